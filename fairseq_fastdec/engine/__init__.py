@@ -1,0 +1,11 @@
+"""The engine: runs stock decoders for ragged rows, several tokens a step, from their own parameters.
+
+It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
+"""
+
+from .compaction import compaction
+from .ensemble import EnsembleSession
+from .session import DecoderSession
+from .support import UnsupportedModel
+
+__all__ = ["DecoderSession", "EnsembleSession", "UnsupportedModel", "compaction"]

@@ -1,0 +1,110 @@
+"""Several models as one: the engine's face to the generators."""
+
+import math
+from typing import Dict, List, Sequence, Union
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+from torch.nn import functional as F
+
+from .session import DecoderSession
+
+Features = List[Tensor]
+
+
+class EnsembleSession:
+    """One :class:`DecoderSession` for each member; probabilities are averaged as fairseq does.
+
+    Features are lists with one tensor ``[R, T, C]`` for each member; generators only slice them
+    (:func:`at`) and hand them back.
+    """
+
+    def __init__(
+        self, models: Sequence[FairseqEncoderDecoderModel], temperature: float = 1.0
+    ) -> None:
+        """
+        Args:
+            models: the members; dictionaries must agree, sizes need not.
+            temperature: divides the logits before the softmax.
+
+        Raises:
+            UnsupportedModel: if the engine cannot run one of the models.
+        """
+        self._members = [DecoderSession(model) for model in models]
+        self._temperature = temperature
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are now."""
+        return self._members[0].n_rows
+
+    @property
+    def block_size(self) -> int:
+        """The number of heads that every member has."""
+        return min(member.block_size for member in self._members)
+
+    def reset(self, max_len: int) -> None:
+        """Forget all rows; see :meth:`DecoderSession.reset`."""
+        for member in self._members:
+            member.reset(max_len)
+
+    def add(self, net_input: Dict[str, Tensor]) -> None:
+        """Encode more sentences and append a row for each; see :meth:`DecoderSession.add`."""
+        for member in self._members:
+            member.add(net_input)
+
+    def step(self, tokens: Tensor) -> Features:
+        """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
+        return [member.step(tokens) for member in self._members]
+
+    def commit(self, n: Union[int, Tensor]) -> None:
+        """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
+        for member in self._members:
+            member.commit(n)
+
+    def select(self, rows: Tensor) -> None:
+        """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`."""
+        for member in self._members:
+            member.select(rows)
+
+    @torch.no_grad()
+    def log_probs(self, features: Features, first: int = 0, last: int = 1) -> Tensor:
+        """Log-probabilities of heads ``first ... last - 1``.
+
+        Args:
+            features: ``[..., C]`` for each member.
+
+        Returns:
+            float32 ``[..., last - first, V]``, whatever the models' precision, as in fairseq.
+        """
+        logits = self._logits(features, first, last)
+        log_probs = [F.log_softmax(member, dim=-1, dtype=torch.float32) for member in logits]
+        if len(log_probs) == 1:
+            return log_probs[0]
+        return torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
+
+    @torch.no_grad()
+    def ranking_scores(self, features: Features, first: int = 0, last: int = 1) -> Tensor:
+        """Like :meth:`log_probs` but for a constant at each position: enough to rank tokens.
+
+        A single model is spared the normalisation over the vocabulary.
+        """
+        if len(features) > 1:
+            return self.log_probs(features, first, last)
+        return self._logits(features, first, last)[0].float()
+
+    def _logits(self, features: Features, first: int, last: int) -> Features:
+        logits = [
+            member.project(member_features, first, last)
+            for member, member_features in zip(self._members, features)
+        ]
+        if self._temperature == 1.0:
+            return logits
+        return [member / self._temperature for member in logits]
+
+
+def at(features: Features, positions: Tensor) -> Features:
+    """The features at one position of each row: ``[R, T, C]`` and ``[R]`` to ``[R, C]``."""
+    rows = torch.arange(positions.numel(), device=positions.device)
+    return [member[rows, positions] for member in features]

@@ -1,0 +1,342 @@
+"""The decoder session: one model, many rows, each at its own position."""
+
+from typing import Dict, Optional, Union
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from .attention import attend, causal_mask, padding_mask
+from .cache import KeyValueCache
+from .compaction import compaction
+from .staleness import Watch
+from .support import check_supported
+from .weights import DecoderWeights, LayerWeights, position_table
+
+
+class DecoderSession:
+    """Runs a stock transformer decoder for ragged rows, several tokens a step.
+
+    A row is one prefix being decoded; it belongs to one source sentence, and the rows of a source
+    share its cross-attention keys and values. A step feeds T tokens to every row; a commit keeps
+    some of them. What is not committed is forgotten: the next step overwrites it.
+
+        session = DecoderSession(model)
+        session.reset(max_len)
+        session.add(net_input)                    # R sentences, R rows of length 0
+        features = session.step(tokens)           # [R, T] -> [R, T, C]
+        logits = session.project(features)        # [R, T, V]
+        session.commit(n)                         # row r keeps its first n[r] tokens
+        session.select(rows)                      # gather, drop or duplicate rows
+
+    For any tokens and any split of them into steps the logits equal those of
+    ``model.decoder(prev_output_tokens, encoder_out)``, up to rounding.
+    """
+
+    def __init__(self, model: FairseqEncoderDecoderModel) -> None:
+        """
+        Raises:
+            UnsupportedModel: if the decoder is not a stock fairseq transformer decoder.
+        """
+        check_supported(model)
+        self._encoder = model.encoder
+        self._decoder = model.decoder
+        self._watch = Watch(model.decoder)
+        self._weights: Optional[DecoderWeights] = None
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are now."""
+        return self._row_source.numel()
+
+    @property
+    def block_size(self) -> int:
+        """How many heads the decoder has: k of a blockwise model, 1 of a stock one."""
+        return getattr(self._decoder, "block_size", 1)
+
+    @torch.no_grad()
+    def reset(self, max_len: int) -> None:
+        """Forget all rows and prepare for rows of up to ``max_len`` tokens.
+
+        Tokens fed beyond ``max_len`` are computed with the last position; they must not be kept.
+        """
+        if self._watch.changed():
+            self._prepare()
+        device = self._decoder.embed_tokens.weight.device
+        self._max_len = max_len
+        if self._positions is not None and self._positions.size(0) < max_len:
+            self._positions = position_table(self._decoder, max(max_len, 256))
+        self._source_lengths = torch.zeros(0, dtype=torch.long, device=device)
+        self._row_source = self._source_lengths
+        self._lengths = self._source_lengths
+        self._measure_rows()
+        self._measure_sources()
+
+    @torch.no_grad()
+    def add(self, net_input: Dict[str, Tensor]) -> None:
+        """Encode more sentences and append one empty row for each.
+
+        Args:
+            net_input: what fairseq's batches hold: ``src_tokens`` ``[B, S]``, padded on either
+                side, ``src_lengths`` ``[B]``, and whatever else the encoder takes.
+        """
+        encoded = self._encoder.forward_torchscript(net_input)
+        states = encoded["encoder_out"][0].transpose(0, 1)
+        padding = encoded["encoder_padding_mask"]
+        if padding and padding[0].any():
+            states, lengths = _pad_right(states, padding[0])
+        else:
+            lengths = self._source_lengths.new_full((states.size(0),), states.size(1))
+        self._remember_sources(states, lengths)
+        first = self._source_lengths.numel() - lengths.numel()
+        new_rows = torch.arange(first, first + lengths.numel(), device=lengths.device)
+        self._row_source = torch.cat([self._row_source, new_rows])
+        self._lengths = torch.cat([self._lengths, torch.zeros_like(new_rows)])
+        self._measure_rows()
+        self._rows_cache.reserve(self.n_rows, self._longest)
+        self._measure_sources()
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor) -> Tensor:
+        """Feed T tokens to every row, after the tokens that the row has committed.
+
+        Args:
+            tokens: int64 ``[R, T]``. Rows that have fewer to feed are filled up with anything:
+                features of later tokens never reach earlier ones, and only committed tokens stay.
+
+        Returns:
+            features ``[R, T, C]`` as ``decoder.extract_features`` gives them.
+        """
+        n_rows, n_new = tokens.shape
+        self._rows_cache.reserve(n_rows, self._longest + n_new)
+        positions = self._lengths[:, None] + torch.arange(n_new, device=tokens.device)
+        x = self._embed(tokens, positions)
+        mask = self._self_attention_mask(n_new)
+        for index, layer in enumerate(self._weights.layers):
+            x = self._self_attention(index, layer, x, positions, mask)
+            x = self._cross_attention(index, layer, x)
+            x = _feed_forward(layer, x)
+        if self._weights.final_norm is not None:
+            x = self._weights.final_norm(x)
+        if self._weights.project_out is not None:
+            x = self._weights.project_out(x)
+        return x
+
+    def commit(self, n: Union[int, Tensor]) -> None:
+        """Keep the first n tokens of the last step, the same number for all rows or ``[R]``."""
+        self._lengths = self._lengths + n
+        if isinstance(n, int):
+            self._shortest += n
+            self._longest += n
+        else:
+            self._measure_rows()
+
+    @torch.no_grad()
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes what row ``rows[i]`` was; sources without rows leave.
+
+        Args:
+            rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
+        """
+        self._rows_cache.rearrange(rows, self._longest)
+        self._lengths = self._lengths[rows]
+        self._row_source = self._row_source[rows]
+        self._drop_sources_without_rows()
+        self._measure_rows()
+        self._measure_sources()
+
+    @torch.no_grad()
+    def project(self, features: Tensor, first: int = 0, last: int = 1) -> Tensor:
+        """The output layer over heads ``first ... last - 1`` (head 0 is p_1).
+
+        Args:
+            features: ``[..., C]`` from :meth:`step`.
+
+        Returns:
+            logits ``[..., last - first, V]``
+        """
+        if self.block_size > 1:
+            features = self._decoder.head_features(features, first, last)
+        else:
+            features = features.unsqueeze(-2)
+        return self._weights.vocabulary(features)
+
+    def _prepare(self) -> None:
+        self._weights = DecoderWeights.of(self._decoder)
+        weights = self._weights
+        sizes = (len(weights.layers), weights.n_heads, weights.head_dim, weights.embed.weight)
+        self._rows_cache = KeyValueCache(*sizes)
+        self._sources_cache = KeyValueCache(*sizes)
+        self._positions = position_table(self._decoder, 256)
+        self._watch.reset()
+
+    def _remember_sources(self, states: Tensor, lengths: Tensor) -> None:
+        weights = self._weights
+        n_sources, longest = states.shape[:2]
+        start = self._source_lengths.numel()
+        self._sources_cache.reserve(start + n_sources, longest)
+        key_values = weights.cross_key_values(states).view(
+            n_sources, longest, len(weights.layers), 2, weights.n_heads, weights.head_dim
+        )
+        for index in range(len(weights.layers)):
+            slots = slice(start, start + n_sources)
+            self._sources_cache.write(index, slots, 0, key_values[:, :, index])
+        self._source_lengths = torch.cat([self._source_lengths, lengths])
+
+    def _drop_sources_without_rows(self) -> None:
+        keep = torch.zeros_like(self._source_lengths, dtype=torch.bool)
+        keep[self._row_source] = True
+        if bool(keep.all()):
+            return
+        order = compaction(keep)
+        self._sources_cache.rearrange(order, self._longest_source)
+        self._source_lengths = self._source_lengths[order]
+        new_index = torch.empty_like(keep, dtype=torch.long)
+        new_index[order] = torch.arange(order.numel(), device=order.device)
+        self._row_source = new_index[self._row_source]
+
+    def _measure_rows(self) -> None:
+        """Learn what the host must know of the rows: the extremes of their lengths."""
+        if self._lengths.numel() == 0:
+            self._shortest = self._longest = 0
+        else:
+            self._shortest, self._longest = torch.stack(self._lengths.aminmax()).tolist()
+
+    def _measure_sources(self) -> None:
+        """Learn how the rows belong to the sources, and how far the sources' padding reaches."""
+        lengths = self._source_lengths
+        self._longest_source = 0
+        self._source_mask = None
+        self._grid = None
+        if lengths.numel() == 0:
+            return
+        shortest, self._longest_source = torch.stack(lengths.aminmax()).tolist()
+        if shortest < self._longest_source:
+            dtype = self._weights.embed.weight.dtype
+            self._source_mask = padding_mask(lengths, self._longest_source, dtype)
+        self._grid = _SourceGrid.of(self._row_source, lengths.numel())
+
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        weights = self._weights
+        x = weights.embed_scale * weights.embed(tokens)
+        if weights.project_in is not None:
+            x = weights.project_in(x)
+        if self._positions is not None:
+            x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
+        if weights.embed_norm is not None:
+            x = weights.embed_norm(x)
+        return x
+
+    def _self_attention_mask(self, n_new: int) -> Optional[Tensor]:
+        ragged = self._shortest < self._longest
+        if n_new == 1 and not ragged:
+            return None
+        past = self._lengths if ragged else self._lengths[:1]
+        return causal_mask(past, n_new, self._longest + n_new, self._weights.embed.weight.dtype)
+
+    def _self_attention(
+        self, index: int, layer: LayerWeights, x: Tensor, positions: Tensor, mask: Optional[Tensor]
+    ) -> Tensor:
+        n_rows, n_new, _ = x.shape
+        residual = x
+        if layer.pre_norm:
+            x = layer.self_norm(x)
+        weights = self._weights
+        qkv = layer.self_qkv(x).view(n_rows, n_new, 3, weights.n_heads, weights.head_dim)
+        if self._shortest == self._longest:
+            self._rows_cache.write(index, slice(0, n_rows), self._longest, qkv[:, :, 1:])
+        else:
+            self._rows_cache.write_ragged(index, positions, qkv[:, :, 1:])
+        keys, values = self._rows_cache.read(index, n_rows, self._longest + n_new)
+        x = layer.self_out(attend(qkv[:, :, 0].transpose(1, 2), keys, values, mask))
+        if layer.self_attn_norm is not None:
+            x = layer.self_attn_norm(x)
+        x = residual + x
+        return x if layer.pre_norm else layer.self_norm(x)
+
+    def _cross_attention(self, index: int, layer: LayerWeights, x: Tensor) -> Tensor:
+        n_rows, n_new, _ = x.shape
+        residual = x
+        if layer.pre_norm:
+            x = layer.cross_norm(x)
+        weights = self._weights
+        queries = layer.cross_query(x).view(n_rows, n_new, weights.n_heads, weights.head_dim)
+        keys, values = self._sources_cache.read(
+            index, self._source_lengths.numel(), self._longest_source
+        )
+        queries = self._grid.spread(queries).transpose(1, 2)
+        context = self._grid.collect(attend(queries, keys, values, self._source_mask), n_new)
+        x = residual + layer.cross_out(context)
+        return x if layer.pre_norm else layer.cross_norm(x)
+
+
+class _SourceGrid:
+    """Rows laid out as ``[sources, rows of a source]``, so that sources' keys are never copied.
+
+    Cross-attention has no causal mask: the rows of one source are just more queries to it.
+    """
+
+    def __init__(self, n_sources: int, width: int, row_source: Optional[Tensor]) -> None:
+        self._n_sources = n_sources
+        self._width = width
+        self._row_source = row_source
+        self._slot = None if row_source is None else _rank_within(row_source)
+
+    @classmethod
+    def of(cls, row_source: Tensor, n_sources: int) -> "_SourceGrid":
+        n_rows = row_source.numel()
+        width = n_rows // n_sources
+        in_order = torch.arange(n_rows, device=row_source.device) // max(width, 1)
+        if n_rows == n_sources * width and torch.equal(row_source, in_order):
+            return cls(n_sources, width, None)
+        return cls(n_sources, int(row_source.bincount().max()), row_source)
+
+    def spread(self, queries: Tensor) -> Tensor:
+        """``[R, T, H, D]`` to ``[S, G * T, H, D]``; slots without a row hold zeros."""
+        n_new, n_heads, head_dim = queries.shape[1:]
+        if self._row_source is not None:
+            grid = queries.new_zeros(self._n_sources, self._width, n_new, n_heads, head_dim)
+            grid[self._row_source, self._slot] = queries
+            queries = grid
+        return queries.reshape(self._n_sources, self._width * n_new, n_heads, head_dim)
+
+    def collect(self, context: Tensor, n_new: int) -> Tensor:
+        """``[S, G * T, C]`` back to ``[R, T, C]``."""
+        grid = context.view(self._n_sources, self._width, n_new, -1)
+        if self._row_source is None:
+            return grid.flatten(0, 1)
+        return grid[self._row_source, self._slot]
+
+
+def _rank_within(groups: Tensor) -> Tensor:
+    """For each element, how many earlier elements are of the same group: int64 ``[R]``."""
+    by_group, order = groups.sort(stable=True)
+    first_of_group = torch.searchsorted(by_group, by_group)
+    rank = torch.empty_like(groups)
+    rank[order] = torch.arange(groups.numel(), device=groups.device) - first_of_group
+    return rank
+
+
+def _feed_forward(layer: LayerWeights, x: Tensor) -> Tensor:
+    residual = x
+    if layer.pre_norm:
+        x = layer.final_norm(x)
+    x = layer.activation(layer.fc1(x))
+    if layer.fc1_norm is not None:
+        x = layer.fc1_norm(x)
+    x = layer.fc2(x)
+    if layer.residual_scale is not None:
+        residual = residual * layer.residual_scale
+    x = residual + x
+    return x if layer.pre_norm else layer.final_norm(x)
+
+
+def _pad_right(states: Tensor, padding: Tensor):
+    """Move the padding of ``states`` ``[B, S, C]`` behind the content, wherever it was.
+
+    Returns:
+        the moved states and the sentences' lengths, int64 ``[B]``.
+    """
+    content_first = padding.long().argsort(dim=1, stable=True)
+    moved = states.gather(1, content_first[:, :, None].expand_as(states))
+    return moved, (~padding).sum(dim=1)

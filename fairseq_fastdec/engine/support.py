@@ -1,0 +1,93 @@
+"""What the engine cannot run is refused by name when the generator is built, not found out later."""
+
+from typing import Iterator
+
+from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
+from fairseq.modules import MultiheadAttention
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from torch import nn
+
+from .weights import decoder_layers
+
+INSTEAD = "use --decoding fairseq for this model"
+
+
+class UnsupportedModel(ValueError):
+    """A model that the engine cannot reproduce exactly; the message says which part and what to do."""
+
+
+def check_supported(model: nn.Module) -> None:
+    """Refuse models whose decoder is not a stock fairseq transformer decoder.
+
+    Raises:
+        UnsupportedModel: names the first part that the engine cannot run.
+    """
+    for problem in _problems(model):
+        raise UnsupportedModel(f"{problem}; {INSTEAD}")
+
+
+def _problems(model: nn.Module) -> Iterator[str]:
+    name = type(model).__name__
+    if not isinstance(model, FairseqEncoderDecoderModel):
+        yield f"{name} is not an encoder-decoder model"
+    decoder = model.decoder
+    if not isinstance(decoder, TransformerDecoderBase):
+        yield f"{name} has a {type(decoder).__name__}, not a transformer decoder"
+    if not _computes_stock_features(decoder):
+        yield f"{type(decoder).__name__} computes its features in its own way"
+    if decoder.adaptive_softmax is not None:
+        yield "the model has an adaptive softmax (--adaptive-softmax-cutoff)"
+    if type(decoder.output_projection) is not nn.Linear:
+        yield f"the output layer is a {type(decoder.output_projection).__name__}, not a linear layer"
+    if type(decoder.embed_tokens) is not nn.Embedding:
+        yield f"the target embedding is a {type(decoder.embed_tokens).__name__} (--adaptive-input?)"
+    if decoder.quant_noise is not None:
+        yield "the model was trained with product-quantisation noise (--quant-noise-pq)"
+    if decoder.cross_self_attention:
+        yield "the model attends to source and target at once (--cross-self-attention)"
+    for layer in decoder_layers(decoder):
+        yield from _layer_problems(layer)
+
+
+def _computes_stock_features(decoder: TransformerDecoderBase) -> bool:
+    stock = (TransformerDecoder, TransformerDecoderBase)
+    return all(
+        any(getattr(type(decoder), method) is getattr(base, method) for base in stock)
+        for method in ("extract_features", "extract_features_scriptable", "output_layer")
+    ) and _forward_is_known(decoder)
+
+
+def _forward_is_known(decoder: TransformerDecoderBase) -> bool:
+    # A decoder that adds heads on top of the stock features says so by offering them.
+    stock = type(decoder).forward is TransformerDecoderBase.forward
+    return stock or hasattr(decoder, "head_features")
+
+
+def _layer_problems(layer: nn.Module) -> Iterator[str]:
+    name = type(layer).__name__
+    if not isinstance(layer, TransformerDecoderLayerBase):
+        yield f"a decoder layer is a {name} (--base-layers?)"
+    for method in ("forward", "residual_connection"):
+        if getattr(type(layer), method) is not getattr(TransformerDecoderLayerBase, method):
+            yield f"the decoder layer {name} overrides {method}"
+    if layer.encoder_attn is None:
+        yield "the decoder does not attend to the source (--no-cross-attention)"
+    for attention in (layer.self_attn, layer.encoder_attn):
+        yield from _attention_problems(attention)
+    for linear in (layer.fc1, layer.fc2):
+        if type(linear) is not nn.Linear:
+            yield f"a feed-forward layer is a {type(linear).__name__}"
+
+
+def _attention_problems(attention: nn.Module) -> Iterator[str]:
+    name = type(attention).__name__
+    if type(attention) is not MultiheadAttention:
+        yield f"a decoder attention is a {name}"
+    if attention.bias_k is not None or attention.add_zero_attn:
+        yield "a decoder attention adds a bias or zero key (add_bias_kv, add_zero_attn)"
+    if getattr(attention, "use_xformers", False):
+        yield "the decoder uses xFormers attention (--decoder-xformers-att-config)"
+    for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
+        if type(linear) is not nn.Linear:
+            yield f"an attention projection is a {type(linear).__name__}"

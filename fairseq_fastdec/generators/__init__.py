@@ -1,0 +1,92 @@
+"""The decoding methods: a table of names, and what builds a generator for fairseq.
+
+A new method is one new file with a :class:`~.base.Generator` and one line in :data:`GENERATORS`.
+"""
+
+import logging
+from typing import Any, Callable, Dict, Optional, Sequence, Type
+
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoderDecoderModel
+
+from .base import Generator
+from .blockwise import BlockwiseGenerator
+from .greedy import GreedyGenerator
+from .options import DecodingOptions
+
+logger = logging.getLogger(__name__)
+
+GENERATORS: Dict[str, Type[Generator]] = {
+    generator.name: generator for generator in (GreedyGenerator, BlockwiseGenerator)
+}
+
+FAIRSEQ_DEFAULT_BEAM = 5
+
+
+def build_generator(
+    models: Sequence[FairseqEncoderDecoderModel],
+    dictionary: Dictionary,
+    args: Any,
+    options: DecodingOptions,
+    extra: Optional[Dict[str, Any]] = None,
+    prefix_allowed_tokens_fn: Optional[Callable] = None,
+) -> Generator:
+    """Build the generator that ``--decoding`` names.
+
+    Args:
+        models: the ensemble.
+        dictionary: the target dictionary.
+        args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
+        extra: fairseq's ``extra_gen_cls_kwargs``.
+
+    Raises:
+        ValueError: for any option that the method cannot honour; it names the flag.
+    """
+    name = str(options.decoding)
+    extra = {key: value for key, value in (extra or {}).items() if value is not None}
+    _refuse(name, _unsupported(args, extra, prefix_allowed_tokens_fn))
+    _mention_beam(name, args)
+    strip = extra.get("symbols_to_strip_from_output", ())
+    return GENERATORS[name](models, dictionary, args, options, strip)
+
+
+def _unsupported(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -> Dict[str, bool]:
+    """The generation options that these methods do not have, and whether each was asked for."""
+    prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
+    return {
+        "--sampling": getattr(args, "sampling", False),
+        "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
+        "--diversity-rate": getattr(args, "diversity_rate", -1) > -1,
+        "--match-source-len": getattr(args, "match_source_len", False),
+        "--constraints": getattr(args, "constraints", None) is not None
+        and getattr(args, "constraints", None) is not False,
+        "--no-repeat-ngram-size": getattr(args, "no_repeat_ngram_size", 0) > 0,
+        "--nbest above 1": getattr(args, "nbest", 1) > 1,
+        "--print-alignment": bool(getattr(args, "print_alignment", None)),
+        "--replace-unk": bool(getattr(args, "replace_unk", None)),
+        "--print-step": getattr(args, "print_step", False),
+        "--retain-iter-history": getattr(args, "retain_iter_history", False),
+        "--lm-path": getattr(args, "lm_path", None) is not None or "lm_model" in extra,
+        "tokens_to_suppress": bool(extra.get("tokens_to_suppress")),
+        "prefix_allowed_tokens_fn": prefix_fn is not None,
+    }
+
+
+def _refuse(name: str, asked_for: Dict[str, bool]) -> None:
+    for flag, given in asked_for.items():
+        if given:
+            raise ValueError(
+                f"{flag}: not possible with --decoding {name}, which follows the single most "
+                "probable token; remove it or use --decoding fairseq"
+            )
+
+
+def _mention_beam(name: str, args: Any) -> None:
+    beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
+    if beam not in (1, FAIRSEQ_DEFAULT_BEAM):
+        raise ValueError(
+            f"--beam {beam}: --decoding {name} keeps one hypothesis; remove --beam or use "
+            "--decoding fairseq"
+        )
+    if beam == FAIRSEQ_DEFAULT_BEAM:
+        logger.info("--decoding %s keeps one hypothesis: --beam %s does not apply", name, beam)

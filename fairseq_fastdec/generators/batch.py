@@ -1,0 +1,207 @@
+"""The sentences of one batch on their way through the decoder, one hypothesis each."""
+
+from typing import Any, Dict, List, Optional, Union
+
+import torch
+from torch import Tensor
+
+from ..engine import EnsembleSession, compaction
+from ..engine.ensemble import Features, at
+from .limits import Limits, prefix_lengths
+from .statistics import SentenceRecord, Statistics
+
+
+class Batch:
+    """Rows of an :class:`EnsembleSession` with what they have decoded so far.
+
+    Row r decodes sentence ``sentence[r]`` of the batch and has ``lengths[r]`` tokens. Rows leave
+    as soon as their hypothesis ends in EOS; sentences keep their place in the results.
+    """
+
+    def __init__(
+        self,
+        session: EnsembleSession,
+        limits: Limits,
+        statistics: Statistics,
+        net_input: Dict[str, Tensor],
+        block_size: int,
+    ) -> None:
+        """
+        Args:
+            net_input: as fairseq's batches hold it, with ``src_tokens`` ``[B, S]``.
+            block_size: the most tokens that one :meth:`append` may bring.
+        """
+        source = net_input["src_tokens"]
+        n_sentences, source_width = source.shape[:2]
+        self.session = session
+        self.limits = limits
+        self.max_len = limits.max_len(source_width)
+        self._statistics = statistics
+        self._source_tokens = source.ne(limits.pad).sum(dim=1)
+        session.reset(self.max_len + 1)
+        session.add(net_input)
+        statistics.encoder_invocations += 1
+
+        width = self.max_len + 1 + block_size
+        self._tokens = source.new_full((n_sentences, width), limits.pad)
+        self._scores = torch.zeros(n_sentences, width, device=source.device)
+        self._final_lengths = source.new_zeros(n_sentences)
+        self.sentence = torch.arange(n_sentences, device=source.device)
+        self.lengths = source.new_zeros(n_sentences)
+        self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
+        self._n_forced = 0
+        self._fed_sentences: List[Tensor] = []
+        self._block_sentences: List[Tensor] = []
+        self._block_sizes: List[Tensor] = []
+
+    @property
+    def n_rows(self) -> int:
+        """How many sentences are still being decoded."""
+        return self.sentence.numel()
+
+    def start(self, bos: int, prefix: Optional[Tensor]) -> Features:
+        """Feed BOS and the prefix, all at once.
+
+        Args:
+            prefix: int64 ``[B, P]`` padded on the right, or ``None``; its tokens are forced.
+
+        Returns:
+            features ``[R, C]`` of each row's last position, for the rows that the prefix left.
+        """
+        tokens = self._tokens.new_full((self.n_rows, 1), bos)
+        if prefix is None:
+            features = [member[:, 0] for member in self.feed(tokens)]
+            self.session.commit(1)
+            return features
+        prefix = prefix[:, : self.max_len]
+        self._n_forced = prefix.size(1)
+        forced = prefix_lengths(prefix, self.limits.pad)
+        features = self.feed(torch.cat([tokens, prefix], dim=1))
+        self.session.commit(forced + 1)
+        self._append_forced(prefix, forced, [member[:, :-1] for member in features])
+        return self.drop_finished(at(features, forced))
+
+    def feed(self, tokens: Tensor) -> Features:
+        """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""
+        self._statistics.count_step(self.n_rows)
+        self._fed_sentences.append(self.sentence)
+        return self.session.step(tokens)
+
+    def log_probs(self, features: Features) -> Tensor:
+        """p_1's constrained log-probabilities ``[R, V]`` of each row's next token."""
+        return self._constrained(self.session.log_probs(features)[..., 0, :], self.lengths)
+
+    def log_probs_of_block(self, features: Features) -> Tensor:
+        """p_1's constrained log-probabilities ``[R, T, V]`` after each token of a block.
+
+        Distribution t is for the token after the row's next t tokens, its last committed
+        token being the first of the block.
+        """
+        steps = self.lengths[:, None] + torch.arange(features[0].size(1), device=self.lengths.device)
+        return self._constrained(self.session.log_probs(features)[..., 0, :], steps)
+
+    def proposals(self, features: Features, n_heads: int) -> Tensor:
+        """The best tokens of heads p_2 ... p_n after a position, given that p_1's is taken.
+
+        Args:
+            features: ``[R, C]`` of the position before p_1's token, the row's last one.
+
+        Returns:
+            int64 ``[R, n_heads - 1]``
+        """
+        if n_heads == 1:
+            return self._tokens.new_empty(self.n_rows, 0)
+        scores = self.session.ranking_scores(features, 1, n_heads)
+        steps = self.lengths[:, None] + torch.arange(n_heads - 1, device=self.lengths.device)
+        return self._constrained(scores, steps).argmax(dim=-1)
+
+    def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
+        """Extend each row by the first n of its tokens, up to and including the first EOS.
+
+        Args:
+            tokens: int64 ``[R, T]``; scores: float32 ``[R, T]``; n: one number or int64 ``[R]``.
+
+        Returns:
+            how many tokens each row really took: int64 ``[R]``. Rows that took an EOS are
+            finished, and wait for :meth:`drop_finished`.
+        """
+        offsets = torch.arange(tokens.size(1), device=tokens.device)
+        taken = offsets < (n if isinstance(n, int) else n[:, None])
+        is_eos = tokens.eq(self.limits.eos) & taken
+        after_eos = is_eos.cumsum(dim=1) - is_eos.long()
+        taken = taken & after_eos.eq(0)
+        n_taken = taken.sum(dim=1)
+        # Written whole: what was not taken lies beyond the length, where the next append writes.
+        positions = self.lengths[:, None] + offsets
+        self._tokens[self.sentence[:, None], positions] = tokens
+        self._scores[self.sentence[:, None], positions] = scores
+        self.lengths = self.lengths + n_taken
+        self.finished = self.finished | is_eos.any(dim=1)
+        return n_taken
+
+    def record_blocks(self, sizes: Tensor) -> None:
+        """Note the sizes ``[R]`` of the blocks just accepted; 0 notes nothing."""
+        self._block_sentences.append(self.sentence)
+        self._block_sizes.append(sizes)
+
+    def drop_finished(self, features: Features) -> Features:
+        """Let finished rows leave; the features ``[R, C]`` of those that remain are returned."""
+        order = self.leave()
+        return features if order is None else [member[order] for member in features]
+
+    def leave(self) -> Optional[Tensor]:
+        """Let finished rows leave.
+
+        Returns:
+            the old index of each remaining row, or ``None`` if all remain.
+        """
+        if not bool(self.finished.any()):
+            return None
+        done = self.sentence[self.finished]
+        self._final_lengths[done] = self.lengths[self.finished]
+        order = compaction(~self.finished)
+        self.sentence = self.sentence[order]
+        self.lengths = self.lengths[order]
+        self.finished = self.finished[order]
+        if order.numel():
+            self.session.select(order)
+        return order
+
+    def hypotheses(self) -> List[List[Dict[str, Any]]]:
+        """One list with one hypothesis for each sentence, in the batch's order."""
+        return [
+            [self._hypothesis(tokens[:length].clone(), scores[:length].clone())]
+            for tokens, scores, length in zip(
+                self._tokens, self._scores, self._final_lengths.tolist()
+            )
+        ]
+
+    def records(self, ids: List[int]) -> List[SentenceRecord]:
+        """What each sentence cost."""
+        n_sentences = self._final_lengths.numel()
+        invocations = torch.cat(self._fed_sentences).bincount(minlength=n_sentences).tolist()
+        blocks: List[List[int]] = [[] for _ in range(n_sentences)]
+        if self._block_sizes:
+            owners = torch.cat(self._block_sentences).tolist()
+            for owner, size in zip(owners, torch.cat(self._block_sizes).tolist()):
+                if size > 0:
+                    blocks[owner].append(size)
+        columns = (self._source_tokens.tolist(), self._final_lengths.tolist(), invocations, blocks)
+        return [SentenceRecord(*row) for row in zip(ids, *columns)]
+
+    def _append_forced(self, prefix: Tensor, forced: Tensor, features: Features) -> None:
+        log_probs = self.log_probs_of_block(features)
+        scores = log_probs.gather(-1, prefix[:, :, None]).squeeze(-1)
+        self.record_blocks(self.append(prefix, scores, forced))
+
+    def _constrained(self, scores: Tensor, steps: Tensor) -> Tensor:
+        return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
+
+    def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Dict[str, Any]:
+        return {
+            "tokens": tokens,
+            "score": self.limits.sentence_score(scores),
+            "attention": torch.empty(0),
+            "alignment": torch.empty(0),
+            "positional_scores": scores,
+        }

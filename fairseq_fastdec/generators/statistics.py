@@ -1,0 +1,109 @@
+"""What a run cost: counters, their one-line summary, and a JSON line for each sentence."""
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import List, Optional
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class SentenceRecord:
+    """One sentence: ``blocks`` are the numbers of tokens accepted at once, in order."""
+
+    id: int
+    source_tokens: int
+    tokens: int
+    invocations: int
+    blocks: List[int]
+
+    def as_json(self) -> str:
+        """One line for ``--decoding-stats``."""
+        return json.dumps(self.__dict__)
+
+
+@dataclass
+class Statistics:
+    """Counters of one generator.
+
+    A decoder invocation is one call of the decoder for a whole batch; a row invocation is one row's
+    share in it. At batch size 1 they are the same number; tokens per (row) invocation is therefore
+    the same at every batch size.
+    """
+
+    sentences: int = 0
+    tokens: int = 0
+    decoder_invocations: int = 0
+    row_invocations: int = 0
+    encoder_invocations: int = 0
+    blocks: int = 0
+    proposed: List[int] = field(default_factory=list)
+    accepted: List[int] = field(default_factory=list)
+
+    def count_step(self, n_rows: int) -> None:
+        """One call of the decoder for so many rows."""
+        self.decoder_invocations += 1
+        self.row_invocations += n_rows
+
+    def count_heads(self, proposed: List[int], accepted: List[int]) -> None:
+        """How many proposals of p_2, p_3, ... were verified, and how many were accepted."""
+        if not self.proposed:
+            self.proposed, self.accepted = [0] * len(proposed), [0] * len(accepted)
+        self.proposed = [total + n for total, n in zip(self.proposed, proposed)]
+        self.accepted = [total + n for total, n in zip(self.accepted, accepted)]
+
+    def count_sentence(self, record: SentenceRecord) -> None:
+        """One finished sentence."""
+        self.sentences += 1
+        self.tokens += record.tokens
+        self.blocks += len(record.blocks)
+
+    def tokens_per_invocation(self) -> float:
+        """Output tokens (EOS included) for each time that a sentence went through the decoder."""
+        return self.tokens / max(self.row_invocations, 1)
+
+    def summary(self) -> str:
+        """The one line at the end of a run."""
+        parts = [
+            f"{self.sentences} sentences",
+            f"{self.tokens} tokens",
+            f"{self.encoder_invocations} encoder invocations",
+            f"{self.decoder_invocations} decoder invocations",
+            f"{self.row_invocations} row invocations",
+            f"{self.tokens_per_invocation():.3f} tokens per invocation",
+        ]
+        if self.proposed:
+            parts.append(f"mean accepted block size {self.tokens / max(self.blocks, 1):.3f}")
+            rates = (a / max(p, 1) for a, p in zip(self.accepted, self.proposed))
+            heads = " ".join(f"p_{i}={rate:.3f}" for i, rate in enumerate(rates, start=2))
+            parts.append(f"acceptance {heads}")
+        return ", ".join(parts)
+
+
+class StatisticsFile:
+    """Appends sentence records to ``--decoding-stats FILE``; opening empties the file."""
+
+    def __init__(self, path: Optional[str]) -> None:
+        """
+        Raises:
+            OSError: if the file cannot be written.
+        """
+        self._path = path
+        if path is not None:
+            try:
+                open(path, "w", encoding="utf-8").close()
+            except OSError as error:
+                raise ValueError(f"--decoding-stats {path}: cannot be written ({error})") from error
+
+    def write(self, records: List[SentenceRecord]) -> None:
+        """Write a batch of records."""
+        if self._path is not None:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.writelines(record.as_json() + "\n" for record in records)
+
+
+def log_summary(name: str, statistics: Statistics) -> None:
+    """Log the summary, unless nothing was decoded."""
+    if statistics.sentences:
+        logger.info("%s decoding: %s", name, statistics.summary())

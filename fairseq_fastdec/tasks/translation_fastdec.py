@@ -1,0 +1,87 @@
+"""fairseq's translation task with a choice of decoding methods."""
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+from fairseq.logging import metrics
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from ..generators import build_generator
+from ..generators.base import Generator
+from ..generators.options import DecodingOptions
+
+TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
+
+
+@dataclass
+class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
+    """All options of ``translation``, and those of the decoding methods."""
+
+
+@register_task("translation_fastdec", dataclass=TranslationFastdecConfig)
+class TranslationFastdecTask(TranslationTask):
+    """A drop-in for ``--task translation`` that adds ``--decoding`` and its options.
+
+    With the default, ``--decoding fairseq``, everything is fairseq's own.
+    """
+
+    cfg: TranslationFastdecConfig
+
+    def build_generator(
+        self,
+        models: List[Any],
+        args: Any,
+        seq_gen_cls: Optional[type] = None,
+        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
+        prefix_allowed_tokens_fn: Optional[Callable] = None,
+    ) -> Any:
+        """Build the generator that ``--decoding`` names; options in ``args`` override the task's.
+
+        Raises:
+            ValueError: for an option that the method cannot honour, naming flag and remedy.
+        """
+        options = DecodingOptions.merged(self.cfg, args)
+        scores_only = getattr(args, "score_reference", False)
+        if str(options.decoding) == "fairseq" or scores_only or seq_gen_cls is not None:
+            return super().build_generator(
+                models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
+            )
+        return build_generator(
+            models,
+            self.target_dictionary,
+            args,
+            options,
+            extra_gen_cls_kwargs,
+            prefix_allowed_tokens_fn,
+        )
+
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+        """As in fairseq; with ``--eval-bleu`` it also counts what decoding took."""
+        generator = getattr(self, "sequence_generator", None)
+        if not isinstance(generator, Generator):
+            return super().valid_step(sample, model, criterion)
+        counts = generator.statistics
+        tokens, invocations = counts.tokens, counts.row_invocations
+        loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
+        logging_output[TOKENS] = counts.tokens - tokens
+        logging_output[INVOCATIONS] = counts.row_invocations - invocations
+        return loss, sample_size, logging_output
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """Add ``tokens_per_invocation`` to the validation metrics of fast decoding methods."""
+        super().reduce_metrics(logging_outputs, criterion)
+        invocations = _total(logging_outputs, INVOCATIONS)
+        if invocations > 0:
+            metrics.log_scalar(
+                "tokens_per_invocation",
+                _total(logging_outputs, TOKENS) / invocations,
+                weight=invocations,
+                round=3,
+            )
+
+
+def _total(logging_outputs: List[Dict[str, Any]], key: str) -> float:
+    values = [output.get(key, 0) for output in logging_outputs]
+    return sum(value.item() if torch.is_tensor(value) else value for value in values)

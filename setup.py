@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+WHEELED = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+
+setup(
+    name="fairseq_fastdec",
+    version="0.1.0",
+    description="Fast decoding for fairseq sequence-to-sequence models, as a plugin",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.10,<3.13",
+    packages=find_packages(include=["fairseq_fastdec", "fairseq_fastdec.*"]),
+    install_requires=[
+        # fairseq 0.12.2 dies at import on Python 3.11 (mutable dataclass defaults). The two
+        # redistributions are upstream's main branch plus that fix: one has wheels, one any platform.
+        "fairseq==0.12.2; python_version < '3.11'",
+        f"ve-fairseq==0.12.3; python_version >= '3.11' and {WHEELED}",
+        "fairseq-fixed==0.12.3.1; python_version >= '3.11' and (sys_platform != 'linux'"
+        " or platform_machine != 'x86_64')",
+        # 2.4 is the first torch whose safe checkpoint loading can be told of fairseq's classes.
+        "torch>=2.4,<2.14",
+        "sacremoses",
+        "subword-nmt",
+        "sacrebleu>=2.0",
+    ],
+    extras_require={"dev": ["pytest", "hypothesis"]},
+)

@@ -1,0 +1,150 @@
+"""Tiny dictionaries, tasks, models and batches, and models trained until they mean something."""
+
+import argparse
+from typing import Any, Dict, List, Optional
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.language_pair_dataset import LanguagePairDataset
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+import fairseq_fastdec  # noqa: F401
+
+SIZES = dict(
+    encoder_embed_dim=32,
+    decoder_embed_dim=32,
+    encoder_ffn_embed_dim=64,
+    decoder_ffn_embed_dim=64,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    dropout=0.0,
+    max_source_positions=64,
+    max_target_positions=64,
+)
+
+
+def dictionary(n_words: int) -> Dictionary:
+    """Symbols w0, w1, ... after fairseq's special ones."""
+    words = Dictionary()
+    for index in range(n_words):
+        words.add_symbol(f"w{index}")
+    return words
+
+
+def task(
+    source_words: int = 20, target_words: Optional[int] = None, **options_: Any
+) -> TranslationTask:
+    """A translation task without data; one joined dictionary unless ``target_words`` is given."""
+    source = dictionary(source_words)
+    target = source if target_words is None else dictionary(target_words)
+    return TranslationTask(TranslationConfig(**options_), source, target)
+
+
+def build_model(
+    of_task: TranslationTask,
+    arch: str = "transformer",
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    **overrides: Any,
+) -> torch.nn.Module:
+    """Any registered architecture, tiny unless overridden, in evaluation mode."""
+    torch.manual_seed(seed)
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    given = {**SIZES, **overrides}
+    args = argparse.Namespace(arch=arch, **given)
+    for action in parser._actions:
+        if action.default not in (None, argparse.SUPPRESS) and not hasattr(args, action.dest):
+            setattr(args, action.dest, action.default)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    model = ARCH_MODEL_REGISTRY[arch].build_model(args, of_task)
+    return model.to(dtype).eval()
+
+
+def stir(model: torch.nn.Module, seed: int = 1, scale: float = 0.3) -> torch.nn.Module:
+    """Move every parameter off its initial value: norms, biases, and heads that start as zero."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+            parameter += scale * noise / max(parameter.size(-1), 1) ** 0.5
+    return model
+
+
+def random_batch(
+    of_task: TranslationTask,
+    lengths: List[int],
+    left_pad: bool = True,
+    seed: int = 0,
+    reverse: bool = False,
+) -> Dict[str, Any]:
+    """A batch as fairseq collates it; the target is the source, or the source reversed.
+
+    Sentences keep the order of ``lengths`` (words without EOS), unlike in fairseq's batches.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    words = of_task.source_dictionary
+    n_words = min(len(words), len(of_task.target_dictionary)) - words.nspecial
+    pairs = []
+    for length in lengths:
+        content = torch.randint(n_words, (length,), generator=generator) + words.nspecial
+        eos = torch.tensor([words.eos()])
+        target = content.flip(0) if reverse else content
+        pairs.append((torch.cat([content, eos]), torch.cat([target, eos])))
+    dataset = LanguagePairDataset(
+        [source for source, _ in pairs],
+        [len(source) for source, _ in pairs],
+        words,
+        [target for _, target in pairs],
+        [len(target) for _, target in pairs],
+        of_task.target_dictionary,
+        left_pad_source=left_pad,
+        shuffle=False,
+    )
+    batch = dataset.collater([dataset[index] for index in range(len(pairs))])
+    return _in_given_order(batch)
+
+
+def _in_given_order(batch: Dict[str, Any]) -> Dict[str, Any]:
+    # fairseq's collater sorts by length.
+    order = batch["id"].argsort()
+    for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
+        batch["net_input"][key] = batch["net_input"][key][order]
+    batch["target"], batch["id"] = batch["target"][order], batch["id"][order]
+    return batch
+
+
+def train(
+    model: torch.nn.Module,
+    of_task: TranslationTask,
+    updates: int,
+    reverse: bool = False,
+    loss_of: Any = None,
+    lr: float = 3e-3,
+) -> torch.nn.Module:
+    """Adam on the copy or reverse task, until outputs are confident and end in EOS.
+
+    Args:
+        loss_of: a function of the model and a batch; default: cross entropy of ``model(...)``.
+    """
+    torch.manual_seed(0)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=lr)
+    model.train()
+    for update in range(updates):
+        lengths = torch.randint(1, 10, (16,)).tolist()
+        batch = random_batch(of_task, lengths, seed=update + 1000, reverse=reverse)
+        loss = (loss_of or _cross_entropy)(model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.eval()
+
+
+def _cross_entropy(model: torch.nn.Module, batch: Dict[str, Any]) -> torch.Tensor:
+    logits = model(**batch["net_input"])[0]
+    return torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch["target"].flatten(), ignore_index=1
+    )
