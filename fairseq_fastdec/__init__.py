@@ -9,11 +9,11 @@ A short map:
 - ``criterions/``  training losses: ``random_sub_loss``
 - ``compat.py``    what today's torch and python need, and nothing else
 
-fairseq imports every file of ``tasks/`` and ``models/`` by itself after this module.
+``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
 """
 
 from . import compat
 
 compat.install()
 
-from . import criterions  # noqa: E402,F401  (registers; fairseq does not import criterions itself)
+from . import criterions, models, tasks  # noqa: E402,F401  (after compat; importing registers)

@@ -1,0 +1,1 @@
+from . import random_sub_loss  # noqa: F401

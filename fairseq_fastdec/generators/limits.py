@@ -83,10 +83,12 @@ class Limits:
             too_short = (steps >= n_forced) & (steps < self.min_len)
             scores[..., self.eos].masked_fill_(too_short, -math.inf)
         if last_step >= max_len:
+            at_limit = steps >= max_len
+            eos_scores = scores[..., self.eos].clone()
+            scores.masked_fill_(at_limit[..., None], -math.inf)
             # Finite even where the model gave NaN: the sentence has to end here.
-            eos_scores = scores[..., self.eos].clamp(min=torch.finfo(scores.dtype).min)
-            scores.masked_fill_((steps >= max_len)[..., None], -math.inf)
-            scores[..., self.eos] = eos_scores
+            least = torch.finfo(scores.dtype).min
+            scores[..., self.eos] = torch.where(at_limit, eos_scores.clamp(min=least), eos_scores)
         return scores
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+from . import translation_fastdec  # noqa: F401

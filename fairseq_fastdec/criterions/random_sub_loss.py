@@ -1,0 +1,174 @@
+"""The training loss of blockwise models (Stern et al. 2018, section 6)."""
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.logging import metrics
+from omegaconf import II
+from torch import Tensor
+
+SUB_LOSS_CHOICES = ChoiceEnum(["random", "mean"])
+
+
+@dataclass
+class RandomSubLossConfig(FairseqDataclass):
+    """Options of ``--criterion random_sub_loss``."""
+
+    label_smoothing: float = field(
+        default=0.0, metadata={"help": "epsilon for label smoothing, 0 means no label smoothing"}
+    )
+    sub_loss: SUB_LOSS_CHOICES = field(
+        default="random",
+        metadata={
+            "help": "random: one head's loss for each update, drawn uniformly, an unbiased estimate "
+            "of the mean; mean: the mean of all heads' losses, for whoever has the memory"
+        },
+    )
+    seed: int = II("common.seed")
+
+
+@register_criterion("random_sub_loss", dataclass=RandomSubLossConfig)
+class RandomSubLoss(FairseqCriterion):
+    """Label-smoothed cross entropy of one of the k heads, or the mean over them.
+
+    Head i (0-based) predicts, at each position, the token i positions after the next one.
+    """
+
+    def __init__(self, task: Any, label_smoothing: float, sub_loss: str, seed: int) -> None:
+        super().__init__(task)
+        self.eps = label_smoothing
+        self.sub_loss = str(sub_loss)
+        self.seed = seed
+
+    def forward(
+        self, model: Any, sample: Dict[str, Any], reduce: bool = True
+    ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        """The loss of a batch: in validation always that of all heads.
+
+        Returns:
+            the summed loss, the number of targets it is to be divided by, and the logged sums of
+            each head: ``loss_p1``, ``nll_p1``, ``correct_p1``, ``targets_p1``, ...
+
+        Raises:
+            ValueError: for a model without prediction heads.
+        """
+        _check_has_heads(model)
+        logging_output: Dict[str, Any] = {
+            "ntokens": sample["ntokens"],
+            "nsentences": sample["target"].size(0),
+        }
+        losses = []
+        n_targets = []
+        for head, logits in self._logits(model, sample):
+            target = shifted(sample["target"], head, self.padding_idx)
+            loss, counts = self._sub_loss(logits, target)
+            losses.append(loss)
+            n_targets.append(counts["targets"])
+            for name, count in counts.items():
+                logging_output[f"{name}_p{head + 1}"] = count
+        if len(losses) == 1:
+            loss, sample_size = losses[0], n_targets[0]
+        else:
+            # Each head's mean counts alike, as if heads were drawn; p_1 has the most targets.
+            means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
+            sample_size = max(n_targets)
+            loss = torch.stack(means).mean() * sample_size
+        logging_output["sample_size"] = sample_size
+        return loss, sample_size, logging_output
+
+    def draw(self, heads: List[int], update: int) -> int:
+        """One of the heads, uniformly; the same on all workers for the same seed and update."""
+        return random.Random(f"{self.seed} {update}").choice(heads)
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+        """Log each head's loss (base 2) and accuracy (percent), and the means over the heads."""
+        totals: Dict[str, float] = {}
+        for output in logging_outputs:
+            for key, value in output.items():
+                totals[key] = totals.get(key, 0) + utils.item(value)
+        names = [key[len("targets_") :] for key in totals if key.startswith("targets_p")]
+        for head in names:
+            n_targets = totals[f"targets_{head}"]
+            if n_targets > 0:
+                scale = 1 / n_targets
+                _log(f"loss_{head}", totals[f"loss_{head}"] * scale / math.log(2), n_targets)
+                _log(f"nll_loss_{head}", totals[f"nll_{head}"] * scale / math.log(2), n_targets)
+                _log(f"accuracy_{head}", totals[f"correct_{head}"] * scale * 100, n_targets)
+        for name in ("loss", "nll_loss", "accuracy"):
+            metrics.log_derived(name, lambda meters, name=name: _mean_over_heads(meters, name))
+        metrics.log_derived(
+            "ppl", lambda meters: utils.get_perplexity(_mean_over_heads(meters, "nll_loss"))
+        )
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Everything logged is a sum."""
+        return True
+
+    def _logits(self, model: Any, sample: Dict[str, Any]) -> Iterator[Tuple[int, Tensor]]:
+        """The heads that this batch is about, each with its logits ``[B, T, V]``."""
+        heads = list(range(model.decoder.block_size))
+        if model.training:
+            heads = _learning_heads(model)
+            if self.sub_loss == "random":
+                head = self.draw(heads, model.num_updates)
+                yield head, model(**sample["net_input"], head=head)[0]
+                return
+        features, _ = model(**sample["net_input"], features_only=True)
+        decoder = model.decoder
+        for head in heads:
+            own = decoder.head_features(features, head, head + 1).squeeze(-2)
+            yield head, decoder.output_layer(own)
+
+    def _sub_loss(self, logits: Tensor, target: Tensor) -> Tuple[Tensor, Dict[str, Any]]:
+        log_probs = utils.log_softmax(logits, dim=-1).flatten(0, 1)
+        target = target.flatten()
+        loss, nll = label_smoothed_nll_loss(
+            log_probs, target, self.eps, ignore_index=self.padding_idx
+        )
+        real = target.ne(self.padding_idx)
+        counts = {
+            "loss": loss.detach(),
+            "nll": nll.detach(),
+            "correct": (log_probs.argmax(dim=-1).eq(target) & real).sum(),
+            "targets": int(real.sum()),
+        }
+        return loss, counts
+
+
+def shifted(target: Tensor, head: int, pad: int) -> Tensor:
+    """What a head has to predict at each position: the targets ``[B, T]`` moved left by ``head``."""
+    kept = target[:, head:]
+    beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)
+    return torch.cat([kept, beyond], dim=1)
+
+
+def _check_has_heads(model: Any) -> None:
+    if not hasattr(getattr(model, "decoder", None), "head_features"):
+        raise ValueError(
+            "--criterion random_sub_loss: the model has no prediction heads; use --arch "
+            "blockwise_transformer (or one of its presets)"
+        )
+
+
+def _learning_heads(model: Any) -> List[int]:
+    # With a frozen base an identity first head has no parameter that could learn.
+    fixed_first = model.freeze_base and model.decoder.identity_first_head
+    return list(range(int(fixed_first), model.decoder.block_size))
+
+
+def _log(name: str, value: float, weight: float) -> None:
+    metrics.log_scalar(name, value, weight, round=3)
+
+
+def _mean_over_heads(meters: Any, name: str) -> float:
+    values = [meter.avg for key, meter in meters.items() if key.startswith(f"{name}_p")]
+    return round(sum(values) / max(len(values), 1), 3)

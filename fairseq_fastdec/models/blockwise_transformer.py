@@ -1,0 +1,250 @@
+"""A transformer whose k heads predict the next k tokens (Stern et al. 2018, sections 4 and 6)."""
+
+import logging
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import (
+    TransformerDecoder,
+    TransformerModel,
+    base_architecture,
+    transformer_iwslt_de_en,
+    transformer_wmt_en_de,
+    transformer_wmt_en_de_big,
+)
+from torch import Tensor, nn
+
+from .block_heads import BlockHeads
+
+logger = logging.getLogger(__name__)
+
+
+class BlockwiseTransformerDecoder(TransformerDecoder):
+    """A stock decoder with :class:`BlockHeads` between its features and its output layer.
+
+    Head 0 is the paper's p_1. Whoever knows nothing of heads (fairseq's generators, scorers and
+    criterions) sees p_1.
+    """
+
+    def __init__(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        """
+        Raises:
+            ValueError: for options that do not make a blockwise model; it names the flag.
+        """
+        _check_options(args)
+        super().__init__(args, dictionary, embed_tokens)
+        self.block_size: int = args.block_size
+        self.identity_first_head: bool = args.identity_first_head
+        self.heads = BlockHeads(
+            n_heads=self.block_size - int(self.identity_first_head),
+            dim=self.output_embed_dim,
+            hidden_dim=args.block_ffn_embed_dim or args.decoder_ffn_embed_dim,
+            shared=args.block_ffn == "shared",
+            activation=args.activation_fn,
+            dropout=args.dropout,
+            activation_dropout=args.activation_dropout,
+        )
+
+    def head_features(self, features: Tensor, first: int, last: int) -> Tensor:
+        """The features of heads ``first ... last - 1``, and of no others.
+
+        Args:
+            features: ``[..., C]`` from ``extract_features``.
+
+        Returns:
+            ``[..., last - first, C]``, ready for ``output_layer``
+        """
+        if not self.identity_first_head:
+            return self.heads(features, first, last)
+        if first > 0:
+            return self.heads(features, first - 1, last - 1)
+        own = features.unsqueeze(-2)
+        if last == 1:
+            return own
+        return torch.cat([own, self.heads(features, 0, last - 1)], dim=-2)
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, Any]] = None,
+        incremental_state: Optional[Dict[str, Any]] = None,
+        features_only: bool = False,
+        head: int = 0,
+        **options: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """As the stock decoder's, for one head.
+
+        Args:
+            prev_output_tokens: int64 ``[B, T]``.
+            features_only: return the base features ``[B, T, C]`` before any head.
+            head: 0 for p_1, ... , k - 1 for p_k.
+
+        Returns:
+            logits ``[B, T, V]`` and the stock decoder's extras
+        """
+        features, extra = super().forward(
+            prev_output_tokens,
+            encoder_out=encoder_out,
+            incremental_state=incremental_state,
+            features_only=True,
+            **options,
+        )
+        if features_only:
+            return features, extra
+        return self.output_layer(self.head_features(features, head, head + 1).squeeze(-2)), extra
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Any:
+        """Let stock checkpoints in: their heads start as the identity.
+
+        Raises:
+            ValueError: for a checkpoint whose heads are of another number or size.
+        """
+        super().upgrade_state_dict_named(state_dict, name)
+        prefix = f"{name}.heads." if name else "heads."
+        own = {prefix + key: value for key, value in self.heads.state_dict().items()}
+        given = [key for key in state_dict if key.startswith(prefix)]
+        if not given:
+            logger.info("the checkpoint has no prediction heads: they start as the identity")
+            state_dict.update(own)
+        for key in given:
+            if key in own and state_dict[key].shape != own[key].shape:
+                raise ValueError(
+                    f"the checkpoint's {key} is {list(state_dict[key].shape)}, this model's "
+                    f"{list(own[key].shape)}: --block-size, --identity-first-head, --block-ffn and "
+                    "--block-ffn-embed-dim must be those of the checkpoint"
+                )
+        return state_dict
+
+
+@register_model("blockwise_transformer")
+class BlockwiseTransformerModel(TransformerModel):
+    """A stock transformer plus prediction heads; ``--finetune-from-model`` takes a stock checkpoint."""
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Add the transformer's options and those of the heads."""
+        super().add_args(parser)
+        parser.add_argument(
+            "--block-size", type=int, metavar="K",
+            help="number of prediction heads: p_1 ... p_K predict the next K tokens (default: 4)",
+        )
+        parser.add_argument(
+            "--identity-first-head", action="store_true", default=None,
+            help="p_1 is the base model itself, not a learned head",
+        )
+        parser.add_argument(
+            "--freeze-base", action="store_true", default=None,
+            help="train the heads only; with --identity-first-head decoding stays that of the "
+            "pretrained model",
+        )
+        parser.add_argument(
+            "--block-ffn", choices=["shared", "split"],
+            help="shared (default, as in the paper): every head reads all K times N hidden units; "
+            "split: each head reads its own N, which takes 2/(K+1) of the multiplications",
+        )
+        parser.add_argument(
+            "--block-ffn-embed-dim", type=int, metavar="N",
+            help="hidden units for each head (default: --decoder-ffn-embed-dim)",
+        )
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "BlockwiseTransformerModel":
+        """Build a new model; ``--freeze-base`` leaves only the heads to be trained."""
+        base_blockwise_architecture(args)
+        model = super().build_model(args, task)
+        if args.freeze_base:
+            model.requires_grad_(False)
+            model.decoder.heads.requires_grad_(True)
+        return model
+
+    @classmethod
+    def build_decoder(
+        cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding
+    ) -> BlockwiseTransformerDecoder:
+        """The decoder with heads."""
+        return BlockwiseTransformerDecoder(args, tgt_dict, embed_tokens)
+
+    def __init__(self, args: Any, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__(args, encoder, decoder)
+        self.freeze_base: bool = args.freeze_base
+        self.num_updates = 0
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """Called by the trainer before each update."""
+        super().set_num_updates(num_updates)
+        self.num_updates = num_updates
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor,
+        prev_output_tokens: Tensor,
+        head: int = 0,
+        **options: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """The logits ``[B, T, V]`` of one head for teacher-forced targets.
+
+        Args:
+            src_tokens: int64 ``[B, S]``; src_lengths: int64 ``[B]``.
+            prev_output_tokens: int64 ``[B, T]``.
+            head: 0 for p_1, ... , k - 1 for p_k.
+        """
+        encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
+        return self.decoder(
+            prev_output_tokens,
+            encoder_out=encoder_out,
+            src_lengths=src_lengths,
+            head=head,
+            **options,
+        )
+
+
+def _check_options(args: Any) -> None:
+    if args.block_size < 1:
+        raise ValueError(f"--block-size {args.block_size}: must be at least 1")
+    if args.identity_first_head and args.block_size == 1:
+        raise ValueError(
+            "--block-size 1 with --identity-first-head: leaves no head to train; use a larger "
+            "--block-size or --arch transformer"
+        )
+    if args.block_ffn not in ("shared", "split"):
+        raise ValueError(f"--block-ffn {args.block_ffn}: choose shared or split")
+    if args.block_ffn_embed_dim is not None and args.block_ffn_embed_dim < 1:
+        raise ValueError(f"--block-ffn-embed-dim {args.block_ffn_embed_dim}: must be at least 1")
+    if args.adaptive_softmax_cutoff is not None:
+        raise ValueError(
+            "--adaptive-softmax-cutoff: the heads share one linear output layer; remove it"
+        )
+
+
+@register_model_architecture("blockwise_transformer", "blockwise_transformer")
+def base_blockwise_architecture(args: Any) -> None:
+    """The heads' defaults on top of fairseq's transformer."""
+    args.block_size = getattr(args, "block_size", 4)
+    args.identity_first_head = getattr(args, "identity_first_head", False)
+    args.freeze_base = getattr(args, "freeze_base", False)
+    args.block_ffn = getattr(args, "block_ffn", "shared")
+    args.block_ffn_embed_dim = getattr(args, "block_ffn_embed_dim", None)
+    base_architecture(args)
+
+
+@register_model_architecture("blockwise_transformer", "blockwise_transformer_iwslt_de_en")
+def blockwise_transformer_iwslt_de_en(args: Any) -> None:
+    """fairseq's ``transformer_iwslt_de_en`` with heads."""
+    transformer_iwslt_de_en(args)
+    base_blockwise_architecture(args)
+
+
+@register_model_architecture("blockwise_transformer", "blockwise_transformer_wmt_en_de")
+def blockwise_transformer_wmt_en_de(args: Any) -> None:
+    """fairseq's ``transformer_wmt_en_de`` (the paper's base size) with heads."""
+    transformer_wmt_en_de(args)
+    base_blockwise_architecture(args)
+
+
+@register_model_architecture("blockwise_transformer", "blockwise_transformer_wmt_en_de_big")
+def blockwise_transformer_wmt_en_de_big(args: Any) -> None:
+    """fairseq's ``transformer_wmt_en_de_big`` with heads."""
+    transformer_wmt_en_de_big(args)
+    base_blockwise_architecture(args)

@@ -1,0 +1,238 @@
+"""Greedy and blockwise decoding against fairseq's own SequenceGenerator with --beam 1."""
+
+import argparse
+import functools
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fairseq_fastdec.criterions.random_sub_loss as sub_loss
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.options import DecodingOptions
+from tests import tiny
+
+TASK = tiny.task(20)
+
+
+@functools.lru_cache(maxsize=None)
+def stock_model(seed=0, dtype=torch.float32, trained=True, **overrides):
+    """A transformer trained to reverse, or a random one that seldom stops by itself."""
+    model = tiny.build_model(TASK, seed=seed, **overrides)
+    if trained:
+        tiny.train(model, TASK, updates=150, reverse=True)
+    else:
+        tiny.stir(model, seed)
+    return model.to(dtype)
+
+
+def mean_loss(model, batch):
+    """All heads' losses at once, for training them in a few seconds."""
+    criterion = sub_loss.RandomSubLoss(TASK, label_smoothing=0.0, sub_loss="mean", seed=1)
+    batch = {**batch, "ntokens": 1}
+    loss, sample_size, _ = criterion(model, batch)
+    return loss / sample_size
+
+
+@functools.lru_cache(maxsize=None)
+def blockwise_model(identity_first_head=True, freeze_base=True, block_ffn="shared", seed=0):
+    """Heads trained on top of a stock model that reverses."""
+    model = tiny.build_model(
+        TASK,
+        "blockwise_transformer",
+        seed=seed,
+        identity_first_head=identity_first_head,
+        freeze_base=freeze_base,
+        block_ffn=block_ffn,
+        block_size=4,
+    )
+    model.load_state_dict(dict(stock_model(seed).state_dict()))
+    return tiny.train(model, TASK, updates=60, reverse=True, loss_of=mean_loss)
+
+
+def fairseq_hypotheses(models, sample, prefix_tokens=None, bos_token=None, **options):
+    generator = SequenceGenerator(list(models), TASK.target_dictionary, beam_size=1, **options)
+    return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
+
+
+NAMES = dict(len_penalty="lenpen", unk_penalty="unkpen")
+
+
+def our_generator(models, decoding, method=None, **options):
+    args = {NAMES.get(name, name): value for name, value in options.items()}
+    if "normalize_scores" in args:
+        args["unnormalized"] = not args.pop("normalize_scores")
+    args = argparse.Namespace(beam=1, **args)
+    return build_generator(
+        list(models),
+        TASK.target_dictionary,
+        args,
+        DecodingOptions(decoding=decoding, **(method or {})),
+    )
+
+
+def our_hypotheses(models, sample, decoding, method=None, prefix_tokens=None, bos_token=None,
+                   **options):
+    generator = our_generator(models, decoding, method, **options)
+    return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
+
+
+def assert_same(ours, theirs, atol=1e-4):
+    assert len(ours) == len(theirs)
+    for own, reference in zip(ours, theirs):
+        assert len(own) == 1
+        own, reference = own[0], reference[0]
+        assert own["tokens"].tolist() == reference["tokens"].tolist()
+        assert own["tokens"].dtype == reference["tokens"].dtype
+        torch.testing.assert_close(
+            own["positional_scores"], reference["positional_scores"], atol=atol, rtol=0
+        )
+        torch.testing.assert_close(own["score"], reference["score"], atol=atol, rtol=0)
+
+
+options_strategy = st.fixed_dictionaries(
+    dict(
+        max_len_a=st.sampled_from([0, 0.5, 1.2]),
+        max_len_b=st.integers(3, 14),
+        min_len=st.integers(1, 3),
+        normalize_scores=st.booleans(),
+        len_penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+        unk_penalty=st.sampled_from([0.0, -3.0, 5.0]),
+        temperature=st.sampled_from([0.5, 1.0, 2.0]),
+    )
+)
+lengths_strategy = st.lists(st.integers(0, 9), min_size=1, max_size=7)
+
+
+@pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
+@settings(max_examples=25, deadline=None)
+@given(options=options_strategy, lengths=lengths_strategy, left_pad=st.booleans(),
+       seed=st.integers(0, 99))
+def test_greedy_is_fairseqs_beam_1(trained, dtype, options, lengths, left_pad, seed):
+    models = [stock_model(0, dtype, trained)]
+    sample = tiny.random_batch(TASK, lengths, left_pad, seed)
+    assert_same(
+        our_hypotheses(models, sample, "greedy", **options),
+        fairseq_hypotheses(models, sample, **options),
+    )
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "model_options",
+    [dict(), dict(block_ffn="split"), dict(identity_first_head=False, freeze_base=False)],
+    ids=["frozen", "frozen-split", "fine-tuned"],
+)
+@settings(max_examples=10, deadline=None)
+@given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
+def test_exact_blockwise_is_fairseqs_beam_1(model_options, block_size, options, lengths, seed):
+    """fairseq's generator sees p_1 of a blockwise model; exact acceptance must give its tokens."""
+    models = [blockwise_model(**model_options)]
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    method = dict(decoding_block_size=block_size)
+    assert_same(
+        our_hypotheses(models, sample, "blockwise", method, **options),
+        fairseq_hypotheses(models, sample, **options),
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
+def test_frozen_blockwise_gives_the_pretrained_models_tokens(options, lengths, seed):
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    assert_same(
+        our_hypotheses([blockwise_model()], sample, "blockwise", **options),
+        fairseq_hypotheses([stock_model()], sample, **options),
+    )
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
+@settings(max_examples=15, deadline=None)
+@given(
+    lengths=lengths_strategy,
+    seed=st.integers(0, 99),
+    width=st.integers(1, 6),
+    max_len_b=st.integers(2, 12),
+    min_len=st.integers(1, 2),
+)
+def test_prefixes(decoding, lengths, seed, width, max_len_b, min_len):
+    """As --prefix-size takes them: the reference's first tokens, its EOS among them, and padding."""
+    models = [blockwise_model()]
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    prefix = sample["target"][:, :width]
+    options = dict(max_len_b=max_len_b, min_len=min_len)
+    assert_same(
+        our_hypotheses(models, sample, decoding, prefix_tokens=prefix, **options),
+        fairseq_hypotheses(models, sample, prefix_tokens=prefix, **options),
+    )
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
+def test_another_first_token(decoding):
+    models = [blockwise_model()]
+    sample = tiny.random_batch(TASK, [3, 5])
+    bos = TASK.target_dictionary.bos()
+    assert_same(
+        our_hypotheses(models, sample, decoding, bos_token=bos),
+        fairseq_hypotheses(models, sample, bos_token=bos),
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
+def test_greedy_ensembles_of_different_sizes(options, lengths, seed):
+    models = [
+        stock_model(0),
+        stock_model(1, decoder_layers=1, decoder_normalize_before=True),
+        blockwise_model(),
+    ]
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    assert_same(
+        our_hypotheses(models, sample, "greedy", **options),
+        fairseq_hypotheses(models, sample, **options),
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
+def test_blockwise_ensembles(options, lengths, seed):
+    models = [blockwise_model(), blockwise_model(block_ffn="split", seed=2)]
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    assert_same(
+        our_hypotheses(models, sample, "blockwise", **options),
+        fairseq_hypotheses(models, sample, **options),
+    )
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
+def test_a_sentence_does_not_depend_on_its_batch(decoding):
+    models = [blockwise_model()]
+    lengths = [9, 1, 4, 0, 7, 2, 8, 3]
+    sample = tiny.random_batch(TASK, lengths)
+    together = our_hypotheses(models, sample, decoding)
+    for index in range(len(lengths)):
+        net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
+        assert_same(our_hypotheses(models, {"net_input": net_input}, decoding), [together[index]])
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
+def test_one_generator_serves_batches_of_any_shape(decoding):
+    models = [blockwise_model()]
+    generator = our_generator(models, decoding)
+    for seed, lengths in enumerate([[9] * 6, [1], [3, 8], [0, 0, 0], [9] * 9]):
+        sample = tiny.random_batch(TASK, lengths, seed=seed)
+        assert_same(generator.generate(models, sample), fairseq_hypotheses(models, sample))
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
+def test_a_model_gone_bad_ends_its_sentences(decoding):
+    """NaN everywhere: fairseq fails an assertion, we end the sentence at its longest."""
+    model = tiny.build_model(TASK, "blockwise_transformer")
+    with torch.no_grad():
+        model.decoder.output_projection.weight.fill_(float("nan"))
+    hypotheses = our_hypotheses([model], tiny.random_batch(TASK, [3, 5]), decoding, max_len_b=6)
+    assert [len(hypothesis[0]["tokens"]) for hypothesis in hypotheses] == [7, 7]
+    assert all(hypothesis[0]["tokens"][-1] == 2 for hypothesis in hypotheses)
