@@ -1,15 +1,19 @@
 """What is needed to run fairseq safely on today's torch; no other module works around versions.
 
+fairseq's main branch also loses sentences: :func:`install` gives them back.
+
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
 (``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
 hold a few besides tensors: :func:`install` names exactly those and never turns the check off.
 """
 
 import argparse
+import functools
 import os
 
 import numpy
 import torch
+from fairseq.data import data_utils
 
 try:
     from numpy._core import multiarray
@@ -18,10 +22,12 @@ except ImportError:  # numpy 1
 
 
 def install() -> None:
-    """Make ``torch.load`` accept fairseq's checkpoints, and only with the restricted unpickler."""
+    """Make checkpoints load, and only safely, and let no sentence be dropped."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
     # torch 2.4 and 2.5 still default to the unrestricted unpickler, and fairseq does not choose.
     os.environ.setdefault("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    if not hasattr(data_utils.batch_by_size, "__wrapped__"):
+        data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
 
 
 def _checkpoint_classes() -> list:
@@ -39,3 +45,25 @@ def _checkpoint_classes() -> list:
         multiarray.scalar,
         *sorted(array_types, key=lambda cls: cls.__name__),
     ]
+
+
+def _with_last_batch(batch_by_size):
+    """fairseq after 0.12.2 drops the last batch if its size is no multiple of what was asked for.
+
+    With fairseq-generate's default (--required-batch-size-multiple 8) up to seven sentences of a
+    test set, or a whole small one, are silently not translated. 0.12.2 keeps them.
+    """
+
+    @functools.wraps(batch_by_size)
+    def batch_all(indices, *args, fixed_shapes=None, **kwargs):
+        if fixed_shapes is not None:
+            return batch_by_size(indices, *args, fixed_shapes=fixed_shapes, **kwargs)
+        if len(indices) == 0:
+            return []
+        batches = list(batch_by_size(indices, *args, **kwargs))
+        n_batched = sum(len(batch) for batch in batches)
+        if n_batched < len(indices):
+            batches.append(indices[n_batched:])
+        return batches
+
+    return batch_all

@@ -155,10 +155,10 @@ class DecoderSession:
         Returns:
             logits ``[..., last - first, V]``
         """
-        if self.block_size > 1:
-            features = self._decoder.head_features(features, first, last)
-        else:
+        if self._weights.heads is None:
             features = features.unsqueeze(-2)
+        else:
+            features = self._weights.heads(features, first, last)
         return self._weights.vocabulary(features)
 
     def _prepare(self) -> None:

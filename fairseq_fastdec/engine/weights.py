@@ -10,6 +10,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .heads import HeadWeights
 from .linear import Linear
 
 
@@ -58,6 +59,7 @@ class DecoderWeights:
     cross_key_values: Linear  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[Norm]
     project_out: Optional[Linear]
+    heads: Optional[HeadWeights]
     vocabulary: Linear
 
     @classmethod
@@ -81,6 +83,7 @@ class DecoderWeights:
             ),
             final_norm=_norm(decoder.layer_norm),
             project_out=Linear.of(decoder.project_out_dim),
+            heads=HeadWeights.of(decoder),
             vocabulary=Linear.of(decoder.output_projection),
         )
 

@@ -91,20 +91,22 @@ class Batch:
         """p_1's constrained log-probabilities ``[R, V]`` of each row's next token."""
         return self._constrained(self.session.log_probs(features)[..., 0, :], self.lengths)
 
-    def log_probs_of_block(self, features: Features) -> Tensor:
+    def log_probs_of_block(self, features: Features, first_step: int) -> Tensor:
         """p_1's constrained log-probabilities ``[R, T, V]`` after each token of a block.
 
-        Distribution t is for the token after the row's next t tokens, its last committed
-        token being the first of the block.
+        Args:
+            features: ``[R, T, C]``.
+            first_step: how many tokens after the row's own the first distribution is for: 0 where
+                the block begins with the row's last token, 1 where it begins with its next one.
         """
-        steps = self.lengths[:, None] + torch.arange(features[0].size(1), device=self.lengths.device)
+        steps = self._steps(first_step, features[0].size(1))
         return self._constrained(self.session.log_probs(features)[..., 0, :], steps)
 
     def proposals(self, features: Features, n_heads: int) -> Tensor:
-        """The best tokens of heads p_2 ... p_n after a position, given that p_1's is taken.
+        """The best tokens of heads p_2 ... p_n after each row's last position.
 
         Args:
-            features: ``[R, C]`` of the position before p_1's token, the row's last one.
+            features: ``[R, C]`` of that position.
 
         Returns:
             int64 ``[R, n_heads - 1]``
@@ -112,8 +114,7 @@ class Batch:
         if n_heads == 1:
             return self._tokens.new_empty(self.n_rows, 0)
         scores = self.session.ranking_scores(features, 1, n_heads)
-        steps = self.lengths[:, None] + torch.arange(n_heads - 1, device=self.lengths.device)
-        return self._constrained(scores, steps).argmax(dim=-1)
+        return self._constrained(scores, self._steps(1, n_heads - 1)).argmax(dim=-1)
 
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
         """Extend each row by the first n of its tokens, up to and including the first EOS.
@@ -190,9 +191,12 @@ class Batch:
         return [SentenceRecord(*row) for row in zip(ids, *columns)]
 
     def _append_forced(self, prefix: Tensor, forced: Tensor, features: Features) -> None:
-        log_probs = self.log_probs_of_block(features)
+        log_probs = self.log_probs_of_block(features, first_step=0)
         scores = log_probs.gather(-1, prefix[:, :, None]).squeeze(-1)
         self.record_blocks(self.append(prefix, scores, forced))
+
+    def _steps(self, first: int, n: int) -> Tensor:
+        return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)
 
     def _constrained(self, scores: Tensor, steps: Tensor) -> Tensor:
         return self.limits.constrain(scores, steps, self.max_len, self._n_forced)

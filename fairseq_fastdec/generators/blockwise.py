@@ -1,13 +1,13 @@
 """Blockwise parallel decoding (Stern, Shazeer, Uszkoreit, NeurIPS 2018, sections 3 to 5)."""
 
-from typing import Any, Optional, Sequence
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..engine.ensemble import at
+from ..engine.ensemble import Features, at
 from .acceptance import acceptance_rule
 from .base import Generator
 from .batch import Batch
@@ -48,32 +48,48 @@ class BlockwiseGenerator(Generator):
         # p_1's token after the last accepted position needs no verification.
         scores, certain = batch.log_probs(features).max(dim=-1)
         while True:
-            took = batch.append(certain[:, None], scores[:, None], (~batch.finished).long())
-            batch.record_blocks(took * batch.finished)
-            order = batch.leave()
-            if order is not None:
-                certain = certain[order]
-                features = [member[order] for member in features]
+            features, certain, scores = self._end_rows(batch, features, certain, scores)
             if not batch.n_rows:
                 break
             # Predict.
-            proposals = batch.proposals(features, self._block_size)
-            fed = batch.feed(torch.cat([certain[:, None], proposals], dim=1))
+            block = torch.cat(
+                [certain[:, None], batch.proposals(features, self._block_size)], dim=1
+            )
             # Verify.
-            log_probs = batch.log_probs_of_block(fed)
+            fed = batch.feed(block)
+            log_probs = batch.log_probs_of_block(fed, first_step=1)
             best_scores, best = log_probs.max(dim=-1)
-            verdict = self._acceptance.judge(log_probs[:, :-1], best[:, :-1], proposals)
-            n_accepted = verdict.long().cumprod(dim=1).sum(dim=1)
+            n_accepted = self._accepted(log_probs, best, block)
             # Accept.
-            proposal_scores = log_probs[:, :-1].gather(-1, proposals[..., None]).squeeze(-1)
-            took = batch.append(proposals, proposal_scores, n_accepted)
+            own_scores = log_probs[:, :-1].gather(-1, block[:, 1:, None]).squeeze(-1)
+            took = batch.append(
+                block, torch.cat([scores[:, None], own_scores], dim=1), n_accepted + 1
+            )
             batch.session.commit(n_accepted + 1)
-            batch.record_blocks(took + 1)
-            n_verified += took.bincount(minlength=self._block_size)
+            batch.record_blocks(took)
+            n_verified += (took - 1).bincount(minlength=self._block_size)
             features = at(fed, n_accepted)
             certain = best.gather(1, n_accepted[:, None]).squeeze(1)
             scores = best_scores.gather(1, n_accepted[:, None]).squeeze(1)
         self._count_heads(n_verified)
+
+    def _end_rows(
+        self, batch: Batch, features: Features, certain: Tensor, scores: Tensor
+    ) -> Tuple[Features, Tensor, Tensor]:
+        """Let rows leave that ended in their last block, or whose next token is surely EOS."""
+        ends = certain.eq(self.eos) & ~batch.finished
+        if bool(ends.any()):
+            took = batch.append(certain[:, None], scores[:, None], ends.long())
+            batch.record_blocks(took)
+        order = batch.leave()
+        if order is None:
+            return features, certain, scores
+        return [member[order] for member in features], certain[order], scores[order]
+
+    def _accepted(self, log_probs: Tensor, best: Tensor, block: Tensor) -> Tensor:
+        """How many proposals of each row p_1 accepts in a row: int64 ``[R]``."""
+        verdict = self._acceptance.judge(log_probs[:, :-1], best[:, :-1], block[:, 1:])
+        return verdict.long().cumprod(dim=1).sum(dim=1)
 
     def _count_heads(self, n_verified: Tensor) -> None:
         """``n_verified[i]`` steps accepted exactly i proposals: head i+1's and those before."""

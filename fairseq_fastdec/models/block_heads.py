@@ -56,12 +56,12 @@ class BlockHeads(nn.Module):
         Returns:
             ``[..., last - first, C]``
         """
-        weight, bias = self._hidden_slice(first, last)
+        weight, bias = self.hidden_slice(first, last)
         hidden = self.activation_fn(F.linear(features, weight, bias))
         hidden = self.activation_dropout(hidden)
         outputs = [
             F.linear(
-                hidden if self.shared else self._own_units(hidden, head - first),
+                self.units_of(hidden, head - first),
                 self.output_weight[head],
                 self.output_bias[head],
             )
@@ -69,11 +69,15 @@ class BlockHeads(nn.Module):
         ]
         return features.unsqueeze(-2) + self.dropout(torch.stack(outputs, dim=-2))
 
-    def _hidden_slice(self, first: int, last: int) -> Tuple[Tensor, Tensor]:
+    def hidden_slice(self, first: int, last: int) -> Tuple[Tensor, Tensor]:
+        """Weight and bias of the hidden units that heads ``first ... last - 1`` read."""
         if self.shared:
             return self.hidden_weight, self.hidden_bias
         units = slice(first * self.hidden_dim, last * self.hidden_dim)
         return self.hidden_weight[units], self.hidden_bias[units]
 
-    def _own_units(self, hidden: Tensor, index: int) -> Tensor:
+    def units_of(self, hidden: Tensor, index: int) -> Tensor:
+        """What the index-th of the heads whose hidden units were computed reads of them."""
+        if self.shared:
+            return hidden
         return hidden[..., index * self.hidden_dim : (index + 1) * self.hidden_dim]

@@ -130,11 +130,11 @@ class BlockwiseTransformerModel(TransformerModel):
             help="number of prediction heads: p_1 ... p_K predict the next K tokens (default: 4)",
         )
         parser.add_argument(
-            "--identity-first-head", action="store_true", default=None,
+            "--identity-first-head", action="store_true",
             help="p_1 is the base model itself, not a learned head",
         )
         parser.add_argument(
-            "--freeze-base", action="store_true", default=None,
+            "--freeze-base", action="store_true",
             help="train the heads only; with --identity-first-head decoding stays that of the "
             "pretrained model",
         )

@@ -1,0 +1,120 @@
+"""What fairseq-generate printed, as a table of methods."""
+
+import json
+import re
+import statistics
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Dict, List
+
+COLUMNS = (
+    "model",
+    "method",
+    "BLEU",
+    "decoder invocations",
+    "tokens per invocation",
+    "seconds",
+    "speed-up",
+    "identical sentences",
+)
+SENTENCE_MARKS = ("S-", "T-", "H-", "D-", "P-")
+
+
+@dataclass
+class Run:
+    """One run of fairseq-generate."""
+
+    model: str
+    method: str
+    bleu: float
+    seconds: float
+    tokens: int
+    invocations: int
+    hypotheses: Dict[int, str]
+
+
+def read_run(output: Path, model: str, method: str) -> Run:
+    """Parse what fairseq-generate left in ``output``, and ``--decoding-stats``."""
+    results = (output / "generate-test.txt").read_text(encoding="utf-8")
+    hypotheses = re.findall(r"(?m)^H-(\d+)\t[^\t]*\t(.*)$", results)
+    numbers = re.search(r"\(([\d,]+) tokens\) in ([\d.]+)s", translated_line(output))
+    tokens, seconds = numbers.groups()
+    n_tokens = int(tokens.replace(",", ""))
+    records = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
+    # fairseq's own generator calls the decoder once for each token of a single sentence.
+    invocations = sum(record["invocations"] for record in records) if records else n_tokens
+    return Run(
+        model=model,
+        method=method,
+        bleu=float(re.search(r"(?m)^Generate .*BLEU4? = ([\d.]+)", results).group(1)),
+        seconds=float(seconds),
+        tokens=n_tokens,
+        invocations=invocations,
+        hypotheses={int(index): text for index, text in hypotheses},
+    )
+
+
+def translated_line(output: Path) -> str:
+    """fairseq-generate's own account of its speed, which leaves out start-up and data loading.
+
+    fairseq's versions write their log to different places.
+    """
+    for name in ("log.txt", "generate-test.txt"):
+        for line in read_lines(output / name):
+            if "Translated " in line and " tokens/s)" in line and not line[:2] in SENTENCE_MARKS:
+                return line[line.index("Translated ") :]
+    raise ValueError(f"{output}: fairseq-generate wrote no line of its speed")
+
+
+def read_lines(path: Path) -> List[str]:
+    """The lines of a file; none if there is no such file."""
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def show_table(work: Path, runs: List[Run], title: str) -> None:
+    """Print the table, and keep it as Markdown and JSON."""
+    rows = [row_of(group, reference_of(group, runs)) for group in grouped(runs)]
+    lines = [
+        f"{title}; speed-up against fairseq --beam 1 on the same model,",
+        "the median over alternating rounds; identical to its sentences.",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+        *("| " + " | ".join(str(row[column]) for column in COLUMNS) + " |" for row in rows),
+    ]
+    text = "\n".join(lines)
+    print("\n" + text)
+    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    summary = [{k: v for k, v in asdict(run).items() if k != "hypotheses"} for run in runs]
+    (work / "table.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+
+
+def grouped(runs: List[Run]) -> List[List[Run]]:
+    """The rounds of each model and method together, in order of appearance."""
+    groups: Dict[tuple, List[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.model, run.method), []).append(run)
+    return list(groups.values())
+
+
+def reference_of(group: List[Run], runs: List[Run]) -> List[Run]:
+    """fairseq's own rounds on the same model."""
+    return next(g for g in grouped(runs) if g[0].model == group[0].model)
+
+
+def row_of(group: List[Run], reference: List[Run]) -> Dict[str, str]:
+    """One line of the table."""
+    run = group[0]
+    speed_up = statistics.median(theirs.seconds / own.seconds for own, theirs in zip(group, reference))
+    same = sum(text == reference[0].hypotheses[i] for i, text in run.hypotheses.items())
+    values = (
+        run.model,
+        run.method,
+        f"{run.bleu:.2f}",
+        str(run.invocations),
+        f"{run.tokens / run.invocations:.2f}",
+        f"{statistics.median(r.seconds for r in group):.1f}",
+        f"{speed_up:.2f}x",
+        f"{same} of {len(run.hypotheses)}",
+    )
+    return dict(zip(COLUMNS, values))

@@ -1,0 +1,111 @@
+"""What cannot be honoured is refused by name when the generator is built."""
+
+import argparse
+
+import pytest
+import torch
+
+from fairseq_fastdec.engine import UnsupportedModel
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.limits import prefix_lengths
+from fairseq_fastdec.generators.options import DecodingOptions
+from tests import tiny
+
+TASK = tiny.task(20)
+
+
+def build(model=None, extra=None, prefix_fn=None, decoding="greedy", **args):
+    model = model or tiny.build_model(TASK)
+    args = argparse.Namespace(**{"beam": 1, **args})
+    options = DecodingOptions(decoding=decoding)
+    return build_generator([model], TASK.target_dictionary, args, options, extra, prefix_fn)
+
+
+@pytest.mark.parametrize(
+    "args, flag",
+    [
+        (dict(sampling=True), "--sampling"),
+        (dict(diverse_beam_groups=2), "--diverse-beam-groups"),
+        (dict(diversity_rate=0.5), "--diversity-rate"),
+        (dict(match_source_len=True), "--match-source-len"),
+        (dict(constraints="ordered"), "--constraints"),
+        (dict(no_repeat_ngram_size=3), "--no-repeat-ngram-size"),
+        (dict(nbest=2), "--nbest"),
+        (dict(print_alignment="hard"), "--print-alignment"),
+        (dict(print_step=True), "--print-step"),
+        (dict(retain_iter_history=True), "--retain-iter-history"),
+        (dict(lm_path="lm.pt"), "--lm-path"),
+        (dict(beam=10), "--beam 10"),
+        (dict(extra={"tokens_to_suppress": ("w1",)}), "tokens_to_suppress"),
+        (dict(prefix_fn=lambda batch, tokens: [1]), "prefix_allowed_tokens_fn"),
+    ],
+)
+def test_options_without_a_meaning(args, flag):
+    with pytest.raises(ValueError, match=f"^{flag}.*--decoding"):
+        build(**args)
+
+
+def test_fairseqs_default_beam_is_only_mentioned(caplog):
+    with caplog.at_level("INFO"):
+        build(beam=5)
+    assert "--beam 5 does not apply" in caplog.text
+
+
+def test_constraints_in_a_batch():
+    generator = build()
+    sample = tiny.random_batch(TASK, [3])
+    with pytest.raises(ValueError, match="--constraints"):
+        generator.generate([], sample, constraints=torch.zeros(1, 1))
+
+
+def test_a_minimum_length_that_does_not_fit():
+    generator = build(min_len=9, max_len_b=4)
+    with pytest.raises(ValueError, match="--min-len 9: .*--max-len-b 4"):
+        generator.generate([], tiny.random_batch(TASK, [3]))
+
+
+def test_the_models_positions_limit_the_output():
+    model = tiny.stir(tiny.build_model(TASK, max_target_positions=8, decoder_learned_pos=True))
+    with torch.no_grad():
+        model.decoder.output_projection.weight[2] = -model.decoder.output_projection.weight[5] * 9
+    hypotheses = build(model, min_len=7).generate([], tiny.random_batch(TASK, [3, 4]))
+    assert [len(hypothesis[0]["tokens"]) for hypothesis in hypotheses] == [8, 8]
+
+
+def test_a_prefix_with_padding_inside():
+    with pytest.raises(ValueError, match="prefix_tokens"):
+        prefix_lengths(torch.tensor([[5, 1, 6]]), pad=1)
+    assert prefix_lengths(torch.tensor([[5, 6, 1], [1, 1, 1]]), pad=1).tolist() == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "overrides, part",
+    [
+        (dict(adaptive_softmax_cutoff="5,10"), "adaptive softmax"),
+        (dict(cross_self_attention=True), "--cross-self-attention"),
+        (dict(no_cross_attention=True), "--no-cross-attention"),
+        (dict(quant_noise_pq=0.1), "--quant-noise-pq"),
+    ],
+)
+def test_models_that_the_engine_cannot_run(overrides, part):
+    model = tiny.build_model(TASK, **overrides)
+    with pytest.raises(UnsupportedModel, match=f"{part}.*--decoding fairseq"):
+        build(model)
+
+
+def test_a_decoder_with_its_own_features():
+    model = tiny.build_model(TASK)
+
+    class Custom(type(model.decoder)):
+        def extract_features(self, *args, **kwargs):
+            return super().extract_features(*args, **kwargs)
+
+    model.decoder.__class__ = Custom
+    with pytest.raises(UnsupportedModel, match="Custom computes its features in its own way"):
+        build(model)
+
+
+def test_other_model_families():
+    model = tiny.build_model(TASK, "lstm", encoder_hidden_size=8, decoder_hidden_size=8)
+    with pytest.raises(UnsupportedModel, match="LSTMDecoder"):
+        build(model)
