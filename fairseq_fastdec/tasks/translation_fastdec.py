@@ -57,6 +57,25 @@ class TranslationFastdecTask(TranslationTask):
             prefix_allowed_tokens_fn,
         )
 
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+        """As in fairseq; an empty split is refused before fairseq divides by its size.
+
+        Raises:
+            ValueError: if there is nothing in the split.
+        """
+        empty = ValueError(
+            f"{self.cfg.data}: the split {split!r} has no sentences; check the files that "
+            "fairseq-preprocess was given"
+        )
+        try:
+            super().load_dataset(split, epoch, combine, **kwargs)
+        except ValueError as error:
+            if "empty file" in str(error):  # what mmap says of a binary without a token
+                raise empty from error
+            raise
+        if len(self.datasets[split]) == 0:
+            raise empty
+
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
         """As in fairseq; with ``--eval-bleu`` it also counts what decoding took."""
         generator = getattr(self, "sequence_generator", None)

@@ -106,6 +106,6 @@ def test_a_decoder_with_its_own_features():
 
 
 def test_other_model_families():
-    model = tiny.build_model(TASK, "lstm", encoder_hidden_size=8, decoder_hidden_size=8)
+    model = tiny.build_model(TASK, "lstm", criterion="cross_entropy")
     with pytest.raises(UnsupportedModel, match="LSTMDecoder"):
         build(model)

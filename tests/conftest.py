@@ -1,0 +1,56 @@
+"""One tiny corpus and two tiny models, trained once through fairseq's own commands."""
+
+import random
+
+import pytest
+import torch
+
+from tests import command_line
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Sentences of letters, to be reversed: a binarised data directory. Some are empty."""
+    directory = tmp_path_factory.mktemp("corpus")
+    draw = random.Random(0)
+    for split, size in (("train", 600), ("valid", 30), ("test", 29)):
+        lines = [[draw.choice("abcdefghij") for _ in range(draw.randint(1, 8))] for _ in range(size)]
+        if split == "test":
+            lines[3], lines[7] = [], ["a"] * 30
+        write(directory / f"{split}.en", lines)
+        write(directory / f"{split}.de", [line[::-1] for line in lines])
+    command_line.preprocess(
+        "-s", "en", "-t", "de", "--joined-dictionary", "--destdir", directory / "bin",
+        *(f for s in ("train", "valid", "test") for f in (f"--{s}pref", directory / s)),
+    )  # fmt: skip
+    return directory / "bin"
+
+
+def write(path, lines):
+    path.write_text("".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def baseline(corpus, tmp_path_factory):
+    """A stock transformer trained with fairseq-train and the stock task."""
+    directory = tmp_path_factory.mktemp("baseline")
+    command_line.train(
+        corpus, directory, "--task", "translation", "--arch", "transformer",
+        "--criterion", "label_smoothed_cross_entropy", updates=150,
+    )  # fmt: skip
+    return directory / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def blockwise(corpus, baseline, tmp_path_factory):
+    """Heads on the frozen baseline, warm-started as the README says."""
+    directory = tmp_path_factory.mktemp("blockwise")
+    command_line.train(
+        corpus, directory, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
+        "--block-size", 3, "--identity-first-head", "--freeze-base",
+        "--finetune-from-model", baseline, "--criterion", "random_sub_loss",
+        updates=60,
+    )  # fmt: skip
+    return directory / "checkpoint_last.pt"
