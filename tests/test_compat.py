@@ -1,0 +1,99 @@
+"""Checkpoints load, and only safely; no batch is dropped."""
+
+import argparse
+import os
+import pickle
+
+import numpy
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import data_utils
+
+from tests import tiny
+
+
+class Malicious:
+    """A pickle that runs a command when it is loaded."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+@pytest.mark.parametrize("place", ["args", "cfg", "model", "extra_state"])
+def test_a_malicious_checkpoint_is_refused_and_runs_nothing(tmp_path, place, legacy):
+    trace = tmp_path / "was-here"
+    state = {"args": None, "cfg": None, "model": {}, "extra_state": {}}
+    state[place] = {"x": Malicious(f"touch {trace}")}
+    path = tmp_path / "evil.pt"
+    torch.save(state, path, _use_new_zipfile_serialization=not legacy)
+    with pytest.raises(pickle.UnpicklingError, match="system"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not trace.exists()
+
+
+def test_the_malicious_checkpoint_would_have_run(tmp_path):
+    """Otherwise the test above proves nothing."""
+    trace = tmp_path / "was-here"
+    pickle.loads(pickle.dumps(Malicious(f"touch {trace}")))
+    assert trace.exists()
+
+
+def test_old_style_checkpoints_load(tmp_path):
+    """Before fairseq 0.10 the options were a Namespace under "args"; no "cfg"."""
+    task = tiny.task(20)
+    model = tiny.build_model(task)
+    args = argparse.Namespace(
+        arch="transformer", task="translation", source_lang="en", target_lang="de",
+        criterion="cross_entropy", optimizer="adam", lr_scheduler="fixed", lr=[0.1],
+        **tiny.SIZES,
+    )  # fmt: skip
+    state = {
+        "args": args,
+        "model": model.state_dict(),
+        "optimizer_history": [
+            {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam",
+             "lr_scheduler_state": {"best": None}, "num_updates": 7}
+        ],
+        "last_optimizer_state": None,
+        "extra_state": {"epoch": 1, "batch_offset": 0, "val_loss": 3.0},
+    }  # fmt: skip
+    for legacy in (False, True):
+        path = tmp_path / f"old-{legacy}.pt"
+        torch.save(state, path, _use_new_zipfile_serialization=not legacy)
+        models, cfg = checkpoint_utils.load_model_ensemble([str(path)], task=task)
+        assert cfg.model.encoder_layers == 2
+        for name, value in model.state_dict().items():
+            assert torch.equal(models[0].state_dict()[name], value)
+
+
+def test_numpy_values_in_training_meters_load(tmp_path):
+    """--eval-bleu leaves arrays, and numpy scalars, in extra_state."""
+    path = tmp_path / "meters.pt"
+    meters = {"sum": numpy.array([1, 2]), "avg": numpy.float64(0.5), "n": numpy.int64(3)}
+    history = [{"num_updates": 1, "lr_scheduler_state": {}}]
+    meters["train_iterator"] = {"epoch": 1}
+    state = {"args": None, "cfg": {}, "model": {}, "extra_state": meters}
+    torch.save({**state, "optimizer_history": history}, path)
+    loaded = checkpoint_utils.load_checkpoint_to_cpu(str(path))["extra_state"]
+    assert loaded["sum"].tolist() == [1, 2]
+    assert (loaded["avg"], loaded["n"]) == (0.5, 3)
+
+
+@pytest.mark.parametrize("n_sentences", [0, 1, 7, 8, 29, 64])
+@pytest.mark.parametrize("limits", [dict(max_sentences=16), dict(max_tokens=40)])
+def test_every_sentence_is_in_a_batch_once_and_in_order(n_sentences, limits):
+    """fairseq after 0.12.2 drops up to seven."""
+    sizes = numpy.arange(n_sentences) % 9 + 1
+    batches = data_utils.batch_by_size(
+        numpy.arange(n_sentences),
+        lambda index: int(sizes[index]),
+        num_tokens_vec=sizes,
+        required_batch_size_multiple=8,
+        **limits,
+    )
+    assert [index for batch in batches for index in batch] == list(range(n_sentences))
