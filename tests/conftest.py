@@ -16,7 +16,9 @@ def corpus(tmp_path_factory):
     directory = tmp_path_factory.mktemp("corpus")
     draw = random.Random(0)
     for split, size in (("train", 600), ("valid", 30), ("test", 29)):
-        lines = [[draw.choice("abcdefghij") for _ in range(draw.randint(1, 8))] for _ in range(size)]
+        lines = [
+            [draw.choice("abcdefghij") for _ in range(draw.randint(1, 8))] for _ in range(size)
+        ]
         if split == "test":
             lines[3], lines[7] = [], ["a"] * 30
         write(directory / f"{split}.en", lines)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train and decode a blockwise model on real English-German text, through standard fairseq commands.
+"""Train and decode a blockwise model on real English-German text, through fairseq's commands.
 
     python examples/en_de/run.py                 # shortened: about ten minutes on 2 cores
     python examples/en_de/run.py --size full     # about two hours
@@ -11,6 +11,7 @@ interrupted run goes on where it was; --workdir names where results are kept.
 import argparse
 import contextlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
+from distill import take_pairs, write_distilled
 from table import Run, read_run, show_table, translated_line
 
 HERE = Path(__file__).resolve().parent
@@ -31,18 +33,15 @@ class Recipe:
 
     bpe_operations: int
     test_sentences: int
-    baseline_updates: int
-    blockwise_updates: int
-    max_tokens: int
-    lr: float
-    blockwise_lr: float
-    warmup: int
+    distil_every: int
+    baseline_options: List[str]
+    blockwise_options: List[str]
     rounds: int
-    frozen_model: bool
+    fine_tuned_model: bool
     network: List[str]
 
 
-def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int, dropout: float) -> List[str]:
+def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int) -> List[str]:
     """The options of a small pre-norm transformer."""
     return [
         "--encoder-embed-dim", str(dim), "--decoder-embed-dim", str(dim),
@@ -50,7 +49,16 @@ def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int, dropou
         "--encoder-layers", str(encoder_layers), "--decoder-layers", str(decoder_layers),
         "--encoder-attention-heads", "4", "--decoder-attention-heads", "4",
         "--encoder-normalize-before", "--decoder-normalize-before",
-        "--share-all-embeddings", "--dropout", str(dropout),
+        "--share-all-embeddings",
+    ]  # fmt: skip
+
+
+def schedule(max_tokens: int, lr: float, warmup: int, updates: int) -> List[str]:
+    """Batch size and a learning rate that falls to zero by the last update."""
+    return [
+        "--max-tokens", str(max_tokens), "--max-update", str(updates), "--lr", str(lr),
+        "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(warmup),
+        "--total-num-update", str(updates),
     ]  # fmt: skip
 
 
@@ -58,45 +66,59 @@ RECIPES = {
     "quick": Recipe(
         bpe_operations=4000,
         test_sentences=300,
-        baseline_updates=800,
-        blockwise_updates=300,
-        max_tokens=1500,
-        lr=2e-3,
-        blockwise_lr=1e-3,
-        warmup=300,
+        distil_every=1,
+        # With so little time, small batches and no dropout learn most from each sentence.
+        baseline_options=schedule(800, 2e-3, 200, 1500) + ["--dropout", "0"],
+        blockwise_options=schedule(1500, 3e-3, 50, 500) + ["--dropout", "0"],
         rounds=2,
-        frozen_model=False,
-        network=network(192, 512, 3, 2, dropout=0.1),
+        fine_tuned_model=False,
+        network=network(192, 512, 3, 2),
     ),
     "full": Recipe(
         bpe_operations=4000,
         test_sentences=1500,
-        baseline_updates=6000,
-        blockwise_updates=3000,
-        max_tokens=3000,
-        lr=2e-3,
-        blockwise_lr=1e-3,
-        warmup=400,
+        distil_every=1,
+        baseline_options=schedule(3000, 2e-3, 400, 6000) + ["--dropout", "0.2"],
+        blockwise_options=schedule(3000, 1e-3, 100, 2500) + ["--dropout", "0.1"],
         rounds=2,
-        frozen_model=True,
-        network=network(256, 512, 3, 2, dropout=0.2),
+        fine_tuned_model=True,
+        network=network(256, 512, 3, 2),
     ),
+}
+
+
+METHODS = {
+    "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
+    "greedy": ["--decoding", "greedy", "--beam", "1"],
+    "blockwise": ["--decoding", "blockwise", "--beam", "1"],
+    "blockwise, top 2": ["--decoding", "blockwise", "--beam", "1", "--acceptance", "topk"],
 }
 
 
 def main() -> None:
     """All stages."""
     args = parse_args()
+    try:
+        run_recipe(args)
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted; the same command goes on from here")
+
+
+def run_recipe(args: argparse.Namespace) -> None:
+    """From raw text to the table."""
     recipe = RECIPES[args.size]
     work = args.workdir or ROOT / "work" / f"en_de_{args.size}"
     work.mkdir(parents=True, exist_ok=True)
     prepare(work, recipe)
     train_baseline(work, recipe)
-    train_blockwise(work, recipe, "blockwise", frozen=False)
-    if recipe.frozen_model:
-        train_blockwise(work, recipe, "blockwise_frozen", frozen=True)
+    distil(work, recipe)
+    train_blockwise(work, recipe, "frozen", frozen=True)
+    if recipe.fine_tuned_model:
+        train_blockwise(work, recipe, "fine-tuned", frozen=False)
     runs = decode(work, recipe)
-    show_table(work, runs, f"{recipe.test_sentences} test sentences, batch size 1, {args.size} recipe")
+    show_table(
+        work, runs, f"{recipe.test_sentences} test sentences, batch size 1, {args.size} recipe"
+    )
 
 
 def parse_args() -> argparse.Namespace:
@@ -114,15 +136,27 @@ def prepare(work: Path, recipe: Recipe) -> None:
     if (work / "data" / "test.en-de.de.idx").exists():
         return
     for language in ("en", "de"):
-        lines = (HERE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines(True)
-        shortened = "".join(lines[: recipe.test_sentences])
-        (work / f"test.{language}").write_text(shortened, encoding="utf-8")
+        lines = (HERE / "data" / f"test.{language}").read_bytes().split(b"\n")
+        shortened = b"\n".join(lines[: recipe.test_sentences]) + b"\n"
+        (work / f"test.{language}").write_bytes(shortened)
     run(
         [
-            sys.executable, ROOT / "scripts" / "prepare_data.py",
-            "-s", "en", "-t", "de", "--bpe-operations", recipe.bpe_operations,
-            "--train", HERE / "data" / "libreoffice", "--valid", HERE / "data" / "valid",
-            "--test", work / "test", "--destdir", work / "data",
+            sys.executable,
+            ROOT / "scripts" / "prepare_data.py",
+            "-s",
+            "en",
+            "-t",
+            "de",
+            "--bpe-operations",
+            recipe.bpe_operations,
+            "--train",
+            HERE / "data" / "libreoffice",
+            "--valid",
+            HERE / "data" / "valid",
+            "--test",
+            work / "test",
+            "--destdir",
+            work / "data",
         ]  # fmt: skip
     )
 
@@ -131,21 +165,66 @@ def train_baseline(work: Path, recipe: Recipe) -> None:
     """A stock transformer."""
     if not finished(work / "baseline"):
         run(
-            train_command(work, recipe, "baseline", recipe.baseline_updates, recipe.lr)
-            + ["--arch", "transformer", "--warmup-updates", recipe.warmup]
+            train_command(work / "data", work / "baseline", recipe)
+            + [*recipe.baseline_options, "--arch", "transformer"]
             + ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
         )
         mark_finished(work / "baseline")
+
+
+def distil(work: Path, recipe: Recipe) -> None:
+    """Replace the training targets by the baseline's greedy translations."""
+    folder = work / "distilled"
+    if finished(folder):
+        return
+    take_pairs(work / "data" / "text", folder, recipe.distil_every)
+    run(preprocess_command(work, folder / "pairs-data", test=folder / "pairs"))
+    run(
+        [
+            *fairseq("generate"),
+            folder / "pairs-data",
+            *plugin_options(),
+            "--decoding",
+            "greedy",
+            "--beam",
+            "1",
+            "--path",
+            work / "baseline" / "checkpoint_last.pt",
+            "--batch-size",
+            "64",
+            "--max-len-a",
+            "1.5",
+            "--max-len-b",
+            "20",
+            "--results-path",
+            folder,
+        ]  # fmt: skip
+    )
+    write_distilled(folder / "generate-test.txt", folder)
+    valid = work / "data" / "text" / "valid"
+    run(preprocess_command(work, folder / "data", train=folder / "train", valid=valid))
+    mark_finished(folder)
+
+
+def preprocess_command(work: Path, destination: Path, **splits: Path) -> List:
+    """fairseq-preprocess of tokenised text with the baseline's dictionary."""
+    command = [*fairseq("preprocess"), "-s", "en", "-t", "de", "--destdir", destination]
+    for language, flag in (("en", "--srcdict"), ("de", "--tgtdict")):
+        command += [flag, work / "data" / f"dict.{language}.txt"]
+    for split, prefix in splits.items():
+        command += [f"--{split}pref", prefix]
+    return command
 
 
 def train_blockwise(work: Path, recipe: Recipe, name: str, frozen: bool) -> None:
     """Four heads on top of the baseline, which is fine-tuned with them or left as it is."""
     if finished(work / name):
         return
-    command = train_command(work, recipe, name, recipe.blockwise_updates, recipe.blockwise_lr)
+    command = train_command(work / "distilled" / "data", work / name, recipe)
+    command += recipe.blockwise_options
     command += ["--finetune-from-model", work / "baseline" / "checkpoint_last.pt"]
     command += ["--arch", "blockwise_transformer", "--block-size", "4", "--block-ffn", "split"]
-    command += ["--identity-first-head", "--warmup-updates", "50"]
+    command += ["--identity-first-head"]
     command += ["--criterion", "random_sub_loss", "--sub-loss", "mean", "--label-smoothing", "0.1"]
     if frozen:
         command.append("--freeze-base")
@@ -153,37 +232,31 @@ def train_blockwise(work: Path, recipe: Recipe, name: str, frozen: bool) -> None
     mark_finished(work / name)
 
 
-def train_command(work: Path, recipe: Recipe, name: str, updates: int, lr: float) -> List:
+def train_command(data: Path, save_dir: Path, recipe: Recipe) -> List:
     """What all trainings have in common."""
     return [
-        *fairseq("train"), work / "data", *plugin_options(), *recipe.network,
+        *fairseq("train"), data, *plugin_options(), *recipe.network,
         "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
-        "--lr", lr, "--lr-scheduler", "inverse_sqrt", "--warmup-init-lr", "1e-7",
-        "--max-tokens", recipe.max_tokens, "--max-update", updates, "--seed", "1",
+        "--seed", "1",
         "--save-interval-updates", "1000", "--keep-interval-updates", "1",
         "--no-epoch-checkpoints", "--validate-interval", "100",
-        "--log-format", "simple", "--log-interval", "50", "--save-dir", work / name,
+        "--log-format", "simple", "--log-interval", "50", "--save-dir", save_dir,
     ]  # fmt: skip
 
 
 def decode(work: Path, recipe: Recipe) -> List[Run]:
     """Every method on the same sentences, in alternating rounds."""
-    models = ["blockwise"] + ["blockwise_frozen"] * recipe.frozen_model
-    methods = {
-        "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
-        "greedy": ["--decoding", "greedy", "--beam", "1"],
-        "blockwise": ["--decoding", "blockwise", "--beam", "1"],
-        "blockwise, top 2": ["--decoding", "blockwise", "--beam", "1", "--acceptance", "topk"],
-    }
+    rows = [("baseline", "fairseq --beam 1"), ("frozen", "greedy"), ("frozen", "blockwise")]
+    if recipe.fine_tuned_model:
+        rows += [("fine-tuned", method) for method in METHODS]
     results = []
     for number in range(1, recipe.rounds + 1):
-        for model in models:
-            for method, options in methods.items():
-                label = f"{model}-{method.replace(' ', '_').replace(',', '')}-{number}"
-                output = work / "decoded" / label
-                if not (output / "done").exists():
-                    generate(work, model, output, options)
-                results.append(read_run(output, model, method))
+        for model, method in rows:
+            label = re.sub(r"\W+", "-", f"{model} {method} {number}")
+            output = work / "decoded" / label
+            if not finished(output):
+                generate(work, model, output, METHODS[method])
+            results.append(read_run(output, model, method))
     return results
 
 
@@ -192,16 +265,32 @@ def generate(work: Path, model: str, output: Path, options: List[str]) -> None:
     output.mkdir(parents=True, exist_ok=True)
     run(
         [
-            *fairseq("generate"), work / "data", *plugin_options(), *options,
-            "--path", work / model / "checkpoint_last.pt", "--gen-subset", "test",
-            "--batch-size", "1", "--sacrebleu", "--tokenizer", "moses",
-            "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
-            "--decoding-stats", output / "stats.jsonl", "--results-path", output,
+            *fairseq("generate"),
+            work / "data",
+            *plugin_options(),
+            *options,
+            "--path",
+            work / model / "checkpoint_last.pt",
+            "--gen-subset",
+            "test",
+            "--batch-size",
+            "1",
+            "--sacrebleu",
+            "--tokenizer",
+            "moses",
+            "--bpe",
+            "subword_nmt",
+            "--bpe-codes",
+            work / "data" / "bpe.codes",
+            "--decoding-stats",
+            output / "stats.jsonl",
+            "--results-path",
+            output,
         ],  # fmt: skip
         log=output / "log.txt",
     )
     print("  " + translated_line(output))
-    (output / "done").touch()
+    mark_finished(output)
 
 
 def fairseq(command: str) -> List:
@@ -224,8 +313,8 @@ def run(command: List, log: Optional[Path] = None) -> None:
         log: where its log goes instead of the screen.
     """
     words = [str(word) for word in command]
-    shown = (os.path.relpath(word) if word.startswith("/") else word for word in words)
-    print("\n+ " + shlex.join(shown), flush=True)
+    shown = shlex.join(os.path.relpath(word) if word.startswith("/") else word for word in words)
+    print(f"\n+ {shown}", flush=True)
     with open(log, "w", encoding="utf-8") if log else contextlib.nullcontext() as file:
         result = subprocess.run(words, stdout=file, stderr=file)
     if result.returncode != 0:
@@ -233,12 +322,12 @@ def run(command: List, log: Optional[Path] = None) -> None:
 
 
 def finished(directory: Path) -> bool:
-    """Whether a training ran to its end; without that it is resumed."""
+    """Whether a stage ran to its end; a training that did not is resumed."""
     return (directory / "finished").exists()
 
 
 def mark_finished(directory: Path) -> None:
-    """Note that a training ran to its end."""
+    """Note that a stage ran to its end."""
     (directory / "finished").touch()
 
 

@@ -61,7 +61,7 @@ def translated_line(output: Path) -> str:
     """
     for name in ("log.txt", "generate-test.txt"):
         for line in read_lines(output / name):
-            if "Translated " in line and " tokens/s)" in line and not line[:2] in SENTENCE_MARKS:
+            if "Translated " in line and " tokens/s)" in line and line[:2] not in SENTENCE_MARKS:
                 return line[line.index("Translated ") :]
     raise ValueError(f"{output}: fairseq-generate wrote no line of its speed")
 
@@ -75,8 +75,8 @@ def show_table(work: Path, runs: List[Run], title: str) -> None:
     """Print the table, and keep it as Markdown and JSON."""
     rows = [row_of(group, reference_of(group, runs)) for group in grouped(runs)]
     lines = [
-        f"{title}; speed-up against fairseq --beam 1 on the same model,",
-        "the median over alternating rounds; identical to its sentences.",
+        f"{title}. Speed-up and identical sentences: against fairseq --beam 1",
+        "on the same model (for frozen heads, the baseline); medians of alternating rounds.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),
@@ -98,14 +98,16 @@ def grouped(runs: List[Run]) -> List[List[Run]]:
 
 
 def reference_of(group: List[Run], runs: List[Run]) -> List[Run]:
-    """fairseq's own rounds on the same model."""
-    return next(g for g in grouped(runs) if g[0].model == group[0].model)
+    """fairseq's own rounds on the same model; for frozen heads that is the baseline."""
+    model = "baseline" if group[0].model == "frozen" else group[0].model
+    return next(g for g in grouped(runs) if g[0].model == model)
 
 
 def row_of(group: List[Run], reference: List[Run]) -> Dict[str, str]:
     """One line of the table."""
     run = group[0]
-    speed_up = statistics.median(theirs.seconds / own.seconds for own, theirs in zip(group, reference))
+    rounds = zip(group, reference)
+    speed_up = statistics.median(theirs.seconds / own.seconds for own, theirs in rounds)
     same = sum(text == reference[0].hypotheses[i] for i, text in run.hypotheses.items())
     values = (
         run.model,

@@ -27,8 +27,8 @@ class RandomSubLossConfig(FairseqDataclass):
     sub_loss: SUB_LOSS_CHOICES = field(
         default="random",
         metadata={
-            "help": "random: one head's loss for each update, drawn uniformly, an unbiased estimate "
-            "of the mean; mean: the mean of all heads' losses, for whoever has the memory"
+            "help": "random: one head's loss for each update, drawn uniformly, an unbiased "
+            "estimate of the mean; mean: the mean of all heads' losses, for whoever has the memory"
         },
     )
     seed: int = II("common.seed")
@@ -145,7 +145,7 @@ class RandomSubLoss(FairseqCriterion):
 
 
 def shifted(target: Tensor, head: int, pad: int) -> Tensor:
-    """What a head has to predict at each position: the targets ``[B, T]`` moved left by ``head``."""
+    """What a head has to predict at each position: the targets ``[B, T]``, ``head`` to the left."""
     kept = target[:, head:]
     beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)
     return torch.cat([kept, beyond], dim=1)

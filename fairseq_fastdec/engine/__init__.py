@@ -1,4 +1,4 @@
-"""The engine: runs stock decoders for ragged rows, several tokens a step, from their own parameters.
+"""The engine: stock decoders for ragged rows, several tokens a step, from their own parameters.
 
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """

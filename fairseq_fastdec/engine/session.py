@@ -51,8 +51,8 @@ class DecoderSession:
 
     @property
     def block_size(self) -> int:
-        """How many heads the decoder has: k of a blockwise model, 1 of a stock one."""
-        return getattr(self._decoder, "block_size", 1)
+        """How many prediction heads the decoder has: k of a blockwise model, 0 of a stock one."""
+        return getattr(self._decoder, "block_size", 0)
 
     @torch.no_grad()
     def reset(self, max_len: int) -> None:

@@ -1,4 +1,4 @@
-"""What the engine cannot run is refused by name when the generator is built, not found out later."""
+"""What the engine cannot run is refused by name when the generator is built, and not later."""
 
 from typing import Iterator
 
@@ -14,7 +14,7 @@ INSTEAD = "use --decoding fairseq for this model"
 
 
 class UnsupportedModel(ValueError):
-    """A model that the engine cannot reproduce exactly; the message says which part and what to do."""
+    """A model that the engine cannot reproduce exactly; the message names the part and a remedy."""
 
 
 def check_supported(model: nn.Module) -> None:
@@ -39,7 +39,7 @@ def _problems(model: nn.Module) -> Iterator[str]:
     if decoder.adaptive_softmax is not None:
         yield "the model has an adaptive softmax (--adaptive-softmax-cutoff)"
     if type(decoder.output_projection) is not nn.Linear:
-        yield f"the output layer is a {type(decoder.output_projection).__name__}, not a linear layer"
+        yield f"the output layer is a {type(decoder.output_projection).__name__}, not linear"
     if type(decoder.embed_tokens) is not nn.Embedding:
         yield f"the target embedding is a {type(decoder.embed_tokens).__name__} (--adaptive-input?)"
     if decoder.quant_noise is not None:

@@ -50,7 +50,9 @@ def build_generator(
     return GENERATORS[name](models, dictionary, args, options, strip)
 
 
-def _unsupported(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -> Dict[str, bool]:
+def _unsupported(
+    args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]
+) -> Dict[str, bool]:
     """The generation options that these methods do not have, and whether each was asked for."""
     prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
     return {

@@ -96,8 +96,9 @@ class Generator(ABC):
             ValueError: for constraints, a malformed prefix, or a --min-len that does not fit.
         """
         if constraints is not None:
-            raise ValueError(f"--constraints: not possible with --decoding {self.name}; "
-                             "use --decoding fairseq")
+            raise ValueError(
+                f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
+            )
         batch = Batch(
             self.session, self.limits, self.statistics, sample["net_input"], self.block_size
         )

@@ -100,7 +100,7 @@ class BlockwiseGenerator(Generator):
 
 
 def _decoding_block_size(options: DecodingOptions, trained: int) -> int:
-    if trained == 1:
+    if trained == 0:
         raise ValueError(
             "--decoding blockwise: the model has no prediction heads; train one with --arch "
             "blockwise_transformer --criterion random_sub_loss (warm-started with "

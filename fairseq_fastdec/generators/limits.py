@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,9 +59,7 @@ class Limits:
             )
         return longest
 
-    def constrain(
-        self, scores: Tensor, steps: Tensor, max_len: int, n_forced: int = 0
-    ) -> Tensor:
+    def constrain(self, scores: Tensor, steps: Tensor, max_len: int, n_forced: int = 0) -> Tensor:
         """Apply, in place, what fairseq's generator does to the scores of the next token.
 
         Args:

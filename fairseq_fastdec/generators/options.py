@@ -23,12 +23,17 @@ class DecodingOptions(FairseqDataclass):
     )
     decoding_stats: Optional[str] = field(
         default=None,
-        metadata={"help": "write one JSON line for each sentence to this file", "argparse_const": None},
+        metadata={
+            "help": "write one JSON line for each sentence to this file",
+            "argparse_const": None,
+        },
     )
     decoding_block_size: Optional[int] = field(
         default=None,
-        metadata={"help": "blockwise: propose this many tokens a step, 1 to the trained block size "
-                  "(default: the trained block size)"},
+        metadata={
+            "help": "blockwise: propose this many tokens a step, 1 to the trained block size "
+            "(default: the trained block size)"
+        },
     )
     acceptance: ACCEPTANCE_CHOICES = field(
         default="exact",
@@ -38,9 +43,7 @@ class DecodingOptions(FairseqDataclass):
             "p_1's best (distance)"
         },
     )
-    acceptance_topk: int = field(
-        default=2, metadata={"help": "blockwise: N of --acceptance topk"}
-    )
+    acceptance_topk: int = field(default=2, metadata={"help": "blockwise: N of --acceptance topk"})
     acceptance_distance: float = field(
         default=2.0, metadata={"help": "blockwise: EPS of --acceptance distance"}
     )

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from dataclasses import dataclass, field
 from typing import List, Optional
 
@@ -104,6 +105,16 @@ class StatisticsFile:
 
 
 def log_summary(name: str, statistics: Statistics) -> None:
-    """Log the summary, unless nothing was decoded."""
-    if statistics.sentences:
-        logger.info("%s decoding: %s", name, statistics.summary())
+    """Log the summary, unless nothing was decoded.
+
+    fairseq 0.12.2 logs to the file of ``--results-path``, which can be closed by the time that its
+    generator goes: then the line goes to standard error.
+    """
+    if not statistics.sentences:
+        return
+    message = f"{name} decoding: {statistics.summary()}"
+    streams = (getattr(handler, "stream", None) for handler in logging.getLogger().handlers)
+    if any(getattr(stream, "closed", False) for stream in streams):
+        print(message, file=sys.stderr)
+    else:
+        logger.info(message)

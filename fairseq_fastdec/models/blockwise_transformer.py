@@ -119,32 +119,39 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
 
 @register_model("blockwise_transformer")
 class BlockwiseTransformerModel(TransformerModel):
-    """A stock transformer plus prediction heads; ``--finetune-from-model`` takes a stock checkpoint."""
+    """A stock transformer plus heads; ``--finetune-from-model`` takes a stock checkpoint."""
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
         """Add the transformer's options and those of the heads."""
         super().add_args(parser)
         parser.add_argument(
-            "--block-size", type=int, metavar="K",
+            "--block-size",
+            type=int,
+            metavar="K",
             help="number of prediction heads: p_1 ... p_K predict the next K tokens (default: 4)",
         )
         parser.add_argument(
-            "--identity-first-head", action="store_true",
+            "--identity-first-head",
+            action="store_true",
             help="p_1 is the base model itself, not a learned head",
         )
         parser.add_argument(
-            "--freeze-base", action="store_true",
+            "--freeze-base",
+            action="store_true",
             help="train the heads only; with --identity-first-head decoding stays that of the "
             "pretrained model",
         )
         parser.add_argument(
-            "--block-ffn", choices=["shared", "split"],
+            "--block-ffn",
+            choices=["shared", "split"],
             help="shared (default, as in the paper): every head reads all K times N hidden units; "
             "split: each head reads its own N, which takes 2/(K+1) of the multiplications",
         )
         parser.add_argument(
-            "--block-ffn-embed-dim", type=int, metavar="N",
+            "--block-ffn-embed-dim",
+            type=int,
+            metavar="N",
             help="hidden units for each head (default: --decoder-ffn-embed-dim)",
         )
 

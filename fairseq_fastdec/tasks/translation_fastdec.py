@@ -57,7 +57,9 @@ class TranslationFastdecTask(TranslationTask):
             prefix_allowed_tokens_fn,
         )
 
-    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
         """As in fairseq; an empty split is refused before fairseq divides by its size.
 
         Raises:

@@ -19,9 +19,7 @@ ARCHITECTURES = {
     "shared embeddings": dict(share_all_embeddings=True),
     "shared output": dict(share_decoder_input_output_embed=True),
     "embedding norm": dict(layernorm_embedding=True, no_scale_embedding=True),
-    "differing dimensions": dict(
-        encoder_embed_dim=24, decoder_input_dim=20, decoder_output_dim=28
-    ),
+    "differing dimensions": dict(encoder_embed_dim=24, decoder_input_dim=20, decoder_output_dim=28),
     "gelu": dict(activation_fn="gelu", decoder_normalize_before=True),
     "no final norm": dict(decoder_normalize_before=True, no_decoder_final_norm=True),
     "layer drop": dict(decoder_layerdrop=0.5),

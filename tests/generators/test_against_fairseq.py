@@ -73,8 +73,9 @@ def our_generator(models, decoding, method=None, **options):
     )
 
 
-def our_hypotheses(models, sample, decoding, method=None, prefix_tokens=None, bos_token=None,
-                   **options):
+def our_hypotheses(
+    models, sample, decoding, method=None, prefix_tokens=None, bos_token=None, **options
+):
     generator = our_generator(models, decoding, method, **options)
     return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
 
@@ -109,8 +110,12 @@ lengths_strategy = st.lists(st.integers(0, 9), min_size=1, max_size=7)
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
 @settings(max_examples=25, deadline=None)
-@given(options=options_strategy, lengths=lengths_strategy, left_pad=st.booleans(),
-       seed=st.integers(0, 99))
+@given(
+    options=options_strategy,
+    lengths=lengths_strategy,
+    left_pad=st.booleans(),
+    seed=st.integers(0, 99),
+)
 def test_greedy_is_fairseqs_beam_1(trained, dtype, options, lengths, left_pad, seed):
     models = [stock_model(0, dtype, trained)]
     sample = tiny.random_batch(TASK, lengths, left_pad, seed)
@@ -159,7 +164,7 @@ def test_frozen_blockwise_gives_the_pretrained_models_tokens(options, lengths, s
     min_len=st.integers(1, 2),
 )
 def test_prefixes(decoding, lengths, seed, width, max_len_b, min_len):
-    """As --prefix-size takes them: the reference's first tokens, its EOS among them, and padding."""
+    """As --prefix-size takes them: the reference's first tokens, its EOS too, and padding."""
     models = [blockwise_model()]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     prefix = sample["target"][:, :width]

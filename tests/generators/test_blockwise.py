@@ -21,7 +21,9 @@ MAX_LEN = 12
 
 def generator_for(models, dictionary=TASK.target_dictionary, max_len_b=MAX_LEN, **options):
     args = argparse.Namespace(beam=1, max_len_b=max_len_b)
-    return build_generator(models, dictionary, args, DecodingOptions(decoding="blockwise", **options))
+    return build_generator(
+        models, dictionary, args, DecodingOptions(decoding="blockwise", **options)
+    )
 
 
 def slow_blockwise(model, net_input, block_size, accepts):
@@ -140,7 +142,9 @@ def test_trained_heads_save_invocations_and_every_head_is_counted():
 
 
 def test_exact_accepts_p1s_best_only():
-    verdict = Exact().judge(torch.zeros(1, 3, 9), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 6, 6]]))
+    verdict = Exact().judge(
+        torch.zeros(1, 3, 9), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 6, 6]])
+    )
     assert verdict.tolist() == [[True, False, True]]
 
 
@@ -239,6 +243,24 @@ def test_wrong_values_are_named(options, message):
         build_generator(
             [blockwise_model()], TASK.target_dictionary, argparse.Namespace(beam=1), options
         )
+
+
+def test_a_block_of_one_is_greedy():
+    """The paper's k = 1: a learned p_1 and nothing else."""
+    model = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", block_size=1))
+    sample = tiny.random_batch(TASK, [4, 6, 3])
+    generator = generator_for([model])
+    hypotheses = generator.generate([model], sample)
+    greedy = build_generator(
+        [model],
+        TASK.target_dictionary,
+        argparse.Namespace(beam=1, max_len_b=MAX_LEN),
+        DecodingOptions(decoding="greedy"),
+    )
+    expected = greedy.generate([model], sample)
+    for own, reference in zip(hypotheses, expected):
+        assert own[0]["tokens"].tolist() == reference[0]["tokens"].tolist()
+    assert generator.statistics.row_invocations == greedy.statistics.row_invocations
 
 
 def test_a_model_without_heads_is_refused():

@@ -1,0 +1,95 @@
+"""The recipe's own parts: reading fairseq-generate's output, distilled text, the table."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "en_de"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def example_on_path():
+    sys.path.insert(0, str(EXAMPLE))
+    yield
+    sys.path.remove(str(EXAMPLE))
+
+
+RESULTS = """\
+S-1\tTranslated it
+T-1\tÜbersetzt
+H-1\t-0.5\tÜber@@ setzt
+D-1\t-0.5\tÜbersetzt
+P-1\t-0.5 -0.5
+S-0\tA b
+H-0\t-0.25\t
+D-0\t-0.25\t
+Generate test with beam=1: BLEU4 = 12.34, 30.0/10.0/5.0/2.0 (BP=1.000)
+"""
+LOG = "INFO:x:Translated 2 sentences (1,007 tokens) in 2.5s (0.80 sentences/s, 402.80 tokens/s)\n"
+
+
+def write_run(directory, log_name="log.txt", stats=()):
+    directory.mkdir()
+    (directory / "generate-test.txt").write_text(RESULTS, encoding="utf-8")
+    with open(directory / log_name, "a", encoding="utf-8") as file:
+        file.write(LOG)
+    if stats:
+        lines = (json.dumps(record) + "\n" for record in stats)
+        (directory / "stats.jsonl").write_text("".join(lines))
+    return directory
+
+
+@pytest.mark.parametrize("log_name", ["log.txt", "generate-test.txt"])
+def test_a_run_is_read_wherever_fairseq_logged(tmp_path, log_name):
+    from table import read_run
+
+    run = read_run(write_run(tmp_path / "run", log_name), "frozen", "fairseq --beam 1")
+    assert (run.bleu, run.seconds, run.tokens, run.invocations) == (12.34, 2.5, 1007, 1007)
+    assert run.hypotheses == {1: "Über@@ setzt", 0: ""}
+
+
+def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
+    from table import read_run, show_table
+
+    runs = []
+    for number, seconds in enumerate((2.5, 4.0)):
+        for method, stats in (("fairseq --beam 1", ()), ("blockwise", [{"invocations": 503}])):
+            output = write_run(tmp_path / f"{method}-{number}", stats=stats)
+            run = read_run(output, "frozen" if stats else "baseline", method)
+            run.seconds = seconds if method != "blockwise" else 1.0
+            runs.append(run)
+    runs[1].hypotheses = {**runs[1].hypotheses, 0: "other"}
+    show_table(tmp_path, runs, "title")
+    last = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()[-1]
+    assert last == "| frozen | blockwise | 12.34 | 503 | 2.00 | 1.0 | 3.25x | 1 of 2 |"
+    assert len(json.loads((tmp_path / "table.json").read_text())) == 4
+
+
+def test_distilled_text_is_parallel_and_in_order(tmp_path):
+    from distill import take_pairs, write_distilled
+
+    (tmp_path / "generate-test.txt").write_text(RESULTS, encoding="utf-8")
+    write_distilled(tmp_path / "generate-test.txt", tmp_path / "out")
+    assert (tmp_path / "out" / "train.en").read_text(encoding="utf-8") == "A b\nTranslated it\n"
+    assert (tmp_path / "out" / "train.de").read_text(encoding="utf-8") == "\nÜber@@ setzt\n"
+
+    for language in ("en", "de"):
+        (tmp_path / f"train.{language}").write_text("".join(f"{i}\n" for i in range(5)))
+    take_pairs(tmp_path, tmp_path / "taken", every=2)
+    assert (tmp_path / "taken" / "pairs.de").read_text() == "0\n2\n4\n"
+
+
+@pytest.mark.parametrize("size", ["quick", "full"])
+def test_all_commands_of_the_recipe_parse(tmp_path, size):
+    """Every option that the driver passes exists, with a value that it takes."""
+    from fairseq import options
+    from run import RECIPES, train_command
+
+    recipe = RECIPES[size]
+    heads = ["--arch", "blockwise_transformer", "--criterion", "random_sub_loss"]
+    command = train_command(tmp_path, tmp_path, recipe) + recipe.blockwise_options + heads
+    parser = options.get_training_parser()
+    args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
+    assert args.task == "translation_fastdec"

@@ -1,0 +1,58 @@
+"""The counters, the summary line, and where it goes."""
+
+import json
+import logging
+
+from fairseq_fastdec.generators.statistics import (
+    SentenceRecord,
+    Statistics,
+    StatisticsFile,
+    log_summary,
+)
+
+
+def counted():
+    statistics = Statistics(encoder_invocations=1)
+    for n_rows in (2, 2, 1):
+        statistics.count_step(n_rows)
+    for tokens, blocks in ((6, [2, 3, 1]), (4, [4])):
+        statistics.count_sentence(SentenceRecord(0, 3, tokens, len(blocks) + 1, blocks))
+    statistics.count_heads([3, 3], [2, 1])
+    statistics.count_heads([1, 1], [1, 1])
+    return statistics
+
+
+def test_the_summary_holds_every_number():
+    assert counted().summary() == (
+        "2 sentences, 10 tokens, 1 encoder invocations, 3 decoder invocations, "
+        "5 row invocations, 2.000 tokens per invocation, mean accepted block size 2.500, "
+        "acceptance p_2=0.750 p_3=0.500"
+    )
+
+
+def test_nothing_is_logged_where_nothing_was_decoded(caplog):
+    with caplog.at_level("INFO"):
+        log_summary("greedy", Statistics())
+        assert not caplog.records
+        log_summary("greedy", counted())
+    assert caplog.records[0].message.startswith("greedy decoding: 2 sentences")
+
+
+def test_a_closed_log_file_is_no_traceback(tmp_path, capsys, monkeypatch):
+    handler = logging.FileHandler(tmp_path / "log")
+    handler.stream.close()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    log_summary("greedy", counted())
+    assert capsys.readouterr().err.startswith("greedy decoding: 2 sentences")
+
+
+def test_a_file_is_emptied_and_appended_to(tmp_path):
+    path = tmp_path / "stats.jsonl"
+    path.write_text("old\n")
+    file = StatisticsFile(str(path))
+    for index in range(2):
+        file.write([SentenceRecord(index, 3, 4, 2, [3, 1])])
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert records[1] == {
+        "id": 1, "source_tokens": 3, "tokens": 4, "invocations": 2, "blocks": [3, 1],
+    }  # fmt: skip
