@@ -15,7 +15,7 @@ setup(
     packages=find_packages(include=["fairseq_fastdec", "fairseq_fastdec.*"]),
     install_requires=[
         # fairseq 0.12.2 dies at import on Python 3.11 (mutable dataclass defaults). The two
-        # redistributions are upstream's main branch plus that fix: with wheels, or for any platform.
+        # redistributions are upstream's main branch plus that fix: with wheels; for any platform.
         "fairseq==0.12.2; python_version < '3.11'",
         f"ve-fairseq==0.12.3; python_version >= '3.11' and {WHEELED}",
         "fairseq-fixed==0.12.3.1; python_version >= '3.11' and (sys_platform != 'linux'"

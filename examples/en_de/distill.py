@@ -16,13 +16,21 @@ def take_pairs(text: Path, destination: Path, every: int) -> None:
 
 
 def write_distilled(results: Path, destination: Path) -> None:
-    """The sources and hypotheses that fairseq-generate printed, as parallel text."""
+    """The sources and hypotheses that fairseq-generate printed, as parallel text.
+
+    A translation far longer than its source is a model going in circles, and is left out.
+    """
     log = results.read_text(encoding="utf-8")
-    for language, mark in (("en", "S"), ("de", "H")):
-        fields = r"[^\t\n]*\t" if mark == "H" else ""
-        found = re.findall(rf"(?m)^{mark}-(\d+)\t{fields}(.*)$", log)
-        lines = [text + "\n" for _, text in sorted(found, key=lambda pair: int(pair[0]))]
-        write(destination / f"train.{language}", lines)
+    sources = dict(re.findall(r"(?m)^S-(\d+)\t(.*)$", log))
+    hypotheses = dict(re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", log))
+    kept = [
+        index
+        for index in sorted(sources, key=int)
+        if len(hypotheses[index].split()) <= 1.5 * len(sources[index].split()) + 5
+    ]
+    print(f"distilled pairs: {len(kept)} kept, {len(sources) - len(kept)} left out", flush=True)
+    write(destination / "train.en", [sources[index] + "\n" for index in kept])
+    write(destination / "train.de", [hypotheses[index] + "\n" for index in kept])
 
 
 def write(path: Path, lines: List[str]) -> None:

@@ -178,6 +178,39 @@ def test_rolled_back_tokens_leave_no_trace():
     assert torch.equal(logits_after(rejected=True), logits_after(rejected=False))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "fp16"])
+def test_half_precision_is_as_near_as_its_rounding(dtype):
+    task = tiny.task(20)
+    model = tiny.stir(tiny.build_model(task, dtype=dtype))
+    batch = tiny.random_batch(task, [4, 7])
+    tokens = random_targets(task, 2, 9)
+    session = DecoderSession(model)
+    session.reset(20)
+    session.add(batch["net_input"])
+    parts = []
+    for start in range(0, 9, 3):
+        parts.append(session.project(session.step(tokens[:, start : start + 3]))[..., 0, :])
+        session.commit(3)
+    logits = torch.cat(parts, dim=1)
+    assert logits.dtype == dtype
+    exact = full_logits(model.float(), batch, tokens)
+    scale = exact.abs().max() * torch.finfo(dtype).eps
+    assert (logits.float() - exact).abs().max() < 16 * scale
+
+
+def test_a_watched_model_can_be_copied():
+    """fairseq's --store-ema deep-copies the model in training."""
+    task = tiny.task(20)
+    model = tiny.build_model(task)
+    session = DecoderSession(model)
+    session.reset(20)
+    twin = copy.deepcopy(model)
+    twin(**tiny.random_batch(task, [4])["net_input"])
+    twin.load_state_dict(model.state_dict())
+    del session
+    assert not model.decoder.layers[0]._forward_pre_hooks
+
+
 def test_more_tokens_than_the_trained_sinusoidal_positions():
     """Sinusoidal positions go on, as in fairseq; only the generators' limits stop them."""
     task = tiny.task(20)

@@ -70,7 +70,8 @@ def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
 def test_distilled_text_is_parallel_and_in_order(tmp_path):
     from distill import take_pairs, write_distilled
 
-    (tmp_path / "generate-test.txt").write_text(RESULTS, encoding="utf-8")
+    circles = "S-2\tword\nH-2\t-9.5\t" + "Wort " * 30 + "\n"
+    (tmp_path / "generate-test.txt").write_text(RESULTS + circles, encoding="utf-8")
     write_distilled(tmp_path / "generate-test.txt", tmp_path / "out")
     assert (tmp_path / "out" / "train.en").read_text(encoding="utf-8") == "A b\nTranslated it\n"
     assert (tmp_path / "out" / "train.de").read_text(encoding="utf-8") == "\nÜber@@ setzt\n"
