@@ -7,6 +7,7 @@ Checkpoints are data from strangers, so they are read with torch's restricted un
 hold a few besides tensors: :func:`install` names exactly those and never turns the check off.
 """
 
+import _codecs
 import argparse
 import functools
 import os
@@ -14,6 +15,7 @@ import os
 import numpy
 import torch
 from fairseq.data import data_utils
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
 try:
     from numpy._core import multiarray
@@ -22,10 +24,11 @@ except ImportError:  # numpy 1
 
 
 def install() -> None:
-    """Make checkpoints load, and only safely, and let no sentence be dropped."""
+    """Make checkpoints load, and only safely, models run, and no sentence be dropped."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
     # torch 2.4 and 2.5 still default to the unrestricted unpickler, and fairseq does not choose.
     os.environ.setdefault("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    _avoid_stale_encoder_kernel()
     if not hasattr(data_utils.batch_by_size, "__wrapped__"):
         data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
 
@@ -43,8 +46,20 @@ def _checkpoint_classes() -> list:
         numpy.dtype,
         multiarray._reconstruct,
         multiarray.scalar,
+        _codecs.encode,  # how numpy pickles bytes; torch allows it by itself from 2.6 on
         *sorted(array_types, key=lambda cls: cls.__name__),
     ]
+
+
+def _avoid_stale_encoder_kernel() -> None:
+    """fairseq 0.12.2 calls a private kernel of torch 1.12 for post-norm encoders.
+
+    Its arguments have changed since: evaluation dies with "Mask Type should be defined". The
+    layer's own computation, which it takes in training, gives the same.
+    """
+    layer = TransformerEncoderLayerBase
+    if "can_use_fastpath" in layer.__init__.__code__.co_names:
+        layer.can_use_fastpath = property(lambda self: False, lambda self, value: None)
 
 
 def _with_last_batch(batch_by_size):

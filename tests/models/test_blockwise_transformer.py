@@ -107,10 +107,15 @@ def test_only_the_heads_asked_for_are_computed():
 def test_every_parameter_gets_a_gradient_whichever_head_is_drawn(options):
     model = tiny.stir(tiny.build_model(TASK, ARCH, block_size=3, **options)).train()
     batch = tiny.random_batch(TASK, [4, 7])
+    stock = tiny.build_model(TASK).train()
+    stock(**batch["net_input"])[0].sum().backward()
+    # fairseq 0.12.2 keeps unused parameters for a fast path in its own encoder.
+    unused = {name for name, parameter in stock.named_parameters() if parameter.grad is None}
     for head in range(int(options["identity_first_head"]), 3):
         model.zero_grad(set_to_none=True)
         model(**batch["net_input"], head=head)[0].sum().backward()
-        assert all(parameter.grad is not None for parameter in model.parameters())
+        without = {name for name, parameter in model.named_parameters() if parameter.grad is None}
+        assert without == unused
 
 
 def test_a_frozen_base_stays_as_it_is_while_heads_learn():
