@@ -28,6 +28,8 @@ def write_distilled(results: Path, destination: Path) -> None:
         for index in sorted(sources, key=int)
         if len(hypotheses[index].split()) <= 1.5 * len(sources[index].split()) + 5
     ]
+    if not kept:
+        raise SystemExit(f"{results}: all translations go in circles; train the baseline longer")
     print(f"distilled pairs: {len(kept)} kept, {len(sources) - len(kept)} left out", flush=True)
     write(destination / "train.en", [sources[index] + "\n" for index in kept])
     write(destination / "train.de", [hypotheses[index] + "\n" for index in kept])
