@@ -45,7 +45,7 @@ def build_generator(
     name = str(options.decoding)
     extra = {key: value for key, value in (extra or {}).items() if value is not None}
     _refuse(name, _unsupported(args, extra, prefix_allowed_tokens_fn))
-    _mention_beam(name, args)
+    _check_beam(name, args)
     strip = extra.get("symbols_to_strip_from_output", ())
     return GENERATORS[name](models, dictionary, args, options, strip)
 
@@ -83,7 +83,7 @@ def _refuse(name: str, asked_for: Dict[str, bool]) -> None:
             )
 
 
-def _mention_beam(name: str, args: Any) -> None:
+def _check_beam(name: str, args: Any) -> None:
     beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
     if beam not in (1, FAIRSEQ_DEFAULT_BEAM):
         raise ValueError(
