@@ -69,7 +69,7 @@ class Batch:
             features ``[R, C]`` of each row's last position, for the rows that the prefix left.
         """
         tokens = self._tokens.new_full((self.n_rows, 1), bos)
-        if prefix is None:
+        if prefix is None or prefix.size(1) == 0:
             features = [member[:, 0] for member in self.feed(tokens)]
             self.session.commit(1)
             return features

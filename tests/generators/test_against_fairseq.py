@@ -159,7 +159,7 @@ def test_frozen_blockwise_gives_the_pretrained_models_tokens(options, lengths, s
 @given(
     lengths=lengths_strategy,
     seed=st.integers(0, 99),
-    width=st.integers(1, 6),
+    width=st.integers(0, 6),
     max_len_b=st.integers(2, 12),
     min_len=st.integers(1, 2),
 )
