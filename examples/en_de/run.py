@@ -70,7 +70,7 @@ RECIPES = {
         # With so little time, small batches and no dropout learn most from each sentence.
         baseline_options=schedule(800, 2e-3, 200, 1500) + ["--dropout", "0"],
         blockwise_options=schedule(1500, 3e-3, 50, 500) + ["--dropout", "0"],
-        rounds=2,
+        rounds=3,
         fine_tuned_model=False,
         network=network(192, 512, 3, 2),
     ),
@@ -80,7 +80,7 @@ RECIPES = {
         distil_every=1,
         baseline_options=schedule(3000, 2e-3, 400, 6000) + ["--dropout", "0.2"],
         blockwise_options=schedule(3000, 1e-3, 100, 2500) + ["--dropout", "0.1"],
-        rounds=2,
+        rounds=3,
         fine_tuned_model=True,
         network=network(256, 512, 3, 2),
     ),

@@ -5,6 +5,10 @@ import math
 
 import pytest
 import torch
+from fairseq import options
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.distributed.module_proxy_wrapper import ModuleProxyWrapper
 from fairseq.logging import metrics
 
 from fairseq_fastdec.criterions.random_sub_loss import RandomSubLoss, shifted
@@ -25,7 +29,19 @@ def batch(seed=0, lengths=LENGTHS):
     return {**sample, "ntokens": int(sample["target"].ne(PAD).sum())}
 
 
-def slow_loss(model, sample, head, epsilon):
+def left_padded(sample):
+    """The same batch as --left-pad-target makes it."""
+
+    def moved(rows):
+        words = [row[row.ne(PAD)] for row in rows]
+        return torch.stack([torch.cat([row[row.eq(PAD)], own]) for row, own in zip(rows, words)])
+
+    previous = moved(sample["net_input"]["prev_output_tokens"])
+    net_input = {**sample["net_input"], "prev_output_tokens": previous}
+    return {**sample, "net_input": net_input, "target": moved(sample["target"])}
+
+
+def slow_loss(model, sample, head, epsilon, skip=0):
     """Summed loss, nll, hits and targets of one head, position by position."""
     with torch.no_grad():
         log_probs = model(**sample["net_input"], head=head)[0].log_softmax(-1)
@@ -33,8 +49,9 @@ def slow_loss(model, sample, head, epsilon):
     loss = nll = hits = n = 0.0
     for row, target in zip(log_probs, sample["target"].tolist()):
         words = [word for word in target if word != PAD]
-        for position in range(len(words) - head):
-            word, scores = words[position + head], row[position]
+        start = next(index for index, word in enumerate(target) if word != PAD)
+        for position in range(skip, len(words) - head):
+            word, scores = words[position + head], row[start + position]
             own, others = scores[word].item(), (scores.sum() - scores[word]).item()
             nll -= own
             loss -= (1 - epsilon) * own + epsilon / (n_words - 1) * others
@@ -43,11 +60,12 @@ def slow_loss(model, sample, head, epsilon):
     return loss, nll, hits, n
 
 
+@pytest.mark.parametrize("padded", [dict, left_padded])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("sub_loss", ["random", "mean"])
-def test_validation_reports_every_head(epsilon, sub_loss):
+def test_validation_reports_every_head(epsilon, sub_loss, padded):
     model = build()
-    sample = batch()
+    sample = padded(batch())
     criterion = RandomSubLoss(TASK, epsilon, sub_loss, seed=1)
     loss, sample_size, logged = criterion(model, sample)
     means = []
@@ -117,13 +135,89 @@ def test_a_frozen_identity_head_is_not_trained(sub_loss):
     assert seen == {"loss_p2", "loss_p3", "loss_p4"}
 
 
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("skip", [0, 2, 20])
+def test_one_head_is_fairseqs_label_smoothed_cross_entropy(sentence_avg, skip):
+    model, sample = build(block_size=1).train(), batch()
+    common = dict(label_smoothing=0.1, sentence_avg=sentence_avg, ignore_prefix_size=skip)
+    theirs = LabelSmoothedCrossEntropyCriterion(TASK, **common)
+    expected, expected_size, _ = theirs(model, sample)
+    for sub_loss in ("random", "mean"):
+        loss, sample_size, _ = RandomSubLoss(TASK, sub_loss=sub_loss, seed=1, **common)(
+            model, sample
+        )
+        torch.testing.assert_close(loss, expected)
+        if sentence_avg or skip == 0:  # fairseq divides by all targets, the skipped ones too
+            assert sample_size == expected_size
+
+
+def test_every_head_leaves_out_the_prefix():
+    model, sample = build(block_size=3), batch()
+    _, _, logged = RandomSubLoss(TASK, 0.1, "random", seed=1, ignore_prefix_size=2)(model, sample)
+    for head in range(3):
+        expected = slow_loss(model, sample, head, 0.1, skip=2)
+        assert logged[f"targets_p{head + 1}"] == expected[3]
+        assert logged[f"loss_p{head + 1}"].item() == pytest.approx(expected[0], rel=1e-4)
+
+
+def test_the_mean_by_sentences_is_the_mean_of_the_draws():
+    model, sample = build(block_size=3).train(), batch()
+    mean = RandomSubLoss(TASK, 0.1, "mean", seed=1, sentence_avg=True)(model, sample)
+    losses = [slow_loss(model, sample, head, 0.1)[0] for head in range(3)]
+    assert mean[0].item() == pytest.approx(sum(losses) / 3, rel=1e-4)
+    assert mean[1] == len(LENGTHS)
+
+
+def test_options_of_the_command_line():
+    parser = options.get_training_parser()
+    given = ["--criterion", "random_sub_loss", "--sub-loss", "mean", "--ignore-prefix-size", "2"]
+    given += ["--sentence-avg", "--seed", "7", "--label-smoothing", "0.3"]
+    arguments = options.parse_args_and_arch(parser, ["data", "--arch", "transformer", *given])
+    criterion = TASK.build_criterion(convert_namespace_to_omegaconf(arguments).criterion)
+    assert isinstance(criterion, RandomSubLoss)
+    assert (criterion.sub_loss, criterion.eps, criterion.seed) == ("mean", 0.3, 7)
+    assert (criterion.sentence_avg, criterion.ignore_prefix_size) == (True, 2)
+
+
+@pytest.fixture
+def process_group(tmp_path):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1
+    )
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("find_unused", [False, True])
+@pytest.mark.parametrize("sub_loss", ["random", "mean"])
+@pytest.mark.parametrize("identity", [False, True])
+def test_distributed_training_takes_every_head(process_group, identity, sub_loss, find_unused):
+    """torch refuses a second update if some parameter had no gradient, or one from outside."""
+    model, alone = (build(block_size=3, identity_first_head=identity).train() for _ in range(2))
+    wrapped = ModuleProxyWrapper(
+        torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=find_unused)
+    )
+    criterion = RandomSubLoss(TASK, 0.1, sub_loss, seed=1)
+    drawn = set()
+    for update in range(12):
+        for either in (wrapped, alone):
+            either.zero_grad()
+            either.set_num_updates(update)
+            loss, _, logged = criterion(either, batch())
+            loss.backward()
+        drawn |= {key for key in logged if key.startswith("loss_p")}
+        for own, expected in zip(model.parameters(), alone.parameters()):
+            assert torch.equal(own.grad, expected.grad)
+    assert drawn == {"loss_p1", "loss_p2", "loss_p3"}
+
+
 def test_shifted_targets():
     target = torch.tensor([[5, 6, 7, 2], [8, 2, PAD, PAD]])
     assert shifted(target, 0, PAD).tolist() == target.tolist()
     assert shifted(target, 1, PAD).tolist() == [[6, 7, 2, PAD], [2, PAD, PAD, PAD]]
     assert shifted(target, 9, PAD).tolist() == [[PAD] * 4] * 2
-    left_padded = torch.tensor([[PAD, PAD, 8, 2]])
-    assert shifted(left_padded, 1, PAD).tolist() == [[PAD, 8, 2, PAD]]
+    padded_left = torch.tensor([[PAD, PAD, 8, 2]])
+    assert shifted(padded_left, 1, PAD).tolist() == [[PAD, PAD, 2, PAD]]
 
 
 def test_heads_beyond_all_targets_are_no_nan():
@@ -159,7 +253,7 @@ def test_metrics_over_batches_of_different_size():
 
 
 def test_heads_learn_their_own_position():
-    """On copied words p_2 is right by far more than chance, 5 %: the shift points the right way."""
+    """On copied words p_2 is nearly always right, by chance in 5 %: the shift is the right way."""
     model = tiny.build_model(TASK, "blockwise_transformer", block_size=2)
     criterion = RandomSubLoss(TASK, 0.0, "mean", seed=1)
 
@@ -167,10 +261,10 @@ def test_heads_learn_their_own_position():
         loss, sample_size, _ = criterion(model, {**sample, "ntokens": 1})
         return loss / sample_size
 
-    tiny.train(model, TASK, updates=300, loss_of=mean_loss, lr=2e-3)
+    tiny.train(model, TASK, updates=600, loss_of=mean_loss, lr=5e-3)
     _, _, logged = criterion(model, batch(lengths=[6, 7, 8, 5, 4, 6]))
-    assert logged["correct_p1"] > 0.6 * logged["targets_p1"]
-    assert logged["correct_p2"] > 0.3 * logged["targets_p2"]
+    assert logged["correct_p1"] > 0.8 * logged["targets_p1"]
+    assert logged["correct_p2"] > 0.8 * logged["targets_p2"]
 
 
 def test_a_model_without_heads():

@@ -111,11 +111,52 @@ def test_every_parameter_gets_a_gradient_whichever_head_is_drawn(options):
     stock(**batch["net_input"])[0].sum().backward()
     # fairseq 0.12.2 keeps unused parameters for a fast path in its own encoder.
     unused = {name for name, parameter in stock.named_parameters() if parameter.grad is None}
-    for head in range(int(options["identity_first_head"]), 3):
+    for head in range(3):
         model.zero_grad(set_to_none=True)
         model(**batch["net_input"], head=head)[0].sum().backward()
         without = {name for name, parameter in model.named_parameters() if parameter.grad is None}
         assert without == unused
+        assert all(p.grad.isfinite().all() for p in model.decoder.heads.parameters())
+
+
+def test_an_identity_first_head_is_the_base_model_in_training_too():
+    model = tiny.stir(tiny.build_model(TASK, ARCH, identity_first_head=True)).train()
+    batch = tiny.random_batch(TASK, [4, 7])
+    base = model.decoder.output_layer(forward(model, batch, features_only=True))
+    assert torch.equal(forward(model, batch, head=0), base)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=names)
+def test_several_heads_in_one_forward(options):
+    model = tiny.stir(tiny.build_model(TASK, ARCH, block_size=3, **options))
+    batch = tiny.random_batch(TASK, [4, 7])
+    one_by_one = torch.stack([forward(model, batch, head=head) for head in range(3)], dim=-2)
+    for first, last in ((0, 3), (1, 3), (0, 1), (2, 3)):
+        together = forward(model, batch, heads=(first, last))
+        torch.testing.assert_close(together, one_by_one[..., first:last, :])
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=names)
+@pytest.mark.parametrize("first, last", [(-1, 1), (0, 4), (3, 4), (2, 2), (2, 1)])
+def test_heads_that_do_not_exist(options, first, last):
+    model = tiny.build_model(TASK, ARCH, block_size=3, **options)
+    with pytest.raises(IndexError, match="block_size 3"):
+        model.decoder.head_features(torch.zeros(2, 32), first, last)
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        (dict(activation_dropout=0.2), 0.2),
+        (dict(relu_dropout=0.3), 0.3),
+        (dict(activation_dropout=0.2, relu_dropout=0.3), 0.2),
+    ],
+)
+def test_dropout_is_that_of_the_decoders_layers(given, expected):
+    decoder = tiny.build_model(TASK, ARCH, dropout=0.1, **given).decoder
+    assert decoder.layers[0].activation_dropout_module.p == expected
+    assert decoder.heads.activation_dropout.p == expected
+    assert decoder.heads.dropout.p == decoder.layers[0].dropout_module.p == 0.1
 
 
 def test_a_frozen_base_stays_as_it_is_while_heads_learn():
@@ -164,6 +205,16 @@ def test_fairseqs_own_beam_search_sees_p1():
     )
     for own, reference in zip(ours, theirs):
         assert [h["tokens"].tolist() for h in own] == [h["tokens"].tolist() for h in reference]
+        assert [h["score"] for h in own] == [h["score"] for h in reference]
+
+
+def test_fairseq_train_warm_starts_from_a_stock_checkpoint(baseline, blockwise):
+    """--finetune-from-model with a frozen base: the base is the checkpoint's, the heads learned."""
+    before, after = (torch.load(path, weights_only=True)["model"] for path in (baseline, blockwise))
+    heads = {key for key in after if ".heads." in key}
+    assert after.keys() - heads == before.keys()
+    assert all(torch.equal(after[key], before[key]) for key in before)
+    assert after["decoder.heads.output_weight"].abs().max() > 0
 
 
 @pytest.mark.parametrize(
@@ -197,7 +248,7 @@ def test_presets_are_fairseqs(arch, sizes):
         (dict(block_size=1, identity_first_head=True), "no head to train"),
         (dict(block_ffn="both"), "--block-ffn both"),
         (dict(block_ffn_embed_dim=0), "--block-ffn-embed-dim 0"),
-        (dict(adaptive_softmax_cutoff="5,10"), "--adaptive-softmax-cutoff"),
+        (dict(adaptive_softmax_cutoff="5,10"), "--adaptive-softmax-cutoff 5,10"),
     ],
 )
 def test_wrong_options_are_named(options, message):
