@@ -31,6 +31,10 @@ class RandomSubLossConfig(FairseqDataclass):
             "estimate of the mean; mean: the mean of all heads' losses, for whoever has the memory"
         },
     )
+    ignore_prefix_size: int = field(
+        default=0, metadata={"help": "leave the first N target positions out, for every head"}
+    )
+    sentence_avg: bool = II("optimization.sentence_avg")
     seed: int = II("common.seed")
 
 
@@ -41,11 +45,21 @@ class RandomSubLoss(FairseqCriterion):
     Head i (0-based) predicts, at each position, the token i positions after the next one.
     """
 
-    def __init__(self, task: Any, label_smoothing: float, sub_loss: str, seed: int) -> None:
+    def __init__(
+        self,
+        task: Any,
+        label_smoothing: float,
+        sub_loss: str,
+        seed: int,
+        sentence_avg: bool = False,
+        ignore_prefix_size: int = 0,
+    ) -> None:
         super().__init__(task)
         self.eps = label_smoothing
         self.sub_loss = str(sub_loss)
         self.seed = seed
+        self.sentence_avg = sentence_avg
+        self.ignore_prefix_size = ignore_prefix_size
 
     def forward(
         self, model: Any, sample: Dict[str, Any], reduce: bool = True
@@ -53,8 +67,9 @@ class RandomSubLoss(FairseqCriterion):
         """The loss of a batch: in validation always that of all heads.
 
         Returns:
-            the summed loss, the number of targets it is to be divided by, and the logged sums of
-            each head: ``loss_p1``, ``nll_p1``, ``correct_p1``, ``targets_p1``, ...
+            the summed loss, what it is to be divided by (the number of targets, or of sentences
+            with ``--sentence-avg``), and the logged sums of each head: ``loss_p1``, ``nll_p1``,
+            ``correct_p1``, ``targets_p1``, ...
 
         Raises:
             ValueError: for a model without prediction heads.
@@ -68,20 +83,28 @@ class RandomSubLoss(FairseqCriterion):
         n_targets = []
         for head, logits in self._logits(model, sample):
             target = shifted(sample["target"], head, self.padding_idx)
-            loss, counts = self._sub_loss(logits, target)
+            skip = self.ignore_prefix_size
+            loss, counts = self._sub_loss(logits[:, skip:], target[:, skip:])
             losses.append(loss)
             n_targets.append(counts["targets"])
             for name, count in counts.items():
                 logging_output[f"{name}_p{head + 1}"] = count
-        if len(losses) == 1:
-            loss, sample_size = losses[0], n_targets[0]
-        else:
-            # Each head's mean counts alike, as if heads were drawn; p_1 has the most targets.
-            means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
-            sample_size = max(n_targets)
-            loss = torch.stack(means).mean() * sample_size
+        loss, sample_size = self._combined(losses, n_targets, logging_output["nsentences"])
         logging_output["sample_size"] = sample_size
         return loss, sample_size, logging_output
+
+    def _combined(
+        self, losses: List[Tensor], n_targets: List[int], n_sentences: int
+    ) -> Tuple[Tensor, int]:
+        """The heads' summed losses as one, and what it is to be divided by."""
+        if self.sentence_avg:
+            return torch.stack(losses).mean(), n_sentences
+        if len(losses) == 1:
+            return losses[0], n_targets[0]
+        # Each head's mean counts alike, as if heads were drawn; p_1 has the most targets.
+        means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
+        sample_size = max(n_targets)
+        return torch.stack(means).mean() * sample_size, sample_size
 
     def draw(self, heads: List[int], update: int) -> int:
         """One of the heads, uniformly; the same on all workers for the same seed and update."""
@@ -115,16 +138,25 @@ class RandomSubLoss(FairseqCriterion):
 
     def _logits(self, model: Any, sample: Dict[str, Any]) -> Iterator[Tuple[int, Tensor]]:
         """The heads that this batch is about, each with its logits ``[B, T, V]``."""
-        heads = list(range(model.decoder.block_size))
-        if model.training:
-            heads = _learning_heads(model)
-            if self.sub_loss == "random":
-                head = self.draw(heads, model.num_updates)
-                yield head, model(**sample["net_input"], head=head)[0]
-                return
+        if not model.training:
+            yield from self._logits_one_by_one(model, sample)
+            return
+        # Through the model's own forward: DDP must see every use of its parameters.
+        heads = _learning_heads(model)
+        if self.sub_loss == "random":
+            head = self.draw(heads, model.num_updates)
+            yield head, model(**sample["net_input"], head=head)[0]
+            return
+        logits = model(**sample["net_input"], heads=(heads[0], heads[-1] + 1))[0]
+        yield from zip(heads, logits.unbind(dim=-2))
+
+    def _logits_one_by_one(
+        self, model: Any, sample: Dict[str, Any]
+    ) -> Iterator[Tuple[int, Tensor]]:
+        """All heads from one forward of the base, never more than one head's logits in memory."""
         features, _ = model(**sample["net_input"], features_only=True)
         decoder = model.decoder
-        for head in heads:
+        for head in range(decoder.block_size):
             own = decoder.head_features(features, head, head + 1).squeeze(-2)
             yield head, decoder.output_layer(own)
 
@@ -148,7 +180,8 @@ def shifted(target: Tensor, head: int, pad: int) -> Tensor:
     """What a head has to predict at each position: the targets ``[B, T]``, ``head`` to the left."""
     kept = target[:, head:]
     beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)
-    return torch.cat([kept, beyond], dim=1)
+    # With left padding the shift moves targets onto padding, where there is no prefix to read.
+    return torch.cat([kept, beyond], dim=1).masked_fill(target.eq(pad), pad)
 
 
 def _check_has_heads(model: Any) -> None:

@@ -43,7 +43,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             shared=args.block_ffn == "shared",
             activation=args.activation_fn,
             dropout=args.dropout,
-            activation_dropout=args.activation_dropout,
+            activation_dropout=args.activation_dropout or getattr(args, "relu_dropout", 0.0),
         )
 
     def head_features(self, features: Tensor, first: int, last: int) -> Tensor:
@@ -54,7 +54,12 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
 
         Returns:
             ``[..., last - first, C]``, ready for ``output_layer``
+
+        Raises:
+            IndexError: for a range that is empty or beyond the heads.
         """
+        if not 0 <= first < last <= self.block_size:
+            raise IndexError(f"no heads {first} to {last - 1}: block_size {self.block_size}")
         if not self.identity_first_head:
             return self.heads(features, first, last)
         if first > 0:
@@ -71,17 +76,23 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         incremental_state: Optional[Dict[str, Any]] = None,
         features_only: bool = False,
         head: int = 0,
+        heads: Optional[Tuple[int, int]] = None,
         **options: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """As the stock decoder's, for one head.
+        """As the stock decoder's, for one head or several.
 
         Args:
             prev_output_tokens: int64 ``[B, T]``.
             features_only: return the base features ``[B, T, C]`` before any head.
             head: 0 for p_1, ... , k - 1 for p_k.
+            heads: ``(first, last)``, instead of ``head``: heads ``first ... last - 1`` at once.
 
         Returns:
-            logits ``[B, T, V]`` and the stock decoder's extras
+            logits ``[B, T, V]``, or ``[B, T, last - first, V]`` of ``heads``, and the stock
+            decoder's extras
+
+        Raises:
+            IndexError: for heads that the model does not have.
         """
         features, extra = super().forward(
             prev_output_tokens,
@@ -92,7 +103,15 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         )
         if features_only:
             return features, extra
-        return self.output_layer(self.head_features(features, head, head + 1).squeeze(-2)), extra
+        first, last = heads or (head, head + 1)
+        chosen = self.head_features(features, first, last)
+        if self.training and self.identity_first_head and last == 1:
+            chosen = chosen + self._zero_of_heads()
+        return self.output_layer(chosen if heads else chosen.squeeze(-2)), extra
+
+    def _zero_of_heads(self) -> Tensor:
+        # The identity reads no parameter of the heads, but DDP waits for a gradient of each.
+        return 0 * torch.stack([p.flatten()[0] for p in self.heads.parameters()]).sum()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Any:
         """Let stock checkpoints in: their heads start as the identity.
@@ -196,6 +215,7 @@ class BlockwiseTransformerModel(TransformerModel):
             src_tokens: int64 ``[B, S]``; src_lengths: int64 ``[B]``.
             prev_output_tokens: int64 ``[B, T]``.
             head: 0 for p_1, ... , k - 1 for p_k.
+            options: those of the decoder's ``forward``, such as ``heads``.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
         return self.decoder(
@@ -221,7 +241,8 @@ def _check_options(args: Any) -> None:
         raise ValueError(f"--block-ffn-embed-dim {args.block_ffn_embed_dim}: must be at least 1")
     if args.adaptive_softmax_cutoff is not None:
         raise ValueError(
-            "--adaptive-softmax-cutoff: the heads share one linear output layer; remove it"
+            f"--adaptive-softmax-cutoff {args.adaptive_softmax_cutoff}: the heads share one "
+            "linear output layer; remove it"
         )
 
 
