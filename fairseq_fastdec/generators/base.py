@@ -10,7 +10,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine import EnsembleSession
-from .batch import Batch
+from .batch import Batch, Observer
 from .limits import Limits
 from .options import DecodingOptions
 from .statistics import Statistics, StatisticsFile, log_summary
@@ -24,6 +24,9 @@ class Generator(ABC):
 
     name: str
 
+    # Called with what every decoder invocation was given and answered: see ``visualize.Recorder``.
+    observer: Optional[Observer] = None
+
     def __init__(
         self,
         models: Sequence[FairseqEncoderDecoderModel],
@@ -31,11 +34,14 @@ class Generator(ABC):
         args: Any,
         options: DecodingOptions,
         symbols_to_strip_from_output: Sequence[int] = (),
+        source_dictionary: Optional[Dictionary] = None,
     ) -> None:
         """
         Args:
             models: the ensemble; put into evaluation mode, as fairseq's generator does.
+            dictionary: the target dictionary.
             args: fairseq's ``GenerationConfig`` or a namespace with some of its fields.
+            source_dictionary: the source dictionary (default: the target dictionary).
 
         Raises:
             ValueError: for a model or an option that the method cannot honour.
@@ -62,11 +68,6 @@ class Generator(ABC):
             bos: the token before the first.
             prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
         """
-
-    @property
-    def block_size(self) -> int:
-        """The most tokens that the rule appends at once."""
-        return 1
 
     @torch.no_grad()
     def generate(
@@ -99,9 +100,7 @@ class Generator(ABC):
             raise ValueError(
                 f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
             )
-        batch = Batch(
-            self.session, self.limits, self.statistics, sample["net_input"], self.block_size
-        )
+        batch = Batch(self.session, self.limits, self.statistics, sample, self.observer)
         bos = self.eos if bos_token is None else bos_token
         self.decode(batch, bos, prefix_tokens)
         self._keep_statistics(batch, sample)

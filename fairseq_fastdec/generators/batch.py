@@ -1,14 +1,19 @@
 """The sentences of one batch on their way through the decoder, one hypothesis each."""
 
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
 from ..engine import EnsembleSession, compaction
-from ..engine.ensemble import Features, at
+from ..engine.ensemble import Features
 from .limits import Limits, prefix_lengths
 from .statistics import SentenceRecord, Statistics
+
+Observer = Callable[..., None]
+
+# How many distributions over the vocabulary are held at once: 64 MiB of float32 for 32,000 types.
+MAX_DISTRIBUTIONS = 512
 
 
 class Batch:
@@ -23,26 +28,29 @@ class Batch:
         session: EnsembleSession,
         limits: Limits,
         statistics: Statistics,
-        net_input: Dict[str, Tensor],
-        block_size: int,
+        sample: Dict[str, Any],
+        observer: Optional[Observer] = None,
     ) -> None:
         """
         Args:
-            net_input: as fairseq's batches hold it, with ``src_tokens`` ``[B, S]``.
-            block_size: the most tokens that one :meth:`append` may bring.
+            sample: a batch of fairseq's, ``net_input`` with ``src_tokens`` ``[B, S]``.
+            observer: told of every invocation, see :meth:`observe`.
         """
-        source = net_input["src_tokens"]
+        source = sample["net_input"]["src_tokens"]
         n_sentences, source_width = source.shape[:2]
+        self.sample = sample
         self.session = session
         self.limits = limits
         self.max_len = limits.max_len(source_width)
+        self.source_lengths = source.ne(limits.pad).sum(dim=1)
         self._statistics = statistics
-        self._source_tokens = source.ne(limits.pad).sum(dim=1)
+        self._observer = observer
         session.reset(self.max_len + 1)
-        session.add(net_input)
+        session.add(sample["net_input"])
         statistics.encoder_invocations += 1
 
-        width = self.max_len + 1 + block_size
+        # One column more than the longest hypothesis: what is written beyond its end goes there.
+        width = self.max_len + 2
         self._tokens = source.new_full((n_sentences, width), limits.pad)
         self._scores = torch.zeros(n_sentences, width, device=source.device)
         self._final_lengths = source.new_zeros(n_sentences)
@@ -59,27 +67,28 @@ class Batch:
         """How many sentences are still being decoded."""
         return self.sentence.numel()
 
-    def start(self, bos: int, prefix: Optional[Tensor]) -> Features:
-        """Feed BOS and the prefix, all at once.
+    def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
+        """Force the prefix, and feed BOS and the prefix but for each row's last token.
 
         Args:
             prefix: int64 ``[B, P]`` padded on the right, or ``None``; its tokens are forced.
 
         Returns:
-            features ``[R, C]`` of each row's last position, for the rows that the prefix left.
+            that last token of each row that the prefix left, the next to be fed: int64 ``[R]``.
         """
-        tokens = self._tokens.new_full((self.n_rows, 1), bos)
+        last = self._tokens.new_full((self.n_rows,), bos)
         if prefix is None or prefix.size(1) == 0:
-            features = [member[:, 0] for member in self.feed(tokens)]
-            self.session.commit(1)
-            return features
+            return last
         prefix = prefix[:, : self.max_len]
         self._n_forced = prefix.size(1)
         forced = prefix_lengths(prefix, self.limits.pad)
-        features = self.feed(torch.cat([tokens, prefix], dim=1))
-        self.session.commit(forced + 1)
-        self._append_forced(prefix, forced, [member[:, :-1] for member in features])
-        return self.drop_finished(at(features, forced))
+        tokens = torch.cat([last[:, None], prefix], dim=1)
+        features = self.feed(tokens[:, :-1])
+        self.session.commit(forced)
+        self._append_forced(prefix, forced, features)
+        last = tokens.gather(1, forced[:, None]).squeeze(1)
+        order = self.leave()
+        return last if order is None else last[order]
 
     def feed(self, tokens: Tensor) -> Features:
         """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""
@@ -101,6 +110,27 @@ class Batch:
         """
         steps = self._steps(first_step, features[0].size(1))
         return self._constrained(self.session.log_probs(features)[..., 0, :], steps)
+
+    def answers(self, features: Features, first_step: int = 0) -> Tuple[Tensor, Tensor]:
+        """p_1's best token after each token of a block.
+
+        Args:
+            features, first_step: as for :meth:`log_probs_of_block`.
+
+        Returns:
+            log-probabilities float32 ``[R, T]`` and tokens int64 ``[R, T]``. The distributions
+            over the vocabulary are never all in memory, however long the block.
+        """
+        n_rows, n_tokens = features[0].shape[:2]
+        at_once = max(1, MAX_DISTRIBUTIONS // n_rows)
+        parts = [
+            self.log_probs_of_block(
+                [member[:, first : first + at_once] for member in features], first_step + first
+            ).max(dim=-1)
+            for first in range(0, n_tokens, at_once)
+        ]
+        scores, tokens = zip(*parts)
+        return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)
 
     def proposals(self, features: Features, n_heads: int) -> Tensor:
         """The best tokens of heads p_2 ... p_n after each row's last position.
@@ -124,7 +154,7 @@ class Batch:
 
         Returns:
             how many tokens each row really took: int64 ``[R]``. Rows that took an EOS are
-            finished, and wait for :meth:`drop_finished`.
+            finished, and wait for :meth:`leave`.
         """
         offsets = torch.arange(tokens.size(1), device=tokens.device)
         taken = offsets < (n if isinstance(n, int) else n[:, None])
@@ -133,22 +163,45 @@ class Batch:
         taken = taken & after_eos.eq(0)
         n_taken = taken.sum(dim=1)
         # Written whole: what was not taken lies beyond the length, where the next append writes.
-        positions = self.lengths[:, None] + offsets
+        positions = (self.lengths[:, None] + offsets).clamp(max=self._tokens.size(1) - 1)
         self._tokens[self.sentence[:, None], positions] = tokens
         self._scores[self.sentence[:, None], positions] = scores
         self.lengths = self.lengths + n_taken
         self.finished = self.finished | is_eos.any(dim=1)
         return n_taken
 
+    def tail(self, n: int) -> Tensor:
+        """The last n tokens of each row, int64 ``[R, n]``; PAD before the first."""
+        positions = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
+        tokens = self._tokens[self.sentence[:, None], positions.clamp(min=0)]
+        return tokens.masked_fill(positions < 0, self.limits.pad)
+
+    def observe(
+        self,
+        first_step: int,
+        drafts: Tensor,
+        answers: Tensor,
+        scores: Tensor,
+        settled: Tensor,
+        widths: Optional[Tensor] = None,
+    ) -> None:
+        """Tell the observer, if there is one, of an invocation whose tokens are not appended yet.
+
+        Args:
+            first_step: as for :meth:`log_probs_of_block`.
+            drafts: int64 ``[R, T - 1]``, what was fed as a guess; answers: int64 ``[R, T]`` with
+                their log-probabilities ``scores``.
+            settled: int64 ``[R]``, how many answers are final; widths: int64 ``[R]``, how many of
+                the T answers are the row's own (default: all).
+        """
+        if self._observer is not None:
+            first = self.lengths + first_step
+            self._observer(self.sentence, first, drafts, answers, scores, settled, widths)
+
     def record_blocks(self, sizes: Tensor) -> None:
         """Note the sizes ``[R]`` of the blocks just accepted; 0 notes nothing."""
         self._block_sentences.append(self.sentence)
         self._block_sizes.append(sizes)
-
-    def drop_finished(self, features: Features) -> Features:
-        """Let finished rows leave; the features ``[R, C]`` of those that remain are returned."""
-        order = self.leave()
-        return features if order is None else [member[order] for member in features]
 
     def leave(self) -> Optional[Tensor]:
         """Let finished rows leave.
@@ -187,7 +240,7 @@ class Batch:
             for owner, size in zip(owners, torch.cat(self._block_sizes).tolist()):
                 if size > 0:
                     blocks[owner].append(size)
-        columns = (self._source_tokens.tolist(), self._final_lengths.tolist(), invocations, blocks)
+        columns = (self.source_lengths.tolist(), self._final_lengths.tolist(), invocations, blocks)
         return [SentenceRecord(*row) for row in zip(ids, *columns)]
 
     def _append_forced(self, prefix: Tensor, forced: Tensor, features: Features) -> None:

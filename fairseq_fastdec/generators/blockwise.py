@@ -36,17 +36,18 @@ class BlockwiseGenerator(Generator):
         self._block_size = _decoding_block_size(options, self.session.block_size)
         self._acceptance = acceptance_rule(options, dictionary)
 
-    @property
-    def block_size(self) -> int:
-        return self._block_size
-
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
-        features = batch.start(bos, prefix)
+        last = batch.open(bos, prefix)
         if not batch.n_rows:
             return
+        features = batch.feed(last[:, None])
+        batch.session.commit(1)
         n_verified = torch.zeros(self._block_size, dtype=torch.long, device=batch.lengths.device)
         # p_1's token after the last accepted position needs no verification.
-        scores, certain = batch.log_probs(features).max(dim=-1)
+        best_scores, best = batch.answers(features)
+        batch.observe(0, best[:, 1:], best, best_scores, torch.ones_like(last))
+        features = [member[:, 0] for member in features]
+        scores, certain = best_scores[:, 0], best[:, 0]
         while True:
             features, certain, scores = self._end_rows(batch, features, certain, scores)
             if not batch.n_rows:
@@ -60,6 +61,7 @@ class BlockwiseGenerator(Generator):
             log_probs = batch.log_probs_of_block(fed, first_step=1)
             best_scores, best = log_probs.max(dim=-1)
             n_accepted = self._accepted(log_probs, best, block)
+            batch.observe(1, block[:, 1:], best, best_scores, n_accepted + 1)
             # Accept.
             own_scores = log_probs[:, :-1].gather(-1, block[:, 1:, None]).squeeze(-1)
             took = batch.append(

@@ -2,6 +2,7 @@
 
 from typing import Optional
 
+import torch
 from torch import Tensor
 
 from .base import Generator
@@ -14,13 +15,14 @@ class GreedyGenerator(Generator):
     name = "greedy"
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
-        features = batch.start(bos, prefix)
+        last = batch.open(bos, prefix)
         while batch.n_rows:
-            scores, tokens = batch.log_probs(features).max(dim=-1)
-            batch.append(tokens[:, None], scores[:, None], 1)
+            features = batch.feed(last[:, None])
+            batch.session.commit(1)
+            scores, tokens = batch.answers(features)
+            batch.observe(0, tokens[:, 1:], tokens, scores, torch.ones_like(last))
+            batch.append(tokens, scores, 1)
+            last = tokens[:, 0]
             order = batch.leave()
             if order is not None:
-                tokens = tokens[order]
-            if batch.n_rows:
-                features = [member[:, 0] for member in batch.feed(tokens[:, None])]
-                batch.session.commit(1)
+                last = last[order]
