@@ -3,6 +3,12 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 WHEELED = "sys_platform == 'linux' and platform_machine == 'x86_64'"
+# matplotlib writes from right to left by itself from 3.11 on, which needs Python 3.11.
+VIZ = [
+    "matplotlib>=3.8,<4",
+    "python-bidi; python_version < '3.11'",
+    "arabic-reshaper; python_version < '3.11'",
+]
 
 setup(
     name="fairseq_fastdec",
@@ -13,6 +19,7 @@ setup(
     license="MIT",
     python_requires=">=3.10,<3.13",
     packages=find_packages(include=["fairseq_fastdec", "fairseq_fastdec.*"]),
+    package_data={"fairseq_fastdec.visualize": ["page.html"]},
     install_requires=[
         # fairseq 0.12.2 dies at import on Python 3.11 (mutable dataclass defaults). The two
         # redistributions are upstream's main branch plus that fix: with wheels; for any platform.
@@ -26,5 +33,5 @@ setup(
         "subword-nmt",
         "sacrebleu>=2.0",
     ],
-    extras_require={"dev": ["pytest", "hypothesis"]},
+    extras_require={"dev": ["pytest", "hypothesis", *VIZ], "viz": VIZ},
 )

@@ -1,0 +1,84 @@
+"""Traces as JSON, for other programs and for the HTML page.
+
+The document is one object::
+
+    {"format": "fairseq_fastdec.ddgviz", "version": 1, "sentences": [SENTENCE, ...]}
+
+with, for each SENTENCE (positions and steps count from 0; tokens are the dictionary's strings):
+
+- ``id``: line number in the input; ``method``: the ``--decoding``;
+- ``source``, ``tokens``: lists of strings ending in ``</s>``;
+- ``steps``: one for each decoder invocation, with ``first``, ``drafts``, ``answers``,
+  ``probabilities`` and ``settled`` as in :class:`~.trace.Step`, and ``frontier``: how many
+  leading tokens are settled after it;
+- ``decoded``: for each token ``{"step", "context", "parallel"}`` as in
+  :class:`~.graph.Decoded`, or ``null`` where it was forced;
+- ``edges``: pairs ``[i, j]``, token j waits for token i, or for the source alone where i is -1;
+- ``cells``: for each step and token ``null`` or the kind of the answer there, see
+  :class:`~.graph.Cell`.
+
+``frontier``, ``decoded``, ``edges`` and ``cells`` follow from the rest and are not read back.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any, Dict, List, Sequence
+
+from . import graph
+from .trace import SentenceTrace, Step
+
+FORMAT = "fairseq_fastdec.ddgviz"
+VERSION = 1
+
+
+def write(traces: Sequence[SentenceTrace]) -> str:
+    """The document with these traces, as JSON text."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sentences": [_sentence(trace) for trace in traces],
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def read(text: str) -> List[SentenceTrace]:
+    """The traces of a document.
+
+    Raises:
+        ValueError: if the text is not such a document.
+    """
+    document = json.loads(text)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ValueError(f"not a {FORMAT} document; write one with scripts/ddgviz.py")
+    if document.get("version") != VERSION:
+        raise ValueError(
+            f"{FORMAT} version {document.get('version')}: this program reads version {VERSION}; "
+            "write the file again with scripts/ddgviz.py"
+        )
+    return [_trace(sentence) for sentence in document["sentences"]]
+
+
+def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
+    found = graph.decoded(trace)
+    steps = [
+        {**asdict(step), "frontier": frontier}
+        for step, frontier in zip(trace.steps, graph.frontiers(trace))
+    ]
+    return {
+        "id": trace.id,
+        "method": trace.method,
+        "source": trace.source,
+        "tokens": trace.tokens,
+        "steps": steps,
+        "decoded": [None if token is None else asdict(token) for token in found],
+        "edges": graph.edges(found),
+        "cells": [[cell and cell.kind for cell in row] for row in graph.cells(trace)],
+    }
+
+
+def _trace(sentence: Dict[str, Any]) -> SentenceTrace:
+    names = ("first", "drafts", "answers", "probabilities", "settled")
+    steps = [Step(**{name: step[name] for name in names}) for step in sentence["steps"]]
+    return SentenceTrace(
+        sentence["id"], sentence["source"], sentence["tokens"], steps, sentence["method"]
+    )

@@ -1,0 +1,296 @@
+"""The picture of one sentence as PNG or SVG: the dependency graph above, the matrix below.
+
+Santilli et al. (2023), Figures 4 and 6. Decoder invocations go down, output tokens across. The
+module needs matplotlib and draws without a display.
+"""
+
+import textwrap
+from functools import lru_cache
+from pathlib import Path
+from typing import Callable, Dict, List, Sequence, Tuple
+
+try:
+    import matplotlib
+except ImportError as error:
+    raise ImportError(
+        "pictures need matplotlib: pip install 'fairseq_fastdec[viz]' (or pip install matplotlib); "
+        "HTML and JSON do without"
+    ) from error
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.path import Path as Curve
+
+from . import fonts, graph, layout
+from .graph import Cell
+from .layout import Panel
+from .trace import SentenceTrace
+
+DPI = 140
+MAX_PIXELS = 30000
+# Inches.
+MARGIN, LEFT, TITLE_LINE = 0.3, 0.75, 0.2
+ARC_BASE, ARC_PER_TOKEN, MAX_ARC = 0.16, 0.11, 1.1
+LABEL_HEIGHT, ROW, GAP_ROW, PANEL_GAP, LEGEND = 0.42, 0.36, 0.2, 0.35, 0.5
+# Points.
+TITLE_SIZE, LABEL_SIZE, CELL_SIZE, SMALL_SIZE = 10, 8.5, 7.5, 6
+
+SEQUENTIAL, PARALLEL, FAILED, INK, FAINT = "#4a7fb5", "#f2b134", "#b3261e", "#1b1b1b", "#8a8a8a"
+FILLS = {
+    ("found", False): "#8fb8de",
+    ("found", True): "#f7c95c",
+    ("kept", False): "#dce9f5",
+    ("kept", True): "#fdf0cf",
+    ("wrong", False): "#f3f3f3",
+    ("unused", False): "#e9e4ee",
+}
+LEGENDS = {
+    ("found", False): "right from here on, after all before it",
+    ("found", True): "right from here on, in parallel with tokens before it",
+    ("kept", False): "still right",
+    ("kept", True): "still right",
+    ("wrong", False): "another token",
+    ("unused", False): "behind a failed proposal",
+}
+
+
+def save(trace: SentenceTrace, path: Path) -> None:
+    """Write the picture of one sentence; the same bytes for the same trace.
+
+    Args:
+        trace: with strings for tokens.
+        path: ends in ``.png`` or ``.svg``. SVG holds its texts as text.
+    """
+    is_svg = path.suffix == ".svg"
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "ddgviz", "font.size": LABEL_SIZE}
+    with matplotlib.rc_context(settings):
+        picture = _Picture(trace, str if is_svg else fonts.visual)
+        figure = picture.draw()
+        if is_svg:
+            FigureCanvasSVG(figure)
+            figure.savefig(path, format="svg", metadata={"Date": None})
+        else:
+            dpi = min(DPI, MAX_PIXELS / max(figure.get_size_inches()))
+            figure.savefig(path, format="png", dpi=dpi)
+
+
+class _Picture:
+    """One figure with axes in inches, y downwards."""
+
+    def __init__(self, trace: SentenceTrace, direct: Callable[[str], str]) -> None:
+        """
+        Args:
+            direct: puts a text into the order in which its letters are drawn.
+        """
+        self.trace = trace
+        self.direct = direct
+        self.found = graph.decoded(trace)
+        self.settled = graph.frontiers(trace)
+        self.cells = graph.cells(trace)
+        self.edges = graph.edges(self.found)
+        self.labels = [layout.label(fonts.drawable(token)) for token in trace.tokens]
+        answers = "".join("".join(step.drafts + step.answers) for step in trace.steps)
+        self.families = fonts.families(
+            fonts.drawable("".join(trace.source + trace.tokens) + answers)
+        )
+        self.measure = _ruler(tuple(self.families))
+        self.panels = layout.panels(trace, [self.measure(t, LABEL_SIZE) for t in self.labels])
+
+    def draw(self) -> Figure:
+        title = self._title()
+        heights = [self._panel_height(panel) for panel in self.panels]
+        width = LEFT + max(max(panel.width for panel in self.panels), 6.5) + MARGIN
+        height = MARGIN + TITLE_LINE * len(title) + sum(heights) + LEGEND
+        self.figure = Figure(figsize=(width, height), facecolor="white")
+        FigureCanvasAgg(self.figure)
+        self.axes = self.figure.add_axes([0, 0, 1, 1])
+        self.axes.set(xlim=(0, width), ylim=(height, 0))
+        self.axes.axis("off")
+        y = MARGIN
+        for n, line in enumerate(title):
+            weight = "bold" if n == 0 else "normal"
+            self._text(MARGIN, y, line, TITLE_SIZE if n == 0 else LABEL_SIZE, weight=weight)
+            y += TITLE_LINE
+        for panel, panel_height in zip(self.panels, heights):
+            self._panel(panel, y)
+            y += panel_height
+        self._legend(y + LEGEND / 2)
+        return self.figure
+
+    def _title(self) -> List[str]:
+        n_tokens, n_steps = len(self.trace.tokens), len(self.trace.steps)
+        n_parallel = sum(token is not None and token.parallel for token in self.found)
+        head = (
+            f"Sentence {self.trace.id + 1}, {self.trace.method}: {n_tokens} tokens in {n_steps} "
+            f"decoder invocations, {n_parallel} decoded in parallel"
+        )
+        width = int(max(max(panel.width for panel in self.panels), 6.5) / 0.085)
+        source = fonts.drawable(" ".join(self.trace.source))
+        return [head, *textwrap.wrap(source, width, break_on_hyphens=False)]
+
+    def _panel_height(self, panel: Panel) -> float:
+        return self._arc_height(panel) + LABEL_HEIGHT + self._rows_height(panel) + PANEL_GAP
+
+    def _rows_height(self, panel: Panel) -> float:
+        return ROW * len(panel.rows) + GAP_ROW * len(_gaps(panel))
+
+    def _arc_height(self, panel: Panel) -> float:
+        spans = [j - i for i, j in self.edges if panel.start <= j < panel.end]
+        return 0.15 + 0.75 * _height(max(spans, default=1))  # a cubic's top, of its controls
+
+    def _panel(self, panel: Panel, top: float) -> None:
+        base = top + self._arc_height(panel) + 0.1
+        self._arcs(panel, base)
+        matrix = base + LABEL_HEIGHT - 0.1
+        self._labels(panel, base, matrix)
+        self._matrix(panel, matrix)
+
+    def _arcs(self, panel: Panel, base: float) -> None:
+        stub = LEFT - 0.3
+        for i, j in self.edges:
+            if not panel.start <= j < panel.end:
+                continue
+            parallel = self.found[j] is not None and self.found[j].parallel
+            x = stub if i < panel.start else LEFT + panel.center(i)
+            end = LEFT + panel.center(j)
+            top = base - _height(j - i)
+            curve = Curve([(x, base), (x, top), (end, top), (end, base)], [1, 4, 4, 4])
+            style = dict(edgecolor=PARALLEL, lw=1.5) if parallel else dict(edgecolor=SEQUENTIAL)
+            self.axes.add_patch(PathPatch(curve, facecolor="none", **style))
+        origin = "x" if panel.start == 0 else "…"
+        self._dot(stub, base)
+        self._text(stub - 0.08, base, origin, LABEL_SIZE, ha="right", style="italic")
+        for position in range(panel.start, panel.end):
+            self._dot(LEFT + panel.center(position), base)
+
+    def _labels(self, panel: Panel, base: float, matrix: float) -> None:
+        for position in range(panel.start, panel.end):
+            x, label = LEFT + panel.center(position), self.labels[position]
+            token = self.found[position]
+            if token is not None and token.parallel:
+                width = self.measure(label, LABEL_SIZE)
+                box = FancyBboxPatch(
+                    (x - width / 2, matrix - 0.18),
+                    width,
+                    0.13,
+                    boxstyle="round,pad=0.03",
+                    facecolor=FILLS["found", True],
+                    edgecolor="none",
+                )
+                self.axes.add_patch(box)
+            self._text(x, matrix - 0.115, label, LABEL_SIZE, ha="center")
+            self._text(
+                x, base + 0.09, str(position + 1), SMALL_SIZE - 0.5, ha="center", color=FAINT
+            )
+
+    def _matrix(self, panel: Panel, top: float) -> None:
+        y, gaps = top, _gaps(panel)
+        self._text(LEFT - 0.12, top - 0.115, "step", SMALL_SIZE, ha="right", color=FAINT)
+        frontier = []
+        for n in panel.rows:
+            if n in gaps:
+                note = f"⋮  {gaps[n]} more"
+                self._text(LEFT + 0.05, y + GAP_ROW / 2, note, SMALL_SIZE, color=FAINT)
+                y += GAP_ROW
+                frontier.append((frontier[-1][0], y))
+            self._text(LEFT - 0.12, y + ROW / 2, str(n + 1), CELL_SIZE, ha="right", color=FAINT)
+            for position in range(panel.start, panel.end):
+                cell = self.cells[n][position]
+                if cell is not None:
+                    self._cell(panel, position, n, cell, y)
+            x = LEFT + panel.edges[min(max(self.settled[n], panel.start), panel.end) - panel.start]
+            frontier += [(x, y), (x, y + ROW)]
+            y += ROW
+        if frontier:
+            self.axes.plot(*zip(*frontier), color=INK, lw=1.8, solid_joinstyle="miter", zorder=4)
+
+    def _cell(self, panel: Panel, position: int, n: int, cell: Cell, y: float) -> None:
+        column = position - panel.start
+        x, end = LEFT + panel.edges[column], LEFT + panel.edges[column + 1]
+        fill = FILLS[self._look(position, cell)]
+        self.axes.add_patch(
+            Rectangle((x, y), end - x, ROW, facecolor=fill, edgecolor="white", lw=0.8)
+        )
+        right = cell.kind in ("found", "kept")
+        note, color = "" if right else cell.answer, FAINT
+        if cell.failed is not None:
+            note, color = "✗ " + cell.failed, FAILED
+        center, middle = (x + end) / 2, y + ROW / 2
+        if note:
+            room = end - x - 0.04
+            note = layout.shortened(
+                fonts.drawable(note), lambda text: self.measure(text, SMALL_SIZE) <= room
+            )
+            self._text(center, y + 0.26, note, SMALL_SIZE, ha="center", color=color)
+            middle = y + 0.12
+        ink = INK if right else FAINT
+        self._text(center, middle, f"{cell.probability:.2f}", CELL_SIZE, ha="center", color=ink)
+
+    def _look(self, position: int, cell: Cell) -> Tuple[str, bool]:
+        token = self.found[position]
+        right = cell.kind in ("found", "kept")
+        return cell.kind, right and token is not None and token.parallel
+
+    def _legend(self, y: float) -> None:
+        x = LEFT
+        seen = {
+            self._look(position, cell)
+            for row in self.cells
+            for position, cell in enumerate(row)
+            if cell is not None
+        }
+        for kind, meaning in LEGENDS.items():
+            if kind not in seen:
+                continue
+            box = Rectangle((x, y - 0.07), 0.22, 0.14, facecolor=FILLS[kind], edgecolor="none")
+            self.axes.add_patch(box)
+            self._text(x + 0.28, y, meaning, SMALL_SIZE)
+            x += 0.45 + self.measure(meaning, SMALL_SIZE)
+        if any(cell and cell.failed is not None for row in self.cells for cell in row):
+            self._text(x, y, "✗ token", SMALL_SIZE, color=FAILED)
+            self._text(x + 0.42, y, "proposal that failed", SMALL_SIZE)
+            x += 0.6 + self.measure("proposal that failed", SMALL_SIZE)
+        self.axes.plot([x + 0.05, x + 0.05], [y - 0.08, y + 0.08], color=INK, lw=1.8)
+        self._text(x + 0.12, y, "settled to the left", SMALL_SIZE)
+
+    def _dot(self, x: float, y: float) -> None:
+        self.axes.plot([x], [y], "o", ms=3.2, color=INK, zorder=5)
+
+    def _text(self, x: float, y: float, text: str, size: float, **style) -> None:
+        self.axes.text(
+            x,
+            y,
+            self.direct(text),
+            fontsize=size,
+            family=self.families,
+            va="center",
+            parse_math=False,
+            zorder=6,
+            **{"color": INK, **style},
+        )
+
+
+def _height(span: int) -> float:
+    return min(ARC_BASE + ARC_PER_TOKEN * span, MAX_ARC)
+
+
+def _gaps(panel: Panel) -> Dict[int, int]:
+    """How many steps are left out before a row, for the rows before which some are."""
+    pairs = zip(panel.rows, panel.rows[1:])
+    return {after: after - before - 1 for before, after in pairs if after - before > 1}
+
+
+@lru_cache(maxsize=8)
+def _ruler(families: Sequence[str]) -> Callable[[str, float], float]:
+    """A function that gives a text's width in inches at a size in points."""
+    figure = Figure(dpi=72)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+
+    @lru_cache(maxsize=100_000)
+    def measure(text: str, size: float) -> float:
+        font = FontProperties(family=list(families), size=size)
+        return renderer.get_text_width_height_descent(text, font, False)[0] / 72
+
+    return measure

@@ -1,0 +1,113 @@
+"""Fonts and writing directions of token labels in matplotlib's pictures."""
+
+import logging
+import unicodedata
+from functools import lru_cache
+from typing import FrozenSet, List, Set
+
+from matplotlib import font_manager, ft2font
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_FAMILY = "DejaVu Sans"
+# matplotlib's own last resort draws a box that names the script: no glyph anyone can read.
+NO_FONTS = ("Last Resort", "LastResort", ".LastResort")
+
+
+def families(text: str) -> List[str]:
+    """Font families that together have the glyphs of ``text``, the default first.
+
+    Characters that no installed font has are logged.
+    """
+    wanted = {ord(c) for c in text if not c.isspace() and unicodedata.category(c)[0] != "C"}
+    chosen = [DEFAULT_FAMILY]
+    missing = wanted - _characters(font_manager.findfont(DEFAULT_FAMILY))
+    if missing:
+        _add_new_fonts()
+        chosen += _covering(missing)
+    if missing:
+        letters = "".join(chr(c) for c in sorted(missing)[:10])
+        logger.warning(
+            "no installed font has %r (%d such characters): the PNG shows boxes there; install a "
+            "font for this script, such as one of the Noto fonts. SVG and HTML use the fonts of "
+            "whoever looks at them",
+            letters,
+            len(missing),
+        )
+    return chosen
+
+
+def _covering(missing: Set[int]) -> List[str]:
+    """The families that between them have what is missing, which is taken out of the set."""
+    candidates = {
+        entry.name: entry.fname
+        for entry in sorted(font_manager.fontManager.ttflist, key=lambda entry: entry.fname)
+        if entry.name not in NO_FONTS
+        and entry.style == "normal"
+        and entry.weight in (400, "normal")
+    }
+    chosen = []
+    while missing and candidates:
+        best = max(candidates, key=lambda name: len(missing & _characters(candidates[name])))
+        found = missing & _characters(candidates.pop(best))
+        if not found:
+            break
+        missing -= found
+        chosen.append(best)
+    return chosen
+
+
+@lru_cache(maxsize=None)
+def _add_new_fonts() -> None:
+    """matplotlib keeps a list of fonts on disk and does not look again."""
+    listed = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for path in font_manager.findSystemFonts():
+        if path not in listed:
+            try:
+                font_manager.fontManager.addfont(path)
+            except (OSError, RuntimeError, ValueError):
+                logger.debug("%s: not a font that matplotlib can read", path)
+
+
+@lru_cache(maxsize=None)
+def _characters(path: str) -> FrozenSet[int]:
+    try:
+        return frozenset(font_manager.get_font(path).get_charmap())
+    except (OSError, RuntimeError, ValueError):
+        return frozenset()
+
+
+def drawable(text: str) -> str:
+    """The label with signs for control characters, which neither a picture nor XML can hold."""
+    return "".join(_sign(c) for c in text)
+
+
+def _sign(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if unicodedata.category(character) in ("Cc", "Cs", "Cn", "Zl", "Zp"):
+        return "\ufffd"
+    return character
+
+
+def visual(text: str) -> str:
+    """Right-to-left text as a matplotlib that knows no writing direction has to get it.
+
+    matplotlib 3.11 and later do it themselves, with libraqm. For older ones the ``viz`` extra
+    brings python-bidi and arabic-reshaper; without them the text is returned as it is.
+    """
+    if getattr(ft2font, "__libraqm_version__", None):
+        return text
+    if not any(unicodedata.bidirectional(c) in ("R", "AL") for c in text):
+        return text
+    try:
+        from arabic_reshaper import reshape
+        from bidi.algorithm import get_display
+    except ImportError:
+        logger.warning(
+            "right-to-left labels of the PNG come out reversed: pip install python-bidi "
+            "arabic-reshaper, or matplotlib 3.11 or later"
+        )
+        return text
+    return get_display(reshape(text))

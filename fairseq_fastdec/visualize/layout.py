@@ -1,0 +1,102 @@
+"""Where the columns and rows of a picture go: long sentences become several panels.
+
+All lengths are inches. A column is as wide as its label, so that labels stay horizontal, which
+every script can be read in.
+"""
+
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from . import graph
+from .trace import SentenceTrace
+
+PANEL_WIDTH = 13.0
+COLUMN_WIDTH = 0.46
+COLUMN_GAP = 0.12
+MAX_LABEL = 24
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A stretch of neighbouring tokens with the steps in which something happens to them.
+
+    Attributes:
+        start, end: the positions from ``start`` to before ``end``.
+        edges: the x of each column's left edge, and of the last one's right edge, ``[n + 1]``;
+            the first is 0.
+        rows: the steps shown, ascending; what is between two that do not follow each other is
+            left out.
+    """
+
+    start: int
+    end: int
+    edges: List[float]
+    rows: List[int]
+
+    def center(self, position: int) -> float:
+        """The x of a token's column."""
+        column = position - self.start
+        return (self.edges[column] + self.edges[column + 1]) / 2
+
+    @property
+    def width(self) -> float:
+        return self.edges[-1]
+
+
+def panels(
+    trace: SentenceTrace, widths: Sequence[float], panel_width: float = PANEL_WIDTH
+) -> List[Panel]:
+    """Break a sentence so that no panel is wider than ``panel_width``.
+
+    Args:
+        widths: of the labels, one for each output token.
+    """
+    columns = [max(COLUMN_WIDTH, width + COLUMN_GAP) for width in widths]
+    found, settled = graph.decoded(trace), graph.frontiers(trace)
+    result = []
+    for start, end in _breaks(columns, panel_width):
+        edges = [0.0]
+        for width in columns[start:end]:
+            edges.append(edges[-1] + width)
+        result.append(Panel(start, end, edges, _rows(start, end, found, settled)))
+    return result
+
+
+def _breaks(columns: Sequence[float], panel_width: float) -> List[Tuple[int, int]]:
+    n_panels = max(1, -(-sum(columns) // panel_width))
+    # Even panels look better than full ones and a rest of two tokens.
+    target = sum(columns) / n_panels
+    breaks, start, width = [], 0, 0.0
+    for position, column in enumerate(columns):
+        full = width + column > panel_width or width >= target
+        if full and position > start:
+            breaks.append((start, position))
+            start, width = position, 0.0
+        width += column
+    breaks.append((start, len(columns)))
+    return breaks
+
+
+def _rows(
+    start: int, end: int, found: Sequence[Optional[graph.Decoded]], settled: Sequence[int]
+) -> List[int]:
+    """The steps that find one of the tokens, or during which the frontier passes them."""
+    rows = {token.step for token in found[start:end] if token is not None}
+    before = [0, *settled[:-1]]
+    rows.update(n for n in range(len(settled)) if before[n] < end and settled[n] > start)
+    return sorted(rows)
+
+
+def shortened(text: str, fits: Callable[[str], bool]) -> str:
+    """The text, or as much of its beginning as fits, with an ellipsis."""
+    if fits(text):
+        return text
+    n = len(text) - 1
+    while n > 0 and not fits(text[:n] + "…"):
+        n -= 1
+    return text[:n] + "…"
+
+
+def label(token: str) -> str:
+    """A column's label: the token, shortened where it is no word anybody reads."""
+    return shortened(token, lambda text: len(text) <= MAX_LABEL)

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""DDGviz: pictures of how a checkpoint decodes sentences, several tokens at once.
+
+    python scripts/ddgviz.py data-bin/en-de --path checkpoint_best.pt --sentences some.en \\
+        --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes
+
+draws, for each line of some.en, the decoding dependency graph and below it the matrix of decoder
+invocations and output tokens (Santilli et al. 2023, sections 3.5 and 4.3), as sentence-1.png and
+sentence-1.svg, and all of them together as ddgviz.html and ddgviz.json. All options of
+fairseq-interactive work, and all of our decoding methods. The default is --decoding jacobi.
+"""
+
+import argparse
+import ast
+import importlib
+import logging
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch  # noqa: E402
+from fairseq import checkpoint_utils, options, tasks, utils  # noqa: E402
+from fairseq.data import data_utils  # noqa: E402
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
+from fairseq_cli import interactive  # noqa: E402
+
+import fairseq_fastdec  # noqa: E402,F401  (from the folder above, or installed; it registers)
+from fairseq_fastdec.generators.base import Generator  # noqa: E402
+from fairseq_fastdec.visualize import Recorder, SentenceTrace, document, page  # noqa: E402
+
+logger = logging.getLogger("ddgviz")
+
+PICTURES, DOCUMENTS = ("png", "svg"), ("html", "json")
+
+
+class UsageError(Exception):
+    """Something about the command line or its files; the message is all the user needs to see."""
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command and report errors of its input in one line."""
+    args = parse_args(sys.argv[1:] if arguments is None else arguments)
+    try:
+        run(args)
+    except (UsageError, ValueError, ImportError, FileNotFoundError) as error:
+        sys.exit(f"ddgviz.py: {error}")
+
+
+def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
+    """fairseq-interactive's command line and our own options."""
+    parser = options.get_interactive_generation_parser(default_task="translation_fastdec")
+    parser.description = __doc__
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    group = parser.add_argument_group("ddgviz")
+    group.add_argument(
+        "--sentences",
+        default="-",
+        metavar="FILE",
+        help="source sentences, one a line; - is standard input (default: -)",
+    )
+    group.add_argument(
+        "--output",
+        type=Path,
+        default=Path("ddgviz"),
+        metavar="DIR",
+        help="where the files go; those of the same name are replaced (default: ddgviz)",
+    )
+    group.add_argument(
+        "--formats",
+        type=formats,
+        default=[*PICTURES, *DOCUMENTS],
+        metavar="LIST",
+        help="of png, svg, html and json, separated by commas (default: all)",
+    )
+    group.add_argument(
+        "--max-sentences-shown",
+        type=positive,
+        default=20,
+        metavar="N",
+        help="stop after this many sentences (default: 20)",
+    )
+    # Before the user's own, so that theirs wins: fairseq's parser has no other default to change.
+    args = options.parse_args_and_arch(parser, ["--decoding", "jacobi", *arguments])
+    if None in (args.source_lang, args.target_lang):
+        # The task would do the same, but only after --tokenizer moses asked for the languages.
+        found = data_utils.infer_language_pair(utils.split_paths(args.data)[0])
+        args.source_lang, args.target_lang = found
+    return args
+
+
+def formats(text: str) -> List[str]:
+    """A list of formats; argparse puts the flag before the message."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in (*PICTURES, *DOCUMENTS)]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"{unknown[0]!r}: unknown; choose from {','.join((*PICTURES, *DOCUMENTS))}"
+        )
+    return names
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1; argparse puts the flag before the message."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Decode, then write all files.
+
+    Raises:
+        UsageError: for input that cannot be read or shown.
+        ValueError: for a decoding option that the model or method cannot honour.
+    """
+    figure = picture_module(args.formats)
+    lines = read_lines(args.sentences, args.max_sentences_shown)
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"--output {args.output}: is a file; name a directory") from error
+    traces = sorted(decode(args, lines), key=lambda trace: trace.id)
+    for trace in traces:
+        for name in PICTURES:
+            if figure is not None and name in args.formats:
+                path = args.output / f"sentence-{trace.id + 1}.{name}"
+                figure.save(trace, path)
+                print(path)
+    for name, content in (("html", page.write), ("json", document.write)):
+        if name in args.formats:
+            path = args.output / f"ddgviz.{name}"
+            path.write_text(content(traces), encoding="utf-8")
+            print(path)
+
+
+def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
+    """What draws, if anything is to be drawn.
+
+    Raises:
+        UsageError: without matplotlib.
+    """
+    if not set(PICTURES) & set(names):
+        return None
+    try:
+        return importlib.import_module("fairseq_fastdec.visualize.figure")
+    except ImportError as error:
+        raise UsageError(f"--formats {','.join(names)}: {error}") from error
+
+
+def read_lines(name: str, n_most: int) -> Dict[int, str]:
+    """The sentences by their line number, from 0, without empty ones.
+
+    Raises:
+        UsageError: for a file that cannot be read or has no sentence.
+    """
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"--sentences {name}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--sentences {name}: not UTF-8 ({error.reason})") from error
+    lines = {n: line.strip() for n, line in enumerate(text.split("\n")) if line.strip()}
+    if not lines:
+        raise UsageError(f"--sentences {name}: has no sentence; give one a line")
+    if len(lines) > n_most:
+        logger.warning(
+            "--max-sentences-shown %d: %d more sentences are left out", n_most, len(lines) - n_most
+        )
+    return dict(list(lines.items())[:n_most])
+
+
+def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[SentenceTrace]:
+    """The traces of all sentences, decoded as fairseq-interactive would.
+
+    Raises:
+        UsageError: for a task or method that cannot be looked into.
+    """
+    cfg = convert_namespace_to_omegaconf(args)
+    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
+        cfg.dataset.batch_size = 1
+    if str(getattr(cfg.task, "decoding", "fairseq")) == "fairseq":
+        raise UsageError(
+            "--decoding fairseq: fairseq's generator decodes one token a step and cannot be looked "
+            "into; use --task translation_fastdec --decoding greedy for the same tokens"
+        )
+    task = tasks.setup_task(cfg.task)
+    models = load_models(cfg, task)
+    generator = task.build_generator(models, cfg.generation)
+    if not isinstance(generator, Generator):
+        raise UsageError(f"--task {args.task}: cannot be looked into; use translation_fastdec")
+    generator.observer = Recorder()
+    tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
+
+    def encode(line: str) -> str:
+        for encoder in filter(None, (tokenizer, bpe)):
+            line = encoder.encode(line)
+        return line
+
+    numbers = list(lines)
+    max_positions = utils.resolve_max_positions(
+        task.max_positions(), *(model.max_positions() for model in models)
+    )
+    batches = interactive.make_batches(list(lines.values()), cfg, task, max_positions, encode)
+    for batch in batches:
+        sample = {
+            "net_input": {
+                "src_tokens": batch.src_tokens,
+                "src_lengths": batch.src_lengths,
+            },
+        }
+        if uses_cuda(cfg):
+            sample = utils.move_to_cuda(sample)
+        hypotheses = task.inference_step(generator, models, sample)
+        for row, index in enumerate(batch.ids.tolist()):
+            source = utils.strip_pad(batch.src_tokens[row], task.source_dictionary.pad())
+            trace: SentenceTrace[int] = SentenceTrace(
+                numbers[index],
+                source.tolist(),
+                hypotheses[row][0]["tokens"].tolist(),
+                generator.observer.take(row),
+                generator.name,
+            )
+            yield trace.named(
+                task.source_dictionary.__getitem__, task.target_dictionary.__getitem__
+            )
+
+
+def load_models(cfg: Any, task: Any) -> List[Any]:
+    """The ensemble, ready for inference, as fairseq-interactive loads it."""
+    if cfg.common_eval.path is None:
+        raise UsageError("--path: name the checkpoint, or several separated by colons")
+    models, _ = checkpoint_utils.load_model_ensemble(
+        utils.split_paths(cfg.common_eval.path),
+        arg_overrides=ast.literal_eval(cfg.common_eval.model_overrides),
+        task=task,
+        suffix=cfg.checkpoint.checkpoint_suffix,
+        strict=cfg.checkpoint.checkpoint_shard_count == 1,
+        num_shards=cfg.checkpoint.checkpoint_shard_count,
+    )
+    for model in models:
+        if cfg.common.fp16:
+            model.half()
+        if uses_cuda(cfg):
+            model.cuda()
+        model.prepare_for_inference_(cfg)
+    return models
+
+
+def uses_cuda(cfg: Any) -> bool:
+    """Whether to decode on a GPU."""
+    return torch.cuda.is_available() and not cfg.common.cpu
+
+
+if __name__ == "__main__":
+    main()
