@@ -33,11 +33,12 @@ MAX_PIXELS = 30000
 # Inches.
 MARGIN, LEFT, TITLE_LINE = 0.3, 0.75, 0.2
 ARC_BASE, ARC_PER_TOKEN, MAX_ARC = 0.16, 0.11, 1.1
-LABEL_HEIGHT, ROW, GAP_ROW, PANEL_GAP, LEGEND = 0.42, 0.36, 0.2, 0.35, 0.5
+LABEL_HEIGHT, ROW, GAP_ROW, PANEL_GAP, MIN_WIDTH = 0.42, 0.36, 0.2, 0.35, 6.5
 # Points.
 TITLE_SIZE, LABEL_SIZE, CELL_SIZE, SMALL_SIZE = 10, 8.5, 7.5, 6
 
 SEQUENTIAL, PARALLEL, FAILED, INK, FAINT = "#4a7fb5", "#f2b134", "#b3261e", "#1b1b1b", "#8a8a8a"
+Look = Tuple[str, bool]  # a cell's kind, and whether its token was decoded in parallel
 FILLS = {
     ("found", False): "#8fb8de",
     ("found", True): "#f7c95c",
@@ -46,13 +47,16 @@ FILLS = {
     ("wrong", False): "#f3f3f3",
     ("unused", False): "#e9e4ee",
 }
-LEGENDS = {
-    ("found", False): "right from here on, after all before it",
-    ("found", True): "right from here on, in parallel with tokens before it",
-    ("kept", False): "still right",
-    ("kept", True): "still right",
-    ("wrong", False): "another token",
-    ("unused", False): "behind a failed proposal",
+FRONTIER = ("frontier", False)
+FAILURE = ("failure", False)
+MEANINGS = {
+    "right from here on, after all before it": [("found", False)],
+    "right from here on, in parallel with tokens before it": [("found", True)],
+    "still right": [("kept", False), ("kept", True)],
+    "another token": [("wrong", False)],
+    "proposal that failed": [FAILURE],
+    "proposal behind one that failed": [("unused", False)],
+    "settled to the left": [FRONTIER],
 }
 
 
@@ -97,16 +101,16 @@ class _Picture:
         )
         self.measure = _ruler(tuple(self.families))
         self.panels = layout.panels(trace, [self.measure(t, LABEL_SIZE) for t in self.labels])
+        self.width = LEFT + max(MIN_WIDTH, *(panel.width for panel in self.panels)) + MARGIN
 
     def draw(self) -> Figure:
-        title = self._title()
+        title, legend = self._title(), self._legend_lines()
         heights = [self._panel_height(panel) for panel in self.panels]
-        width = LEFT + max(max(panel.width for panel in self.panels), 6.5) + MARGIN
-        height = MARGIN + TITLE_LINE * len(title) + sum(heights) + LEGEND
-        self.figure = Figure(figsize=(width, height), facecolor="white")
-        FigureCanvasAgg(self.figure)
-        self.axes = self.figure.add_axes([0, 0, 1, 1])
-        self.axes.set(xlim=(0, width), ylim=(height, 0))
+        height = 2 * MARGIN + TITLE_LINE * (len(title) + len(legend)) + sum(heights)
+        figure = Figure(figsize=(self.width, height), facecolor="white")
+        FigureCanvasAgg(figure)
+        self.axes = figure.add_axes([0, 0, 1, 1])
+        self.axes.set(xlim=(0, self.width), ylim=(height, 0))
         self.axes.axis("off")
         y = MARGIN
         for n, line in enumerate(title):
@@ -116,8 +120,10 @@ class _Picture:
         for panel, panel_height in zip(self.panels, heights):
             self._panel(panel, y)
             y += panel_height
-        self._legend(y + LEGEND / 2)
-        return self.figure
+        for line in legend:
+            self._legend_line(line, y)
+            y += TITLE_LINE
+        return figure
 
     def _title(self) -> List[str]:
         n_tokens, n_steps = len(self.trace.tokens), len(self.trace.steps)
@@ -126,9 +132,12 @@ class _Picture:
             f"Sentence {self.trace.id + 1}, {self.trace.method}: {n_tokens} tokens in {n_steps} "
             f"decoder invocations, {n_parallel} decoded in parallel"
         )
-        width = int(max(max(panel.width for panel in self.panels), 6.5) / 0.085)
-        source = fonts.drawable(" ".join(self.trace.source))
-        return [head, *textwrap.wrap(source, width, break_on_hyphens=False)]
+        source = fonts.drawable(" ".join(self.trace.source[:-1]))
+        if not source:
+            return [head]
+        letter = self.measure(source, LABEL_SIZE) / len(source)
+        n_letters = int((self.width - 2 * MARGIN) / letter)
+        return [head, *textwrap.wrap(source, n_letters, break_on_hyphens=False)]
 
     def _panel_height(self, panel: Panel) -> float:
         return self._arc_height(panel) + LABEL_HEIGHT + self._rows_height(panel) + PANEL_GAP
@@ -199,61 +208,81 @@ class _Picture:
             for position in range(panel.start, panel.end):
                 cell = self.cells[n][position]
                 if cell is not None:
-                    self._cell(panel, position, n, cell, y)
+                    self._cell(panel, position, cell, y)
             x = LEFT + panel.edges[min(max(self.settled[n], panel.start), panel.end) - panel.start]
             frontier += [(x, y), (x, y + ROW)]
             y += ROW
         if frontier:
             self.axes.plot(*zip(*frontier), color=INK, lw=1.8, solid_joinstyle="miter", zorder=4)
 
-    def _cell(self, panel: Panel, position: int, n: int, cell: Cell, y: float) -> None:
+    def _cell(self, panel: Panel, position: int, cell: Cell, y: float) -> None:
         column = position - panel.start
         x, end = LEFT + panel.edges[column], LEFT + panel.edges[column + 1]
-        fill = FILLS[self._look(position, cell)]
-        self.axes.add_patch(
-            Rectangle((x, y), end - x, ROW, facecolor=fill, edgecolor="white", lw=0.8)
-        )
+        self._box(x, y, end - x, ROW, self._look(position, cell))
         right = cell.kind in ("found", "kept")
-        note, color = "" if right else cell.answer, FAINT
         if cell.failed is not None:
             note, color = "✗ " + cell.failed, FAILED
-        center, middle = (x + end) / 2, y + ROW / 2
-        if note:
-            room = end - x - 0.04
-            note = layout.shortened(
-                fonts.drawable(note), lambda text: self.measure(text, SMALL_SIZE) <= room
-            )
-            self._text(center, y + 0.26, note, SMALL_SIZE, ha="center", color=color)
-            middle = y + 0.12
+        else:
+            note, color = {"wrong": cell.answer, "unused": cell.draft}.get(cell.kind) or "", FAINT
+        # Behind a failed proposal the probabilities are those after a wrong beginning.
+        number = "" if cell.kind == "unused" else f"{cell.probability:.2f}"
+        center, room = (x + end) / 2, end - x - 0.04
+        note = layout.shortened(
+            fonts.drawable(note), lambda text: self.measure(text, SMALL_SIZE) <= room
+        )
+        number_y, note_y = (y + 0.12, y + 0.26) if note and number else (y + ROW / 2, y + ROW / 2)
         ink = INK if right else FAINT
-        self._text(center, middle, f"{cell.probability:.2f}", CELL_SIZE, ha="center", color=ink)
+        self._text(center, number_y, number, CELL_SIZE, ha="center", color=ink)
+        self._text(center, note_y, note, SMALL_SIZE, ha="center", color=color)
 
-    def _look(self, position: int, cell: Cell) -> Tuple[str, bool]:
+    def _look(self, position: int, cell: Cell) -> Look:
         token = self.found[position]
         right = cell.kind in ("found", "kept")
         return cell.kind, right and token is not None and token.parallel
 
-    def _legend(self, y: float) -> None:
+    def _legend_lines(self) -> List[List[str]]:
+        """What the picture has to explain, broken into lines."""
+        present = {FRONTIER}
+        for row in self.cells:
+            for position, cell in enumerate(row):
+                if cell is not None:
+                    present.add(self._look(position, cell))
+                    if cell.failed is not None:
+                        present.add(FAILURE)
+        lines: List[List[str]] = [[]]
         x = LEFT
-        seen = {
-            self._look(position, cell)
-            for row in self.cells
-            for position, cell in enumerate(row)
-            if cell is not None
-        }
-        for kind, meaning in LEGENDS.items():
-            if kind not in seen:
+        for meaning, looks in MEANINGS.items():
+            if not present.intersection(looks):
                 continue
-            box = Rectangle((x, y - 0.07), 0.22, 0.14, facecolor=FILLS[kind], edgecolor="none")
-            self.axes.add_patch(box)
-            self._text(x + 0.28, y, meaning, SMALL_SIZE)
-            x += 0.45 + self.measure(meaning, SMALL_SIZE)
-        if any(cell and cell.failed is not None for row in self.cells for cell in row):
-            self._text(x, y, "✗ token", SMALL_SIZE, color=FAILED)
-            self._text(x + 0.42, y, "proposal that failed", SMALL_SIZE)
-            x += 0.6 + self.measure("proposal that failed", SMALL_SIZE)
-        self.axes.plot([x + 0.05, x + 0.05], [y - 0.08, y + 0.08], color=INK, lw=1.8)
-        self._text(x + 0.12, y, "settled to the left", SMALL_SIZE)
+            width = self._legend_width(meaning)
+            if x + width > self.width and lines[-1]:
+                lines.append([])
+                x = LEFT
+            lines[-1].append(meaning)
+            x += width
+        return lines
+
+    def _legend_width(self, meaning: str) -> float:
+        return 0.26 * len(MEANINGS[meaning]) + self.measure(meaning, SMALL_SIZE) + 0.25
+
+    def _legend_line(self, line: List[str], y: float) -> None:
+        x = LEFT
+        for meaning in line:
+            start = x
+            for look in MEANINGS[meaning]:
+                if look == FRONTIER:
+                    self.axes.plot([x + 0.15, x + 0.15], [y - 0.08, y + 0.08], color=INK, lw=1.8)
+                elif look == FAILURE:
+                    self._text(x + 0.1, y, "✗", CELL_SIZE, ha="center", color=FAILED)
+                else:
+                    self._box(x, y - 0.07, 0.22, 0.14, look)
+                x += 0.26
+            self._text(x + 0.02, y, meaning, SMALL_SIZE)
+            x = start + self._legend_width(meaning)
+
+    def _box(self, x: float, y: float, width: float, height: float, look: Look) -> None:
+        style = dict(facecolor=FILLS[look], edgecolor="white", lw=0.8)
+        self.axes.add_patch(Rectangle((x, y), width, height, **style))
 
     def _dot(self, x: float, y: float) -> None:
         self.axes.plot([x], [y], "o", ms=3.2, color=INK, zorder=5)
