@@ -45,7 +45,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
         run(args)
-    except (UsageError, ValueError, ImportError, FileNotFoundError) as error:
+    except (UsageError, ValueError, ImportError, OSError) as error:
         sys.exit(f"ddgviz.py: {error}")
 
 
@@ -82,8 +82,11 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="N",
         help="stop after this many sentences (default: 20)",
     )
-    # Before the user's own, so that theirs wins: fairseq's parser has no other default to change.
-    args = options.parse_args_and_arch(parser, ["--decoding", "jacobi", *arguments])
+    args = options.parse_args_and_arch(
+        parser,
+        list(arguments),
+        modify_parser=lambda parser: parser.set_defaults(decoding="jacobi"),
+    )
     if None in (args.source_lang, args.target_lang):
         # The task would do the same, but only after --tokenizer moses asked for the languages.
         found = data_utils.infer_language_pair(utils.split_paths(args.data)[0])
@@ -182,7 +185,7 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
     cfg = convert_namespace_to_omegaconf(args)
     if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
         cfg.dataset.batch_size = 1
-    if str(getattr(cfg.task, "decoding", "fairseq")) == "fairseq":
+    if str(getattr(cfg.task, "decoding", None)) == "fairseq":
         raise UsageError(
             "--decoding fairseq: fairseq's generator decodes one token a step and cannot be looked "
             "into; use --task translation_fastdec --decoding greedy for the same tokens"

@@ -5,6 +5,7 @@ module needs matplotlib and draws without a display.
 """
 
 import textwrap
+import warnings
 from functools import lru_cache
 from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
@@ -69,8 +70,10 @@ def save(trace: SentenceTrace, path: Path) -> None:
     """
     is_svg = path.suffix == ".svg"
     settings = {"svg.fonttype": "none", "svg.hashsalt": "ddgviz", "font.size": LABEL_SIZE}
-    with matplotlib.rc_context(settings):
-        picture = _Picture(trace, str if is_svg else fonts.visual)
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # fonts.families says it once for all characters.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        picture = _Picture(trace, fonts.for_svg if is_svg else fonts.for_png)
         figure = picture.draw()
         if is_svg:
             FigureCanvasSVG(figure)
@@ -114,8 +117,11 @@ class _Picture:
         self.axes.axis("off")
         y = MARGIN
         for n, line in enumerate(title):
-            weight = "bold" if n == 0 else "normal"
-            self._text(MARGIN, y, line, TITLE_SIZE if n == 0 else LABEL_SIZE, weight=weight)
+            if n == 0:
+                style = dict(weight="bold", family=fonts.DEFAULT_FAMILY)
+                self._text(MARGIN, y, line, TITLE_SIZE, **style)
+            else:
+                self._text(MARGIN, y, line, LABEL_SIZE)
             y += TITLE_LINE
         for panel, panel_height in zip(self.panels, heights):
             self._panel(panel, y)
@@ -293,11 +299,10 @@ class _Picture:
             y,
             self.direct(text),
             fontsize=size,
-            family=self.families,
             va="center",
             parse_math=False,
             zorder=6,
-            **{"color": INK, **style},
+            **{"color": INK, "family": self.families, **style},
         )
 
 

@@ -10,8 +10,10 @@ from matplotlib import font_manager, ft2font
 logger = logging.getLogger(__name__)
 
 DEFAULT_FAMILY = "DejaVu Sans"
+REGULAR = (400, 500, "normal", "regular", "medium")
+UNDRAWABLE = ("Cc", "Cs", "Cn", "Zl", "Zp")
 # matplotlib's own last resort draws a box that names the script: no glyph anyone can read.
-NO_FONTS = ("Last Resort", "LastResort", ".LastResort")
+NO_FONT = "Last Resort"
 
 
 def families(text: str) -> List[str]:
@@ -28,7 +30,7 @@ def families(text: str) -> List[str]:
     if missing:
         letters = "".join(chr(c) for c in sorted(missing)[:10])
         logger.warning(
-            "no installed font has %r (%d such characters): the PNG shows boxes there; install a "
+            "no installed font has %r (%d in all): the PNG shows boxes there; install a "
             "font for this script, such as one of the Noto fonts. SVG and HTML use the fonts of "
             "whoever looks at them",
             letters,
@@ -42,9 +44,9 @@ def _covering(missing: Set[int]) -> List[str]:
     candidates = {
         entry.name: entry.fname
         for entry in sorted(font_manager.fontManager.ttflist, key=lambda entry: entry.fname)
-        if entry.name not in NO_FONTS
+        if not entry.name.startswith(NO_FONT)
         and entry.style == "normal"
-        and entry.weight in (400, "normal")
+        and entry.weight in REGULAR
     }
     chosen = []
     while missing and candidates:
@@ -78,20 +80,25 @@ def _characters(path: str) -> FrozenSet[int]:
 
 
 def drawable(text: str) -> str:
-    """The label with signs for control characters, which neither a picture nor XML can hold."""
-    return "".join(_sign(c) for c in text)
+    """The label with a sign for control characters, which neither a picture nor XML can hold."""
+    return "".join("\ufffd" if unicodedata.category(c) in UNDRAWABLE else c for c in text)
 
 
-def _sign(character: str) -> str:
-    code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if unicodedata.category(character) in ("Cc", "Cs", "Cn", "Zl", "Zp"):
-        return "\ufffd"
-    return character
+def is_right_to_left(text: str) -> bool:
+    """Whether the first letter with a direction is written from right to left."""
+    directions = (unicodedata.bidirectional(c) for c in text)
+    return next((d for d in directions if d in ("L", "R", "AL")), "L") != "L"
 
 
-def visual(text: str) -> str:
+def for_svg(text: str) -> str:
+    """The text with marks that keep ``@@`` and ``▁`` on their side of a right-to-left word.
+
+    Who draws an SVG knows writing directions, but takes the surroundings to be left-to-right.
+    """
+    return f"\u200f{text}\u200f" if is_right_to_left(text) else text
+
+
+def for_png(text: str) -> str:
     """Right-to-left text as a matplotlib that knows no writing direction has to get it.
 
     matplotlib 3.11 and later do it themselves, with libraqm. For older ones the ``viz`` extra
@@ -105,9 +112,14 @@ def visual(text: str) -> str:
         from arabic_reshaper import reshape
         from bidi.algorithm import get_display
     except ImportError:
-        logger.warning(
-            "right-to-left labels of the PNG come out reversed: pip install python-bidi "
-            "arabic-reshaper, or matplotlib 3.11 or later"
-        )
+        _warn_of_reversed_labels()
         return text
     return get_display(reshape(text))
+
+
+@lru_cache(maxsize=None)
+def _warn_of_reversed_labels() -> None:
+    logger.warning(
+        "right-to-left labels of the PNG come out reversed: pip install python-bidi "
+        "arabic-reshaper, or matplotlib 3.11 or later"
+    )

@@ -1,0 +1,101 @@
+"""PNG and SVG: what has to be on the picture is on it, once and legibly."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from fairseq_fastdec.visualize import SentenceTrace, Step, figure  # noqa: E402
+from tests.visualize import simulation  # noqa: E402
+from tests.visualize.test_graph import memory  # noqa: E402
+
+
+def texts(path):
+    """All texts of an SVG, without the direction marks."""
+    root = ElementTree.parse(path).getroot()
+    return [
+        "".join(node.itertext()).strip().strip("\u200f")
+        for node in root.iter("{http://www.w3.org/2000/svg}text")
+    ]
+
+
+def greedy_trace(tokens):
+    steps = [Step(n, [], [token], [0.875], 1) for n, token in enumerate(tokens)]
+    return SentenceTrace(0, ["the", "source", "</s>"], tokens, steps, "greedy")
+
+
+def draw(trace, tmp_path):
+    figure.save(trace, tmp_path / "picture.svg")
+    return texts(tmp_path / "picture.svg")
+
+
+def test_png(tmp_path):
+    figure.save(simulation.jacobi(memory([0, 1, 0, 2])), tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_labels_probabilities_and_source_are_text(tmp_path):
+    tokens = ["Größ@@", "▁über", "$x_1$", "<b>&", "\x01", "שלום@@", "</s>"]
+    drawn = draw(greedy_trace(tokens), tmp_path)
+    for label in ["Größ@@", "▁über", "$x_1$", "<b>&", "\ufffd", "שלום@@", "</s>"]:
+        assert drawn.count(label) == 1
+    assert drawn.count("0.88") == len(tokens)
+    assert "the source" in drawn
+    assert "Sentence 1, greedy: 7 tokens in 7 decoder invocations, 0 decoded in parallel" in drawn
+
+
+def test_wrong_answers_are_named(tmp_path):
+    steps = [Step(0, ["?"], ["a", "other"], [0.5, 0.25], 1), Step(1, [], ["b"], [0.75], 1)]
+    drawn = draw(SentenceTrace(0, [], ["a", "b"], steps), tmp_path)
+    assert {"0.50", "0.25", "0.75", "other", "another token"} <= set(drawn)
+    assert "proposal that failed" not in drawn
+
+
+def test_failed_proposals_are_named(tmp_path):
+    steps = [
+        Step(0, [], ["a"], [0.5], 1),
+        Step(1, ["no", "way"], ["b", "so", "so"], [0.75, 0.125, 0.125], 1),
+        Step(2, [], ["c"], [0.5], 1),
+    ]
+    drawn = draw(SentenceTrace(0, [], ["a", "b", "c"], steps, "blockwise"), tmp_path)
+    assert {"✗ no", "way", "proposal that failed", "proposal behind one that failed"} <= set(drawn)
+    assert "0.12" not in drawn and "so" not in drawn
+
+
+@pytest.mark.parametrize("sliding", [True, False])
+def test_long_sentences_wrap(tmp_path, sliding):
+    short = simulation.jacobi(memory([1] * 5), 100, sliding)
+    long = simulation.jacobi(memory([1] * 70), 100, sliding)
+    figure.save(short, tmp_path / "short.svg")
+    figure.save(long, tmp_path / "long.svg")
+    assert texts(tmp_path / "short.svg").count("step") == 1
+    assert texts(tmp_path / "long.svg").count("step") == 3
+    width = ElementTree.parse(tmp_path / "long.svg").getroot().get("width")
+    assert float(width.removesuffix("pt")) / 72 < 15
+
+
+def test_left_out_steps_are_counted(tmp_path):
+    # The last panel's tokens are guessed at once, and wait for the frontier.
+    trace = simulation.jacobi(memory([1] * 40 + [0] * 30), 100)
+    assert any(text.startswith("⋮") for text in draw(trace, tmp_path))
+
+
+def test_the_same_trace_gives_the_same_bytes(tmp_path):
+    trace = simulation.jacobi(memory([0, 1, 1]))
+    for name in ("a.svg", "b.svg", "a.png", "b.png"):
+        figure.save(trace, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_without_matplotlib_the_error_names_the_extra():
+    program = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "import fairseq_fastdec.visualize.page\n"
+        "import fairseq_fastdec.visualize.figure"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install 'fairseq_fastdec[viz]'" in done.stderr.splitlines()[-1]
