@@ -11,7 +11,7 @@ with, for each SENTENCE (positions and steps count from 0; tokens are the dictio
 - ``steps``: one for each decoder invocation, with ``first``, ``drafts``, ``answers``,
   ``probabilities`` and ``settled`` as in :class:`~.trace.Step`, and ``frontier``: how many
   leading tokens are settled after it;
-- ``decoded``: for each token ``{"step", "context", "parallel"}`` as in
+- ``decoded``: for each token ``{"step", "context", "parallel", "guessed"}`` as in
   :class:`~.graph.Decoded`, or ``null`` where it was forced;
 - ``edges``: pairs ``[i, j]``, token j waits for token i, or for the source alone where i is -1;
 - ``cells``: for each step and token ``null`` or the kind of the answer there, see

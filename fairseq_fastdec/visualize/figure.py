@@ -43,16 +43,19 @@ Look = Tuple[str, bool]  # a cell's kind, and whether its token was decoded in p
 FILLS = {
     ("found", False): "#8fb8de",
     ("found", True): "#f7c95c",
+    ("guessed", False): "#9ccf9c",
     ("kept", False): "#dce9f5",
     ("kept", True): "#fdf0cf",
     ("wrong", False): "#f3f3f3",
     ("unused", False): "#e9e4ee",
 }
+RIGHT = ("found", "guessed", "kept")
 FRONTIER = ("frontier", False)
 FAILURE = ("failure", False)
 MEANINGS = {
     "right from here on, after all before it": [("found", False)],
     "right from here on, in parallel with tokens before it": [("found", True)],
+    "guessed, and confirmed here": [("guessed", False)],
     "still right": [("kept", False), ("kept", True)],
     "another token": [("wrong", False)],
     "proposal that failed": [FAILURE],
@@ -138,6 +141,9 @@ class _Picture:
             f"Sentence {self.trace.id + 1}, {self.trace.method}: {n_tokens} tokens in {n_steps} "
             f"decoder invocations, {n_parallel} decoded in parallel"
         )
+        n_guessed = sum(token is not None and token.guessed for token in self.found)
+        if n_guessed:
+            head += f", {n_guessed} guessed"
         source = fonts.drawable(" ".join(self.trace.source[:-1]))
         if not source:
             return [head]
@@ -225,7 +231,7 @@ class _Picture:
         column = position - panel.start
         x, end = LEFT + panel.edges[column], LEFT + panel.edges[column + 1]
         self._box(x, y, end - x, ROW, self._look(position, cell))
-        right = cell.kind in ("found", "kept")
+        right = cell.kind in RIGHT
         if cell.failed is not None:
             note, color = "✗ " + cell.failed, FAILED
         else:
@@ -243,8 +249,8 @@ class _Picture:
 
     def _look(self, position: int, cell: Cell) -> Look:
         token = self.found[position]
-        right = cell.kind in ("found", "kept")
-        return cell.kind, right and token is not None and token.parallel
+        shows_parallel = cell.kind in ("found", "kept") and token is not None
+        return cell.kind, shows_parallel and token.parallel
 
     def _legend_lines(self) -> List[List[str]]:
         """What the picture has to explain, broken into lines."""

@@ -22,11 +22,14 @@ class Decoded:
         step: the step from which on the token was right.
         context: how many leading tokens were rightly in place then; at most the token's position.
         parallel: whether the token before it was not yet there.
+        guessed: whether no answer gave it first: the draft was right (an n-gram that was looked
+            up), and the model confirmed it, perhaps in the same step as tokens before it.
     """
 
     step: int
     context: int
     parallel: bool
+    guessed: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,9 @@ class Cell:
     """One answer, on one output position in one step.
 
     Attributes:
-        kind: ``found`` where the token is right from this step on, ``kept`` where it was right
-            before, ``wrong`` where the answer is not what the output has, ``unused`` behind a
-            failed proposal.
+        kind: ``found`` where the token is right from this step on, ``guessed`` where it is so
+            because the draft was, ``kept`` where it was right before, ``wrong`` where the answer
+            is not what the output has, ``unused`` behind a failed proposal.
         failed: the proposal that failed here, if one did (``blockwise`` only).
     """
 
@@ -97,9 +100,11 @@ def _answered(trace: SentenceTrace, position: int) -> Optional[Decoded]:
             since = n
     if since is None:
         return None
-    context = min(known(trace, trace.steps[since]), position)
-    # A right draft lets several tokens be settled at once, each with all before it in its input.
-    return Decoded(since, context, context < position)
+    step = trace.steps[since]
+    n_known, index = known(trace, step), position - step.first
+    context = min(n_known, position)
+    guessed = index < len(step.drafts) and step.drafts[index] == trace.tokens[position]
+    return Decoded(since, context, context < position, guessed)
 
 
 def _proposed(trace: SentenceTrace, position: int) -> Optional[Decoded]:
@@ -150,7 +155,7 @@ def _cell(trace: SentenceTrace, n: int, position: int, token: Optional[Decoded])
         elif position > failed_at:
             return Cell("unused", answer, probability, draft)
     if token is not None and n == token.step:
-        kind = "found"
+        kind = "guessed" if token.guessed else "found"
     elif token is not None and n > token.step:
         kind = "kept"
     else:

@@ -53,7 +53,7 @@ class SentenceTrace(Generic[Token]):
     def named(
         self, source_symbol: Callable[[int], str], target_symbol: Callable[[int], str]
     ) -> "SentenceTrace[str]":
-        """The same trace with strings for numbers.
+        """The same trace with strings for numbers, without what lies behind the output's end.
 
         Args:
             source_symbol: a token's string on the source side, for instance
@@ -63,16 +63,18 @@ class SentenceTrace(Generic[Token]):
         def names(tokens: Sequence[int]) -> List[str]:
             return [target_symbol(token) for token in tokens]
 
-        steps = [
-            Step(
+        def named(step: Step) -> Step[str]:
+            # Before the end is known, windows reach as far as --max-len-b: mostly nothing.
+            n = max(1, len(self.tokens) - step.first)
+            return Step(
                 step.first,
-                names(step.drafts),
-                names(step.answers),
-                list(step.probabilities),
-                step.settled,
+                names(step.drafts[: n - 1]),
+                names(step.answers[:n]),
+                step.probabilities[:n],
+                min(step.settled, n),
             )
-            for step in self.steps
-        ]
+
+        steps = [named(step) for step in self.steps]
         source = [source_symbol(token) for token in self.source]
         return SentenceTrace(self.id, source, names(self.tokens), steps, self.method)
 

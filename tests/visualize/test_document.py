@@ -48,8 +48,8 @@ def test_what_is_derived_is_written_too():
         }
     ]
     assert sentence["decoded"] == [
-        {"step": 0, "context": 0, "parallel": False},
-        {"step": 0, "context": 0, "parallel": True},
+        {"step": 0, "context": 0, "parallel": False, "guessed": False},
+        {"step": 0, "context": 0, "parallel": True, "guessed": False},
     ]
     assert sentence["edges"] == [[-1, 0], [-1, 1]]
     assert sentence["cells"] == [["found", "found"]]

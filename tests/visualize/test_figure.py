@@ -54,6 +54,13 @@ def test_wrong_answers_are_named(tmp_path):
     assert "proposal that failed" not in drawn
 
 
+def test_right_guesses_are_counted(tmp_path):
+    steps = [Step(0, ["a", "?"], ["a", "b", "x"], [0.5] * 3, 2), Step(2, [], ["c"], [0.5], 1)]
+    drawn = draw(SentenceTrace(0, [], ["a", "b", "c"], steps, "lookahead"), tmp_path)
+    assert "guessed, and confirmed here" in drawn
+    assert any(text.endswith("0 decoded in parallel, 1 guessed") for text in drawn)
+
+
 def test_failed_proposals_are_named(tmp_path):
     steps = [
         Step(0, [], ["a"], [0.5], 1),

@@ -30,7 +30,7 @@ def summary(sentence):
 
 
 def kinds(sentence):
-    """The matrix, a letter a cell: found, kept, wrong, unused."""
+    """The matrix, a letter a cell: found, guessed, kept, wrong, unused."""
     return ["".join(cell.kind[0] if cell else "." for cell in row) for row in cells(sentence)]
 
 
@@ -81,6 +81,8 @@ def test_a_token_that_is_right_and_then_wrong_is_decoded_later():
 def test_right_drafts_that_no_answer_gave_are_settled_at_once_but_not_in_parallel():
     sentence = trace("abcd", (0, "abc", "abcd", 4))
     assert summary(sentence) == [(0, 0, ""), (0, 1, ""), (0, 2, ""), (0, 3, "")]
+    assert [token.guessed for token in decoded(sentence)] == [True, True, True, False]
+    assert kinds(sentence) == ["gggf"]
 
 
 def test_forced_tokens_have_no_step():

@@ -34,3 +34,9 @@ def test_names():
         3, ["s1"], ["t2", "t1"], [Step(0, ["t2"], ["t2", "t1"], [0.5, 0.5], 2)], "blockwise"
     )
     assert numbers.named("s{}".format, "t{}".format) == strings
+
+
+def test_names_end_with_the_output():
+    step = Step(0, [3, 9], [2, 9, 9], [0.5, 0.25, 0.125], 3)
+    named = SentenceTrace(0, [1], [2], [step, Step(1, [], [9], [0.5], 1)]).named(str, str)
+    assert named.steps == [Step(0, [], ["2"], [0.5], 1), Step(1, [], ["9"], [0.5], 1)]
