@@ -78,9 +78,9 @@ def test_blockwise(draw, blockwise):
     out = draw("--decoding", "blockwise", "--decoding-block-size", 2, path=blockwise)
     for trace in json.loads((out / "ddgviz.json").read_text())["sentences"]:
         assert trace["method"] == "blockwise"
-        assert [len(step["drafts"]) for step in trace["steps"][1:]] == [1] * (
-            len(trace["steps"]) - 1
-        )
+        # The last proposal may be cut off with what lies behind the end.
+        n_proposals = [len(step["drafts"]) for step in trace["steps"]]
+        assert n_proposals[0] == 0 and set(n_proposals[1:-1]) <= {1} and n_proposals[-1] <= 1
         assert trace["steps"][-1]["frontier"] == len(trace["tokens"])
 
 
