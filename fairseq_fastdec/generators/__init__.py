@@ -12,12 +12,22 @@ from fairseq.models import FairseqEncoderDecoderModel
 from .base import Generator
 from .blockwise import BlockwiseGenerator
 from .greedy import GreedyGenerator
+from .jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
+from .lookahead import LookaheadGenerator
 from .options import DecodingOptions
 
 logger = logging.getLogger(__name__)
 
 GENERATORS: Dict[str, Type[Generator]] = {
-    generator.name: generator for generator in (GreedyGenerator, BlockwiseGenerator)
+    generator.name: generator
+    for generator in (
+        GreedyGenerator,
+        BlockwiseGenerator,
+        JacobiGenerator,
+        GSJacobiGenerator,
+        HybridJacobiGenerator,
+        LookaheadGenerator,
+    )
 }
 
 FAIRSEQ_DEFAULT_BEAM = 5
@@ -30,6 +40,7 @@ def build_generator(
     options: DecodingOptions,
     extra: Optional[Dict[str, Any]] = None,
     prefix_allowed_tokens_fn: Optional[Callable] = None,
+    source_dictionary: Optional[Dictionary] = None,
 ) -> Generator:
     """Build the generator that ``--decoding`` names.
 
@@ -38,6 +49,7 @@ def build_generator(
         dictionary: the target dictionary.
         args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
         extra: fairseq's ``extra_gen_cls_kwargs``.
+        source_dictionary: the source dictionary (default: the target dictionary).
 
     Raises:
         ValueError: for any option that the method cannot honour; it names the flag.
@@ -47,7 +59,7 @@ def build_generator(
     _refuse(name, _unsupported(args, extra, prefix_allowed_tokens_fn))
     _check_beam(name, args)
     strip = extra.get("symbols_to_strip_from_output", ())
-    return GENERATORS[name](models, dictionary, args, options, strip)
+    return GENERATORS[name](models, dictionary, args, options, strip, source_dictionary)
 
 
 def _unsupported(

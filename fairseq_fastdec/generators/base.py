@@ -54,11 +54,21 @@ class Generator(ABC):
         self.eos = self.limits.eos
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
         self.options = options
+        self.dictionary = dictionary
+        self.source_dictionary = source_dictionary or dictionary
         self.statistics = Statistics()
         self._file = StatisticsFile(options.decoding_stats)
         self._next_id = 0
         # At the end of a command fairseq drops its generator without telling it.
         weakref.finalize(self, log_summary, self.name, self.statistics)
+        self.set_up()
+
+    def set_up(self) -> None:
+        """What a method needs besides; the last act of construction.
+
+        Raises:
+            ValueError: for an option that does not go with the models or the dictionary.
+        """
 
     @abstractmethod
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:

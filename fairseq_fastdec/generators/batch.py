@@ -63,6 +63,11 @@ class Batch:
         self._block_sizes: List[Tensor] = []
 
     @property
+    def n_sentences(self) -> int:
+        """How many sentences the batch began with."""
+        return self.source_lengths.numel()
+
+    @property
     def n_rows(self) -> int:
         """How many sentences are still being decoded."""
         return self.sentence.numel()
@@ -170,11 +175,11 @@ class Batch:
         self.finished = self.finished | is_eos.any(dim=1)
         return n_taken
 
-    def tail(self, n: int) -> Tensor:
-        """The last n tokens of each row, int64 ``[R, n]``; PAD before the first."""
+    def tail(self, n: int, before_first: int) -> Tensor:
+        """The last n tokens of each row, int64 ``[R, n]``; ``before_first`` where it has fewer."""
         positions = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
         tokens = self._tokens[self.sentence[:, None], positions.clamp(min=0)]
-        return tokens.masked_fill(positions < 0, self.limits.pad)
+        return tokens.masked_fill(positions < 0, before_first)
 
     def observe(
         self,
@@ -232,16 +237,16 @@ class Batch:
 
     def records(self, ids: List[int]) -> List[SentenceRecord]:
         """What each sentence cost."""
-        n_sentences = self._final_lengths.numel()
-        invocations = torch.cat(self._fed_sentences).bincount(minlength=n_sentences).tolist()
-        blocks: List[List[int]] = [[] for _ in range(n_sentences)]
+        invocations = torch.cat(self._fed_sentences).bincount(minlength=self.n_sentences)
+        blocks: List[List[int]] = [[] for _ in range(self.n_sentences)]
         if self._block_sizes:
             owners = torch.cat(self._block_sentences).tolist()
             for owner, size in zip(owners, torch.cat(self._block_sizes).tolist()):
                 if size > 0:
                     blocks[owner].append(size)
-        columns = (self.source_lengths.tolist(), self._final_lengths.tolist(), invocations, blocks)
-        return [SentenceRecord(*row) for row in zip(ids, *columns)]
+        counts = (self.source_lengths, self._final_lengths, invocations)
+        columns = [column.tolist() for column in counts]
+        return [SentenceRecord(*row) for row in zip(ids, *columns, blocks)]
 
     def _append_forced(self, prefix: Tensor, forced: Tensor, features: Features) -> None:
         log_probs = self.log_probs_of_block(features, first_step=0)

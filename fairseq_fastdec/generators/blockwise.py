@@ -1,10 +1,8 @@
 """Blockwise parallel decoding (Stern, Shazeer, Uszkoreit, NeurIPS 2018, sections 3 to 5)."""
 
-from typing import Any, Optional, Sequence, Tuple
+from typing import Optional, Tuple
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine.ensemble import Features, at
@@ -24,17 +22,9 @@ class BlockwiseGenerator(Generator):
 
     name = "blockwise"
 
-    def __init__(
-        self,
-        models: Sequence[FairseqEncoderDecoderModel],
-        dictionary: Dictionary,
-        args: Any,
-        options: DecodingOptions,
-        symbols_to_strip_from_output: Sequence[int] = (),
-    ) -> None:
-        super().__init__(models, dictionary, args, options, symbols_to_strip_from_output)
-        self._block_size = _decoding_block_size(options, self.session.block_size)
-        self._acceptance = acceptance_rule(options, dictionary)
+    def set_up(self) -> None:
+        self._block_size = _decoding_block_size(self.options, self.session.block_size)
+        self._acceptance = acceptance_rule(self.options, self.dictionary)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)

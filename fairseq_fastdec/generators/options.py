@@ -5,7 +5,19 @@ from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-DECODING_CHOICES = ChoiceEnum(["fairseq", "greedy", "blockwise"])
+DECODING_CHOICES = ChoiceEnum(
+    [
+        "fairseq",
+        "greedy",
+        "blockwise",
+        "jacobi",
+        "gs_jacobi",
+        "hybrid_jacobi",
+        "lookahead",
+    ]
+)
+DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
+NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
 
 
@@ -18,7 +30,9 @@ class DecodingOptions(FairseqDataclass):
         metadata={
             "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one "
             "token a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "
-            "blockwise_transformer)"
+            "blockwise_transformer); jacobi, gs_jacobi, hybrid_jacobi = the parallel decoding of "
+            "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster. All but "
+            "blockwise decode any transformer, and all give greedy's tokens"
         },
     )
     decoding_stats: Optional[str] = field(
@@ -51,6 +65,49 @@ class DecodingOptions(FairseqDataclass):
         default=1,
         metadata={"help": "blockwise: keep at least this many tokens a step, whatever p_1 says"},
     )
+    jacobi_block_size: int = field(
+        default=3,
+        metadata={"help": "gs_jacobi, hybrid_jacobi: tokens solved in parallel (the paper's b)"},
+    )
+    parallel_len_a: float = field(
+        default=0.0,
+        metadata={
+            "help": "hybrid_jacobi: solve in parallel up to ax + b tokens, where x is the source "
+            "length, then go on token by token (default: up to the longest output allowed)"
+        },
+    )
+    parallel_len_b: Optional[int] = field(
+        default=None, metadata={"help": "hybrid_jacobi: see --parallel-len-a"}
+    )
+    oracle_length: bool = field(
+        default=False,
+        metadata={
+            "help": "jacobi, gs_jacobi: solve for as many tokens as the reference has, as the "
+            "paper measures (default: for the longest output allowed)"
+        },
+    )
+    lookahead_window: int = field(
+        default=6, metadata={"help": "lookahead: tokens answered at once"}
+    )
+    draft: Optional[DRAFT_CHOICES] = field(
+        default=None,
+        metadata={
+            "help": "Jacobi methods and lookahead: what a position holds before it is first "
+            "answered: pad = PAD (the paper; default of its methods), copy = the source token "
+            "at that position, previous = the preceding tokens again, ngram = what followed "
+            "the last tokens before, in the outputs so far (default of lookahead), source = what "
+            "follows the last tokens in the source"
+        },
+    )
+    ngram_order: int = field(
+        default=4, metadata={"help": "--draft ngram, source: the longest n-gram that is looked up"}
+    )
+    ngram_pool: NGRAM_POOL_CHOICES = field(
+        default="run",
+        metadata={
+            "help": "--draft ngram: look in the sentence so far, or in all outputs of the run"
+        },
+    )
 
     @classmethod
     def merged(cls, task_cfg: Any, generation_args: Any) -> "DecodingOptions":
@@ -76,6 +133,13 @@ class DecodingOptions(FairseqDataclass):
         """
         _check_choice("--decoding", self.decoding, DECODING_CHOICES)
         _check_choice("--acceptance", self.acceptance, ACCEPTANCE_CHOICES)
+        _check_choice("--ngram-pool", self.ngram_pool, NGRAM_POOL_CHOICES)
+        if self.draft is not None:
+            _check_choice("--draft", self.draft, DRAFT_CHOICES)
+        _check_at_least("--jacobi-block-size", self.jacobi_block_size, 1)
+        _check_at_least("--lookahead-window", self.lookahead_window, 1)
+        _check_at_least("--parallel-len-a", self.parallel_len_a, 0)
+        _check_at_least("--ngram-order", self.ngram_order, 2)
         _check_at_least("--acceptance-topk", self.acceptance_topk, 1)
         _check_at_least("--acceptance-distance", self.acceptance_distance, 0)
         _check_at_least("--min-block-size", self.min_block_size, 1)

@@ -55,6 +55,7 @@ class TranslationFastdecTask(TranslationTask):
             options,
             extra_gen_cls_kwargs,
             prefix_allowed_tokens_fn,
+            self.source_dictionary,
         )
 
     def load_dataset(

@@ -1,0 +1,94 @@
+"""The three algorithms of Santilli et al. (ACL 2023): PJ, PGJ and HGJ decoding."""
+
+from abc import abstractmethod
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from .batch import Batch
+from .fixed_point import FixedPointGenerator
+
+
+class BlockGenerator(FixedPointGenerator):
+    """Solves block after block, up to a horizon; what is left after it, token by token.
+
+    A block is done when an iteration leaves all that it read unchanged (equation 5, over the
+    tokens that are fed, as in the authors' code: the answer after the last of them is then final,
+    too). No draft outlives its block.
+    """
+
+    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+        self._horizon = self.horizon(batch)
+        super().decode(batch, bos, prefix)
+
+    @abstractmethod
+    def block_length(self, batch: Batch) -> int:
+        """How many tokens are solved in parallel."""
+
+    @abstractmethod
+    def horizon(self, batch: Batch) -> Tensor:
+        """How many tokens of each sentence are solved in blocks: int64 ``[B]``."""
+
+    def widths(self, batch: Batch) -> Tensor:
+        to_go = self._horizon[batch.sentence] - batch.lengths
+        return to_go.clamp(min=1, max=self.block_length(batch))
+
+    def taken(self, settled: Tensor, widths: Tensor, has_eos: Tensor) -> Tensor:
+        return torch.where((settled == widths) | has_eos, settled, 0)
+
+
+class GSJacobiGenerator(BlockGenerator):
+    """PGJ, Algorithm 2: blocks of b tokens to the end.
+
+    The end is the longest output allowed, and a settled EOS ends the sentence; or, as in the
+    paper's measurements, the length of the reference (``--oracle-length``). A sentence that turns
+    out longer than its reference goes on token by token: nothing is cut off.
+    """
+
+    name = "gs_jacobi"
+
+    def block_length(self, batch: Batch) -> int:
+        return self.options.jacobi_block_size
+
+    def horizon(self, batch: Batch) -> Tensor:
+        if not self.options.oracle_length:
+            return torch.full_like(batch.source_lengths, batch.max_len + 1)
+        target = batch.sample.get("target")
+        if target is None:
+            raise ValueError(
+                "--oracle-length: these sentences have no reference; remove it (without it the "
+                "longest output allowed is taken)"
+            )
+        return target.ne(self.limits.pad).sum(dim=1)
+
+
+class JacobiGenerator(GSJacobiGenerator):
+    """PJ, Algorithm 1: the whole output is one block."""
+
+    name = "jacobi"
+
+    def block_length(self, batch: Batch) -> int:
+        return batch.max_len + 1
+
+
+class HybridJacobiGenerator(BlockGenerator):
+    """HGJ, Algorithm 3: blocks of b tokens up to length h, then token by token.
+
+    h is ``--parallel-len-a`` times the number of source tokens plus ``--parallel-len-b``.
+    """
+
+    name = "hybrid_jacobi"
+
+    def block_length(self, batch: Batch) -> int:
+        return self.options.jacobi_block_size
+
+    def horizon(self, batch: Batch) -> Tensor:
+        a, b = self.options.parallel_len_a, self.options.parallel_len_b
+        if a == 0 and b is None:
+            return torch.full_like(batch.source_lengths, batch.max_len + 1)
+        return (a * batch.source_lengths + (b or 0)).long()
+
+    def taken(self, settled: Tensor, widths: Tensor, has_eos: Tensor) -> Tensor:
+        # Line 10: EOS counts when its block is done.
+        return torch.where(settled == widths, settled, 0)
