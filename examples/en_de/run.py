@@ -263,6 +263,7 @@ def decode(work: Path, recipe: Recipe) -> List[Run]:
 def generate(work: Path, model: str, output: Path, options: List[str]) -> None:
     """fairseq-generate with one method; translations and log go to ``output``."""
     output.mkdir(parents=True, exist_ok=True)
+    stats = [] if "fairseq" in options else ["--decoding-stats", output / "stats.jsonl"]
     run(
         [
             *fairseq("generate"),
@@ -282,8 +283,7 @@ def generate(work: Path, model: str, output: Path, options: List[str]) -> None:
             "subword_nmt",
             "--bpe-codes",
             work / "data" / "bpe.codes",
-            "--decoding-stats",
-            output / "stats.jsonl",
+            *stats,
             "--results-path",
             output,
         ],  # fmt: skip

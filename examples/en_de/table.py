@@ -74,19 +74,27 @@ def read_lines(path: Path) -> List[str]:
 def show_table(work: Path, runs: List[Run], title: str) -> None:
     """Print the table, and keep it as Markdown and JSON."""
     rows = [row_of(group, reference_of(group, runs)) for group in grouped(runs)]
-    lines = [
-        f"{title}. Speed-up and identical sentences: against fairseq --beam 1",
-        "on the same model (for frozen heads, the baseline); medians of alternating rounds.",
-        "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
-        *("| " + " | ".join(str(row[column]) for column in COLUMNS) + " |" for row in rows),
-    ]
-    text = "\n".join(lines)
+    title += (
+        ". Speed-up and identical sentences: against fairseq --beam 1\n"
+        "on the same model (for frozen heads, the baseline); medians of alternating rounds."
+    )
+    text = markdown(title, rows)
     print("\n" + text)
     (work / "table.md").write_text(text + "\n", encoding="utf-8")
     summary = [{k: v for k, v in asdict(run).items() if k != "hypotheses"} for run in runs]
     (work / "table.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+
+
+def markdown(title: str, rows: List[Dict[str, str]]) -> str:
+    """A table of rows with the same columns, under its title."""
+    lines = [
+        title,
+        "",
+        "| " + " | ".join(rows[0]) + " |",
+        "|" + "---|" * len(rows[0]),
+        *("| " + " | ".join(row.values()) + " |" for row in rows),
+    ]
+    return "\n".join(lines)
 
 
 def grouped(runs: List[Run]) -> List[List[Run]]:

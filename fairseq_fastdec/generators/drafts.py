@@ -151,14 +151,13 @@ class SymbolMap:
 
 
 def draft_source(
-    name: str,
     options: DecodingOptions,
     source: Dictionary,
     target: Dictionary,
     replace_answers: bool,
 ) -> DraftSource:
-    """The drafts that ``--draft NAME`` asks for; ``replace_answers``: see :class:`NgramDraft`."""
-    order = options.ngram_order
+    """The drafts that ``--draft`` asks for; ``replace_answers``: see :class:`NgramDraft`."""
+    name, order = options.draft_name, options.ngram_order
     if name == "copy":
         return CopyDraft(source, target)
     if name == "previous":

@@ -25,15 +25,12 @@ class FixedPointGenerator(Generator):
     next iteration's drafts.
     """
 
-    default_draft = "pad"
-
     # Whether a look-up may replace an answer that was not taken. Where a row keeps its answers
     # until the whole window agrees, it must not: the window might never agree.
     drafts_replace_answers = False
 
     def set_up(self) -> None:
         self._drafts = draft_source(
-            str(self.options.draft or self.default_draft),
             self.options,
             self.source_dictionary,
             self.dictionary,

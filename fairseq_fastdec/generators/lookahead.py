@@ -14,7 +14,6 @@ class LookaheadGenerator(FixedPointGenerator):
     """
 
     name = "lookahead"
-    default_draft = "ngram"
     drafts_replace_answers = True
 
     def widths(self, batch: Batch) -> Tensor:

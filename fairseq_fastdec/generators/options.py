@@ -20,6 +20,34 @@ DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
 
+JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
+
+# An option that another method would ignore is refused there: which methods each is for.
+METHODS_OF_OPTION = {
+    "decoding_stats": ("greedy", "blockwise", *JACOBI, "lookahead"),
+    "decoding_block_size": ("blockwise",),
+    "acceptance": ("blockwise",),
+    "acceptance_topk": ("blockwise",),
+    "acceptance_distance": ("blockwise",),
+    "min_block_size": ("blockwise",),
+    "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
+    "parallel_len_a": ("hybrid_jacobi",),
+    "parallel_len_b": ("hybrid_jacobi",),
+    "oracle_length": ("jacobi", "gs_jacobi"),
+    "lookahead_window": ("lookahead",),
+    "draft": (*JACOBI, "lookahead"),
+    "ngram_order": (*JACOBI, "lookahead"),
+    "ngram_pool": (*JACOBI, "lookahead"),
+}
+
+# Options of a choice: which option has to have which value.
+CHOICE_OF_OPTION = {
+    "acceptance_topk": ("acceptance", ("topk",)),
+    "acceptance_distance": ("acceptance", ("distance",)),
+    "ngram_order": ("draft", ("ngram", "source")),
+    "ngram_pool": ("draft", ("ngram",)),
+}
+
 
 @dataclass
 class DecodingOptions(FairseqDataclass):
@@ -126,10 +154,18 @@ class DecodingOptions(FairseqDataclass):
         options.check()
         return options
 
+    @property
+    def draft_name(self) -> str:
+        """The drafts of the method: ``--draft``, or its default."""
+        if self.draft is not None:
+            return str(self.draft)
+        return "ngram" if str(self.decoding) == "lookahead" else "pad"
+
     def check(self) -> None:
         """
         Raises:
-            ValueError: for a value that no model could make right; it names the flag and a remedy.
+            ValueError: for a value that no model could make right, or an option that the method
+                has no use for; it names the flag and a remedy.
         """
         _check_choice("--decoding", self.decoding, DECODING_CHOICES)
         _check_choice("--acceptance", self.acceptance, ACCEPTANCE_CHOICES)
@@ -145,6 +181,29 @@ class DecodingOptions(FairseqDataclass):
         _check_at_least("--min-block-size", self.min_block_size, 1)
         if self.decoding_block_size is not None:
             _check_at_least("--decoding-block-size", self.decoding_block_size, 1)
+        if self.parallel_len_b is not None:
+            _check_at_least("--parallel-len-b", self.parallel_len_b, 0)
+        for option in fields(self):
+            if option.name != "_name" and getattr(self, option.name) != option.default:
+                self._check_has_a_use(option.name)
+
+    def _check_has_a_use(self, name: str) -> None:
+        given = f"--{name.replace('_', '-')} {getattr(self, name)}"
+        methods = METHODS_OF_OPTION.get(name)
+        if methods is not None and str(self.decoding) not in methods:
+            raise ValueError(
+                f"{given}: means nothing to --decoding {self.decoding}; remove it or use "
+                f"--decoding {' or '.join(methods)}"
+            )
+        choice, values = CHOICE_OF_OPTION.get(name, (None, ()))
+        if choice is None:
+            return
+        chosen = self.draft_name if choice == "draft" else str(getattr(self, choice))
+        if chosen not in values:
+            raise ValueError(
+                f"{given}: means nothing to --{choice} {chosen}; remove it or use "
+                f"--{choice} {' or '.join(values)}"
+            )
 
 
 def _check_choice(flag: str, value: Any, choices: Any) -> None:

@@ -74,8 +74,9 @@ class Statistics:
             f"{self.row_invocations} row invocations",
             f"{self.tokens_per_invocation():.3f} tokens per invocation",
         ]
+        if self.blocks:
+            parts.append(f"mean accepted block size {self.tokens / self.blocks:.3f}")
         if self.proposed:
-            parts.append(f"mean accepted block size {self.tokens / max(self.blocks, 1):.3f}")
             rates = (a / max(p, 1) for a, p in zip(self.accepted, self.proposed))
             heads = " ".join(f"p_{i}={rate:.3f}" for i, rate in enumerate(rates, start=2))
             parts.append(f"acceptance {heads}")

@@ -1,14 +1,15 @@
 """What cannot be honoured is refused by name when the generator is built."""
 
 import argparse
+from dataclasses import fields
 
 import pytest
 import torch
 
 from fairseq_fastdec.engine import UnsupportedModel
-from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators import GENERATORS, build_generator
 from fairseq_fastdec.generators.limits import prefix_lengths
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.generators.options import METHODS_OF_OPTION, DecodingOptions
 from tests import tiny
 
 TASK = tiny.task(20)
@@ -109,3 +110,45 @@ def test_other_model_families():
     model = tiny.build_model(TASK, "lstm", criterion="cross_entropy")
     with pytest.raises(UnsupportedModel, match="LSTMDecoder"):
         build(model)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(decoding="greedy", draft="pad"), "--draft pad: means nothing to --decoding greedy"),
+        (dict(decoding="lookahead", oracle_length=True), "--oracle-length True: .*gs_jacobi"),
+        (dict(decoding="jacobi", jacobi_block_size=4), "--jacobi-block-size 4: .*hybrid_jacobi"),
+        (dict(decoding="gs_jacobi", parallel_len_b=9), "--parallel-len-b 9: .*hybrid_jacobi"),
+        (dict(decoding="jacobi", ngram_order=3), "--ngram-order 3: .*use --draft ngram or source"),
+        (dict(decoding="lookahead", draft="source", ngram_pool="sentence"), "--ngram-pool .*ngram"),
+        (dict(decoding="blockwise", acceptance_topk=3), "--acceptance-topk 3: .*acceptance topk"),
+        (
+            dict(decoding="fairseq", decoding_stats="f"),
+            "--decoding-stats f: .*use --decoding greedy",
+        ),
+        (dict(decoding="gs_jacobi", jacobi_block_size=0), "--jacobi-block-size 0: .*at least 1"),
+        (
+            dict(decoding="hybrid_jacobi", parallel_len_a=-1.0),
+            "--parallel-len-a -1.0: .*at least 0",
+        ),
+        (dict(decoding="hybrid_jacobi", parallel_len_b=-1), "--parallel-len-b -1: .*at least 0"),
+        (dict(decoding="lookahead", lookahead_window=0), "--lookahead-window 0: .*at least 1"),
+        (dict(decoding="lookahead", ngram_order=1), "--ngram-order 1: .*at least 2"),
+        (
+            dict(decoding="lookahead", draft="best"),
+            "--draft best: unknown; choose one of pad, copy",
+        ),
+        (dict(decoding="lookahead", ngram_pool="all"), "--ngram-pool all: unknown"),
+        (dict(decoding="speculative"), "--decoding speculative: unknown"),
+    ],
+)
+def test_options_that_are_wrong_or_of_no_use(options, message):
+    with pytest.raises(ValueError, match=message):
+        DecodingOptions(**options).check()
+
+
+def test_every_option_is_checked_for_its_use():
+    """But those that all methods have."""
+    names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
+    assert names == set(METHODS_OF_OPTION)
+    assert {m for methods in METHODS_OF_OPTION.values() for m in methods} == set(GENERATORS)

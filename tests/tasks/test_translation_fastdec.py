@@ -11,6 +11,8 @@ from fairseq.models.transformer import TransformerModel
 from tests import command_line
 from tests.command_line import generate, hypotheses, interactive, scores, train, validate
 
+JACOBI = ["jacobi", "gs_jacobi", "hybrid_jacobi"]
+
 
 @pytest.fixture(scope="module")
 def reference(corpus, baseline):
@@ -19,7 +21,7 @@ def reference(corpus, baseline):
 
 
 @pytest.mark.parametrize("batch", [("--batch-size", 1), ("--batch-size", 32), ("--max-tokens", 60)])
-@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
+@pytest.mark.parametrize("decoding", ["greedy", "blockwise", *JACOBI, "lookahead"])
 def test_generate_gives_the_pretrained_models_translations(
     corpus, blockwise, reference, decoding, batch
 ):
@@ -68,14 +70,31 @@ def test_stats_that_cannot_be_written(corpus, blockwise, tmp_path):
         generate(corpus, blockwise, "--decoding", "greedy", "--decoding-stats", tmp_path)
 
 
+def test_the_options_of_the_jacobi_methods(corpus, baseline, reference, tmp_path):
+    """Every one of them, as typed."""
+    for options in (
+        ["jacobi", "--oracle-length", "--draft", "copy"],
+        ["gs_jacobi", "--jacobi-block-size", 5, "--draft", "previous"],
+        ["hybrid_jacobi", "--parallel-len-a", 0.5, "--parallel-len-b", 2, "--draft", "source"],
+        ["lookahead", "--lookahead-window", 3, "--ngram-pool", "sentence", "--ngram-order", 3],
+    ):
+        path = tmp_path / options[0]
+        printed = generate(corpus, baseline, "--decoding", *options, "--decoding-stats", path)
+        assert hypotheses(printed) == hypotheses(reference)
+        for record in map(json.loads, path.read_text().splitlines()):
+            assert record["tokens"] == sum(record["blocks"])
+            assert record["invocations"] <= record["tokens"] + 2
+
+
 def test_ensembles_and_prefixes(corpus, baseline, blockwise):
     paths = f"{baseline}:{blockwise}"
     theirs = generate(corpus, paths, "--beam", 1, "--prefix-size", 2)
-    ours = generate(corpus, paths, "--decoding", "greedy", "--prefix-size", 2)
-    assert hypotheses(ours) == hypotheses(theirs)
+    for decoding in ("greedy", "lookahead"):
+        ours = generate(corpus, paths, "--decoding", decoding, "--prefix-size", 2)
+        assert hypotheses(ours) == hypotheses(theirs)
 
 
-@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
+@pytest.mark.parametrize("decoding", ["greedy", "blockwise", "jacobi", "lookahead"])
 def test_interactive_with_difficult_lines(corpus, blockwise, tmp_path, decoding):
     """Empty lines, unknown symbols, a line of 1,000 words: translated as fairseq does, in order."""
     lines = ["a b c", "", "d ü 世 e", " ".join(["f"] * 1000), "   ", "g"]

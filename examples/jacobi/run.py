@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Decode an existing checkpoint with each of the parallel methods, and compare.
+
+    python examples/jacobi/run.py                        # trains a small baseline first
+    python examples/jacobi/run.py data-bin/en-de --path checkpoint_best.pt \\
+        --sacrebleu --tokenizer moses --bpe subword_nmt --bpe-codes codes
+
+Options that are not this script's go to fairseq-generate as they are. Each command is printed as it
+would be typed. The table has the columns of Tables 1 and 6 of Santilli et al. (ACL 2023).
+"""
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "en_de"))
+
+import run as recipe  # noqa: E402
+from table import Run, grouped, markdown, read_run, translated_line  # noqa: E402
+
+METHODS = {
+    "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
+    "fairseq --beam 5": ["--decoding", "fairseq", "--beam", "5"],
+    "greedy": ["--decoding", "greedy"],
+    "jacobi (PJ, oracle length)": ["--decoding", "jacobi", "--oracle-length"],
+    "gs_jacobi (PGJ, b = 5, oracle length)": [
+        "--decoding", "gs_jacobi", "--jacobi-block-size", "5", "--oracle-length",
+    ],
+    "gs_jacobi (PGJ, b = 3, oracle length)": ["--decoding", "gs_jacobi", "--oracle-length"],
+    "hybrid_jacobi (HGJ, b = 3)": ["--decoding", "hybrid_jacobi"],
+    "lookahead --draft pad": ["--decoding", "lookahead", "--draft", "pad"],
+    "lookahead --ngram-pool sentence": ["--decoding", "lookahead", "--ngram-pool", "sentence"],
+    "lookahead": ["--decoding", "lookahead"],
+}  # fmt: skip
+REFERENCE = "fairseq --beam 1"
+
+
+def main() -> None:
+    """Train or take a checkpoint, decode, show the table."""
+    args, options = parse_args()
+    if args.path is None:
+        args.data, args.path, options = train_baseline(options)
+    args.workdir.mkdir(parents=True, exist_ok=True)
+    runs = []
+    for number in range(1, args.rounds + 1):
+        for method, method_options in METHODS.items():
+            output = args.workdir / f"{list(METHODS).index(method)}-{number}"
+            if not recipe.finished(output):
+                generate(args, options + method_options, output)
+            runs.append(read_run(output, args.path, method))
+    show(args.workdir, runs, args.batch_size)
+
+
+def parse_args():
+    """This script's options, and those that it hands on."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("data", nargs="?", help="binarised data, as for fairseq-generate")
+    parser.add_argument("--path", help="checkpoint, or several joined by colons (default: train)")
+    parser.add_argument("--batch-size", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3, help="the methods take turns")
+    parser.add_argument(
+        "--workdir",
+        type=Path,
+        default=recipe.ROOT / "work" / "jacobi",
+        help="results are kept here",
+    )
+    args, options = parser.parse_known_args()
+    if (args.data is None) != (args.path is None):
+        parser.error("give both data and --path, or neither")
+    return args, options
+
+
+def train_baseline(options: List[str]):
+    """The quick baseline of examples/en_de: its data, its checkpoint and the options for it."""
+    settings = recipe.RECIPES["quick"]
+    work = recipe.ROOT / "work" / "en_de_quick"
+    work.mkdir(parents=True, exist_ok=True)
+    recipe.prepare(work, settings)
+    recipe.train_baseline(work, settings)
+    text = ["--sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
+    codes = ["--bpe-codes", str(work / "data" / "bpe.codes")]
+    checkpoint = str(work / "baseline" / "checkpoint_last.pt")
+    return str(work / "data"), checkpoint, [*text, *codes, "--source-lang", "en", *options]
+
+
+def generate(args: argparse.Namespace, options: List[str], output: Path) -> None:
+    """fairseq-generate with one method; translations and log go to ``output``."""
+    output.mkdir(parents=True, exist_ok=True)
+    if "fairseq" not in options:
+        options = [*options, "--decoding-stats", str(output / "stats.jsonl")]
+    recipe.run(
+        [
+            *recipe.fairseq("generate"), args.data, "--path", args.path,
+            "--user-dir", recipe.PLUGIN, "--task", "translation_fastdec", "--cpu",
+            "--batch-size", args.batch_size, "--results-path", output, *options,
+        ],
+        log=output / "log.txt",
+    )  # fmt: skip
+    print("  " + translated_line(output))
+    recipe.mark_finished(output)
+
+
+def show(work: Path, runs: List[Run], batch_size: int) -> None:
+    """Print the table, and keep it as Markdown."""
+    groups = {group[0].method: group for group in grouped(runs)}
+    rows = [row_of(group, groups) for group in groups.values()]
+    title = (
+        f"{len(runs[0].hypotheses)} sentences, batch size {batch_size}; medians of alternating "
+        "rounds. Iterations: output tokens for each decoder call a sentence takes part in."
+    )
+    text = markdown(title, rows)
+    print("\n" + text)
+    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+
+
+def row_of(group: List[Run], groups: Dict[str, List[Run]]) -> Dict[str, str]:
+    """One line of the table."""
+    own, reference = group[0], groups[REFERENCE][0]
+    same = sum(text == reference.hypotheses[i] for i, text in own.hypotheses.items())
+    return {
+        "method": own.method,
+        "BLEU": f"{own.bleu:.2f}",
+        "iterations": f"{own.tokens / own.invocations:.2f}x",
+        "seconds": f"{statistics.median(run.seconds for run in group):.1f}",
+        "time, to fairseq --beam 1": f"{ratio(group, groups[REFERENCE]):.2f}x",
+        "time, to greedy": f"{ratio(group, groups['greedy']):.2f}x",
+        "identical sentences": f"{same} of {len(own.hypotheses)}",
+    }
+
+
+def ratio(group: List[Run], reference: List[Run]) -> float:
+    """How many times as fast, in the same round."""
+    return statistics.median(b.seconds / a.seconds for a, b in zip(group, reference))
+
+
+if __name__ == "__main__":
+    main()
