@@ -42,12 +42,12 @@ class FixedPointGenerator(Generator):
         """How many positions each row's next iteration answers: int64 ``[R]``, at least 1."""
 
     @abstractmethod
-    def taken(self, settled: Tensor, widths: Tensor, has_eos: Tensor) -> Tensor:
+    def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
         """How many of its settled answers each row keeps now.
 
         Args:
-            settled: int64 ``[R]``; widths: int64 ``[R]``, from :meth:`widths`.
-            has_eos: bool ``[R]``, whether EOS is one of the settled answers.
+            settled: int64 ``[R]``, how many answers are final.
+            widths: int64 ``[R]``, from :meth:`widths`; answers: int64 ``[R, T]``.
 
         Returns:
             int64 ``[R]``, 0 where the row iterates on.
@@ -66,9 +66,7 @@ class FixedPointGenerator(Generator):
             scores, answers = batch.answers(features)
             settled = torch.minimum(_agreement(drafts, answers) + 1, widths)
             batch.observe(0, drafts, answers, scores, settled, widths)
-            is_final = torch.arange(answers.size(1), device=last.device) < settled[:, None]
-            has_eos = (answers.eq(self.eos) & is_final).any(dim=1)
-            taken = self.taken(settled, widths, has_eos)
+            taken = self.taken(settled, widths, answers)
             batch.record_blocks(batch.append(answers, scores, taken))
             batch.session.commit(taken)
             self._drafts.learn(batch, taken)

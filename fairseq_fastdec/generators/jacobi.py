@@ -34,7 +34,9 @@ class BlockGenerator(FixedPointGenerator):
         to_go = self._horizon[batch.sentence] - batch.lengths
         return to_go.clamp(min=1, max=self.block_length(batch))
 
-    def taken(self, settled: Tensor, widths: Tensor, has_eos: Tensor) -> Tensor:
+    def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
+        is_final = torch.arange(answers.size(1), device=answers.device) < settled[:, None]
+        has_eos = (answers.eq(self.eos) & is_final).any(dim=1)
         return torch.where((settled == widths) | has_eos, settled, 0)
 
 
@@ -89,6 +91,6 @@ class HybridJacobiGenerator(BlockGenerator):
             return torch.full_like(batch.source_lengths, batch.max_len + 1)
         return (a * batch.source_lengths + (b or 0)).long()
 
-    def taken(self, settled: Tensor, widths: Tensor, has_eos: Tensor) -> Tensor:
+    def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
         # Line 10: EOS counts when its block is done.
         return torch.where(settled == widths, settled, 0)

@@ -20,5 +20,5 @@ class LookaheadGenerator(FixedPointGenerator):
         to_go = batch.max_len + 1 - batch.lengths
         return to_go.clamp(min=1, max=self.options.lookahead_window)
 
-    def taken(self, settled: Tensor, widths: Tensor, has_eos: Tensor) -> Tensor:
+    def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
         return settled
