@@ -83,7 +83,13 @@ class Replay:
         self.lengths = torch.cat([self.lengths, torch.zeros_like(new)])
         assert self.session.n_rows == self.sentence.numel()
 
-    def step(self, n_new, kept):
+    def step(self, n_new, kept, rejected=0):
+        """Feed ``n_new`` tokens and keep ``kept[r]``, as far as the sentences go.
+
+        Some others may be fed before, without a commit: they must leave no trace.
+        """
+        if rejected:
+            self.session.step(torch.full((self.session.n_rows, rejected), 7))
         positions = self.lengths[:, None] + torch.arange(n_new)
         real = positions < LENGTH
         positions = positions.clamp(max=LENGTH - 1)
@@ -116,7 +122,7 @@ def fuzz(model, draw):
         else:
             n_new = draw(st.integers(1, 3))
             kept = [draw(st.integers(0, n_new)) for _ in range(n_rows)]
-            replay.step(n_new, torch.tensor(kept))
+            replay.step(n_new, torch.tensor(kept), draw(st.integers(0, 2)))
 
 
 @pytest.mark.parametrize("name", [*MODELS, "double"])
@@ -127,3 +133,29 @@ def test_every_split_gives_the_full_forwards_probabilities(name):
         fuzz(build(name), data.draw)
 
     check()
+
+
+def test_scores_may_be_written_into():
+    session = IncrementalSession(build("lstm"))
+    session.reset(LENGTH)
+    session.add(tiny.random_batch(TASK, [3, 5])["net_input"])
+    features = session.step(torch.tensor([[2], [2]]))
+    before = features.clone()
+    session.project(features).fill_(0)
+    assert torch.equal(features, before)
+
+
+def test_rows_of_one_length_stay_together():
+    """A refill is one more call of the decoder a step; rows that left cost none."""
+    session = IncrementalSession(build("lstm"))
+    session.reset(LENGTH)
+    session.add(tiny.random_batch(TASK, [3, 5, 4])["net_input"])
+    session.step(torch.tensor([[2], [2], [2]]))
+    session.commit(torch.tensor([1, 1, 1]))
+    assert len(session._groups) == 1
+    session.add(tiny.random_batch(TASK, [6])["net_input"])
+    session.step(torch.full((4, 1), 5))
+    session.commit(torch.tensor([0, 1, 1, 1]))
+    assert [group.length for group in session._groups] == [1, 2, 1]
+    session.select(torch.tensor([3, 2, 2, 1]))
+    assert [group.rows.tolist() for group in session._groups] == [[1, 2, 3], [0]]
