@@ -86,6 +86,7 @@ def test_all_methods_parse(recipe):
 
     available = {choice.value for choice in DECODING_CHOICES}
     for method in recipe.METHODS.values():
+        assert method[1] in {"fairseq", "greedy", "beam", "variable_beam", "streaming"}
         if method[1] in available:
             parser = options.get_generation_parser(default_task="translation_fastdec")
             options.parse_args_and_arch(parser, ["data", "--path", "model.pt", *method])
