@@ -2,8 +2,8 @@
 
 import copy
 import inspect
-from dataclasses import dataclass
-from typing import Any, Dict, List, Union
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Iterator, List, Tuple, Union
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
@@ -44,6 +44,12 @@ class _Group:
     encoder_out: Any
     states: List[State]
 
+    def keep(self, n: int) -> None:
+        """Commit the first n tokens of the step, and forget the others."""
+        self.length += n
+        self.tokens = self.tokens[:, : self.length]
+        self.states = [self.states[n]]
+
 
 class IncrementalSession:
     """The interface of :class:`DecoderSession` for any fairseq model with incremental decoding.
@@ -70,15 +76,16 @@ class IncrementalSession:
         self._model = model
         self._temperature = temperature
         self._groups: List[_Group] = []
+        self._resting: List[_Group] = []
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now."""
+        """How many rows there are now, without those that are paused."""
         return sum(group.rows.numel() for group in self._groups)
 
     def reset(self, max_len: int) -> None:
         """Forget all rows; there may be rows of any length that the model's positions allow."""
-        self._groups = []
+        self._groups, self._resting = [], []
         # fairseq's fast attention takes rows for beams of the width that --beam had (5 unless
         # given), and decodes other numbers of rows wrongly.
         self._model.decoder.set_beam_size(1)
@@ -118,23 +125,13 @@ class IncrementalSession:
     @torch.no_grad()
     def commit(self, n: Union[int, Tensor]) -> None:
         """Keep the first n tokens of the last step, the same number for all rows or ``[R]``."""
-        parts = []
+        kept = []
         for group in self._groups:
-            kept = torch.full_like(group.rows, n) if isinstance(n, int) else n[group.rows]
-            counts = kept.unique().tolist()
-            for count in counts:
-                # Encoders may reorder what they returned in place.
-                shared = len(counts) > 1
-                part = _Group(
-                    group.rows,
-                    group.length + count,
-                    group.tokens[:, : group.length + count],
-                    copy.deepcopy(group.encoder_out) if shared else group.encoder_out,
-                    [group.states[count]],
-                )
-                members = kept.eq(count).nonzero().squeeze(1)
-                parts.append(self._gathered(part, members, group.rows[members]))
-        self._groups = parts
+            counts = torch.full_like(group.rows, n) if isinstance(n, int) else n[group.rows]
+            for count, part, members in _divided(group, counts):
+                part.keep(count)
+                kept.append(self._gathered(part, members, part.rows[members]))
+        self._groups = kept
 
     @torch.no_grad()
     def select(self, rows: Tensor) -> None:
@@ -152,6 +149,18 @@ class IncrementalSession:
             if new_rows.numel():
                 selected.append(self._gathered(group, members[new_rows], new_rows))
         self._groups = selected
+
+    @torch.no_grad()
+    def pause(self, n_rows: int) -> None:
+        """Let the first ``n_rows`` rows rest; see :meth:`DecoderSession.pause`."""
+        n_resting = sum(group.rows.numel() for group in self._resting)
+        groups = self._resting + [replace(g, rows=g.rows + n_resting) for g in self._groups]
+        self._resting, self._groups = [], []
+        for group in groups:
+            for goes_on, part, members in _divided(group, group.rows.ge(n_rows)):
+                rows = part.rows[members] - n_rows * goes_on
+                part = self._gathered(part, members, rows)
+                (self._groups if goes_on else self._resting).append(part)
 
     def project(self, features: Tensor, first: int = 0, last: int = 1) -> Tensor:
         """``[..., V]`` from :meth:`step` to ``[..., 1, V]``: there is one head, and it is done.
@@ -196,3 +205,14 @@ class IncrementalSession:
             reorder(state, torch.cat([members, members[:1]]))
             members = torch.arange(n_before, device=members.device)
         reorder(state, members)
+
+
+def _divided(group: _Group, labels: Tensor) -> Iterator[Tuple[int, _Group, Tensor]]:
+    """For each value of the labels ``[G]`` a group to take its members from, and which these are.
+
+    The groups share nothing: encoders and decoders reorder in place.
+    """
+    values = labels.unique().tolist()
+    for value in values:
+        own = group if len(values) == 1 else copy.deepcopy(group)
+        yield value, own, labels.eq(value).nonzero().squeeze(1)

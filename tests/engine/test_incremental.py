@@ -69,6 +69,7 @@ class Replay:
         self.expected = None
         self.sentence = torch.empty(0, dtype=torch.long)
         self.lengths = torch.empty(0, dtype=torch.long)
+        self.resting = self.sentence, self.lengths
 
     def add(self, lengths, left_pad, seed):
         batch = tiny.random_batch(TASK, lengths, left_pad, seed)
@@ -102,6 +103,15 @@ class Replay:
         self.session.commit(kept)
         self.lengths = self.lengths + kept
 
+    def pause(self, n_rows):
+        """The first rows rest: nothing else knows of them until the next pause."""
+        sentence = torch.cat([self.resting[0], self.sentence])
+        lengths = torch.cat([self.resting[1], self.lengths])
+        self.session.pause(n_rows)
+        self.resting = sentence[:n_rows], lengths[:n_rows]
+        self.sentence, self.lengths = sentence[n_rows:], lengths[n_rows:]
+        assert self.session.n_rows == self.sentence.numel()
+
     def select(self, rows):
         rows = torch.as_tensor(rows)
         self.session.select(rows)
@@ -113,10 +123,13 @@ def fuzz(model, draw):
     replay = Replay(model, draw(st.sampled_from([1.0, 0.5, 2.0])))
     for seed in range(10):
         n_rows = replay.sentence.numel()
-        action = "add" if n_rows == 0 else draw(st.sampled_from(["step"] * 4 + ["select", "add"]))
+        actions = ["step"] * 4 + ["select", "add", "pause"]
+        action = "add" if n_rows == 0 else draw(st.sampled_from(actions))
         if action == "add" and n_rows < 8:
             lengths = draw(st.lists(st.integers(0, 9), min_size=1, max_size=4))
             replay.add(lengths, draw(st.booleans()), seed)
+        elif action == "pause":
+            replay.pause(draw(st.integers(0, n_rows + replay.resting[0].numel())))
         elif action == "select":
             replay.select(draw(st.lists(st.integers(0, n_rows - 1), min_size=1, max_size=8)))
         else:
