@@ -1,14 +1,19 @@
 """Models that the engine cannot run, and ensembles with them, against fairseq's own generator."""
 
+import argparse
 import functools
+import math
 
 import pytest
 import torch
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.modules.beamable_mm import BeamableMM
+from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.options import DECODING_CHOICES, DecodingOptions
 from tests import command_line, tiny
 from tests.doubles import table_model
 from tests.generators.test_against_fairseq import (
@@ -36,6 +41,9 @@ ENSEMBLES = {
     "lstm and transformer": ["lstm", "transformer"],
     "transformer and the others": ["transformer", "fconv", "adaptive softmax", "lstm"],
 }
+
+CHOICES = {choice.value for choice in DECODING_CHOICES}
+BEAMS = [name for name in ("beam", "variable_beam", "streaming") if name in CHOICES]
 
 
 @functools.lru_cache(maxsize=None)
@@ -81,6 +89,32 @@ def test_greedy_is_fairseqs_beam_1(ensemble, options, lengths, seed):
         our_hypotheses(members(ensemble), sample, "greedy", **options),
         fairseq_hypotheses(members(ensemble), sample, **options),
     )
+
+
+@pytest.mark.parametrize("method", BEAMS)
+@pytest.mark.parametrize("ensemble", ENSEMBLES)
+@settings(max_examples=5, deadline=None)
+@given(lengths=lengths_strategy, seed=st.integers(0, 99), capacity=st.integers(1, 4))
+def test_beams_are_fairseqs(ensemble, method, lengths, seed, capacity):
+    """Without pruning all three find what fairseq finds, however few sentences are under way."""
+    sample = descending(lengths, seed=seed)
+    options = dict(decoding=method, finalize="fairseq", prune_threshold=math.inf, max_candidates=8)
+    generator = build_generator(
+        members(ensemble),
+        TASK.target_dictionary,
+        argparse.Namespace(beam=4, nbest=4, max_len_b=12),
+        DecodingOptions(**options),
+    )
+    if method == "streaming":
+        generator.capacity.sentences = capacity
+    reference = SequenceGenerator(
+        members(ensemble), TASK.target_dictionary, beam_size=4, max_len_b=12
+    )
+    ours, theirs = generator.generate(None, sample), reference.generate(None, sample)
+    for own, expected in zip(ours, theirs, strict=True):
+        assert [h["tokens"].tolist() for h in own] == [h["tokens"].tolist() for h in expected]
+        for mine, other in zip(own, expected):
+            torch.testing.assert_close(mine["score"], other["score"], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("ensemble", ENSEMBLES)
