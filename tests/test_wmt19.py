@@ -1,21 +1,25 @@
 """Old checkpoints load, safely, as what they were, and ensembles of them decode."""
 
+import math
+from argparse import Namespace
+
 import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_fastdec.generators.options import DECODING_CHOICES
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.options import DECODING_CHOICES, DecodingOptions
 from tests import command_line, tiny, wmt19
 
-# Our method's options, and those with which fairseq's own generator finds the same; None where
-# the method's own tests say what it finds.
+# Our methods' options; fairseq's own generator with the same --beam is to find the same.
 METHODS = {
-    "greedy": ([], ["--beam", 1]),
-    "beam": (["--beam", 4, "--finalize", "fairseq"], ["--beam", 4]),
-    "variable_beam": (["--beam", 4], None),
-    "streaming": (["--beam", 4], None),
+    "greedy": dict(beam=1),
+    "beam": dict(beam=4, finalize="fairseq"),
+    "variable_beam": dict(beam=4, finalize="fairseq", prune_threshold=math.inf, max_candidates=8),
+    "streaming": dict(beam=4, finalize="fairseq", prune_threshold=math.inf, max_candidates=8),
 }
 AVAILABLE = [name for name in METHODS if name in {choice.value for choice in DECODING_CHOICES}]
 SIZES = [{}, dict(layers=1), dict(dim=48, encoder_ffn=96), dict(heads=2, decoder_ffn=80)]
@@ -57,34 +61,53 @@ def test_their_layout(tmp_path):
     assert (type(meter).__name__, meter.avg) == ("AverageMeter", 1.25)
 
 
-@pytest.fixture(scope="module", params=["de-en", "ru-en"])
-def archive(request, corpus, tmp_path_factory):
-    """Four models of different sizes and binarised data, with joined or separate dictionaries."""
-    pair, directory = request.param, tmp_path_factory.mktemp("archive")
-    raw = corpus.parent
-    separate = [] if pair == "de-en" else ["--thresholdtgt", 2]
-    joined = ["--joined-dictionary"] if pair == "de-en" else []
-    command_line.preprocess(
-        "-s", "en", "-t", "de", "--trainpref", raw / "train", "--testpref", raw / "test",
-        "--destdir", directory, *joined, *separate,
-    )  # fmt: skip
-    sides = [Dictionary.load(str(directory / f"dict.{language}.txt")) for language in ("en", "de")]
+def write_ensemble(directory, pair, source, target):
+    """Four models of different sizes; their paths as --path takes them."""
     paths = [directory / f"model{number}.pt" for number in range(1, 5)]
     for number, (path, sizes) in enumerate(zip(paths, SIZES)):
-        wmt19.write_checkpoint(path, *sides, pair, seed=number, **sizes)
-    return directory, ":".join(str(path) for path in paths)
+        wmt19.write_checkpoint(path, source, target, pair, seed=number, **sizes)
+    return ":".join(str(path) for path in paths)
+
+
+@pytest.fixture(scope="module", params=["de-en", "ru-en"])
+def ensemble(request, tmp_path_factory):
+    source, target = dictionaries(request.param)
+    task = TranslationTask(TranslationConfig(), source, target)
+    path = write_ensemble(tmp_path_factory.mktemp("models"), request.param, source, target)
+    return checkpoint_utils.load_model_ensemble(path.split(":"), task=task)[0], task
 
 
 @pytest.mark.parametrize("method", AVAILABLE)
-def test_ensembles_of_four_sizes_decode(archive, method):
-    data, path = archive
-    ours, theirs = METHODS[method]
+def test_ensembles_of_four_sizes(ensemble, method):
+    models, task = ensemble
+    options = dict(METHODS[method])
+    beam = options.pop("beam")
+    ours = build_generator(
+        models,
+        task.target_dictionary,
+        Namespace(beam=beam, max_len_b=9),
+        DecodingOptions(decoding=method, **options),
+    )
+    theirs = SequenceGenerator(models, task.target_dictionary, beam_size=beam, max_len_b=9)
+    sample = tiny.random_batch(task, [9, 7, 7, 4, 1, 0])
+    for own, expected in zip(ours.generate(models, sample), theirs.generate(models, sample)):
+        assert own[0]["tokens"].tolist() == expected[0]["tokens"].tolist()
+        torch.testing.assert_close(own[0]["score"], expected[0]["score"], atol=1e-4, rtol=0)
+
+
+def test_on_the_command_line(corpus, tmp_path):
+    """With separate dictionaries, as in Russian to English."""
+    raw = corpus.parent
+    command_line.preprocess(
+        "-s", "en", "-t", "de", "--trainpref", raw / "train", "--testpref", raw / "test",
+        "--destdir", tmp_path, "--thresholdtgt", 2,
+    )  # fmt: skip
+    sides = [Dictionary.load(str(tmp_path / f"dict.{language}.txt")) for language in ("en", "de")]
+    path = write_ensemble(tmp_path, "ru-en", *sides)
     common = ["--batch-size", 8, "--max-len-b", 9]
-    printed = command_line.generate(data, path, "--decoding", method, *ours, *common)
-    hypotheses = command_line.hypotheses(printed)
+    ours = command_line.generate(tmp_path, path, "--decoding", "greedy", *common)
+    theirs = command_line.generate(tmp_path, path, "--beam", 1, *common)
+    hypotheses = command_line.hypotheses(ours)
     assert sorted(hypotheses) == list(range(29))
-    if theirs is not None:
-        reference = command_line.generate(data, path, *theirs, *common)
-        assert hypotheses == command_line.hypotheses(reference)
-        scores = command_line.scores(reference)
-        assert command_line.scores(printed) == pytest.approx(scores, abs=1e-3)
+    assert hypotheses == command_line.hypotheses(theirs)
+    assert command_line.scores(ours) == pytest.approx(command_line.scores(theirs), abs=1e-3)

@@ -111,8 +111,8 @@ def run_recipe(args: argparse.Namespace) -> None:
                 generate(args, work, models, output, METHODS[method])
             runs[method].append(read_run(output, reference))
     title = (
-        f"{name}: {len(models)} models, {len(reference)} sentences, the methods in turn, "
-        f"{args.rounds} times. Speed-up: over {BASELINE}."
+        f"{name}: {len(models)} models, {len(reference)} sentences, rounds of all methods in "
+        f"turn: {args.rounds}. Speed-up: over {BASELINE}."
     )
     show_table(work, runs, BASELINE, title)
 
