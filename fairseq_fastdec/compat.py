@@ -15,6 +15,7 @@ import os
 import numpy
 import torch
 from fairseq.data import data_utils
+from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 
 try:
@@ -37,7 +38,8 @@ def _checkpoint_classes() -> list:
     """The classes in the checkpoints of fairseq-train.
 
     ``Namespace`` holds the options of models with the classic argument parser; numpy arrays are
-    the BLEU counts in the saved training meters when the run used ``--eval-bleu``.
+    the BLEU counts in the saved training meters when the run used ``--eval-bleu``. Until 2019 the
+    meters themselves were saved, from the module that they were in then.
     """
     array_types = {type(numpy.dtype(code)) for code in ("i4", "i8", "f4", "f8")}
     return [
@@ -48,6 +50,10 @@ def _checkpoint_classes() -> list:
         multiarray.scalar,
         _codecs.encode,  # how numpy pickles bytes; torch allows it by itself from 2.6 on
         *sorted(array_types, key=lambda cls: cls.__name__),
+        *(
+            type(meter.__name__, (meter,), {"__module__": "fairseq.meters"})
+            for meter in (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
+        ),
     ]
 
 

@@ -38,10 +38,10 @@ def preprocess(*arguments) -> str:
     return run(preprocess_cli, *arguments)
 
 
-def train(data, save_dir, *arguments, updates=100, lr="3e-3") -> str:
-    """fairseq-train of a tiny model."""
+def train(data, save_dir, *arguments, updates=100, lr="3e-3", sizes=TINY) -> str:
+    """fairseq-train of a tiny model; by default a transformer."""
     return run(
-        train_cli, data, "--save-dir", save_dir, *COMMON, *TINY, "--optimizer", "adam",
+        train_cli, data, "--save-dir", save_dir, *COMMON, *sizes, "--optimizer", "adam",
         "--lr", lr, "--max-tokens", 400, "--max-update", updates, "--seed", 1,
         "--no-epoch-checkpoints", "--log-format", "simple", "--num-workers", 0, *arguments,
     )  # fmt: skip

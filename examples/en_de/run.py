@@ -161,15 +161,15 @@ def prepare(work: Path, recipe: Recipe) -> None:
     )
 
 
-def train_baseline(work: Path, recipe: Recipe) -> None:
+def train_baseline(work: Path, recipe: Recipe, name: str = "baseline") -> None:
     """A stock transformer."""
-    if not finished(work / "baseline"):
+    if not finished(work / name):
         run(
-            train_command(work / "data", work / "baseline", recipe)
+            train_command(work / "data", work / name, recipe)
             + [*recipe.baseline_options, "--arch", "transformer"]
             + ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
         )
-        mark_finished(work / "baseline")
+        mark_finished(work / name)
 
 
 def distil(work: Path, recipe: Recipe) -> None:

@@ -5,7 +5,14 @@ It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 
 from .compaction import compaction
 from .ensemble import EnsembleSession
+from .incremental import IncrementalSession
 from .session import DecoderSession
 from .support import UnsupportedModel
 
-__all__ = ["DecoderSession", "EnsembleSession", "UnsupportedModel", "compaction"]
+__all__ = [
+    "DecoderSession",
+    "EnsembleSession",
+    "IncrementalSession",
+    "UnsupportedModel",
+    "compaction",
+]

@@ -1,5 +1,6 @@
 """Several models as one: the engine's face to the generators."""
 
+import logging
 import math
 from typing import Dict, List, Sequence, Union
 
@@ -8,13 +9,19 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 from torch.nn import functional as F
 
+from .incremental import IncrementalSession, decodes_incrementally
 from .session import DecoderSession
+from .support import unsupported_part
+
+logger = logging.getLogger(__name__)
 
 Features = List[Tensor]
 
 
 class EnsembleSession:
-    """One :class:`DecoderSession` for each member; probabilities are averaged as fairseq does.
+    """A session for each member; probabilities are averaged as fairseq does.
+
+    Members that the engine cannot run go through fairseq's incremental decoding, which is slower.
 
     Features are lists with one tensor ``[R, T, C]`` for each member; generators only slice them
     (:func:`at`) and hand them back.
@@ -29,9 +36,10 @@ class EnsembleSession:
             temperature: divides the logits before the softmax.
 
         Raises:
-            UnsupportedModel: if the engine cannot run one of the models.
+            UnsupportedModel: if neither the engine nor fairseq's incremental decoding can run one
+                of the models.
         """
-        self._members = [DecoderSession(model) for model in models]
+        self._members = [_session_for(model, temperature) for model in models]
         self._temperature = temperature
 
     @property
@@ -78,8 +86,10 @@ class EnsembleSession:
         Returns:
             float32 ``[..., last - first, V]``, whatever the models' precision, as in fairseq.
         """
-        logits = self._logits(features, first, last)
-        log_probs = [F.log_softmax(member, dim=-1, dtype=torch.float32) for member in logits]
+        log_probs = [
+            scores.float() if member.normalized else F.log_softmax(scores, -1, dtype=torch.float32)
+            for member, scores in zip(self._members, self._scores(features, first, last))
+        ]
         if len(log_probs) == 1:
             return log_probs[0]
         return torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
@@ -92,16 +102,30 @@ class EnsembleSession:
         """
         if len(features) > 1:
             return self.log_probs(features, first, last)
-        return self._logits(features, first, last)[0].float()
+        return self._scores(features, first, last)[0].float()
 
-    def _logits(self, features: Features, first: int, last: int) -> Features:
-        logits = [
+    def _scores(self, features: Features, first: int, last: int) -> Features:
+        """Logits, divided by the temperature, or what is a member's log-probabilities already."""
+        scores = [
             member.project(member_features, first, last)
             for member, member_features in zip(self._members, features)
         ]
         if self._temperature == 1.0:
-            return logits
-        return [member / self._temperature for member in logits]
+            return scores
+        return [
+            own if member.normalized else own / self._temperature
+            for member, own in zip(self._members, scores)
+        ]
+
+
+def _session_for(
+    model: FairseqEncoderDecoderModel, temperature: float
+) -> Union[DecoderSession, IncrementalSession]:
+    problem = unsupported_part(model)
+    if problem is None or not decodes_incrementally(model):
+        return DecoderSession(model)
+    logger.info("%s: decoding it through fairseq's incremental state, which is slower", problem)
+    return IncrementalSession(model, temperature)
 
 
 def at(features: Features, positions: Tensor) -> Features:

@@ -33,6 +33,8 @@ class DecoderSession:
     ``model.decoder(prev_output_tokens, encoder_out)``, up to rounding.
     """
 
+    normalized = False  # what project returns are logits
+
     def __init__(self, model: FairseqEncoderDecoderModel) -> None:
         """
         Raises:

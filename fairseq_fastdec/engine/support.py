@@ -1,6 +1,6 @@
 """What the engine cannot run is refused by name when the generator is built, and not later."""
 
-from typing import Iterator
+from typing import Iterator, Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
@@ -23,8 +23,14 @@ def check_supported(model: nn.Module) -> None:
     Raises:
         UnsupportedModel: names the first part that the engine cannot run.
     """
-    for problem in _problems(model):
+    problem = unsupported_part(model)
+    if problem is not None:
         raise UnsupportedModel(f"{problem}; {INSTEAD}")
+
+
+def unsupported_part(model: nn.Module) -> Optional[str]:
+    """The first part of a model that the engine cannot run, in words; ``None`` if there is none."""
+    return next(_problems(model), None)
 
 
 def _problems(model: nn.Module) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 import torch
 
-from fairseq_fastdec.engine import UnsupportedModel
+from fairseq_fastdec.engine import DecoderSession, UnsupportedModel
 from fairseq_fastdec.generators import GENERATORS, build_generator
 from fairseq_fastdec.generators.limits import prefix_lengths
 from fairseq_fastdec.generators.options import METHODS_OF_OPTION, DecodingOptions
@@ -86,29 +86,39 @@ def test_a_prefix_with_padding_inside():
         (dict(cross_self_attention=True), "--cross-self-attention"),
         (dict(no_cross_attention=True), "--no-cross-attention"),
         (dict(quant_noise_pq=0.1), "--quant-noise-pq"),
+        (dict(arch="lstm", criterion="cross_entropy"), "LSTMDecoder"),
     ],
 )
-def test_models_that_the_engine_cannot_run(overrides, part):
+def test_models_that_the_engine_cannot_run(overrides, part, caplog):
     model = tiny.build_model(TASK, **overrides)
     with pytest.raises(UnsupportedModel, match=f"{part}.*--decoding fairseq"):
+        DecoderSession(model)
+    with caplog.at_level("INFO"):
         build(model)
+    assert part in caplog.text and "slower" in caplog.text
+    with pytest.raises(ValueError, match="--decoding blockwise: the model has no prediction heads"):
+        build(model, decoding="blockwise")
 
 
-def test_a_decoder_with_its_own_features():
-    model = tiny.build_model(TASK)
-
+def with_own_features(model):
     class Custom(type(model.decoder)):
         def extract_features(self, *args, **kwargs):
             return super().extract_features(*args, **kwargs)
 
     model.decoder.__class__ = Custom
+    return model
+
+
+def test_a_decoder_with_its_own_features():
+    model = with_own_features(tiny.build_model(TASK))
     with pytest.raises(UnsupportedModel, match="Custom computes its features in its own way"):
-        build(model)
+        DecoderSession(model)
+    build(model)
 
 
-def test_other_model_families():
-    model = tiny.build_model(TASK, "lstm", criterion="cross_entropy")
-    with pytest.raises(UnsupportedModel, match="LSTMDecoder"):
+def test_heads_that_the_engine_cannot_run():
+    model = with_own_features(tiny.build_model(TASK, "blockwise_transformer"))
+    with pytest.raises(UnsupportedModel, match="Custom computes its features in its own way"):
         build(model)
 
 
@@ -152,3 +162,9 @@ def test_every_option_is_checked_for_its_use():
     names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
     assert names == set(METHODS_OF_OPTION)
     assert {m for methods in METHODS_OF_OPTION.values() for m in methods} == set(GENERATORS)
+
+
+@pytest.mark.parametrize("arch", ["nonautoregressive_transformer", "cmlm_transformer"])
+def test_models_that_no_session_can_run(arch):
+    with pytest.raises(UnsupportedModel, match="computes its features in its own way"):
+        build(tiny.build_model(TASK, arch))

@@ -1,0 +1,106 @@
+"""A test set and an ensemble's own preprocessing: text, subword codes, binarised data."""
+
+import html
+import re
+import sys
+from pathlib import Path
+from typing import List
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "en_de"), str(HERE.parent.parent / "scripts")]
+
+import prepare_data  # noqa: E402
+import run as en_de  # noqa: E402
+
+WORKERS = 2
+
+
+def prepare(directory: Path, work: Path, source: str, target: str, sentences: int) -> None:
+    """Tokenise, split into subwords and binarise the test set as the models were trained.
+
+    Args:
+        directory: the models' directory, with ``dict.LANG.txt``, ``bpecodes`` and the test set.
+        work: receives ``bpe.codes``, ``reference.txt`` and ``data-bin``.
+        sentences: how many to take, from the first on; 0 for all.
+    """
+    if en_de.finished(work / "data-bin"):
+        return
+    sides = {language: read_test(directory, language) for language in (source, target)}
+    if len(sides[source]) != len(sides[target]):
+        raise SystemExit(
+            f"{directory}: the test set has {len(sides[source])} lines of {source} but "
+            f"{len(sides[target])} of {target}; they must translate each other line by line"
+        )
+    codes = work / "bpe.codes"
+    write(codes, subword_nmt_codes(read_lines(need(directory / "bpecodes"))))
+    (work / "text").mkdir(exist_ok=True)
+    for language, lines in sides.items():
+        lines = lines[:sentences] if sentences else lines
+        if language == target:
+            write(work / "reference.txt", lines)
+        lines = prepare_data.tokenize(lines, language, WORKERS, f"tokenizing {language}")
+        lines = prepare_data.split_subwords(lines, codes, WORKERS, f"subwords {language}")
+        write(work / "text" / f"test.{language}", lines)
+    command = [*en_de.fairseq("preprocess"), "-s", source, "-t", target]
+    command += ["--testpref", work / "text" / "test", "--destdir", work / "data-bin"]
+    for language, flag in ((source, "--srcdict"), (target, "--tgtdict")):
+        command += [flag, need(directory / f"dict.{language}.txt")]
+    en_de.run(command)
+    en_de.mark_finished(work / "data-bin")
+
+
+def read_test(directory: Path, language: str) -> List[str]:
+    """The lines of ``test.LANG``, or of the one ``*.LANG.sgm``.
+
+    Raises:
+        SystemExit: if there is neither, or more than one.
+    """
+    plain = directory / f"test.{language}"
+    if plain.is_file():
+        return read_lines(plain)
+    found = sorted(directory.glob(f"*.{language}.sgm"))
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise SystemExit(
+            f"{directory}: needs test.{language} or exactly one *.{language}.sgm (found: {names}); "
+            "the README says how to get a test set"
+        )
+    return sgm_segments(found[0].read_text(encoding="utf-8"))
+
+
+def sgm_segments(sgm: str) -> List[str]:
+    """The segments of WMT's SGML, one line each, with entities such as ``&amp;`` resolved."""
+    segments = re.findall(r"(?is)<seg\b[^>]*>(.*?)</seg>", sgm)
+    return [" ".join(html.unescape(segment).split()) for segment in segments]
+
+
+def subword_nmt_codes(lines: List[str]) -> List[str]:
+    """BPE codes of fastBPE or subword-nmt, as subword-nmt reads them.
+
+    fastBPE writes the pair's frequency behind it and no version; what it does with the pairs is
+    what subword-nmt does from its version 0.2 on, with the end of a word joined to its last letter.
+    """
+    if not lines or lines[0].startswith("#version") or len(lines[0].split(" ")) == 2:
+        return lines
+    return ["#version: 0.2", *(" ".join(line.split(" ")[:2]) for line in lines)]
+
+
+def need(path: Path) -> Path:
+    """The path of a file that must be there.
+
+    Raises:
+        SystemExit: if it is not.
+    """
+    if not path.is_file():
+        raise SystemExit(f"{path}: missing; unpack a model archive there, as the README says")
+    return path
+
+
+def read_lines(path: Path) -> List[str]:
+    """Lines separated by newlines and nothing else."""
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def write(path: Path, lines: List[str]) -> None:
+    """Write lines, each with a newline behind it."""
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,50 @@
+"""What the runs of fairseq-generate left behind, as the paper's Table 1."""
+
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List
+
+import sacrebleu
+from newstest import en_de, write
+
+COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
+
+
+@dataclass
+class Run:
+    """One round of one method."""
+
+    bleu: float
+    seconds: float
+
+
+def read_run(output: Path, reference: List[str]) -> Run:
+    """BLEU of the detokenised hypotheses, and the seconds that fairseq-generate counted."""
+    results = (output / "generate-test.txt").read_text(encoding="utf-8")
+    found = dict(re.findall(r"(?m)^D-(\d+)\t[^\t\n]*\t(.*)$", results))
+    hypotheses = [found[str(index)] for index in range(len(reference))]
+    seconds = re.search(r" in ([\d.]+)s", en_de.translated_line(output)).group(1)
+    return Run(sacrebleu.corpus_bleu(hypotheses, [reference]).score, float(seconds))
+
+
+def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str) -> None:
+    """Print the table, and keep it as Markdown.
+
+    Args:
+        runs: the rounds of each method, in order.
+        baseline: the method that speed-ups are against; without it there are none.
+    """
+    lines = [title, "", "| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    for method, rounds in runs.items():
+        seconds = [run.seconds for run in rounds]
+        spread = statistics.stdev(seconds) if len(seconds) > 1 else 0.0
+        speed_up = "-"
+        if baseline in runs:
+            ratios = [theirs.seconds / own.seconds for own, theirs in zip(rounds, runs[baseline])]
+            speed_up = f"{statistics.median(ratios):.2f}x"
+        wall_clock = f"{statistics.mean(seconds):.1f} ± {spread:.1f}"
+        lines.append(f"| {method} | {rounds[0].bleu:.2f} | {wall_clock} | {speed_up} |")
+    print("\n" + "\n".join(lines))
+    write(work / "table.md", lines)

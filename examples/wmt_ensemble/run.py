@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Table 1 of the streaming paper (Yang et al. 2020) on an ensemble: BLEU and seconds by method.
+
+    python examples/wmt_ensemble/run.py wmt19.de-en.joined-dict.ensemble -s de -t en
+    python examples/wmt_ensemble/run.py --demo     # trains three tiny models first
+
+What stands behind -- goes to every fairseq-generate, such as: -- --fp16 --batch-size 64
+Every command is printed as it would be typed. A stage whose result exists is skipped, so that an
+interrupted run goes on where it was; --workdir names where results are kept.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+from demo import build_demo
+from newstest import en_de, prepare, read_lines
+from results import Run, read_run, show_table
+
+BASELINE = "fairseq --beam 5"
+PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
+
+
+def beam_methods(width: int) -> Dict[str, List[str]]:
+    """fairseq's beam search of some width, and ours."""
+    beam = ["--beam", str(width)]
+    return {
+        f"fairseq --beam {width}": ["--decoding", "fairseq", *beam],
+        f"beam {width}": ["--decoding", "beam", *beam],
+        f"variable_beam {width}": ["--decoding", "variable_beam", *beam, *PRUNING],
+        f"streaming {width}": ["--decoding", "streaming", *beam, *PRUNING],
+    }
+
+
+METHODS = {
+    "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
+    "greedy": ["--decoding", "greedy", "--beam", "1"],
+    **beam_methods(5),
+    **beam_methods(50),
+}
+
+
+def main() -> None:
+    """All stages."""
+    args = parse_args()
+    try:
+        run_recipe(args)
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted; the same command goes on from here")
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "directory", type=Path, nargs="?", help="an unpacked model archive with a test set in it"
+    )
+    parser.add_argument("--demo", action="store_true", help="train a small ensemble and use it")
+    parser.add_argument("-s", "--source-lang", metavar="SRC")
+    parser.add_argument("-t", "--target-lang", metavar="TGT")
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD",
+        help="some of: " + ", ".join(METHODS),
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default: 3")
+    parser.add_argument(
+        "--sentences", type=int, default=0, metavar="N", help="only the first N of the test set"
+    )
+    parser.add_argument("--workdir", type=Path, help="default: work/wmt_ensemble_NAME here")
+    own, generate_options = split_at_dashes(sys.argv[1:])
+    args = parser.parse_args(own)
+    args.generate_options = generate_options
+    if args.demo == (args.directory is not None):
+        parser.error("name either a directory or --demo")
+    if args.directory and not (args.source_lang and args.target_lang):
+        parser.error("-s and -t: name the languages, such as -s de -t en")
+    if args.rounds < 1:
+        parser.error(f"--rounds {args.rounds}: must be at least 1")
+    return args
+
+
+def split_at_dashes(arguments: List[str]) -> List[List[str]]:
+    """What stands before and behind the first ``--``."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    return [arguments[:cut], arguments[cut + 1 :]]
+
+
+def run_recipe(args: argparse.Namespace) -> None:
+    """From the archive to the table."""
+    name = "demo" if args.demo else args.directory.resolve().name
+    work = args.workdir or en_de.ROOT / "work" / f"wmt_ensemble_{name}"
+    work.mkdir(parents=True, exist_ok=True)
+    check_settings(work, args)
+    if args.demo:
+        args.directory, args.source_lang, args.target_lang = build_demo(work), "en", "de"
+    models = sorted(args.directory.glob("model*.pt"))
+    if not models:
+        sys.exit(f"{args.directory}: has no model*.pt; name the directory of an unpacked archive")
+    prepare(args.directory, work, args.source_lang, args.target_lang, args.sentences)
+    reference = read_lines(work / "reference.txt")
+    runs: Dict[str, List[Run]] = {method: [] for method in args.methods}
+    for number in range(1, args.rounds + 1):
+        for method in args.methods:
+            output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {number}")
+            if not en_de.finished(output):
+                generate(args, work, models, output, METHODS[method])
+            runs[method].append(read_run(output, reference))
+    title = (
+        f"{name}: {len(models)} models, {len(reference)} sentences, rounds of all methods in "
+        f"turn: {args.rounds}. Speed-up: over {BASELINE}."
+    )
+    show_table(work, runs, BASELINE, title)
+
+
+def check_settings(work: Path, args: argparse.Namespace) -> None:
+    """Results of other settings must not end up in the same table."""
+    path = work / "settings.json"
+    settings = json.dumps([str(args.directory), args.sentences, args.generate_options])
+    if path.exists() and path.read_text(encoding="utf-8") != settings:
+        sys.exit(f"--workdir {work}: holds results of other settings; name another, or delete it")
+    path.write_text(settings, encoding="utf-8")
+
+
+def generate(
+    args: argparse.Namespace, work: Path, models: List[Path], output: Path, method: List[str]
+) -> None:
+    """fairseq-generate with one method; translations and log go to ``output``."""
+    output.mkdir(parents=True, exist_ok=True)
+    command = [*en_de.fairseq("generate"), work / "data-bin"]
+    command += ["--user-dir", en_de.PLUGIN, "--task", "translation_fastdec"]
+    command += ["--source-lang", args.source_lang, "--target-lang", args.target_lang]
+    command += ["--path", ":".join(str(model) for model in models), "--gen-subset", "test"]
+    command += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", work / "bpe.codes"]
+    command += ["--batch-size", "32", "--results-path", output, *method, *args.generate_options]
+    en_de.run(command, log=output / "log.txt")
+    print("  " + en_de.translated_line(output))
+    en_de.mark_finished(output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The recipe for WMT'19's ensembles, on one of their format with random weights."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary
+
+from fairseq_fastdec.generators.options import DECODING_CHOICES
+from tests import wmt19
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "wmt_ensemble"
+SGM = """\
+<srcset setid="newstest2018" srclang="any">
+<doc sysid="ref" docid="x" genre="news" origlang="de">
+<p>
+<seg id="1">{}</seg>
+<seg id="2">Zwei &amp; drei  &lt;b&gt;.</seg>
+</p>
+</doc>
+</srcset>
+"""
+# Learned and applied by fastBPE's own program.
+FASTBPE_CODES = ["e n</w> 9", "e i 7", "ei n</w> 5", "h a 4", "l l 3", "ha ll 2", "hall o</w> 2"]
+FASTBPE_APPLIED = {
+    "hallo ein hallen": "hallo ein hall@@ en",
+    "nein eine halle": "n@@ ein ei@@ n@@ e hall@@ e",
+}
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    """The recipe's modules, as they find each other when run.py is run."""
+    path, modules = list(sys.path), {name: sys.modules.pop(name, None) for name in ("run",)}
+    sys.path.insert(0, str(EXAMPLE))
+    spec = importlib.util.spec_from_file_location("wmt_ensemble", EXAMPLE / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    sys.path[:] = path
+    sys.modules.pop("run", None)
+    sys.modules.update({name: old for name, old in modules.items() if old is not None})
+
+
+def test_sgm_to_text(recipe):
+    from newstest import sgm_segments
+
+    assert sgm_segments(SGM.format("Eins,\n  zwei")) == ["Eins, zwei", "Zwei & drei <b>."]
+
+
+def test_fastbpes_codes_give_fastbpes_subwords(recipe, tmp_path):
+    from newstest import prepare_data, subword_nmt_codes, write
+
+    write(tmp_path / "codes", subword_nmt_codes(FASTBPE_CODES))
+    lines = list(FASTBPE_APPLIED)
+    applied = prepare_data.split_subwords(lines, tmp_path / "codes", 1, "subwords")
+    assert dict(zip(lines, applied)) == FASTBPE_APPLIED
+
+
+def test_codes_of_subword_nmt_stay_as_they_are(recipe):
+    from newstest import subword_nmt_codes
+
+    for codes in (["#version: 0.2", "e n</w>"], ["e n</w>", "e i"]):
+        assert subword_nmt_codes(codes) == codes
+
+
+def test_test_sets_are_found_or_asked_for(recipe, tmp_path):
+    from newstest import read_test
+
+    with pytest.raises(SystemExit, match=r"test.de or exactly one \*.de.sgm \(found: none\)"):
+        read_test(tmp_path, "de")
+    (tmp_path / "newstest-src.de.sgm").write_text(SGM.format("Eins."), encoding="utf-8")
+    assert read_test(tmp_path, "de") == ["Eins.", "Zwei & drei <b>."]
+    (tmp_path / "other.de.sgm").touch()
+    with pytest.raises(SystemExit, match="found: newstest-src.de.sgm, other.de.sgm"):
+        read_test(tmp_path, "de")
+    (tmp_path / "test.de").write_text("Zeile\n", encoding="utf-8")
+    assert read_test(tmp_path, "de") == ["Zeile"]
+
+
+def test_all_methods_parse(recipe):
+    """Every option of the table exists, with a value that it takes."""
+    from fairseq import options
+
+    available = {choice.value for choice in DECODING_CHOICES}
+    for method in recipe.METHODS.values():
+        assert method[1] in {"fairseq", "greedy", "beam", "variable_beam", "streaming"}
+        if method[1] in available:
+            parser = options.get_generation_parser(default_task="translation_fastdec")
+            options.parse_args_and_arch(parser, ["data", "--path", "model.pt", *method])
+
+
+def write_archive(directory):
+    """Two models as released, with fastBPE codes and a test set in SGML."""
+    directory.mkdir()
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,&;<>0123456789"
+    symbols = [symbol + joint for symbol in letters for joint in ("", "@@")]
+    for language in ("de", "en"):
+        lines = (f"{symbol} 1\n" for symbol in symbols)
+        (directory / f"dict.{language}.txt").write_text("".join(lines))
+        sgm = SGM.format("Hallo." if language == "de" else "Hello.")
+        (directory / f"newstest2018-deen.{language}.sgm").write_text(sgm)
+    (directory / "bpecodes").write_text("".join(f"{code}\n" for code in FASTBPE_CODES))
+    words = Dictionary.load(str(directory / "dict.de.txt"))
+    for number, sizes in enumerate(({}, dict(dim=48)), start=1):
+        wmt19.write_checkpoint(
+            directory / f"model{number}.pt", words, words, "de-en", seed=number, **sizes
+        )
+    return directory
+
+
+def test_the_whole_recipe(tmp_path):
+    directory, work = write_archive(tmp_path / "wmt19.de-en"), tmp_path / "work"
+    command = [
+        sys.executable, EXAMPLE / "run.py", directory, "-s", "de", "-t", "en", "--workdir", work,
+        "--rounds", "1", "--methods", "fairseq --beam 1", "greedy",
+    ]  # fmt: skip
+    options = ["--", "--cpu", "--max-len-b", "8"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = (work / "table.md").read_text(encoding="utf-8").splitlines()
+    assert table[0].startswith("wmt19.de-en: 2 models, 2 sentences, ")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[4:]]
+    assert [row[0] for row in rows] == ["fairseq --beam 1", "greedy"]
+    assert rows[0][1] == rows[1][1]
+    assert (work / "reference.txt").read_text().splitlines() == ["Hello.", "Zwei & drei <b>."]
+
+    other = subprocess.run([*command, "--", "--cpu"], capture_output=True, text=True)
+    assert other.returncode != 0
+    assert "other settings" in other.stderr
