@@ -3,9 +3,9 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
-from .compaction import compaction
+from .compaction import compaction, inheritance
 from .ensemble import EnsembleSession
 from .session import DecoderSession
 from .support import UnsupportedModel
 
-__all__ = ["DecoderSession", "EnsembleSession", "UnsupportedModel", "compaction"]
+__all__ = ["DecoderSession", "EnsembleSession", "UnsupportedModel", "compaction", "inheritance"]

@@ -40,9 +40,7 @@ class KeyValueCache:
         stop = start + key_values.size(1)
         self._data[layer, :, slots, :, start:stop] = key_values.permute(2, 0, 3, 1, 4)
 
-    def write_ragged(
-        self, layer: int, slots: slice, positions: Tensor, key_values: Tensor
-    ) -> None:
+    def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""
         rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
         self._data[layer][:, rows, :, positions] = key_values

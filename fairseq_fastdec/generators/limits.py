@@ -99,10 +99,15 @@ class Limits:
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:
         """The hypothesis score from its tokens' log-probabilities ``[m]``: a 0-dim tensor."""
-        total = positional_scores.sum()
-        if self.normalize:
-            total = total / positional_scores.numel() ** self.lenpen
-        return total
+        return self.normalized(positional_scores.sum(), positional_scores.numel())
+
+    def normalized(self, totals: Tensor, lengths: Union[int, Tensor]) -> Tensor:
+        """Hypothesis scores from summed log-probabilities and lengths (EOS included)."""
+        if not self.normalize:
+            return totals
+        if isinstance(lengths, Tensor):
+            lengths = lengths.double()
+        return (totals / lengths**self.lenpen).to(totals.dtype)
 
 
 def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:
