@@ -19,8 +19,8 @@ class DecoderSession:
 
     A row is one prefix being decoded; it belongs to one source sentence, and the rows of a source
     share its cross-attention keys and values. A step feeds T tokens to every row; a commit keeps
-    some of them. What is not committed is forgotten: the next step overwrites it. The first rows can
-    be paused: then only the others are stepped, at the cost of the others only.
+    some of them. What is not committed is forgotten: the next step overwrites it. The first rows
+    can be paused: then only the others are stepped, at the cost of the others only.
 
         session = DecoderSession(model)
         session.reset(max_len)

@@ -40,8 +40,8 @@ class Sentences(NamedTuple):
     """Sentences to decode, ``[B]``.
 
     ``numbers`` name them in the results; ``max_len``, ``n_forced`` and ``n_waived`` are int64
-    ``[B]``: how long each may become (without EOS), how many tokens of its ``prefix`` ``[B, P]`` are
-    forced, and for how many steps --min-len is waived.
+    ``[B]``: how long each may become (without EOS), how many tokens of its ``prefix`` ``[B, P]``
+    are forced, and for how many steps --min-len is waived.
     """
 
     numbers: List[int]

@@ -57,7 +57,7 @@ class History:
         parents: Tensor,
         scores: Tensor,
     ) -> None:
-        """Write new entries ``[R]``, each with the column of the one it continues as ``parents``."""
+        """Write new entries ``[R]``; ``parents`` are the columns of those that they continue."""
         self._tokens[slots, lengths, columns] = tokens.int()
         self._parents[slots, lengths, columns] = parents.int()
         self._scores[slots, lengths, columns] = scores

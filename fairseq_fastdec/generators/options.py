@@ -22,8 +22,8 @@ class DecodingOptions(FairseqDataclass):
         metadata={
             "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one "
             "token a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "
-            "blockwise_transformer); beam = fairseq's beam search; variable_beam = beams as wide as "
-            "their candidates are good; streaming = variable_beam in a batch that is refilled"
+            "blockwise_transformer); beam = fairseq's beam search; variable_beam = beams as wide "
+            "as their candidates are good; streaming = variable_beam in a batch that is refilled"
         },
     )
     decoding_stats: Optional[str] = field(
@@ -60,22 +60,22 @@ class DecodingOptions(FairseqDataclass):
     prune_threshold: Optional[float] = field(
         default=None,
         metadata={
-            "help": "beams: forget candidates whose log-probability is worse by more than this than "
-            "the best candidate's; inf = none (default: 1.5, but inf for beam)"
+            "help": "beams: forget candidates whose log-probability is worse by more than this "
+            "than the best candidate's; inf = none (default: 1.5, but inf for beam)"
         },
     )
     max_candidates: Optional[int] = field(
         default=None,
         metadata={
-            "help": "beams: keep at most this many candidates that continue the same one; --beam or "
-            "more = any number (default: 5, but any number for beam)"
+            "help": "beams: keep at most this many candidates that continue the same one; --beam "
+            "or more = any number (default: 5, but any number for beam)"
         },
     )
     finalize: Optional[FINALIZE_CHOICES] = field(
         default=None,
         metadata={
-            "help": "beams: fairseq = what ends is a hypothesis at once; paper = it stays on the beam "
-            "while better ones grow, and may fall off it (default: paper, but fairseq for beam)"
+            "help": "beams: fairseq = what ends is a hypothesis at once; paper = it stays on the "
+            "beam while better ones grow, and may fall off it (default: paper; fairseq for beam)"
         },
     )
     refill_threshold: Optional[float] = field(
@@ -88,8 +88,8 @@ class DecodingOptions(FairseqDataclass):
     stream_policy: Optional[STREAM_POLICY_CHOICES] = field(
         default=None,
         metadata={
-            "help": "streaming: min-length = expand the sentences with the fewest tokens; fifo = all "
-            "that fit, those with the most tokens first (default: min-length)"
+            "help": "streaming: min-length = expand the sentences with the fewest tokens; fifo = "
+            "all that fit, those with the most tokens first (default: min-length)"
         },
     )
     stream_buffer: Optional[int] = field(

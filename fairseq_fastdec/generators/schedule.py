@@ -99,6 +99,7 @@ class Stream(Schedule):
         self._policy = policy
         # Longest first; taken from the end.
         self._waiting = np.argsort(self._source_tokens, kind="stable").tolist()
+        self._begun = False
         self._rows_seen, self._beams_seen = width, 1
 
     def due(self, numbers: np.ndarray, widths: np.ndarray) -> List[int]:
@@ -112,7 +113,8 @@ class Stream(Schedule):
                 break
             used += cost
             due.append(self._waiting.pop())
-        self.refills += bool(due) and bool(numbers.size)
+        self.refills += self._begun
+        self._begun = True
         return due
 
     def choose(self, lengths: np.ndarray, widths: np.ndarray) -> np.ndarray:

@@ -39,8 +39,8 @@ class Statistics:
     share in it. At batch size 1 they are the same number; tokens per (row) invocation is therefore
     the same at every batch size.
 
-    In Yang et al. 2020 decoder invocations are *timesteps*, and the row invocations of a beam search
-    *candidate expansions*.
+    In Yang et al. 2020 decoder invocations are *timesteps*, and the row invocations of a beam
+    search *candidate expansions*.
     """
 
     sentences: int = 0
