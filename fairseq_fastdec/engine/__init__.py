@@ -3,7 +3,7 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
-from .compaction import compaction
+from .compaction import compaction, inheritance
 from .ensemble import EnsembleSession
 from .incremental import IncrementalSession
 from .session import DecoderSession
@@ -15,4 +15,5 @@ __all__ = [
     "IncrementalSession",
     "UnsupportedModel",
     "compaction",
+    "inheritance",
 ]

@@ -11,52 +11,61 @@ class KeyValueCache:
 
     A slot is a row (self-attention) or a source sentence (cross-attention). What lies beyond a
     slot's valid length is garbage, but finite: it is masked out, and 0 times NaN would not be 0.
-    Capacity grows by doubling and is never given back, so that a steady stream allocates nothing.
+    Capacity grows by doubling, so that a steady stream allocates nothing. Where one side of the
+    slots x length rectangle has to grow, the other is cut to what is in use: first a few long rows
+    and then many short ones never make a rectangle of many long ones.
     """
 
     def __init__(self, n_layers: int, n_heads: int, head_dim: int, like: Tensor) -> None:
         self._data = like.new_zeros(n_layers, 2, 0, n_heads, 0, head_dim)
 
     def reserve(self, slots: int, length: int) -> None:
-        """Make room for so many slots of such length; what is stored stays."""
+        """Make room for so many slots of such length; what is stored within them stays."""
         n_layers, _, slots_now, n_heads, length_now, head_dim = self._data.shape
         if slots <= slots_now and length <= length_now:
             return
-        old = self._data
+        old = self._data[:, :, :slots, :, :length]
         self._data = old.new_zeros(
             n_layers,
             2,
-            _grown(slots_now, slots),
+            _resized(slots_now, slots),
             n_heads,
-            _grown(length_now, length),
+            _resized(length_now, length),
             head_dim,
         )
-        self._data[:, :, :slots_now, :, :length_now] = old
+        self._data[:, :, : old.size(2), :, : old.size(4)] = old
 
     def write(self, layer: int, slots: slice, start: int, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at positions ``start...`` of consecutive slots."""
         stop = start + key_values.size(1)
         self._data[layer, :, slots, :, start:stop] = key_values.permute(2, 0, 3, 1, 4)
 
-    def write_ragged(self, layer: int, positions: Tensor, key_values: Tensor) -> None:
-        """Store ``[R, T, 2, H, D]`` at each slot's own ``positions`` ``[R, T]``."""
-        slots = torch.arange(positions.size(0), device=positions.device)[:, None]
-        self._data[layer][:, slots, :, positions] = key_values
+    def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
+        """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""
+        rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
+        self._data[layer][:, rows, :, positions] = key_values
 
-    def read(self, layer: int, slots: int, length: int) -> Tuple[Tensor, Tensor]:
-        """Views of the keys and the values, ``[slots, H, length, D]`` each."""
-        keys, values = self._data[layer, :, :slots, :, :length].unbind(0)
+    def read(self, layer: int, slots: slice, length: int) -> Tuple[Tensor, Tensor]:
+        """Views of the keys and the values, ``[n, H, length, D]`` each."""
+        keys, values = self._data[layer, :, slots, :, :length].unbind(0)
         return keys, values
 
-    def rearrange(self, order: Tensor, length: int) -> None:
-        """Slot i becomes what slot ``order[i]`` was; only slots that change are copied."""
+    def rearrange(self, order: Tensor, length: int, first: int = 0) -> None:
+        """Slot i becomes what slot ``order[i]`` was; only slots that change are copied.
+
+        Args:
+            order: int64 ``[n]``; there must be room for n slots.
+            length: how far the slots are in use.
+            first: the slot that counts as slot 0.
+        """
         moved = (order != torch.arange(order.numel(), device=order.device)).nonzero().squeeze(1)
         if moved.numel() == 0:
             return
-        self.reserve(order.numel(), length)
-        used = self._data[:, :, :, :, :length]
+        used = self._data[:, :, first:, :, :length]
         used[:, :, moved] = used[:, :, order[moved]]
 
 
-def _grown(now: int, needed: int) -> int:
-    return now if needed <= now else max(needed, 2 * now)
+def _resized(now: int, needed: int) -> int:
+    if needed > now:
+        return max(needed, 2 * now)
+    return min(now, 2 * needed)

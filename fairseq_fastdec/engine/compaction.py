@@ -20,3 +20,28 @@ def compaction(keep: Tensor) -> Tensor:
     holes = ~keep[:remaining]
     order[holes] = remaining + keep[remaining:].nonzero().squeeze(1)
     return order
+
+
+def inheritance(parents: Tensor, n_rows: int) -> Tensor:
+    """The order in which children take rows so that few rows move.
+
+    The first child of a row takes that row over, if it is still there among as many rows as there
+    are children; the other children fill what is left, in their order.
+
+    Args:
+        parents: int64 ``[R']``, the row that each child continues.
+        n_rows: R, the number of rows now.
+
+    Returns:
+        int64 ``[R']``: which child each new row holds.
+    """
+    n = parents.numel()
+    index = torch.arange(n, device=parents.device)
+    heirs = parents.new_full((max(n_rows, n),), n)
+    heirs.scatter_reduce_(0, parents, index, "amin")
+    heirs = heirs[:n]
+    inherited = heirs < n
+    others = torch.ones_like(inherited)
+    others[heirs[inherited]] = False
+    heirs[~inherited] = others.nonzero().squeeze(1)
+    return heirs

@@ -44,7 +44,7 @@ class EnsembleSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now."""
+        """How many rows there are now, without those that are paused."""
         return self._members[0].n_rows
 
     @property
@@ -75,6 +75,11 @@ class EnsembleSession:
         """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`."""
         for member in self._members:
             member.select(rows)
+
+    def pause(self, n_rows: int) -> None:
+        """Let the first rows rest; see :meth:`DecoderSession.pause`."""
+        for member in self._members:
+            member.pause(n_rows)
 
     @torch.no_grad()
     def log_probs(self, features: Features, first: int = 0, last: int = 1) -> Tensor:

@@ -1,6 +1,6 @@
 """The decoder session: one model, many rows, each at its own position."""
 
-from typing import Dict, Optional, Union
+from typing import Dict, Optional, Tuple, Union
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -19,7 +19,8 @@ class DecoderSession:
 
     A row is one prefix being decoded; it belongs to one source sentence, and the rows of a source
     share its cross-attention keys and values. A step feeds T tokens to every row; a commit keeps
-    some of them. What is not committed is forgotten: the next step overwrites it.
+    some of them. What is not committed is forgotten: the next step overwrites it. The first rows
+    can be paused: then only the others are stepped, at the cost of the others only.
 
         session = DecoderSession(model)
         session.reset(max_len)
@@ -28,6 +29,7 @@ class DecoderSession:
         logits = session.project(features)        # [R, T, V]
         session.commit(n)                         # row r keeps its first n[r] tokens
         session.select(rows)                      # gather, drop or duplicate rows
+        session.pause(n)                          # the first n rows rest until the next pause
 
     For any tokens and any split of them into steps the logits equal those of
     ``model.decoder(prev_output_tokens, encoder_out)``, up to rounding.
@@ -48,8 +50,8 @@ class DecoderSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now."""
-        return self._row_source.numel()
+        """How many rows there are now, without those that are paused."""
+        return self._row_source.numel() - self._paused
 
     @property
     def block_size(self) -> int:
@@ -71,6 +73,7 @@ class DecoderSession:
         self._source_lengths = torch.zeros(0, dtype=torch.long, device=device)
         self._row_source = self._source_lengths
         self._lengths = self._source_lengths
+        self._paused = 0
         self._measure_rows()
         self._measure_sources()
 
@@ -95,8 +98,20 @@ class DecoderSession:
         self._row_source = torch.cat([self._row_source, new_rows])
         self._lengths = torch.cat([self._lengths, torch.zeros_like(new_rows)])
         self._measure_rows()
-        self._rows_cache.reserve(self.n_rows, self._longest)
         self._measure_sources()
+
+    @torch.no_grad()
+    def pause(self, n_rows: int) -> None:
+        """Let the first ``n_rows`` rows rest; all others go on.
+
+        Until the next call, :meth:`step`, :meth:`commit`, :meth:`select` and :attr:`n_rows` know
+        the other rows only, and number them from 0; :meth:`add` appends to them. Paused rows lose
+        nothing: ``pause(0)`` brings them back.
+        """
+        if n_rows != self._paused:
+            self._paused = n_rows
+            self._measure_rows()
+            self._measure_sources()
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
@@ -109,9 +124,11 @@ class DecoderSession:
         Returns:
             features ``[R, T, C]`` as ``decoder.extract_features`` gives them.
         """
-        n_rows, n_new = tokens.shape
-        self._rows_cache.reserve(n_rows, self._longest + n_new)
-        positions = self._lengths[:, None] + torch.arange(n_new, device=tokens.device)
+        n_new = tokens.size(1)
+        longest = max(self._longest + n_new, self._longest_paused)
+        self._rows_cache.reserve(self._lengths.numel(), longest)
+        lengths = self._lengths[self._paused :]
+        positions = lengths[:, None] + torch.arange(n_new, device=tokens.device)
         x = self._embed(tokens, positions)
         mask = self._self_attention_mask(n_new)
         for index, layer in enumerate(self._weights.layers):
@@ -126,7 +143,7 @@ class DecoderSession:
 
     def commit(self, n: Union[int, Tensor]) -> None:
         """Keep the first n tokens of the last step, the same number for all rows or ``[R]``."""
-        self._lengths = self._lengths + n
+        self._lengths = self._joined(self._lengths, self._lengths[self._paused :] + n)
         if isinstance(n, int):
             self._shortest += n
             self._longest += n
@@ -140,12 +157,22 @@ class DecoderSession:
         Args:
             rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
         """
-        self._rows_cache.rearrange(rows, self._longest)
-        self._lengths = self._lengths[rows]
-        self._row_source = self._row_source[rows]
-        self._drop_sources_without_rows()
-        self._measure_rows()
-        self._measure_sources()
+        n_rows = self._paused + max(rows.numel(), self.n_rows)
+        self._rows_cache.reserve(n_rows, max(self._longest, self._longest_paused))
+        self._rows_cache.rearrange(rows, self._longest, first=self._paused)
+        sources = self._row_source[self._paused :][rows]
+        same_sources = torch.equal(sources, self._row_source[self._paused :])
+        if self._shortest == self._longest:
+            lengths = self._lengths.new_full(rows.shape, self._longest)
+            self._lengths = self._joined(self._lengths, lengths)
+        else:
+            lengths = self._lengths[self._paused :][rows]
+            self._lengths = self._joined(self._lengths, lengths)
+            self._measure_rows()
+        if not same_sources:
+            self._row_source = self._joined(self._row_source, sources)
+            self._drop_sources_without_rows()
+            self._measure_sources()
 
     @torch.no_grad()
     def project(self, features: Tensor, first: int = 0, last: int = 1) -> Tensor:
@@ -172,11 +199,16 @@ class DecoderSession:
         self._positions = position_table(self._decoder, 256)
         self._watch.reset()
 
+    def _joined(self, all_rows: Tensor, going_on: Tensor) -> Tensor:
+        """What is known of all rows, with news of those that are not paused."""
+        return torch.cat([all_rows[: self._paused], going_on]) if self._paused else going_on
+
     def _remember_sources(self, states: Tensor, lengths: Tensor) -> None:
         weights = self._weights
         n_sources, longest = states.shape[:2]
         start = self._source_lengths.numel()
-        self._sources_cache.reserve(start + n_sources, longest)
+        longest_now = int(self._source_lengths.max()) if start else 0
+        self._sources_cache.reserve(start + n_sources, max(longest, longest_now))
         key_values = weights.cross_key_values(states).view(
             n_sources, longest, len(weights.layers), 2, weights.n_heads, weights.head_dim
         )
@@ -191,7 +223,7 @@ class DecoderSession:
         if bool(keep.all()):
             return
         order = compaction(keep)
-        self._sources_cache.rearrange(order, self._longest_source)
+        self._sources_cache.rearrange(order, int(self._source_lengths.max()))
         self._source_lengths = self._source_lengths[order]
         new_index = torch.empty_like(keep, dtype=torch.long)
         new_index[order] = torch.arange(order.numel(), device=order.device)
@@ -199,24 +231,24 @@ class DecoderSession:
 
     def _measure_rows(self) -> None:
         """Learn what the host must know of the rows: the extremes of their lengths."""
-        if self._lengths.numel() == 0:
-            self._shortest = self._longest = 0
-        else:
-            self._shortest, self._longest = torch.stack(self._lengths.aminmax()).tolist()
+        self._shortest, self._longest = _extremes(self._lengths[self._paused :])
+        self._longest_paused = _extremes(self._lengths[: self._paused])[1]
 
     def _measure_sources(self) -> None:
         """Learn how the rows belong to the sources, and how far the sources' padding reaches."""
-        lengths = self._source_lengths
-        self._longest_source = 0
         self._source_mask = None
         self._grid = None
-        if lengths.numel() == 0:
-            return
-        shortest, self._longest_source = torch.stack(lengths.aminmax()).tolist()
+        row_source = self._row_source[self._paused :]
+        # Rows come and go at the end, and their sources with them: those of paused rows lie before.
+        first = int(row_source.min()) if self._paused and row_source.numel() else 0
+        lengths = self._source_lengths[first:]
+        self._sources = slice(first, self._source_lengths.numel())
+        shortest, self._longest_source = _extremes(lengths)
         if shortest < self._longest_source:
             dtype = self._weights.embed.weight.dtype
             self._source_mask = padding_mask(lengths, self._longest_source, dtype)
-        self._grid = _SourceGrid.of(self._row_source, lengths.numel())
+        if row_source.numel():
+            self._grid = _SourceGrid.of(row_source - first, lengths.numel())
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         weights = self._weights
@@ -233,7 +265,8 @@ class DecoderSession:
         ragged = self._shortest < self._longest
         if n_new == 1 and not ragged:
             return None
-        past = self._lengths if ragged else self._lengths[:1]
+        past = self._lengths[self._paused :]
+        past = past if ragged else past[:1]
         return causal_mask(past, n_new, self._longest + n_new, self._weights.embed.weight.dtype)
 
     def _self_attention(
@@ -245,11 +278,12 @@ class DecoderSession:
             x = layer.self_norm(x)
         weights = self._weights
         qkv = layer.self_qkv(x).view(n_rows, n_new, 3, weights.n_heads, weights.head_dim)
+        rows = slice(self._paused, self._paused + n_rows)
         if self._shortest == self._longest:
-            self._rows_cache.write(index, slice(0, n_rows), self._longest, qkv[:, :, 1:])
+            self._rows_cache.write(index, rows, self._longest, qkv[:, :, 1:])
         else:
-            self._rows_cache.write_ragged(index, positions, qkv[:, :, 1:])
-        keys, values = self._rows_cache.read(index, n_rows, self._longest + n_new)
+            self._rows_cache.write_ragged(index, rows, positions, qkv[:, :, 1:])
+        keys, values = self._rows_cache.read(index, rows, self._longest + n_new)
         x = layer.self_out(attend(qkv[:, :, 0].transpose(1, 2), keys, values, mask))
         if layer.self_attn_norm is not None:
             x = layer.self_attn_norm(x)
@@ -263,9 +297,7 @@ class DecoderSession:
             x = layer.cross_norm(x)
         weights = self._weights
         queries = layer.cross_query(x).view(n_rows, n_new, weights.n_heads, weights.head_dim)
-        keys, values = self._sources_cache.read(
-            index, self._source_lengths.numel(), self._longest_source
-        )
+        keys, values = self._sources_cache.read(index, self._sources, self._longest_source)
         queries = self._grid.spread(queries).transpose(1, 2)
         context = self._grid.collect(attend(queries, keys, values, self._source_mask), n_new)
         x = residual + layer.cross_out(context)
@@ -308,6 +340,14 @@ class _SourceGrid:
         if self._row_source is None:
             return grid.flatten(0, 1)
         return grid[self._row_source, self._slot]
+
+
+def _extremes(lengths: Tensor) -> Tuple[int, int]:
+    """The smallest and the largest of the lengths; 0 and 0 of none."""
+    if lengths.numel() == 0:
+        return 0, 0
+    shortest, longest = torch.stack(lengths.aminmax()).tolist()
+    return shortest, longest
 
 
 def _rank_within(groups: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The decoding methods: a table of names, and what builds a generator for fairseq.
 
-A new method is one new file with a :class:`~.base.Generator` and one line in :data:`GENERATORS`.
+A new method is one new file with a :class:`~.base.FairseqGenerator` (most are a
+:class:`~.base.Generator`) and one line in :data:`GENERATORS`.
 """
 
 import logging
@@ -9,16 +10,18 @@ from typing import Any, Callable, Dict, Optional, Sequence, Type
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
-from .base import Generator
+from .base import FAIRSEQ_DEFAULT_BEAM, FairseqGenerator
+from .beam import BeamGenerator, VariableBeamGenerator
 from .blockwise import BlockwiseGenerator
 from .greedy import GreedyGenerator
 from .jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
 from .lookahead import LookaheadGenerator
 from .options import DecodingOptions
+from .streaming import StreamingGenerator
 
 logger = logging.getLogger(__name__)
 
-GENERATORS: Dict[str, Type[Generator]] = {
+GENERATORS: Dict[str, Type[FairseqGenerator]] = {
     generator.name: generator
     for generator in (
         GreedyGenerator,
@@ -27,10 +30,11 @@ GENERATORS: Dict[str, Type[Generator]] = {
         GSJacobiGenerator,
         HybridJacobiGenerator,
         LookaheadGenerator,
+        BeamGenerator,
+        VariableBeamGenerator,
+        StreamingGenerator,
     )
 }
-
-FAIRSEQ_DEFAULT_BEAM = 5
 
 
 def build_generator(
@@ -41,7 +45,7 @@ def build_generator(
     extra: Optional[Dict[str, Any]] = None,
     prefix_allowed_tokens_fn: Optional[Callable] = None,
     source_dictionary: Optional[Dictionary] = None,
-) -> Generator:
+) -> FairseqGenerator:
     """Build the generator that ``--decoding`` names.
 
     Args:
@@ -57,7 +61,10 @@ def build_generator(
     name = str(options.decoding)
     extra = {key: value for key, value in (extra or {}).items() if value is not None}
     _refuse(name, _unsupported(args, extra, prefix_allowed_tokens_fn))
-    _check_beam(name, args)
+    if GENERATORS[name].keeps_one_hypothesis:
+        _check_one_hypothesis(name, args)
+    else:
+        _check_hypotheses(args)
     strip = extra.get("symbols_to_strip_from_output", ())
     return GENERATORS[name](models, dictionary, args, options, strip, source_dictionary)
 
@@ -75,7 +82,6 @@ def _unsupported(
         "--constraints": getattr(args, "constraints", None) is not None
         and getattr(args, "constraints", None) is not False,
         "--no-repeat-ngram-size": getattr(args, "no_repeat_ngram_size", 0) > 0,
-        "--nbest above 1": getattr(args, "nbest", 1) > 1,
         "--print-alignment": bool(getattr(args, "print_alignment", None)),
         "--replace-unk": bool(getattr(args, "replace_unk", None)),
         "--print-step": getattr(args, "print_step", False),
@@ -90,17 +96,29 @@ def _refuse(name: str, asked_for: Dict[str, bool]) -> None:
     for flag, given in asked_for.items():
         if given:
             raise ValueError(
-                f"{flag}: not possible with --decoding {name}, which follows the single most "
-                "probable token; remove it or use --decoding fairseq"
+                f"{flag}: not possible with --decoding {name}; remove it or use --decoding fairseq"
             )
 
 
-def _check_beam(name: str, args: Any) -> None:
+def _check_hypotheses(args: Any) -> None:
+    beam, nbest = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), getattr(args, "nbest", 1)
+    if beam < 1:
+        raise ValueError(f"--beam {beam}: must be at least 1")
+    if nbest > beam:
+        raise ValueError(f"--nbest {nbest}: more than --beam {beam} finds; raise --beam")
+
+
+def _check_one_hypothesis(name: str, args: Any) -> None:
+    if getattr(args, "nbest", 1) > 1:
+        raise ValueError(
+            f"--nbest above 1: not possible with --decoding {name}, which keeps one hypothesis; "
+            "remove it or use --decoding beam"
+        )
     beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
     if beam not in (1, FAIRSEQ_DEFAULT_BEAM):
         raise ValueError(
             f"--beam {beam}: --decoding {name} keeps one hypothesis; remove --beam or use "
-            "--decoding fairseq"
+            "--decoding beam"
         )
     if beam == FAIRSEQ_DEFAULT_BEAM:
         logger.info("--decoding %s keeps one hypothesis: --beam %s does not apply", name, beam)

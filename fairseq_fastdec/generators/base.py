@@ -2,7 +2,7 @@
 
 import weakref
 from abc import ABC, abstractmethod
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -13,19 +13,18 @@ from ..engine import EnsembleSession
 from .batch import Batch, Observer
 from .limits import Limits
 from .options import DecodingOptions
-from .statistics import Statistics, StatisticsFile, log_summary
+from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
+
+Hypotheses = List[List[Dict[str, Any]]]
+
+FAIRSEQ_DEFAULT_BEAM = 5
 
 
-class Generator(ABC):
-    """A drop-in for fairseq's ``SequenceGenerator`` that keeps one hypothesis for each sentence.
-
-    Subclasses hold a search rule, :meth:`decode`, and nothing else.
-    """
+class FairseqGenerator(ABC):
+    """A drop-in for fairseq's ``SequenceGenerator``: its interface, options and statistics."""
 
     name: str
-
-    # Called with what every decoder invocation was given and answered: see ``visualize.Recorder``.
-    observer: Optional[Observer] = None
+    keeps_one_hypothesis = True
 
     def __init__(
         self,
@@ -54,6 +53,7 @@ class Generator(ABC):
         self.eos = self.limits.eos
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
         self.options = options
+        self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
         self.dictionary = dictionary
         self.source_dictionary = source_dictionary or dictionary
         self.statistics = Statistics()
@@ -71,12 +71,19 @@ class Generator(ABC):
         """
 
     @abstractmethod
-    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
-        """The search rule: feed, look, append, until no row is left.
+    def translate(
+        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        """Translate a batch.
 
         Args:
+            sample: a fairseq batch; its ``net_input`` has ``src_tokens`` ``[B, S]``.
+            ids: the sentences' numbers, for the records.
             bos: the token before the first.
             prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
+
+        Returns:
+            what :meth:`generate` returns, and what each sentence cost.
         """
 
     @torch.no_grad()
@@ -87,7 +94,7 @@ class Generator(ABC):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
-    ) -> List[List[Dict[str, Any]]]:
+    ) -> Hypotheses:
         """Translate a batch; the interface of fairseq's ``SequenceGenerator.generate``.
 
         Args:
@@ -98,7 +105,7 @@ class Generator(ABC):
             bos_token: the token before the first (default: EOS, fairseq's convention).
 
         Returns:
-            for each sentence a list with one hypothesis: a dict with ``tokens`` int64 ``[m]``
+            for each sentence its hypotheses, best first: dicts with ``tokens`` int64 ``[m]``
             ending in EOS, ``score`` (float32, natural logarithm, length-normalised unless
             --unnormalized), ``positional_scores`` float32 ``[m]``, and empty ``attention`` and
             ``alignment``.
@@ -110,19 +117,43 @@ class Generator(ABC):
             raise ValueError(
                 f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
             )
-        batch = Batch(self.session, self.limits, self.statistics, sample, self.observer)
         bos = self.eos if bos_token is None else bos_token
-        self.decode(batch, bos, prefix_tokens)
-        self._keep_statistics(batch, sample)
-        return batch.hypotheses()
-
-    def _keep_statistics(self, batch: Batch, sample: Dict[str, Any]) -> None:
-        n_sentences = sample["net_input"]["src_tokens"].size(0)
-        ids = sample.get("id")
-        if ids is None:
-            ids = torch.arange(self._next_id, self._next_id + n_sentences)
-        self._next_id += n_sentences
-        records = batch.records(ids.tolist())
+        ids = self._ids(sample)
+        hypotheses, records = self.translate(sample, ids, bos, prefix_tokens)
         for record in records:
             self.statistics.count_sentence(record)
         self._file.write(records)
+        return hypotheses
+
+    def _ids(self, sample: Dict[str, Any]) -> List[int]:
+        n_sentences = sample["net_input"]["src_tokens"].size(0)
+        first = self._next_id
+        self._next_id += n_sentences
+        ids = sample.get("id")
+        return list(range(first, self._next_id)) if ids is None else ids.tolist()
+
+
+class Generator(FairseqGenerator):
+    """A generator that keeps one hypothesis for each sentence of a :class:`Batch`.
+
+    Subclasses hold a search rule, :meth:`decode`, and nothing else.
+    """
+
+    # Called with what every decoder invocation was given and answered: see ``visualize.Recorder``.
+    observer: Optional[Observer] = None
+
+    @abstractmethod
+    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+        """The search rule: feed, look, append, until no row is left.
+
+        Args:
+            bos: the token before the first.
+            prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
+        """
+
+    def translate(
+        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        batch = Batch(self.session, self.limits, self.statistics, sample, self.observer)
+        self.decode(batch, bos, prefix)
+        return batch.hypotheses(), batch.records(ids)

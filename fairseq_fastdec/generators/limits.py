@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import Tensor
@@ -59,14 +59,22 @@ class Limits:
             )
         return longest
 
-    def constrain(self, scores: Tensor, steps: Tensor, max_len: int, n_forced: int = 0) -> Tensor:
+    def constrain(
+        self,
+        scores: Tensor,
+        steps: Tensor,
+        max_len: Union[int, Tensor],
+        n_forced: Union[int, Tensor] = 0,
+    ) -> Tensor:
         """Apply, in place, what fairseq's generator does to the scores of the next token.
 
         Args:
             scores: ``[..., V]``, log-probabilities or logits.
             steps: int64 ``[...]``, the step that each distribution is for.
-            max_len: from :meth:`max_len`; from that step on only EOS is possible.
-            n_forced: the width of the prefix; fairseq waives --min-len over it.
+            max_len: from :meth:`max_len`; from that step on only EOS is possible. One number, or
+                int64 ``[...]``.
+            n_forced: the width of the prefix; fairseq waives --min-len over it. One number, or
+                int64 ``[...]``.
 
         Returns:
             ``scores``
@@ -76,12 +84,12 @@ class Limits:
         scores[..., self.pad] = -math.inf
         if self.unkpen != 0:
             scores[..., self.unk] -= self.unkpen
-        first_step, last_step = torch.stack(steps.aminmax()).tolist()
+        at_limit = steps >= max_len
+        first_step, any_at_limit = torch.stack([steps.min(), at_limit.any().long()]).tolist()
         if first_step < self.min_len:
             too_short = (steps >= n_forced) & (steps < self.min_len)
             scores[..., self.eos].masked_fill_(too_short, -math.inf)
-        if last_step >= max_len:
-            at_limit = steps >= max_len
+        if any_at_limit:
             eos_scores = scores[..., self.eos].clone()
             scores.masked_fill_(at_limit[..., None], -math.inf)
             # Finite even where the model gave NaN: the sentence has to end here.
@@ -91,10 +99,15 @@ class Limits:
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:
         """The hypothesis score from its tokens' log-probabilities ``[m]``: a 0-dim tensor."""
-        total = positional_scores.sum()
-        if self.normalize:
-            total = total / positional_scores.numel() ** self.lenpen
-        return total
+        return self.normalized(positional_scores.sum(), positional_scores.numel())
+
+    def normalized(self, totals: Tensor, lengths: Union[int, Tensor]) -> Tensor:
+        """Hypothesis scores from summed log-probabilities and lengths (EOS included)."""
+        if not self.normalize:
+            return totals
+        if isinstance(lengths, Tensor):
+            lengths = lengths.double()
+        return (totals / lengths**self.lenpen).to(totals.dtype)
 
 
 def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:

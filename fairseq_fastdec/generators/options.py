@@ -1,52 +1,19 @@
-"""Every decoding option in one place: its name, its help, and what makes a value wrong."""
+"""Every decoding option in one place: its name, its default and its help."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any, Optional
 
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import FairseqDataclass
 
-DECODING_CHOICES = ChoiceEnum(
-    [
-        "fairseq",
-        "greedy",
-        "blockwise",
-        "jacobi",
-        "gs_jacobi",
-        "hybrid_jacobi",
-        "lookahead",
-    ]
+from .option_checks import (
+    ACCEPTANCE_CHOICES,
+    DECODING_CHOICES,
+    DRAFT_CHOICES,
+    FINALIZE_CHOICES,
+    NGRAM_POOL_CHOICES,
+    STREAM_POLICY_CHOICES,
+    check_options,
 )
-DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
-NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
-ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
-
-JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
-
-# An option that another method would ignore is refused there: which methods each is for.
-METHODS_OF_OPTION = {
-    "decoding_stats": ("greedy", "blockwise", *JACOBI, "lookahead"),
-    "decoding_block_size": ("blockwise",),
-    "acceptance": ("blockwise",),
-    "acceptance_topk": ("blockwise",),
-    "acceptance_distance": ("blockwise",),
-    "min_block_size": ("blockwise",),
-    "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
-    "parallel_len_a": ("hybrid_jacobi",),
-    "parallel_len_b": ("hybrid_jacobi",),
-    "oracle_length": ("jacobi", "gs_jacobi"),
-    "lookahead_window": ("lookahead",),
-    "draft": (*JACOBI, "lookahead"),
-    "ngram_order": (*JACOBI, "lookahead"),
-    "ngram_pool": (*JACOBI, "lookahead"),
-}
-
-# Options of a choice: which option has to have which value.
-CHOICE_OF_OPTION = {
-    "acceptance_topk": ("acceptance", ("topk",)),
-    "acceptance_distance": ("acceptance", ("distance",)),
-    "ngram_order": ("draft", ("ngram", "source")),
-    "ngram_pool": ("draft", ("ngram",)),
-}
 
 
 @dataclass
@@ -59,8 +26,9 @@ class DecodingOptions(FairseqDataclass):
             "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one "
             "token a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "
             "blockwise_transformer); jacobi, gs_jacobi, hybrid_jacobi = the parallel decoding of "
-            "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster. All but "
-            "blockwise decode any transformer, and all give greedy's tokens"
+            "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster; beam = "
+            "fairseq's beam search; variable_beam = beams as wide as their candidates are good; "
+            "streaming = variable_beam in a batch that is refilled"
         },
     )
     decoding_stats: Optional[str] = field(
@@ -137,6 +105,53 @@ class DecodingOptions(FairseqDataclass):
         },
     )
 
+    prune_threshold: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "beams: forget candidates whose log-probability is worse by more than this "
+            "than the best candidate's; inf = none (default: 1.5, but inf for beam)"
+        },
+    )
+    max_candidates: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "beams: keep at most this many candidates that continue the same one; --beam "
+            "or more = any number (default: 5, but any number for beam)"
+        },
+    )
+    finalize: Optional[FINALIZE_CHOICES] = field(
+        default=None,
+        metadata={
+            "help": "beams: fairseq = what ends is a hypothesis at once; paper = it stays on the "
+            "beam while better ones grow, and may fall off it (default: paper; fairseq for beam)"
+        },
+    )
+    refill_threshold: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "streaming: refill when no more than this share of the capacity (--batch-size, "
+            "--max-tokens, --max-beam-rows) is in use (default: 1/6)"
+        },
+    )
+    stream_policy: Optional[STREAM_POLICY_CHOICES] = field(
+        default=None,
+        metadata={
+            "help": "streaming: min-length = expand the sentences with the fewest tokens; fifo = "
+            "all that fit, those with the most tokens first (default: min-length)"
+        },
+    )
+    stream_buffer: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "streaming: read this many sentences at a time; --batch-size and --max-tokens "
+            "then say how much of that is decoded at once (default: 4096)"
+        },
+    )
+    max_beam_rows: Optional[int] = field(
+        default=None,
+        metadata={"help": "streaming: expand at most this many candidates at once"},
+    )
+
     @classmethod
     def merged(cls, task_cfg: Any, generation_args: Any) -> "DecodingOptions":
         """The task's options, overridden by those given for one generator.
@@ -167,51 +182,9 @@ class DecodingOptions(FairseqDataclass):
             ValueError: for a value that no model could make right, or an option that the method
                 has no use for; it names the flag and a remedy.
         """
-        _check_choice("--decoding", self.decoding, DECODING_CHOICES)
-        _check_choice("--acceptance", self.acceptance, ACCEPTANCE_CHOICES)
-        _check_choice("--ngram-pool", self.ngram_pool, NGRAM_POOL_CHOICES)
-        if self.draft is not None:
-            _check_choice("--draft", self.draft, DRAFT_CHOICES)
-        _check_at_least("--jacobi-block-size", self.jacobi_block_size, 1)
-        _check_at_least("--lookahead-window", self.lookahead_window, 1)
-        _check_at_least("--parallel-len-a", self.parallel_len_a, 0)
-        _check_at_least("--ngram-order", self.ngram_order, 2)
-        _check_at_least("--acceptance-topk", self.acceptance_topk, 1)
-        _check_at_least("--acceptance-distance", self.acceptance_distance, 0)
-        _check_at_least("--min-block-size", self.min_block_size, 1)
-        if self.decoding_block_size is not None:
-            _check_at_least("--decoding-block-size", self.decoding_block_size, 1)
-        if self.parallel_len_b is not None:
-            _check_at_least("--parallel-len-b", self.parallel_len_b, 0)
-        for option in fields(self):
-            if option.name != "_name" and getattr(self, option.name) != option.default:
-                self._check_has_a_use(option.name)
-
-    def _check_has_a_use(self, name: str) -> None:
-        given = f"--{name.replace('_', '-')} {getattr(self, name)}"
-        methods = METHODS_OF_OPTION.get(name)
-        if methods is not None and str(self.decoding) not in methods:
-            raise ValueError(
-                f"{given}: means nothing to --decoding {self.decoding}; remove it or use "
-                f"--decoding {' or '.join(methods)}"
-            )
-        choice, values = CHOICE_OF_OPTION.get(name, (None, ()))
-        if choice is None:
-            return
-        chosen = self.draft_name if choice == "draft" else str(getattr(self, choice))
-        if chosen not in values:
-            raise ValueError(
-                f"{given}: means nothing to --{choice} {chosen}; remove it or use "
-                f"--{choice} {' or '.join(values)}"
-            )
+        check_options(self)
 
 
-def _check_choice(flag: str, value: Any, choices: Any) -> None:
-    names = [choice.value for choice in choices]
-    if str(value) not in names:
-        raise ValueError(f"{flag} {value}: unknown; choose one of {', '.join(names)}")
-
-
-def _check_at_least(flag: str, value: float, minimum: float) -> None:
-    if value < minimum:
-        raise ValueError(f"{flag} {value}: must be at least {minimum}")
+def given(value: Any, default: Any) -> Any:
+    """An option's value, or what its method takes where the user gave none."""
+    return default if value is None else value

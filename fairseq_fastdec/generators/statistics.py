@@ -25,12 +25,22 @@ class SentenceRecord:
 
 
 @dataclass
+class BeamRecord(SentenceRecord):
+    """One sentence of a beam search; ``expansions`` are its rows over all its invocations."""
+
+    expansions: int
+
+
+@dataclass
 class Statistics:
     """Counters of one generator.
 
     A decoder invocation is one call of the decoder for a whole batch; a row invocation is one row's
     share in it. At batch size 1 they are the same number; tokens per (row) invocation is therefore
     the same at every batch size.
+
+    In Yang et al. 2020 decoder invocations are *timesteps*, and the row invocations of a beam
+    search *candidate expansions*.
     """
 
     sentences: int = 0
@@ -39,6 +49,8 @@ class Statistics:
     row_invocations: int = 0
     encoder_invocations: int = 0
     blocks: int = 0
+    beam_steps: int = 0
+    refills: int = 0
     proposed: List[int] = field(default_factory=list)
     accepted: List[int] = field(default_factory=list)
 
@@ -46,6 +58,10 @@ class Statistics:
         """One call of the decoder for so many rows."""
         self.decoder_invocations += 1
         self.row_invocations += n_rows
+
+    def count_beams(self, n_beams: int) -> None:
+        """How many sentences' beams the decoder call expanded."""
+        self.beam_steps += n_beams
 
     def count_heads(self, proposed: List[int], accepted: List[int]) -> None:
         """How many proposals of p_2, p_3, ... were verified, and how many were accepted."""
@@ -76,6 +92,11 @@ class Statistics:
         ]
         if self.blocks:
             parts.append(f"mean accepted block size {self.tokens / self.blocks:.3f}")
+        if self.beam_steps:
+            expansions, timesteps = self.row_invocations, max(self.decoder_invocations, 1)
+            parts.append(f"{expansions / timesteps:.1f} candidate expansions per timestep")
+            parts.append(f"mean beam width {expansions / self.beam_steps:.2f}")
+            parts.append(f"{self.refills} refills")
         if self.proposed:
             rates = (a / max(p, 1) for a, p in zip(self.accepted, self.proposed))
             heads = " ".join(f"p_{i}={rate:.3f}" for i, rate in enumerate(rates, start=2))

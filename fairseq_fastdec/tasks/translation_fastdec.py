@@ -9,9 +9,12 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from ..generators import build_generator
-from ..generators.base import Generator
-from ..generators.options import DecodingOptions
+from ..generators.base import FairseqGenerator
+from ..generators.options import DecodingOptions, given
+from ..generators.schedule import Capacity
+from ..generators.streaming import StreamingGenerator
 
+STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
 
 
@@ -28,6 +31,11 @@ class TranslationFastdecTask(TranslationTask):
     """
 
     cfg: TranslationFastdecConfig
+
+    def __init__(self, cfg: TranslationFastdecConfig, src_dict: Any, tgt_dict: Any) -> None:
+        super().__init__(cfg, src_dict, tgt_dict)
+        self._capacity = Capacity()
+        self._has_criterion = False
 
     def build_generator(
         self,
@@ -48,7 +56,7 @@ class TranslationFastdecTask(TranslationTask):
             return super().build_generator(
                 models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
             )
-        return build_generator(
+        generator = build_generator(
             models,
             self.target_dictionary,
             args,
@@ -57,6 +65,32 @@ class TranslationFastdecTask(TranslationTask):
             prefix_allowed_tokens_fn,
             self.source_dictionary,
         )
+        if isinstance(generator, StreamingGenerator):
+            generator.capacity = self._capacity
+        return generator
+
+    def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """As in fairseq; and from then on batches are made for the criterion."""
+        self._has_criterion = True
+        return super().build_criterion(cfg, from_checkpoint)
+
+    def get_batch_iterator(
+        self,
+        dataset: Any,
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As in fairseq; but with ``--decoding streaming`` a batch is what is read at once.
+
+        The generator is told how much of that to decode at once: ``--batch-size`` sentences and
+        ``--max-tokens`` source tokens.
+        """
+        if str(self.cfg.decoding) == "streaming" and not self._has_criterion:
+            self._capacity.sentences, self._capacity.source_tokens = max_sentences, max_tokens
+            max_tokens, max_sentences = None, given(self.cfg.stream_buffer, STREAM_BUFFER)
+            kwargs["required_batch_size_multiple"] = 1
+        return super().get_batch_iterator(dataset, max_tokens, max_sentences, **kwargs)
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
@@ -82,7 +116,7 @@ class TranslationFastdecTask(TranslationTask):
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
         """As in fairseq; with ``--eval-bleu`` it also counts what decoding took."""
         generator = getattr(self, "sequence_generator", None)
-        if not isinstance(generator, Generator):
+        if not isinstance(generator, FairseqGenerator):
             return super().valid_step(sample, model, criterion)
         counts = generator.statistics
         tokens, invocations = counts.tokens, counts.row_invocations

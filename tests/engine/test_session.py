@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.engine import DecoderSession, compaction
+from fairseq_fastdec.engine.cache import KeyValueCache
 from tests import tiny
 
 ARCHITECTURES = {
@@ -58,7 +59,10 @@ def random_targets(task, n_sentences, length, seed=0):
 
 
 class Replay:
-    """Feeds given sentences to a session in arbitrary steps and compares what comes out."""
+    """Feeds given sentences to a session in arbitrary steps and compares what comes out.
+
+    ``sentence`` and ``lengths`` are those of the rows that are not paused.
+    """
 
     def __init__(self, model, task, tolerance):
         self.session, self.model, self.task = DecoderSession(model), model, task
@@ -68,6 +72,7 @@ class Replay:
         self.expected = torch.empty(0)
         self.sentence = torch.empty(0, dtype=torch.long)
         self.lengths = torch.empty(0, dtype=torch.long)
+        self.paused = (self.sentence, self.lengths)
 
     def add(self, lengths, left_pad, seed):
         batch = tiny.random_batch(self.task, lengths, left_pad, seed)
@@ -98,16 +103,28 @@ class Replay:
         self.session.select(rows)
         self.sentence, self.lengths = self.sentence[rows], self.lengths[rows]
 
+    def pause(self, n):
+        sentence = torch.cat([self.paused[0], self.sentence])
+        lengths = torch.cat([self.paused[1], self.lengths])
+        n = min(n, sentence.numel())
+        self.session.pause(n)
+        self.paused = (sentence[:n], lengths[:n])
+        self.sentence, self.lengths = sentence[n:], lengths[n:]
+        assert self.session.n_rows == self.sentence.numel()
+
 
 def fuzz(model, task, draw, tolerance, n_operations=12):
-    """Random sentences, steps, partly kept tokens, row selections and refills."""
+    """Random sentences, steps, partly kept tokens, row selections, pauses and refills."""
     replay = Replay(model, task, tolerance)
     for seed in range(n_operations):
         n_rows = replay.sentence.numel()
-        action = "add" if n_rows == 0 else draw(st.sampled_from(["step"] * 4 + ["select", "add"]))
+        actions = ["step"] * 4 + ["select", "add", "pause"]
+        action = "add" if n_rows == 0 else draw(st.sampled_from(actions))
         if action == "add" and n_rows < 8:
             lengths = draw(st.lists(st.integers(0, 9), min_size=1, max_size=4))
             replay.add(lengths, draw(st.booleans()), seed)
+        elif action == "pause":
+            replay.pause(draw(st.integers(0, 6)))
         elif action == "select":
             rows = draw(st.lists(st.integers(0, n_rows - 1), min_size=1, max_size=8))
             replay.select(torch.tensor(rows))
@@ -273,6 +290,28 @@ def test_sources_without_rows_leave_and_the_rest_stay_right():
     replay.step(2, torch.tensor([1, 2]))
     replay.add([6], False, seed=2)
     replay.step(3, torch.tensor([1, 2, 3]))
+
+
+def test_paused_rows_cost_nothing_and_come_back():
+    task = tiny.task(20)
+    replay = Replay(tiny.stir(tiny.build_model(task)), task, 1e-5)
+    replay.add([9, 3], True, seed=1)
+    replay.step(2, torch.tensor([2, 1]))
+    replay.pause(2)
+    replay.add([4, 6], False, seed=2)
+    replay.step(3, torch.tensor([3, 3]))
+    replay.select(torch.tensor([1, 1, 0, 1]))
+    replay.pause(3)
+    replay.step(1, torch.tensor([1, 0, 1]))
+    replay.pause(0)
+    replay.step(2, torch.tensor([1, 1, 2, 0, 2, 1]))
+
+
+def test_the_cache_is_as_large_as_its_use_and_not_many_rows_times_a_long_one():
+    cache = KeyValueCache(1, 1, 2, torch.zeros(1))
+    cache.reserve(2, 1000)
+    cache.reserve(1000, 2)
+    assert cache._data.numel() <= 4 * (2 * 2 * 1000 * 2)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=20))

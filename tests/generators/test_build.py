@@ -9,7 +9,8 @@ import torch
 from fairseq_fastdec.engine import DecoderSession, UnsupportedModel
 from fairseq_fastdec.generators import GENERATORS, build_generator
 from fairseq_fastdec.generators.limits import prefix_lengths
-from fairseq_fastdec.generators.options import METHODS_OF_OPTION, DecodingOptions
+from fairseq_fastdec.generators.option_checks import METHODS_OF_OPTION
+from fairseq_fastdec.generators.options import DecodingOptions
 from tests import tiny
 
 TASK = tiny.task(20)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DECODING_CHOICES, DecodingOptions
+from fairseq_fastdec.generators.option_checks import DECODING_CHOICES
+from fairseq_fastdec.generators.options import DecodingOptions
 from tests import command_line, tiny
 from tests.doubles import table_model
 from tests.generators.test_against_fairseq import (

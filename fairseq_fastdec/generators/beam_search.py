@@ -1,0 +1,334 @@
+"""Beam search over sentences that come and go, with beams of any width."""
+
+import math
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..engine import EnsembleSession, compaction, inheritance
+from ..engine.ensemble import Features
+from .candidates import Rows, best_extensions
+from .finalization import RULES
+from .history import History
+from .limits import Limits
+from .slots import Slots
+from .statistics import Statistics
+
+
+@dataclass
+class Heuristics:
+    """How candidates are chosen (Yang et al. 2020, section 4).
+
+    Attributes:
+        width: K, the entries of a beam.
+        threshold: delta, in nats; infinite for no pruning.
+        per_entry: M, the candidates from one entry; ``None`` for any number.
+        finalize: the name of the rule for ended candidates.
+    """
+
+    width: int
+    threshold: float
+    per_entry: Optional[int]
+    finalize: str
+
+
+class Sentences(NamedTuple):
+    """Sentences to decode, ``[B]``.
+
+    ``numbers`` name them in the results; ``max_len``, ``n_forced`` and ``n_waived`` are int64
+    ``[B]``: how long each may become (without EOS), how many tokens of its ``prefix`` ``[B, P]``
+    are forced, and for how many steps --min-len is waived.
+    """
+
+    numbers: List[int]
+    net_input: Dict[str, Tensor]
+    max_len: Tensor
+    prefix: Tensor
+    n_forced: Tensor
+    n_waived: Tensor
+
+    def take(self, wanted: List[int], pad: int) -> "Sentences":
+        """Some of them, in the order of ``wanted``, without padding that only others need."""
+        if wanted == self.numbers:
+            return self
+        index = torch.tensor(wanted, device=self.max_len.device)
+        net_input = {name: value[index] for name, value in self.net_input.items()}
+        source = net_input["src_tokens"]
+        net_input["src_tokens"] = source[:, source.ne(pad).any(dim=0)]
+        return Sentences(wanted, net_input, *(field[index] for field in self[2:]))
+
+
+class Result(NamedTuple):
+    """A sentence that is done: its hypotheses, best first, and what they cost."""
+
+    number: int
+    hypotheses: List[Dict[str, Any]]
+    steps: int
+    expansions: int
+
+
+class Candidates(NamedTuple):
+    """Candidates of S sentences, best first, ``[S, C]``; a score of ``-inf`` means none."""
+
+    scores: Tensor  # float32, cumulative
+    tokens: Tensor  # int64, the last one
+    lengths: Tensor  # int64, the length of the entry that is extended
+    columns: Tensor  # int64, its column
+    rows: Tensor  # int64, its row among those in focus; of those that waited, anything
+
+    def best(self, n: int) -> "Candidates":
+        """The n best, best first; among equals those that stand first."""
+        order = self.scores.sort(dim=1, descending=True, stable=True).indices[:, :n]
+        return Candidates(*(field.gather(1, order) for field in self))
+
+
+class BeamSearch:
+    """The sentences under way. Each step expands those in *focus*; the others rest.
+
+    The rows of the session are the growing entries of all beams; the rows in focus are the last
+    ones. Where a row lies says nothing: it knows its slot (which sentence) and its column (which
+    entry of the beam). So when a beam changes, an entry that goes on stays where it is.
+    """
+
+    def __init__(
+        self,
+        session: EnsembleSession,
+        limits: Limits,
+        statistics: Statistics,
+        heuristics: Heuristics,
+        device: torch.device,
+    ) -> None:
+        """
+        Args:
+            session: reset, with no rows.
+        """
+        self._session = session
+        self._limits = limits
+        self._statistics = statistics
+        self._heuristics = heuristics
+        self._rule = RULES[heuristics.finalize]
+        self._slots = Slots(heuristics.width, device)
+        self._history = History(heuristics.width, device)
+        self._row_slot = torch.zeros(0, dtype=torch.long, device=device)
+        self._row_column = self._row_slot
+        # The host's knowledge: of each slot,
+        self._known = {
+            name: np.zeros(0, dtype=np.int64)
+            for name in ("number", "length", "width", "steps", "expansions")
+        }
+        # and the slots in use, in the order of their rows. Those in focus are the last ones.
+        self._live = np.zeros(0, dtype=np.int64)
+        self._n_resting = 0
+        self._n_resting_rows = 0
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers of the sentences under way, ``[S]``."""
+        return self._known["number"][self._live]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many tokens their entries have, ``[S]``."""
+        return self._known["length"][self._live]
+
+    @property
+    def widths(self) -> np.ndarray:
+        """How many entries of their beams are growing, ``[S]``."""
+        return self._known["width"][self._live]
+
+    def admit(self, new: Sentences, bos: int) -> None:
+        """Encode more sentences; each begins with one entry, ``bos``, in focus."""
+        n = len(new.numbers)
+        slots = self._slots.take(n, new.prefix)
+        device_slots = torch.tensor(slots, device=self._row_slot.device)
+        self._slots.max_len[device_slots] = new.max_len
+        self._slots.n_forced[device_slots] = new.n_forced
+        self._slots.n_waived[device_slots] = new.n_waived
+        self._slots.forced[device_slots, : new.prefix.size(1)] = new.prefix
+        self._history.reserve(self._slots.n, 1)
+        self._history.begin(device_slots, bos)
+        self._session.add(new.net_input)
+        self._statistics.encoder_invocations += 1
+        self._row_slot = torch.cat([self._row_slot, device_slots])
+        self._row_column = torch.cat([self._row_column, torch.zeros_like(device_slots)])
+        for name, known in self._known.items():
+            self._known[name] = np.resize(known, self._slots.n)
+            self._known[name][slots] = 0
+        self._known["number"][slots] = new.numbers
+        self._known["width"][slots] = 1
+        self._live = np.concatenate([self._live, np.array(slots, dtype=np.int64)])
+        self._look()
+
+    def focus(self, chosen: np.ndarray) -> None:
+        """Expand the ``chosen`` sentences from now on: bool ``[S]``, at least one."""
+        in_focus = np.arange(chosen.size) >= self._n_resting
+        if np.array_equal(chosen, in_focus):
+            return
+        slot_chosen = torch.zeros(self._slots.n, dtype=torch.bool)
+        slot_chosen[torch.from_numpy(self._live[chosen])] = True
+        row_chosen = slot_chosen.to(self._row_slot.device)[self._row_slot]
+        order = torch.cat([(~row_chosen).nonzero(), row_chosen.nonzero()]).squeeze(1)
+        if bool((order[1:] < order[:-1]).any()):
+            self._session.pause(0)
+            self._session.select(order)
+            self._row_slot, self._row_column = self._row_slot[order], self._row_column[order]
+        self._live = np.concatenate([self._live[~chosen], self._live[chosen]])
+        self._n_resting = int((~chosen).sum())
+        self._n_resting_rows = int(self.widths[: self._n_resting].sum())
+        self._session.pause(self._n_resting_rows)
+        self._look()
+
+    def step(self) -> List[Result]:
+        """Expand the beams in focus by one token; returns the sentences that end with it."""
+        slots = self._row_slot[self._n_resting_rows :]
+        columns = self._row_column[self._n_resting_rows :]
+        lengths = self._slots.length[slots]
+        tokens = self._history.tokens(slots, lengths, columns)
+        features = self._session.step(tokens[:, None])
+        self._session.commit(1)
+        self._count(slots.numel())
+        extensions = best_extensions(
+            self._log_probs([member[:, 0] for member in features], slots, lengths),
+            self._history.scores(slots, lengths, columns),
+            Rows(self._beam, columns, self._focus.numel(), self._widest),
+            self._heuristics.width * self._rule.candidates_per_entry,
+            self._heuristics.per_entry,
+        )
+        candidates = Candidates(
+            extensions.scores,
+            extensions.tokens,
+            self._slots.length[self._focus][:, None].expand_as(extensions.rows),
+            columns[extensions.rows],
+            extensions.rows,
+        )
+        return self._keep(self._with_those_that_wait(candidates), slots.numel())
+
+    def _log_probs(self, features: Features, slots: Tensor, steps: Tensor) -> Tensor:
+        """Constrained log-probabilities ``[R, V]`` of the rows' next tokens."""
+        log_probs = self._session.log_probs(features)[..., 0, :]
+        max_len, n_waived = self._slots.max_len[slots], self._slots.n_waived[slots]
+        self._limits.constrain(log_probs, steps, max_len, n_waived)
+        forced = (steps < self._slots.n_forced[slots]).nonzero().squeeze(1)
+        if forced.numel():
+            token = self._slots.forced[slots[forced], steps[forced]]
+            kept = log_probs[forced, token]
+            log_probs[forced] = -math.inf
+            log_probs[forced, token] = kept
+        return log_probs
+
+    def _with_those_that_wait(self, candidates: Candidates) -> Candidates:
+        if not self._rule.lets_wait:
+            return candidates
+        lengths = self._slots.waiting_lengths[self._focus]
+        waiting = Candidates(
+            self._slots.waiting_scores[self._focus],
+            torch.full_like(lengths, self._limits.eos),
+            lengths,
+            self._slots.waiting_columns[self._focus],
+            torch.zeros_like(lengths),
+        )
+        both = (torch.cat(pair, dim=1) for pair in zip(candidates, waiting))
+        return Candidates(*both).best(self._heuristics.width)
+
+    def _keep(self, candidates: Candidates, n_rows: int) -> List[Result]:
+        """Let the rule judge the candidates, and the beams be what it leaves of them."""
+        slots = self._focus
+        verdict = self._rule.judge(
+            candidates.scores,
+            candidates.tokens.eq(self._limits.eos),
+            self._slots.n_final[slots],
+            self._slots.best_final[slots],
+            self._heuristics.width,
+            self._heuristics.threshold,
+        )
+        ends = (candidates.scores, candidates.lengths, candidates.columns)
+        self._slots.finish(slots, verdict.final, *ends)
+        if self._rule.lets_wait:
+            self._slots.wait(slots, verdict.waiting, *ends)
+        widths = verdict.active.sum(dim=1)
+        done = (self._slots.n_final[slots] >= self._heuristics.width) | widths.eq(0)
+        known_widths, known_done = torch.stack([widths, done.long()]).cpu().numpy()
+        results = self._results(known_done.astype(bool)) if known_done.any() else []
+        order = compaction(~done)
+        self._extend(candidates, verdict.active, order, n_rows)
+        self._settle(known_widths, order.cpu().numpy())
+        return results
+
+    def _extend(self, candidates: Candidates, active: Tensor, order: Tensor, n_rows: int) -> None:
+        """The beams become their ``active`` candidates; ``order`` has the sentences that go on."""
+        self._slots.length[self._focus] += 1
+        active = active[order]
+        beam, choice = active.nonzero(as_tuple=True)
+        column = (active.long().cumsum(dim=1) - 1)[beam, choice]
+        entry = (order[beam], choice)
+        slots = self._focus[order[beam]]
+        lengths = candidates.lengths[entry] + 1
+        self._history.reserve(self._slots.n, int(self._known["length"].max()) + 1)
+        self._history.extend(
+            slots,
+            lengths,
+            column,
+            candidates.tokens[entry],
+            candidates.columns[entry],
+            candidates.scores[entry],
+        )
+        parents = candidates.rows[entry]
+        places = inheritance(parents, n_rows)
+        parents = parents[places]
+        if not torch.equal(parents, torch.arange(n_rows, device=parents.device)):
+            self._session.select(parents)
+        resting = self._n_resting_rows
+        self._row_slot = torch.cat([self._row_slot[:resting], slots[places]])
+        self._row_column = torch.cat([self._row_column[:resting], column[places]])
+        self._beam = beam[places]
+        self._focus = self._focus[order]
+
+    def _settle(self, widths: np.ndarray, order: np.ndarray) -> None:
+        """The host's part of a step: what it knows of the sentences that went on."""
+        in_focus = self._live[self._n_resting :]
+        self._known["length"][in_focus] += 1
+        self._known["width"][in_focus] = widths
+        going_on = in_focus[order]
+        self._slots.give_back(np.setdiff1d(in_focus, going_on).tolist())
+        self._live = np.concatenate([self._live[: self._n_resting], going_on])
+        self._widest = int(widths[order].max(initial=0))
+
+    def _results(self, done: np.ndarray) -> List[Result]:
+        """The hypotheses of the sentences in focus that are ``done``, bool ``[S]``."""
+        finished = self._live[self._n_resting :][done]
+        slots = torch.from_numpy(finished).to(self._focus.device)
+        counts = self._slots.n_final[slots]
+        if bool(counts.eq(0).any()):
+            self._slots.give_up(slots[counts.eq(0)])
+        counts = self._slots.n_final[slots].tolist()
+        hypotheses = iter(self._history.hypotheses(self._slots.ends(slots), self._limits))
+        results = []
+        for slot, count in zip(finished, counts):
+            own = sorted(islice(hypotheses, count), key=_score, reverse=True)
+            known = {name: int(values[slot]) for name, values in self._known.items()}
+            results.append(Result(known["number"], own, known["steps"], known["expansions"]))
+        return results
+
+    def _count(self, n_rows: int) -> None:
+        in_focus = self._live[self._n_resting :]
+        self._statistics.count_step(n_rows)
+        self._statistics.count_beams(in_focus.size)
+        self._known["steps"][in_focus] += 1
+        self._known["expansions"][in_focus] += self._known["width"][in_focus]
+
+    def _look(self) -> None:
+        """Learn which beams are in focus, and to which of them each row belongs."""
+        in_focus = self._live[self._n_resting :]
+        self._focus = torch.from_numpy(in_focus).to(self._row_slot.device)
+        position = torch.zeros(self._slots.n, dtype=torch.long, device=self._focus.device)
+        position[self._focus] = torch.arange(in_focus.size, device=self._focus.device)
+        self._beam = position[self._row_slot[self._n_resting_rows :]]
+        self._widest = int(self._known["width"][in_focus].max(initial=0))
+
+
+def _score(hypothesis: Dict[str, Any]) -> float:
+    return hypothesis["score"].item()

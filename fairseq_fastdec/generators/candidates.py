@@ -1,0 +1,123 @@
+"""The best one-token extensions of many beams at once, whatever their widths."""
+
+import math
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+# A scan for column maxima reads the vocabulary at memory speed; torch's top-k does not.
+SMALLEST_SCAN = 512
+
+
+class Rows(NamedTuple):
+    """The rows of S beams: row r is the entry ``column[r]`` of beam ``beam[r]``, int64 ``[R]``."""
+
+    beam: Tensor
+    column: Tensor
+    n_beams: int
+    width: int
+
+    def grid(self, values: Tensor, missing: float) -> Tensor:
+        """``[R, ...]`` laid out as ``[S, width, ...]``; what no row has is ``missing``."""
+        out = values.new_full((self.n_beams, self.width, *values.shape[1:]), missing)
+        out[self.beam, self.column] = values
+        return out
+
+
+class Extensions(NamedTuple):
+    """The best extensions of S beams, best first, ``[S, C]``.
+
+    Where a beam has fewer than C, ``scores`` is ``-inf`` and the rest means nothing.
+    """
+
+    scores: Tensor  # float32, cumulative
+    rows: Tensor  # int64, the row that is extended
+    tokens: Tensor  # int64
+
+
+def best_extensions(
+    log_probs: Tensor, totals: Tensor, rows: Rows, n: int, per_row: Optional[int] = None
+) -> Extensions:
+    """The n best extensions of each beam by cumulative score.
+
+    Args:
+        log_probs: float32 ``[R, V]`` of each row's next token.
+        totals: float32 ``[R]``, each row's score so far.
+        n: how many for each beam, at most; fewer where there are fewer.
+        per_row: no more than so many from one row: "max candidates", M, of Yang et al. 2020,
+            section 4. ``None``: any number.
+    """
+    if per_row is not None and per_row < n:
+        return _best_of_few(log_probs, totals, rows, n, per_row)
+    block = _block_length(log_probs, rows, n)
+    if block == 1:
+        return _best_of_few(log_probs, totals, rows, n, n)
+    return _best_of_columns(log_probs, totals, rows, n, block)
+
+
+def _best_of_few(log_probs: Tensor, totals: Tensor, rows: Rows, n: int, per_row: int) -> Extensions:
+    """The rows' own best first, and then the best of those."""
+    scores, tokens = log_probs.topk(min(per_row, log_probs.size(1)), dim=1)
+    scores = scores + totals[:, None]
+    # Stable, so that ties do not depend on how wide other beams are.
+    by_score, order = (
+        rows.grid(scores, -math.inf).flatten(1).sort(dim=1, descending=True, stable=True)
+    )
+    order = order[:, :n]
+    column, choice = order // scores.size(1), order % scores.size(1)
+    chosen = _row_of(rows).gather(1, column)
+    return Extensions(by_score[:, :n], chosen, tokens[chosen, choice])
+
+
+def _best_of_columns(
+    log_probs: Tensor, totals: Tensor, rows: Rows, n: int, block: int
+) -> Extensions:
+    """Exact top-n without sorting the vocabulary.
+
+    Tokens are dealt to columns of about ``block`` tokens. The n best tokens lie in the n columns
+    with the best maxima, so only these columns need to be searched.
+    """
+    vocabulary = log_probs.size(1)
+    n_columns = vocabulary // block
+    n_dealt = block * n_columns
+    maxima = log_probs[:, :n_dealt].unflatten(1, (block, n_columns)).amax(dim=1)
+    left_over = log_probs[:, n_dealt:]
+    first = maxima[:, : vocabulary - n_dealt]
+    torch.maximum(first, left_over, out=first)
+
+    maxima += totals[:, None]
+    best = rows.grid(maxima, -math.inf).flatten(1).topk(n, dim=1).indices  # [S, n]
+    chosen = _row_of(rows).gather(1, best // n_columns)
+    tokens = (best % n_columns)[:, :, None] + n_columns * torch.arange(
+        block + 1, device=best.device
+    )
+    missing = tokens >= vocabulary
+    tokens = tokens.masked_fill_(missing, 0)
+    scores = log_probs[chosen[:, :, None], tokens] + totals[chosen][:, :, None]
+    # Beams with fewer than n columns filled up their choice with columns of no row.
+    missing |= (best // n_columns >= _widths(rows)[:, None])[:, :, None]
+    scores = scores.masked_fill_(missing, -math.inf).flatten(1)
+    scores, order = scores.topk(n, dim=1)
+    return Extensions(
+        scores, chosen.gather(1, order // (block + 1)), tokens.flatten(1).gather(1, order)
+    )
+
+
+def _block_length(log_probs: Tensor, rows: Rows, n: int) -> int:
+    """How many tokens to a column: the least work, or 1 where a plain top-k is best."""
+    vocabulary = log_probs.size(1)
+    if log_probs.is_cuda or vocabulary < SMALLEST_SCAN:
+        return 1
+    block = int(math.sqrt(rows.width * vocabulary / n))
+    block = min(block, 64, int(math.sqrt(vocabulary)), vocabulary // n)
+    return max(block, 1)
+
+
+def _row_of(rows: Rows) -> Tensor:
+    """int64 ``[S, width]``: the row of each entry; 0 where there is none."""
+    return rows.grid(torch.arange(rows.beam.numel(), device=rows.beam.device), 0)
+
+
+def _widths(rows: Rows) -> Tensor:
+    return rows.beam.bincount(minlength=rows.n_beams)

@@ -1,0 +1,130 @@
+"""What makes the value of a decoding option wrong: tables, and the check that reads them."""
+
+from dataclasses import fields
+from typing import Any
+
+from fairseq.dataclass import ChoiceEnum
+
+JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
+DRAFTING = (*JACOBI, "lookahead")
+BEAMS = ("beam", "variable_beam", "streaming")
+METHODS = ("greedy", "blockwise", *DRAFTING, *BEAMS)
+
+DECODING_CHOICES = ChoiceEnum(["fairseq", *METHODS])
+ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
+DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
+NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
+FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
+STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
+
+CHOICES = {
+    "decoding": DECODING_CHOICES,
+    "acceptance": ACCEPTANCE_CHOICES,
+    "draft": DRAFT_CHOICES,
+    "ngram_pool": NGRAM_POOL_CHOICES,
+    "finalize": FINALIZE_CHOICES,
+    "stream_policy": STREAM_POLICY_CHOICES,
+}
+
+MINIMA = {
+    "decoding_block_size": 1,
+    "acceptance_topk": 1,
+    "acceptance_distance": 0,
+    "min_block_size": 1,
+    "jacobi_block_size": 1,
+    "parallel_len_a": 0,
+    "parallel_len_b": 0,
+    "lookahead_window": 1,
+    "ngram_order": 2,
+    "prune_threshold": 0,
+    "max_candidates": 1,
+    "refill_threshold": 0,
+    "stream_buffer": 1,
+    "max_beam_rows": 1,
+}
+
+# An option that another method would ignore is refused there: which methods each is for.
+METHODS_OF_OPTION = {
+    "decoding_stats": METHODS,
+    "decoding_block_size": ("blockwise",),
+    "acceptance": ("blockwise",),
+    "acceptance_topk": ("blockwise",),
+    "acceptance_distance": ("blockwise",),
+    "min_block_size": ("blockwise",),
+    "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
+    "parallel_len_a": ("hybrid_jacobi",),
+    "parallel_len_b": ("hybrid_jacobi",),
+    "oracle_length": ("jacobi", "gs_jacobi"),
+    "lookahead_window": ("lookahead",),
+    "draft": DRAFTING,
+    "ngram_order": DRAFTING,
+    "ngram_pool": DRAFTING,
+    "prune_threshold": BEAMS,
+    "max_candidates": BEAMS,
+    "finalize": BEAMS,
+    "refill_threshold": ("streaming",),
+    "stream_policy": ("streaming",),
+    "stream_buffer": ("streaming",),
+    "max_beam_rows": ("streaming",),
+}
+
+# Options of a choice: which option has to have which value.
+CHOICE_OF_OPTION = {
+    "acceptance_topk": ("acceptance", ("topk",)),
+    "acceptance_distance": ("acceptance", ("distance",)),
+    "ngram_order": ("draft", ("ngram", "source")),
+    "ngram_pool": ("draft", ("ngram",)),
+}
+
+
+def check_options(options: Any) -> None:
+    """
+    Args:
+        options: :class:`~.options.DecodingOptions`.
+
+    Raises:
+        ValueError: for a value that no model could make right, or an option that the method has
+            no use for; it names the flag and a remedy.
+    """
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if option.name == "_name" or value is None:
+            continue
+        _check_value(option.name, value)
+        if value != option.default:
+            _check_has_a_use(options, option.name, value)
+
+
+def _check_value(name: str, value: Any) -> None:
+    flag = f"{_flag(name)} {value}"
+    if name in CHOICES:
+        names = [choice.value for choice in CHOICES[name]]
+        if str(value) not in names:
+            raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
+    if name in MINIMA and not value >= MINIMA[name]:  # nor is NaN
+        raise ValueError(f"{flag}: must be at least {MINIMA[name]}")
+    if name == "refill_threshold" and not value < 1:
+        raise ValueError(f"{flag}: must be less than 1")
+
+
+def _check_has_a_use(options: Any, name: str, value: Any) -> None:
+    given = f"{_flag(name)} {value}"
+    methods = METHODS_OF_OPTION.get(name)
+    if methods is not None and str(options.decoding) not in methods:
+        raise ValueError(
+            f"{given}: means nothing to --decoding {options.decoding}; remove it or use "
+            f"--decoding {' or '.join(methods)}"
+        )
+    if name not in CHOICE_OF_OPTION:
+        return
+    choice, values = CHOICE_OF_OPTION[name]
+    chosen = options.draft_name if choice == "draft" else str(getattr(options, choice))
+    if chosen not in values:
+        raise ValueError(
+            f"{given}: means nothing to {_flag(choice)} {chosen}; remove it or use "
+            f"{_flag(choice)} {' or '.join(values)}"
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
