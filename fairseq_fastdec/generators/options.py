@@ -115,8 +115,8 @@ class DecodingOptions(FairseqDataclass):
     max_candidates: Optional[int] = field(
         default=None,
         metadata={
-            "help": "beams: keep at most this many candidates that continue the same one; --beam "
-            "or more = any number (default: 5, but any number for beam)"
+            "help": "beams: look at no more than this many continuations of the same candidate "
+            "(default: 5, but as many as there are for beam)"
         },
     )
     finalize: Optional[FINALIZE_CHOICES] = field(

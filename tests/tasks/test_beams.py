@@ -61,6 +61,7 @@ def test_streaming_is_variable_beam_and_loses_nothing(corpus, baseline, variable
 
 def test_the_capacity_is_what_the_user_said(corpus, baseline, caplog):
     def summary(*options):
+        gc.collect()  # generators of earlier commands have had their say
         caplog.clear()
         with caplog.at_level("INFO"):
             generate(corpus, baseline, "--decoding", "streaming", "--beam", 2, *options)
