@@ -326,10 +326,10 @@ class _SourceGrid:
         return cls(n_sources, int(row_source.bincount().max()), row_source)
 
     def spread(self, queries: Tensor) -> Tensor:
-        """``[R, T, H, D]`` to ``[S, G * T, H, D]``; slots without a row hold zeros."""
+        """``[R, T, H, D]`` to ``[S, G * T, H, D]``; slots without a row hold anything."""
         n_new, n_heads, head_dim = queries.shape[1:]
         if self._row_source is not None:
-            grid = queries.new_zeros(self._n_sources, self._width, n_new, n_heads, head_dim)
+            grid = queries.new_empty(self._n_sources, self._width, n_new, n_heads, head_dim)
             grid[self._row_source, self._slot] = queries
             queries = grid
         return queries.reshape(self._n_sources, self._width * n_new, n_heads, head_dim)

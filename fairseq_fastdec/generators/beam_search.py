@@ -18,6 +18,8 @@ from .limits import Limits
 from .slots import Slots
 from .statistics import Statistics
 
+HOST_KNOWLEDGE = ("number", "length", "width", "waiting", "final", "steps", "expansions")
+
 
 @dataclass
 class Heuristics:
@@ -116,10 +118,7 @@ class BeamSearch:
         self._row_slot = torch.zeros(0, dtype=torch.long, device=device)
         self._row_column = self._row_slot
         # The host's knowledge: of each slot,
-        self._known = {
-            name: np.zeros(0, dtype=np.int64)
-            for name in ("number", "length", "width", "steps", "expansions")
-        }
+        self._known = {name: np.zeros(0, dtype=np.int64) for name in HOST_KNOWLEDGE}
         # and the slots in use, in the order of their rows. Those in focus are the last ones.
         self._live = np.zeros(0, dtype=np.int64)
         self._n_resting = 0
@@ -221,7 +220,7 @@ class BeamSearch:
         return log_probs
 
     def _with_those_that_wait(self, candidates: Candidates) -> Candidates:
-        if not self._rule.lets_wait:
+        if not self._known["waiting"][self._live[self._n_resting :]].any():
             return candidates
         lengths = self._slots.waiting_lengths[self._focus]
         waiting = Candidates(
@@ -245,32 +244,44 @@ class BeamSearch:
             self._heuristics.width,
             self._heuristics.threshold,
         )
+        counts = torch.stack([flags.sum(dim=1) for flags in verdict]).cpu().numpy()
+        n_final, widths, n_waiting = counts
+        in_focus = self._live[self._n_resting :]
         ends = (candidates.scores, candidates.lengths, candidates.columns)
-        self._slots.finish(slots, verdict.final, *ends)
-        if self._rule.lets_wait:
+        if n_final.any():
+            self._slots.finish(slots, verdict.final, *ends)
+        if n_waiting.any() or self._known["waiting"][in_focus].any():
             self._slots.wait(slots, verdict.waiting, *ends)
-        widths = verdict.active.sum(dim=1)
-        done = (self._slots.n_final[slots] >= self._heuristics.width) | widths.eq(0)
-        known_widths, known_done = torch.stack([widths, done.long()]).cpu().numpy()
-        results = self._results(known_done.astype(bool)) if known_done.any() else []
-        order = compaction(~done)
-        self._extend(candidates, verdict.active, order, n_rows)
-        self._settle(known_widths, order.cpu().numpy())
+        self._known["final"][in_focus] += n_final
+        self._known["waiting"][in_focus] = n_waiting
+        done = (self._known["final"][in_focus] >= self._heuristics.width) | (widths == 0)
+        self._known["width"][in_focus] = widths
+        results: List[Result] = []
+        active = verdict.active
+        if done.any():
+            results = self._results(in_focus[done])
+            # In the order in which the session's sources close the gaps.
+            order = compaction(torch.from_numpy(~done))
+            self._leave(in_focus, done, order.numpy())
+            order = order.to(active.device)
+            candidates = Candidates(*(field[order] for field in candidates))
+            active = active[order]
+            self._focus = slots[order]
+        self._extend(candidates, active, n_rows)
         return results
 
-    def _extend(self, candidates: Candidates, active: Tensor, order: Tensor, n_rows: int) -> None:
-        """The beams become their ``active`` candidates; ``order`` has the sentences that go on."""
+    def _extend(self, candidates: Candidates, active: Tensor, n_rows: int) -> None:
+        """The beams become their ``active`` candidates, bool ``[S, C]``."""
+        entry = active.nonzero(as_tuple=True)
+        beam = entry[0]
         self._slots.length[self._focus] += 1
-        active = active[order]
-        beam, choice = active.nonzero(as_tuple=True)
-        column = (active.long().cumsum(dim=1) - 1)[beam, choice]
-        entry = (order[beam], choice)
-        slots = self._focus[order[beam]]
-        lengths = candidates.lengths[entry] + 1
-        self._history.reserve(self._slots.n, int(self._known["length"].max()) + 1)
+        self._known["length"][self._live[self._n_resting :]] += 1
+        column = (active.long().cumsum(dim=1) - 1)[entry]
+        slots = self._focus[beam]
+        self._history.reserve(self._slots.n, int(self._known["length"].max()))
         self._history.extend(
             slots,
-            lengths,
+            candidates.lengths[entry] + 1,
             column,
             candidates.tokens[entry],
             candidates.columns[entry],
@@ -285,21 +296,15 @@ class BeamSearch:
         self._row_slot = torch.cat([self._row_slot[:resting], slots[places]])
         self._row_column = torch.cat([self._row_column[:resting], column[places]])
         self._beam = beam[places]
-        self._focus = self._focus[order]
+        self._widest = int(self._known["width"][self._live[self._n_resting :]].max(initial=0))
 
-    def _settle(self, widths: np.ndarray, order: np.ndarray) -> None:
-        """The host's part of a step: what it knows of the sentences that went on."""
-        in_focus = self._live[self._n_resting :]
-        self._known["length"][in_focus] += 1
-        self._known["width"][in_focus] = widths
-        going_on = in_focus[order]
-        self._slots.give_back(np.setdiff1d(in_focus, going_on).tolist())
-        self._live = np.concatenate([self._live[: self._n_resting], going_on])
-        self._widest = int(widths[order].max(initial=0))
+    def _leave(self, in_focus: np.ndarray, done: np.ndarray, order: np.ndarray) -> None:
+        """Make room for others where sentences in focus are ``done``; ``order`` has the rest."""
+        self._slots.give_back(in_focus[done].tolist())
+        self._live = np.concatenate([self._live[: self._n_resting], in_focus[order]])
 
-    def _results(self, done: np.ndarray) -> List[Result]:
-        """The hypotheses of the sentences in focus that are ``done``, bool ``[S]``."""
-        finished = self._live[self._n_resting :][done]
+    def _results(self, finished: np.ndarray) -> List[Result]:
+        """The hypotheses of the sentences in the slots ``finished``."""
         slots = torch.from_numpy(finished).to(self._focus.device)
         counts = self._slots.n_final[slots]
         if bool(counts.eq(0).any()):

@@ -74,10 +74,12 @@ class Slots:
     def wait(
         self, slots: Tensor, waiting: Tensor, scores: Tensor, lengths: Tensor, columns: Tensor
     ) -> None:
-        """From now on the candidates ``[S, width]`` that ``waiting`` marks are those that wait."""
-        self.waiting_scores[slots] = scores.masked_fill(~waiting, -math.inf)
-        self.waiting_lengths[slots] = lengths
-        self.waiting_columns[slots] = columns
+        """From now on the candidates ``[S, C]`` that ``waiting`` marks are those that wait."""
+        n = scores.size(1)
+        self.waiting_scores[slots] = -math.inf
+        self.waiting_scores[slots, :n] = scores.masked_fill(~waiting, -math.inf)
+        self.waiting_lengths[slots, :n] = lengths
+        self.waiting_columns[slots, :n] = columns
 
     def give_up(self, slots: Tensor) -> None:
         """Sentences for which the model knows no next token (NaN) end where they stand."""
