@@ -3,6 +3,7 @@
 import argparse
 from typing import Any, Dict, List, Optional
 
+import fairseq
 import torch
 from fairseq.data import Dictionary
 from fairseq.data.language_pair_dataset import LanguagePairDataset
@@ -10,6 +11,10 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import fairseq_fastdec  # noqa: F401
+
+# 0.12.2 gives every encoder layer a second, unused set of weights (for torch's fast path), and its
+# decoders answer left padding with NaN.
+OLD_FAIRSEQ = fairseq.__version__ == "0.12.2"
 
 SIZES = dict(
     encoder_embed_dim=32,

@@ -60,7 +60,7 @@ def slow_loss(model, sample, head, epsilon, skip=0):
     return loss, nll, hits, n
 
 
-@pytest.mark.parametrize("padded", [dict, left_padded])
+@pytest.mark.parametrize("padded", [dict] if tiny.OLD_FAIRSEQ else [dict, left_padded])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("sub_loss", ["random", "mean"])
 def test_validation_reports_every_head(epsilon, sub_loss, padded):
@@ -188,6 +188,7 @@ def process_group(tmp_path):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason="its encoders have weights without a gradient")
 @pytest.mark.parametrize("find_unused", [False, True])
 @pytest.mark.parametrize("sub_loss", ["random", "mean"])
 @pytest.mark.parametrize("identity", [False, True])

@@ -213,7 +213,10 @@ def test_fairseq_train_warm_starts_from_a_stock_checkpoint(baseline, blockwise):
     before, after = (torch.load(path, weights_only=True)["model"] for path in (baseline, blockwise))
     heads = {key for key in after if ".heads." in key}
     assert after.keys() - heads == before.keys()
-    assert all(torch.equal(after[key], before[key]) for key in before)
+    unused = ("in_proj_", ".out_proj_", "fc1_", "fc2_", "_float_tensor") if tiny.OLD_FAIRSEQ else ()
+    base = [key for key in before if not any(name in key for name in unused)]
+    assert len(base) > len(before) / 2
+    assert [key for key in base if not torch.equal(after[key], before[key])] == []
     assert after["decoder.heads.output_weight"].abs().max() > 0
 
 
