@@ -8,7 +8,7 @@ from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import DecoderSession, compaction
+from fairseq_fastdec.engine import DecoderSession, compaction, inheritance
 from fairseq_fastdec.engine.cache import KeyValueCache
 from tests import tiny
 
@@ -321,3 +321,13 @@ def test_compaction_keeps_the_kept_and_moves_few(keep):
     assert sorted(order) == kept
     stay = [index for index in kept if index < len(kept)]
     assert all(order[index] == index for index in stay)
+
+
+@given(st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1)))))
+def test_heirs_stay_where_their_parents_were(case):
+    n_rows, parents = case
+    order = inheritance(torch.tensor(parents, dtype=torch.long), n_rows).tolist()
+    assert sorted(order) == list(range(len(parents))), "every child has one row"
+    for parent in set(parents):
+        if parent < len(parents):
+            assert order[parent] == parents.index(parent)

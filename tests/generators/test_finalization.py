@@ -1,0 +1,57 @@
+"""The two rules for ended candidates, one sentence each, worked out by hand."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_fastdec.generators.finalization import RULES
+
+NOTHING = -math.inf
+
+
+def judge(rule, candidates, width, threshold=math.inf, n_final=0, best_final=NOTHING):
+    """Each candidate's fate; ``"-1.0 $"`` has ended."""
+    scores = torch.tensor([[float(candidate.split()[0]) for candidate in candidates]])
+    ended = torch.tensor([["$" in candidate for candidate in candidates]])
+    finals = (torch.tensor([n_final]), torch.tensor([best_final]))
+    verdict = RULES[rule].judge(scores, ended, *finals, width, threshold)
+    assert not (verdict.final & verdict.active | verdict.active & verdict.waiting).any()
+    fates = []
+    for flags in zip(*(fate[0].tolist() for fate in verdict)):
+        fates.append(next((name for name, flag in zip("faw", flags) if flag), "-"))
+    return "".join(fates)
+
+
+@pytest.mark.parametrize(
+    "candidates, options, fates",
+    [
+        (["-1", "-2 $", "-3", "-4"], dict(width=2), "afa-"),
+        (["-1", "-2", "-3 $", "-4"], dict(width=2), "aa--"),
+        (["-1 $", "-2 $", "-3", "-4"], dict(width=2, n_final=1), "f-aa"),
+        (["-1", "-2 $", "-3", "-4"], dict(width=2, threshold=0.5), "a---"),
+        (["-1", "-2 $", "-3", "-4"], dict(width=2, threshold=2.0), "afa-"),
+        (["-1", "-2 $", "-3"], dict(width=2, threshold=1.0, best_final=-0.5), "a--"),
+        (["-1", "-inf $", "-inf"], dict(width=2), "a--"),
+    ],
+)
+def test_fairseqs_rule(candidates, options, fates):
+    assert judge("fairseq", candidates, **options) == fates
+
+
+@pytest.mark.parametrize(
+    "candidates, options, fates",
+    [
+        (["-1", "-2 $", "-3"], dict(width=3), "awa"),
+        (["-1 $", "-2 $", "-3", "-4 $"], dict(width=4), "ffaw"),
+        (["-1", "-2", "-3 $"], dict(width=2), "aa-"),  # fell off the beam
+        (["-1 $", "-2", "-3", "-4"], dict(width=4, n_final=1), "faa-"),  # 2 of 4 are final
+        (["-1 $", "-2 $", "-3"], dict(width=2, n_final=1), "f--"),
+        (["-1", "-2", "-2.5 $"], dict(width=3, threshold=1.0), "aa-"),
+        (["-1", "-2", "-3"], dict(width=3, threshold=1.0, best_final=-0.5), "a--"),
+        (["-1 $", "-2", "-3"], dict(width=3, threshold=1.5), "fa-"),
+        (["-inf", "-inf $"], dict(width=2), "--"),
+    ],
+)
+def test_the_papers_rule(candidates, options, fates):
+    assert judge("paper", candidates, **options) == fates
