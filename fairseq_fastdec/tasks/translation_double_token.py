@@ -191,7 +191,7 @@ def _check_generator(generator: Any, order: TokenOrder) -> None:
 def _check_data_options(cfg: TranslationDoubleTokenConfig, order: TokenOrder) -> None:
     if cfg.left_pad_target:
         raise ValueError(
-            "--left-pad-target True: targets are reordered from their first token on; remove it"
+            "--left-pad-target: targets are reordered from their first token on; remove it"
         )
     if cfg.load_alignments and order != LEFT_TO_RIGHT:
         raise ValueError(
