@@ -83,9 +83,12 @@ class PairBeams:
         self._session.commit(2)
         self._statistics.count_step(n_sentences * n_entries)
         self._statistics.count_beams(n_sentences)
-        log_probs = self._session.log_probs(features)[..., 0, :]
-        log_probs = self._constrained(log_probs.unflatten(0, (n_sentences, n_entries)))
-        best, unfinished = double_topk(log_probs, self._totals, self._width, self._limits.eos)
+        # One side after the other: half the distributions in memory at once.
+        left, right = (
+            self._constrained(self._session.log_probs([f[:, side] for f in features]), side)
+            for side in (0, 1)
+        )
+        best, unfinished = double_topk(left, right, self._totals, self._width, self._limits.eos)
         self._expansions += n_entries
         self._end(best)
         self._go_on(unfinished, n_entries)
@@ -115,24 +118,29 @@ class PairBeams:
             columns = torch.where(there, pairs.columns[where], columns)
         return ended.sentences, tokens.flatten(1), scores.flatten(1)
 
-    def _constrained(self, log_probs: Tensor) -> Tensor:
+    def _constrained(self, log_probs: Tensor, side: int) -> Tensor:
         """Limits in tokens of the natural sentence: slot n is where its n-th token can stand.
 
         With the end in a left slot a sentence has no more tokens than slots before; in a right
         slot, one more. So each side obeys fairseq's rules as if it came alone.
+
+        Args:
+            log_probs: float32 ``[R, 1, V]`` of the left (0) or right (1) tokens.
+
+        Returns:
+            float32 ``[R, V]``
         """
-        first = 2 * self._step
-        log_probs[..., self._eos] = -math.inf
-        slots = torch.arange(first, first + 2, device=log_probs.device)
-        steps = slots.expand(log_probs.shape[:-1])
-        self._limits.constrain(log_probs, steps, self._max_len, self._forced.size(1))
-        if first < self._forced.size(1):
-            forced = self._forced[self._sentences, first : first + 2]
-            given = forced.ne(self._limits.pad)[:, None, :, None]
-            only = forced[:, None, :, None].expand(*log_probs.shape[:-1], 1)
-            kept = log_probs.gather(-1, only)
-            forced_scores = torch.full_like(log_probs, -math.inf).scatter_(-1, only, kept)
-            log_probs = torch.where(given, forced_scores, log_probs)
+        log_probs = log_probs.squeeze(1)
+        slot = 2 * self._step + side
+        log_probs[:, self._eos] = -math.inf
+        slots = torch.full(log_probs.shape[:1], slot, device=log_probs.device)
+        self._limits.constrain(log_probs, slots, self._max_len, self._forced.size(1))
+        if slot < self._forced.size(1):
+            n_entries = self._pairs.size(1)
+            forced = self._forced[self._sentences, slot].repeat_interleave(n_entries)[:, None]
+            kept = log_probs.gather(1, forced)
+            only = torch.full_like(log_probs, -math.inf).scatter_(1, forced, kept)
+            log_probs = torch.where(forced.ne(self._limits.pad), only, log_probs)
         return log_probs
 
     def _end(self, best: Pairs) -> None:

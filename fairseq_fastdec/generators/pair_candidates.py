@@ -28,7 +28,9 @@ class Pairs(NamedTuple):
         )
 
 
-def double_topk(log_probs: Tensor, totals: Tensor, width: int, end: int) -> Tuple[Pairs, Pairs]:
+def double_topk(
+    left: Tensor, right: Tensor, totals: Tensor, width: int, end: int
+) -> Tuple[Pairs, Pairs]:
     """The W best pairs of each beam, and the W best of those that do not end (section 3.2).
 
     The two tokens of a pair are taken for independent of each other: first the 2W best left tokens
@@ -40,35 +42,32 @@ def double_topk(log_probs: Tensor, totals: Tensor, width: int, end: int) -> Tupl
     may be the end) of an entry are never among the best W pairs.
 
     Args:
-        log_probs: float32 ``[S, W', 2, V]``, of each entry's left and right token.
+        left, right: log-probabilities float32 ``[S * W', V]`` of each entry's two tokens.
         totals: float32 ``[S, W']``, each entry's score so far; ``-inf``: there is none.
         width: W.
         end: the token that ends decoding, on either side.
     """
-    n_beams, n_entries, _, vocabulary = log_probs.shape
-    flat, flat_totals = log_probs.flatten(0, 1), totals.flatten()
-    row = torch.arange(n_beams * n_entries, device=totals.device)
-    rows = Rows(row // n_entries, row % n_entries, n_beams, n_entries)
+    n_beams, n_entries = totals.shape
+    row = torch.arange(totals.numel(), device=totals.device)
+    beams = Rows(row // n_entries, row % n_entries, n_beams, n_entries)
     alone = Rows(row, torch.zeros_like(row), row.numel(), 1)
-    left = best_extensions(flat[:, 0], flat_totals, rows, min(2 * width, n_entries * vocabulary))
-    right = best_extensions(
-        flat[:, 1], torch.zeros_like(flat_totals), alone, min(width + 1, vocabulary)
-    )
-    shape = (*left.rows.shape, right.tokens.size(1))
-    pair_totals = left.scores[:, :, None] + right.scores[left.rows]
-    tokens = torch.stack(
-        [left.tokens[:, :, None].expand(shape), right.tokens[left.rows]], dim=-1
-    ).flatten(1, 2)
-    ends = tokens.eq(end).any(dim=-1)
-    entry = left.rows[:, :, None].expand(shape).flatten(1)
-    pair_totals = pair_totals.flatten(1)
+    n_left = min(2 * width, n_entries * left.size(1))
+    lefts = best_extensions(left, totals.flatten(), beams, n_left)
+    n_right = min(width + 1, right.size(1))
+    rights = best_extensions(right, torch.zeros_like(totals).flatten(), alone, n_right)
+
+    # All pairs of these, flat: [S, 2W * (W + 1)].
+    pair_totals = (lefts.scores[:, :, None] + rights.scores[lefts.rows]).flatten(1)
+    right_tokens = rights.tokens[lefts.rows].flatten(1)
+    ends = right_tokens.eq(end) | lefts.tokens.eq(end).repeat_interleave(n_right, dim=1)
 
     def best(scores: Tensor) -> Pairs:
         chosen_totals, order = scores.topk(min(width, scores.size(1)), dim=1)
-        chosen = tokens.gather(1, order[:, :, None].expand(-1, -1, 2))
-        chosen_rows = entry.gather(1, order)
-        sides = torch.arange(2, device=order.device)
-        own = flat[chosen_rows[:, :, None], sides, chosen]
-        return Pairs(chosen_totals, chosen_rows % n_entries, chosen, own)
+        rows = lefts.rows.gather(1, order // n_right)
+        tokens = (lefts.tokens.gather(1, order // n_right), right_tokens.gather(1, order))
+        own = (left[rows, tokens[0]], right[rows, tokens[1]])
+        return Pairs(
+            chosen_totals, rows % n_entries, torch.stack(tokens, dim=-1), torch.stack(own, dim=-1)
+        )
 
     return best(pair_totals), best(pair_totals.masked_fill(ends, -math.inf))

@@ -256,7 +256,8 @@ def test_double_topk_is_the_papers_3w_pairs(n_beams, n_entries, width, seed, sur
         logits[..., 10] += 6
     log_probs = logits.log_softmax(-1)
     totals = torch.randn(n_beams, n_entries, generator=generator)
-    best, unfinished = double_topk(log_probs, totals, width, end=10)
+    left, right = log_probs.flatten(0, 1).unbind(1)
+    best, unfinished = double_topk(left, right, totals, width, end=10)
     for beam in range(n_beams):
         lefts = (totals[beam, :, None] + log_probs[beam, :, 0]).flatten().sort(descending=True)
         pool = []
