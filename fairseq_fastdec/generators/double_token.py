@@ -22,6 +22,9 @@ class DoubleTokenGenerator(FairseqGenerator):
     or none can go on. All lengths (--max-len-a, --max-len-b, --min-len and the length that scores
     are normalised by) are in tokens of the natural sentence. Where a limit falls between the two
     tokens of a pair, only the right one may be the end.
+
+    A token beside an end belongs to its sentence, whichever side it is on. So a sentence of an odd
+    length can be found twice: as (token, EOD), which is what training shows, and as (EOD, token).
     """
 
     name = "double_token"

@@ -89,10 +89,10 @@ class TranslationFastdecTask(TranslationTask):
             generator.capacity = self._capacity
         return generator
 
-    def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """As in fairseq; and from then on batches are made for the criterion."""
+    def build_criterion(self, *args: Any, **kwargs: Any) -> Any:
+        """As in fairseq, whose versions differ; from then on batches are made for the criterion."""
         self._has_criterion = True
-        return super().build_criterion(cfg, from_checkpoint)
+        return super().build_criterion(*args, **kwargs)
 
     def get_batch_iterator(
         self,
