@@ -2,10 +2,12 @@
 
 A short map:
 
-- ``tasks/``       ``translation_fastdec``: fairseq's translation task plus ``--decoding``
+- ``tasks/``       ``translation_fastdec``: fairseq's translation task plus ``--decoding``;
+                   ``translation_double_token``: with targets in another order
+- ``data/``        the orders in which target tokens are decoded
 - ``generators/``  the search rules (what to propose, what to accept), one file each
 - ``engine/``      the decoder sessions that run a stock decoder for ragged rows
-- ``models/``      architectures: ``blockwise_transformer``
+- ``models/``      architectures: ``blockwise_transformer``, ``double_token_transformer``
 - ``criterions/``  training losses: ``random_sub_loss``
 - ``compat.py``    what today's torch and python need, and nothing else
 

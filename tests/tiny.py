@@ -11,6 +11,11 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import fairseq_fastdec  # noqa: F401
+from fairseq_fastdec.data.reordered_dataset import FOLDED, ReorderedDataset
+from fairseq_fastdec.tasks.translation_double_token import (
+    TranslationDoubleTokenConfig,
+    TranslationDoubleTokenTask,
+)
 
 # 0.12.2 gives every encoder layer a second, unused set of weights (for torch's fast path), and its
 # decoders answer left padding with NaN.
@@ -46,6 +51,22 @@ def task(
     source = dictionary(source_words)
     target = source if target_words is None else dictionary(target_words)
     return TranslationTask(TranslationConfig(**options_), source, target)
+
+
+def double_token_task(
+    token_order: str = "bidirectional",
+    tokens_per_step: int = 2,
+    source_words: int = 20,
+    target_words: Optional[int] = None,
+    **options_: Any,
+) -> TranslationDoubleTokenTask:
+    """As :func:`task`, with targets in another order."""
+    source = dictionary(source_words)
+    target = source if target_words is None else dictionary(target_words)
+    config = TranslationDoubleTokenConfig(
+        token_order=token_order, tokens_per_step=tokens_per_step, **options_
+    )
+    return TranslationDoubleTokenTask(config, source, target)
 
 
 def build_model(
@@ -92,7 +113,7 @@ def random_batch(
     """
     generator = torch.Generator().manual_seed(seed)
     words = of_task.source_dictionary
-    n_words = min(len(words), len(of_task.target_dictionary)) - words.nspecial
+    n_words = min(_n_words(words), _n_words(of_task.target_dictionary))
     pairs = []
     for length in lengths:
         content = torch.randint(n_words, (length,), generator=generator) + words.nspecial
@@ -109,8 +130,14 @@ def random_batch(
         left_pad_source=left_pad,
         shuffle=False,
     )
+    if getattr(of_task, "token_order", None) is not None:
+        dataset = ReorderedDataset(dataset, of_task.token_order, of_task.target_dictionary)
     batch = dataset.collater([dataset[index] for index in range(len(pairs))])
     return _in_given_order(batch)
+
+
+def _n_words(words: Dictionary) -> int:
+    return sum(symbol.startswith("w") for symbol in words.symbols)
 
 
 def _in_given_order(batch: Dict[str, Any]) -> Dict[str, Any]:
@@ -118,7 +145,9 @@ def _in_given_order(batch: Dict[str, Any]) -> Dict[str, Any]:
     order = batch["id"].argsort()
     for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
         batch["net_input"][key] = batch["net_input"][key][order]
-    batch["target"], batch["id"] = batch["target"][order], batch["id"][order]
+    for key in ("target", "id", FOLDED):
+        if key in batch:
+            batch[key] = batch[key][order]
     return batch
 
 
@@ -150,6 +179,5 @@ def train(
 
 def _cross_entropy(model: torch.nn.Module, batch: Dict[str, Any]) -> torch.Tensor:
     logits = model(**batch["net_input"])[0]
-    return torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), batch["target"].flatten(), ignore_index=1
-    )
+    target = batch.get(FOLDED, batch["target"])
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=1)

@@ -40,16 +40,20 @@ def _attend_by_products(
     return torch.matmul(weights, values)
 
 
-def causal_mask(past: Tensor, n_new: int, n_keys: int, dtype: torch.dtype) -> Tensor:
+def causal_mask(
+    past: Tensor, n_new: int, n_keys: int, dtype: torch.dtype, together: int = 1
+) -> Tensor:
     """What the new positions of ragged rows may see: their row's past, and themselves causally.
 
     Args:
         past: int64 ``[R]``, the valid length of each row before the new positions.
+        together: how many neighbouring new positions see each other.
 
     Returns:
         additive mask ``[R, 1, n_new, n_keys]``: 0 where allowed, ``-inf`` elsewhere.
     """
     new = torch.arange(n_new, device=past.device)
+    new = new // together * together + together - 1
     last_visible = (past[:, None] + new)[:, None, :, None]
     hidden = torch.arange(n_keys, device=past.device) > last_visible
     return _additive(hidden, dtype)

@@ -52,6 +52,21 @@ class EnsembleSession:
         """The number of heads that every member has."""
         return min(member.block_size for member in self._members)
 
+    @property
+    def tokens_per_step(self) -> int:
+        """How many tokens every member predicts at once.
+
+        Raises:
+            ValueError: if they differ in that.
+        """
+        numbers = sorted({member.tokens_per_step for member in self._members})
+        if len(numbers) > 1:
+            raise ValueError(
+                f"--path: models of {numbers[0]} and of {numbers[1]} tokens a step cannot decode "
+                "together; give models with the same --tokens-per-step"
+            )
+        return numbers[0]
+
     def reset(self, max_len: int) -> None:
         """Forget all rows; see :meth:`DecoderSession.reset`."""
         for member in self._members:

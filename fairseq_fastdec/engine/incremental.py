@@ -16,14 +16,16 @@ def decodes_incrementally(model: nn.Module) -> bool:
     """Whether :class:`IncrementalSession` can run a model.
 
     Not so non-autoregressive decoders, which inherit the interface and do not keep it, nor
-    decoders with prediction heads, which only the engine knows how to use.
+    decoders with prediction heads or several tokens a step, which only the engine knows how to use.
     """
     if not isinstance(model, FairseqEncoderDecoderModel):
         return False
     decoder = model.decoder
     takes_state = "incremental_state" in inspect.signature(decoder.forward).parameters
     has_heads = hasattr(decoder, "head_features")
-    return isinstance(decoder, FairseqIncrementalDecoder) and takes_state and not has_heads
+    one_token = getattr(decoder, "tokens_per_step", 1) == 1
+    stepwise = takes_state and not has_heads and one_token
+    return isinstance(decoder, FairseqIncrementalDecoder) and stepwise
 
 
 @dataclass
@@ -66,6 +68,7 @@ class IncrementalSession:
 
     normalized = True
     block_size = 0
+    tokens_per_step = 1
 
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """

@@ -58,6 +58,11 @@ class DecoderSession:
         """How many prediction heads the decoder has: k of a blockwise model, 0 of a stock one."""
         return getattr(self._decoder, "block_size", 0)
 
+    @property
+    def tokens_per_step(self) -> int:
+        """How many tokens the decoder predicts at once, and lets see each other."""
+        return getattr(self._decoder, "tokens_per_step", 1)
+
     @torch.no_grad()
     def reset(self, max_len: int) -> None:
         """Forget all rows and prepare for rows of up to ``max_len`` tokens.
@@ -118,8 +123,9 @@ class DecoderSession:
         """Feed T tokens to every row, after the tokens that the row has committed.
 
         Args:
-            tokens: int64 ``[R, T]``. Rows that have fewer to feed are filled up with anything:
-                features of later tokens never reach earlier ones, and only committed tokens stay.
+            tokens: int64 ``[R, T]``, T a multiple of :attr:`tokens_per_step`. Rows that have fewer
+                to feed are filled up with anything: features of later tokens never reach those of
+                earlier steps, and only committed tokens stay.
 
         Returns:
             features ``[R, T, C]`` as ``decoder.extract_features`` gives them.
@@ -142,7 +148,11 @@ class DecoderSession:
         return x
 
     def commit(self, n: Union[int, Tensor]) -> None:
-        """Keep the first n tokens of the last step, the same number for all rows or ``[R]``."""
+        """Keep the first n tokens of the last step, the same number for all rows or ``[R]``.
+
+        Args:
+            n: multiples of :attr:`tokens_per_step`.
+        """
         self._lengths = self._joined(self._lengths, self._lengths[self._paused :] + n)
         if isinstance(n, int):
             self._shortest += n
@@ -263,11 +273,13 @@ class DecoderSession:
 
     def _self_attention_mask(self, n_new: int) -> Optional[Tensor]:
         ragged = self._shortest < self._longest
-        if n_new == 1 and not ragged:
+        together = self.tokens_per_step
+        if n_new <= together and not ragged:
             return None
         past = self._lengths[self._paused :]
         past = past if ragged else past[:1]
-        return causal_mask(past, n_new, self._longest + n_new, self._weights.embed.weight.dtype)
+        dtype = self._weights.embed.weight.dtype
+        return causal_mask(past, n_new, self._longest + n_new, dtype, together)
 
     def _self_attention(
         self, index: int, layer: LayerWeights, x: Tensor, positions: Tensor, mask: Optional[Tensor]

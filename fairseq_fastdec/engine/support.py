@@ -65,9 +65,14 @@ def _computes_stock_features(decoder: TransformerDecoderBase) -> bool:
 
 
 def _forward_is_known(decoder: TransformerDecoderBase) -> bool:
-    # A decoder that adds heads on top of the stock features says so by offering them.
-    stock = type(decoder).forward is TransformerDecoderBase.forward
-    return stock or hasattr(decoder, "head_features")
+    # A decoder that adds heads on top of the stock features says so by offering them, and one whose
+    # mask is causal by steps says how many tokens are in a step.
+    own = type(decoder)
+    stock_mask = own.buffered_future_mask is TransformerDecoderBase.buffered_future_mask
+    if hasattr(decoder, "tokens_per_step"):
+        return True
+    stock = own.forward is TransformerDecoderBase.forward
+    return stock_mask and (stock or hasattr(decoder, "head_features"))
 
 
 def _layer_problems(layer: nn.Module) -> Iterator[str]:

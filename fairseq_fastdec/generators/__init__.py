@@ -13,6 +13,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from .base import FAIRSEQ_DEFAULT_BEAM, FairseqGenerator
 from .beam import BeamGenerator, VariableBeamGenerator
 from .blockwise import BlockwiseGenerator
+from .double_token import DoubleTokenGenerator
 from .greedy import GreedyGenerator
 from .jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
 from .lookahead import LookaheadGenerator
@@ -33,6 +34,7 @@ GENERATORS: Dict[str, Type[FairseqGenerator]] = {
         BeamGenerator,
         VariableBeamGenerator,
         StreamingGenerator,
+        DoubleTokenGenerator,
     )
 }
 

@@ -25,6 +25,7 @@ class FairseqGenerator(ABC):
 
     name: str
     keeps_one_hypothesis = True
+    tokens_per_step = 1
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class FairseqGenerator(ABC):
         for model in models:
             model.eval()
         self.session = EnsembleSession(models, getattr(args, "temperature", 1.0))
+        self._check_tokens_per_step()
         max_positions = min(model.max_decoder_positions() for model in models)
         self.limits = Limits.of(args, dictionary, max_positions)
         self.eos = self.limits.eos
@@ -124,6 +126,20 @@ class FairseqGenerator(ABC):
             self.statistics.count_sentence(record)
         self._file.write(records)
         return hypotheses
+
+    def _check_tokens_per_step(self) -> None:
+        n_trained = self.session.tokens_per_step
+        if n_trained > self.tokens_per_step:
+            raise ValueError(
+                f"--decoding {self.name}: decodes one token a step, and the model predicts "
+                f"{n_trained}; use --decoding double_token"
+            )
+        if n_trained < self.tokens_per_step:
+            raise ValueError(
+                f"--decoding {self.name}: the model predicts one token a step; train one with "
+                "--task translation_double_token --arch double_token_transformer, or use "
+                "--decoding beam"
+            )
 
     def _ids(self, sample: Dict[str, Any]) -> List[int]:
         n_sentences = sample["net_input"]["src_tokens"].size(0)

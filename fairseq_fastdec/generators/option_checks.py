@@ -8,7 +8,7 @@ from fairseq.dataclass import ChoiceEnum
 JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
 DRAFTING = (*JACOBI, "lookahead")
 BEAMS = ("beam", "variable_beam", "streaming")
-METHODS = ("greedy", "blockwise", *DRAFTING, *BEAMS)
+METHODS = ("greedy", "blockwise", *DRAFTING, *BEAMS, "double_token")
 
 DECODING_CHOICES = ChoiceEnum(["fairseq", *METHODS])
 ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])

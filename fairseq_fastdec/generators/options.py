@@ -28,7 +28,8 @@ class DecodingOptions(FairseqDataclass):
             "blockwise_transformer); jacobi, gs_jacobi, hybrid_jacobi = the parallel decoding of "
             "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster; beam = "
             "fairseq's beam search; variable_beam = beams as wide as their candidates are good; "
-            "streaming = variable_beam in a batch that is refilled"
+            "streaming = variable_beam in a batch that is refilled; double_token = a beam search "
+            "of two tokens a step (needs --task translation_double_token)"
         },
     )
     decoding_stats: Optional[str] = field(

@@ -1,1 +1,1 @@
-from . import translation_fastdec  # noqa: F401
+from . import translation_double_token, translation_fastdec  # noqa: F401

@@ -8,6 +8,7 @@ from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
+from ..data.token_order import LEFT_TO_RIGHT, TokenOrder
 from ..generators import build_generator
 from ..generators.base import FairseqGenerator
 from ..generators.options import DecodingOptions, given
@@ -31,11 +32,30 @@ class TranslationFastdecTask(TranslationTask):
     """
 
     cfg: TranslationFastdecConfig
+    token_order = None
 
     def __init__(self, cfg: TranslationFastdecConfig, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
         self._capacity = Capacity()
         self._has_criterion = False
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Called with what a checkpoint remembers of the task that it was trained with.
+
+        Raises:
+            ValueError: if that task had another order of decoding.
+        """
+        trained = TokenOrder(
+            state_dict.get("token_order", LEFT_TO_RIGHT.name),
+            state_dict.get("tokens_per_step", LEFT_TO_RIGHT.tokens_per_step),
+        )
+        own = self.token_order or LEFT_TO_RIGHT
+        if trained != own:
+            raise ValueError(
+                f"{own}: the checkpoint was trained with {trained}; decode it with --task "
+                f"translation_double_token {trained}"
+            )
+        super().load_state_dict(state_dict)
 
     def build_generator(
         self,
@@ -70,7 +90,7 @@ class TranslationFastdecTask(TranslationTask):
         return generator
 
     def build_criterion(self, *args: Any, **kwargs: Any) -> Any:
-        """As in fairseq, whose versions differ here; from then on batches are the criterion's."""
+        """As in fairseq, whose versions differ; from then on batches are made for the criterion."""
         self._has_criterion = True
         return super().build_criterion(*args, **kwargs)
 

@@ -113,8 +113,11 @@ class Replay:
         assert self.session.n_rows == self.sentence.numel()
 
 
-def fuzz(model, task, draw, tolerance, n_operations=12):
-    """Random sentences, steps, partly kept tokens, row selections, pauses and refills."""
+def fuzz(model, task, draw, tolerance, n_operations=12, unit=1):
+    """Random sentences, steps, partly kept tokens, row selections, pauses and refills.
+
+    Tokens are fed and kept in multiples of ``unit``.
+    """
     replay = Replay(model, task, tolerance)
     for seed in range(n_operations):
         n_rows = replay.sentence.numel()
@@ -133,7 +136,7 @@ def fuzz(model, task, draw, tolerance, n_operations=12):
             uniform = draw(st.booleans())
             counts = st.integers(0, n_new)
             kept = [draw(counts)] * n_rows if uniform else [draw(counts) for _ in range(n_rows)]
-            replay.step(n_new, torch.tensor(kept))
+            replay.step(unit * n_new, unit * torch.tensor(kept))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
@@ -146,6 +149,26 @@ def test_every_split_gives_the_full_forward_logits(options, dtype, true_double):
     @given(st.data())
     def check(data):
         fuzz(model, task, data.draw, TOLERANCE[dtype])
+
+    check()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, dict(decoder_normalize_before=True, layernorm_embedding=True)],
+    ids=["post-norm", "pre-norm"],
+)
+def test_every_split_into_pairs_gives_the_full_forward_logits(options, dtype, true_double):
+    """The two tokens of a step see each other, and in training as in decoding no later ones."""
+    task = tiny.double_token_task()
+    model = tiny.build_model(task, "double_token_transformer", dtype=dtype, **options)
+    tiny.stir(model)
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.data())
+    def check(data):
+        fuzz(model, task, data.draw, TOLERANCE[dtype], unit=2)
 
     check()
 

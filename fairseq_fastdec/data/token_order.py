@@ -1,0 +1,122 @@
+"""Folding target sentences into the order in which they are decoded, and back: pure functions.
+
+Imamura and Sumita 2020, section 3.2. With two tokens a step the sentence ``y_1 ... y_m`` becomes
+pairs; slot 2t holds the left token of pair t, and slot 2t + 1 the right one:
+
+- ``bidirectional``: ``y_1 y_m  y_2 y_{m-1} ...``, the left half in order, the right half reversed;
+- ``l2r``: ``y_1 y_2  y_3 y_4 ...``
+- ``r2l``: ``y_m y_{m-1}  y_{m-2} y_{m-3} ...``
+
+and then one end token (odd m) or a pair of them (even m). With one token a step the orders are the
+same, and one end token follows.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Tuple
+
+import torch
+from torch import Tensor
+
+ORDERS = ("bidirectional", "l2r", "r2l")
+TOKENS_PER_STEP = (1, 2)
+
+
+@dataclass(frozen=True)
+class TokenOrder:
+    """In which order, and how many at a time, the tokens of a sentence are decoded."""
+
+    name: str
+    tokens_per_step: int
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            ValueError: for an unknown order or number; it names the flag.
+        """
+        if self.name not in ORDERS:
+            raise ValueError(f"--token-order {self.name}: choose one of {', '.join(ORDERS)}")
+        if self.tokens_per_step not in TOKENS_PER_STEP:
+            raise ValueError(f"--tokens-per-step {self.tokens_per_step}: choose 1 or 2")
+
+    def __str__(self) -> str:
+        return f"--token-order {self.name} --tokens-per-step {self.tokens_per_step}"
+
+    def folded_length(self, length: Any) -> Any:
+        """How many slots a sentence of so many tokens takes, end tokens included.
+
+        Args:
+            length: a number, or an array or tensor of numbers.
+        """
+        return (length // self.tokens_per_step + 1) * self.tokens_per_step
+
+
+LEFT_TO_RIGHT = TokenOrder("l2r", 1)
+
+
+def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
+    """Natural sentences, without any end, in the order of decoding, with their end tokens.
+
+    Args:
+        tokens: int64 ``[B, T]``, padded on the right.
+
+    Returns:
+        int64 ``[B, folded_length(T)]``, padded on the right.
+    """
+    lengths = tokens.ne(pad).sum(dim=1, keepdim=True)
+    slots = torch.arange(order.folded_length(tokens.size(1)), device=tokens.device)
+    source = _natural_positions(slots, lengths, order.name)
+    padded = torch.nn.functional.pad(tokens, (0, 1), value=pad)
+    folded = padded.gather(1, source.clamp(0, tokens.size(1)))
+    folded = folded.masked_fill(slots >= lengths, end)
+    return folded.masked_fill(slots >= order.folded_length(lengths), pad)
+
+
+def unfold(folded: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
+    """The natural sentences that were folded: int64 ``[B, N]`` to ``[B, N]``, padded on the right.
+
+    A token beside an end token, on whichever side, belongs to the sentence.
+    """
+    positions, lengths = unfolding(folded.ne(end) & folded.ne(pad), order)
+    beyond = torch.arange(folded.size(1), device=folded.device) >= lengths[:, None]
+    return folded.gather(1, positions).masked_fill(beyond, pad)
+
+
+def unfolding(content: Tensor, order: TokenOrder) -> Tuple[Tensor, Tensor]:
+    """Where the tokens of the natural sentences are.
+
+    Args:
+        content: bool ``[B, N]``, the slots that hold tokens of the sentence.
+
+    Returns:
+        int64 ``[B, N]``, the slot of each natural position (beyond the sentence: the other slots,
+        in any order), and the lengths, int64 ``[B]``
+    """
+    n_slots = content.size(1)
+    slots = torch.arange(n_slots, device=content.device)
+    if order.name == "l2r":
+        rank = slots
+    elif order.name == "r2l":
+        rank = n_slots - slots
+    else:
+        rank = torch.where(slots % 2 == 0, slots, 2 * n_slots - slots)
+    rank = rank.expand_as(content).masked_fill(~content, 3 * n_slots)
+    return rank.argsort(dim=1, stable=True), content.sum(dim=1)
+
+
+def shifted(folded: Tensor, start: Tuple[int, ...], pad: int) -> Tensor:
+    """What the decoder reads where it is to predict ``folded`` ``[B, N]``: one step earlier.
+
+    Args:
+        start: the tokens of the step before the first, as many as there are tokens a step.
+    """
+    first = folded.new_tensor(start).expand(folded.size(0), len(start))
+    return torch.cat([first, folded[:, : -len(start)]], dim=1).masked_fill(folded.eq(pad), pad)
+
+
+def _natural_positions(slots: Tensor, lengths: Tensor, name: str) -> Tensor:
+    """Which token of its sentence each slot holds, as far as the sentence goes: ``[B, N]``."""
+    if name == "l2r":
+        return slots.expand(lengths.size(0), -1)
+    if name == "r2l":
+        return lengths - 1 - slots
+    return torch.where(slots % 2 == 0, slots // 2, lengths - 1 - slots // 2)

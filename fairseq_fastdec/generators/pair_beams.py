@@ -1,0 +1,209 @@
+"""The beams of a batch, two tokens a step: Algorithm 1 of Imamura and Sumita 2020."""
+
+import math
+from typing import List, NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+from ..engine import EnsembleSession, compaction
+from .limits import Limits
+from .pair_candidates import Pairs, double_topk
+from .statistics import Statistics
+
+
+class Ended(NamedTuple):
+    """Ended hypotheses, one an element ``[H]``: an entry after so many steps, and a last pair."""
+
+    sentences: Tensor
+    steps: Tensor
+    columns: Tensor
+    tokens: Tensor  # int64 [H, 2]
+    scores: Tensor  # float32 [H, 2]
+
+
+class PairBeams:
+    """All sentences of a batch; each has W rows of the session until it is done.
+
+    Row ``s * W + c`` is entry c of the s-th sentence under way. Entries that are missing are rows
+    with a score of ``-inf``. All have the same number of tokens, so no row is ragged.
+    """
+
+    def __init__(
+        self,
+        session: EnsembleSession,
+        limits: Limits,
+        statistics: Statistics,
+        width: int,
+        eos: int,
+    ) -> None:
+        """
+        Args:
+            session: with one empty row for each sentence.
+            limits: whose EOS is the end-of-decoding token.
+            width: W, and K: a sentence is done when so many of its hypotheses have ended.
+            eos: fairseq's EOS, which no step may give.
+        """
+        self._session = session
+        self._limits = limits
+        self._statistics = statistics
+        self._width = width
+        self._eos = eos
+
+    def begin(self, start: Tuple[int, ...], max_len: int, forced: Tensor) -> None:
+        """Sentences of one entry, the ``start`` pair.
+
+        Args:
+            max_len: the most tokens of a sentence, without any end.
+            forced: int64 ``[B, P]``, what the first slots must hold; padding where anything may.
+        """
+        n = forced.size(0)
+        self._max_len = max_len
+        self._forced = forced
+        self._sentences = torch.arange(n, device=forced.device)
+        self._pairs = forced.new_tensor(start).expand(n, 1, 2)
+        self._totals = torch.zeros(n, 1, device=forced.device)
+        self._n_ended = torch.zeros_like(self._sentences)
+        self._ended: List[Ended] = []
+        self._history: List[Tuple[Tensor, Pairs]] = []
+        self._step = 0
+        self._expansions = 0
+        # What each sentence took: steps, and rows over all of them.
+        self.cost = torch.zeros(n, 2, dtype=torch.long, device=forced.device)
+
+    @property
+    def n_sentences(self) -> int:
+        """How many sentences are under way."""
+        return self._sentences.numel()
+
+    def step(self) -> None:
+        """Expand all beams by a pair; sentences that are done leave."""
+        n_sentences, n_entries, _ = self._pairs.shape
+        features = self._session.step(self._pairs.flatten(0, 1))
+        self._session.commit(2)
+        self._statistics.count_step(n_sentences * n_entries)
+        self._statistics.count_beams(n_sentences)
+        # One side after the other: half the distributions in memory at once.
+        left, right = (
+            self._constrained(self._session.log_probs([f[:, side] for f in features]), side)
+            for side in (0, 1)
+        )
+        best, unfinished = double_topk(left, right, self._totals, self._width, self._limits.eos)
+        self._expansions += n_entries
+        self._end(best)
+        self._go_on(unfinished, n_entries)
+        self._step += 1
+
+    def hypotheses(self) -> Tuple[Tensor, Tensor, Tensor]:
+        """All ended hypotheses, in the order of decoding.
+
+        Returns:
+            their sentences int64 ``[H]``, tokens int64 and log-probabilities float32 ``[H, N]``,
+            padded on the right
+        """
+        ended = Ended(*(torch.cat(parts) for parts in zip(*self._ended)))
+        longest = len(self._history) + 1
+        tokens = ended.tokens.new_full((ended.steps.numel(), longest, 2), self._limits.pad)
+        scores = ended.scores.new_zeros(tokens.shape)
+        hypothesis = torch.arange(ended.steps.numel(), device=tokens.device)
+        tokens[hypothesis, ended.steps] = ended.tokens
+        scores[hypothesis, ended.steps] = ended.scores
+        columns = ended.columns
+        for step in range(longest - 2, -1, -1):
+            there = ended.steps > step
+            place, pairs = self._history[step]
+            where = (place[ended.sentences], columns)
+            tokens[:, step] = torch.where(there[:, None], pairs.tokens[where], tokens[:, step])
+            scores[:, step] = torch.where(there[:, None], pairs.scores[where], scores[:, step])
+            columns = torch.where(there, pairs.columns[where], columns)
+        return ended.sentences, tokens.flatten(1), scores.flatten(1)
+
+    def _constrained(self, log_probs: Tensor, side: int) -> Tensor:
+        """Limits in tokens of the natural sentence: slot n is where its n-th token can stand.
+
+        With the end in a left slot a sentence has no more tokens than slots before; in a right
+        slot, one more. So each side obeys fairseq's rules as if it came alone.
+
+        Args:
+            log_probs: float32 ``[R, 1, V]`` of the left (0) or right (1) tokens.
+
+        Returns:
+            float32 ``[R, V]``
+        """
+        log_probs = log_probs.squeeze(1)
+        slot = 2 * self._step + side
+        log_probs[:, self._eos] = -math.inf
+        slots = torch.full(log_probs.shape[:1], slot, device=log_probs.device)
+        self._limits.constrain(log_probs, slots, self._max_len, self._forced.size(1))
+        if slot < self._forced.size(1):
+            n_entries = self._pairs.size(1)
+            forced = self._forced[self._sentences, slot].repeat_interleave(n_entries)[:, None]
+            kept = log_probs.gather(1, forced)
+            only = torch.full_like(log_probs, -math.inf).scatter_(1, forced, kept)
+            log_probs = torch.where(forced.ne(self._limits.pad), only, log_probs)
+        return log_probs
+
+    def _end(self, best: Pairs) -> None:
+        """FINALIZE: those of the W best pairs that hold an end, as long as there is room."""
+        ends = best.tokens.eq(self._limits.eos).any(dim=-1) & (best.totals > -math.inf)
+        n_before = self._n_ended[self._sentences]
+        ends &= ends.long().cumsum(dim=1) <= (self._width - n_before)[:, None]
+        self._n_ended[self._sentences] = n_before + ends.sum(dim=1)
+        beam, choice = ends.nonzero(as_tuple=True)
+        ended = (best.columns, best.tokens, best.scores)
+        self._remember(beam, *(field[beam, choice] for field in ended))
+
+    def _remember(self, beam: Tensor, columns: Tensor, tokens: Tensor, scores: Tensor) -> None:
+        steps = torch.full_like(beam, self._step)
+        self._ended.append(Ended(self._sentences[beam], steps, columns, tokens, scores))
+
+    def _go_on(self, pairs: Pairs, n_entries: int) -> None:
+        """EXPANDBEAM: the beams become the W best pairs without an end."""
+        done = self._n_ended[self._sentences] >= self._width
+        done |= pairs.totals[:, 0].eq(-math.inf)
+        beam = torch.arange(self.n_sentences, device=done.device)
+        if bool(done.any()):
+            self._leave(done)
+            beam = compaction(~done)
+            self._sentences = self._sentences[beam]
+            pairs = Pairs(*(field[beam] for field in pairs))
+        if not self.n_sentences:
+            return
+        pairs = pairs.take(_heirs_first(pairs.columns, n_entries))
+        self._session.select((beam[:, None] * n_entries + pairs.columns).flatten())
+        self._pairs, self._totals = pairs.tokens, pairs.totals
+        place = torch.zeros_like(self._n_ended)
+        place[self._sentences] = torch.arange(self.n_sentences, device=place.device)
+        self._history.append((place, pairs))
+
+    def _leave(self, done: Tensor) -> None:
+        sentences = self._sentences[done]
+        cost = [self._step + 1, self._expansions]
+        self.cost[sentences] = torch.tensor(cost, device=self.cost.device)
+        # Where the model knows no next pair (NaN), a sentence ends as it stands.
+        lost = (done & self._n_ended[self._sentences].eq(0)).nonzero().squeeze(1)
+        end = lost.new_full((lost.numel(), 2), self._limits.eos)
+        nothing = self._totals.new_full((lost.numel(), 2), -math.inf)
+        self._remember(lost, torch.zeros_like(lost), end, nothing)
+
+
+def _heirs_first(columns: Tensor, n_entries: int) -> Tensor:
+    """An order of the candidates ``[S, C]`` in which few rows of the session have to move.
+
+    The first candidate that continues an entry takes its column, and the others what is left.
+
+    Args:
+        columns: int64 ``[S, C]``, the entry that each candidate continues.
+        n_entries: how many entries there are.
+    """
+    n_beams, n = columns.shape
+    index = torch.arange(n, device=columns.device).expand(n_beams, n)
+    heirs = columns.new_full((n_beams, max(n, n_entries)), n)
+    heirs.scatter_reduce_(1, columns, index, "amin")
+    heirs = heirs[:, :n]
+    inherited = heirs < n
+    is_heir = torch.zeros(n_beams, n + 1, dtype=torch.bool, device=columns.device)
+    is_heir.scatter_(1, heirs, True)
+    others = is_heir[:, :n].long().argsort(dim=1, stable=True)
+    rank = (~inherited).long().cumsum(dim=1) - 1
+    return torch.where(inherited, heirs, others.gather(1, rank.clamp(min=0)))

@@ -1,0 +1,73 @@
+"""The best pairs of tokens that continue each beam: DOUBLETOPK of Imamura and Sumita 2020."""
+
+import math
+from typing import NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+from .candidates import Rows, best_extensions
+
+
+class Pairs(NamedTuple):
+    """Pairs that continue S beams, best first, ``[S, C]``; a total of ``-inf`` means none."""
+
+    totals: Tensor  # float32, cumulative
+    columns: Tensor  # int64, the entry that is continued
+    tokens: Tensor  # int64 [S, C, 2], left and right
+    scores: Tensor  # float32 [S, C, 2], their log-probabilities
+
+    def take(self, order: Tensor) -> "Pairs":
+        """The chosen ones of each beam, ``[S, C']``."""
+        both = order[:, :, None].expand(-1, -1, 2)
+        return Pairs(
+            self.totals.gather(1, order),
+            self.columns.gather(1, order),
+            self.tokens.gather(1, both),
+            self.scores.gather(1, both),
+        )
+
+
+def double_topk(
+    left: Tensor, right: Tensor, totals: Tensor, width: int, end: int
+) -> Tuple[Pairs, Pairs]:
+    """The W best pairs of each beam, and the W best of those that do not end (section 3.2).
+
+    The two tokens of a pair are taken for independent of each other: first the 2W best left tokens
+    of the beam, then the best right tokens, given the left ones' scores.
+
+    The paper takes the 3W best pairs and says that W of them go on. They need not: where a beam is
+    sure to end, pairs with an end token fill the list. So those that go on are looked for by
+    themselves; where the paper's claim holds they are the same. More than W + 1 right tokens (one
+    may be the end) of an entry are never among the best W pairs.
+
+    Args:
+        left, right: log-probabilities float32 ``[S * W', V]`` of each entry's two tokens.
+        totals: float32 ``[S, W']``, each entry's score so far; ``-inf``: there is none.
+        width: W.
+        end: the token that ends decoding, on either side.
+    """
+    n_beams, n_entries = totals.shape
+    row = torch.arange(totals.numel(), device=totals.device)
+    beams = Rows(row // n_entries, row % n_entries, n_beams, n_entries)
+    alone = Rows(row, torch.zeros_like(row), row.numel(), 1)
+    n_left = min(2 * width, n_entries * left.size(1))
+    lefts = best_extensions(left, totals.flatten(), beams, n_left)
+    n_right = min(width + 1, right.size(1))
+    rights = best_extensions(right, torch.zeros_like(totals).flatten(), alone, n_right)
+
+    # All pairs of these, flat: [S, 2W * (W + 1)].
+    pair_totals = (lefts.scores[:, :, None] + rights.scores[lefts.rows]).flatten(1)
+    right_tokens = rights.tokens[lefts.rows].flatten(1)
+    ends = right_tokens.eq(end) | lefts.tokens.eq(end).repeat_interleave(n_right, dim=1)
+
+    def best(scores: Tensor) -> Pairs:
+        chosen_totals, order = scores.topk(min(width, scores.size(1)), dim=1)
+        rows = lefts.rows.gather(1, order // n_right)
+        tokens = (lefts.tokens.gather(1, order // n_right), right_tokens.gather(1, order))
+        own = (left[rows, tokens[0]], right[rows, tokens[1]])
+        return Pairs(
+            chosen_totals, rows % n_entries, torch.stack(tokens, dim=-1), torch.stack(own, dim=-1)
+        )
+
+    return best(pair_totals), best(pair_totals.masked_fill(ends, -math.inf))

@@ -1,0 +1,147 @@
+"""A transformer that predicts two tokens a step (Imamura and Sumita 2020, section 3)."""
+
+import math
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import (
+    TransformerDecoder,
+    TransformerModel,
+    base_architecture,
+    transformer_iwslt_de_en,
+    transformer_wmt_en_de,
+    transformer_wmt_en_de_big,
+)
+from torch import Tensor, nn
+
+from ..data.token_order import TokenOrder
+
+
+class DoubleTokenTransformerDecoder(TransformerDecoder):
+    """A stock decoder whose self-attention is causal by steps instead of by tokens (Figure 1(b)).
+
+    Each position sees all positions of its own step and of those before. With one token a step it
+    is the stock decoder.
+    """
+
+    def __init__(
+        self, args: Any, dictionary: Any, embed_tokens: nn.Embedding, order: TokenOrder
+    ) -> None:
+        """
+        Args:
+            order: the order of the targets that the model is trained on.
+        """
+        super().__init__(args, dictionary, embed_tokens)
+        self.token_order = order
+
+    @property
+    def tokens_per_step(self) -> int:
+        """How many tokens are predicted at once, and see each other."""
+        return self.token_order.tokens_per_step
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Optional[Dict[str, Any]] = None,
+        incremental_state: Optional[Dict[str, Any]] = None,
+        **options: Any,
+    ) -> Tuple[Tensor, Dict[str, Any]]:
+        """As the stock decoder's, for targets in the order of decoding.
+
+        Args:
+            prev_output_tokens: int64 ``[B, T]``, the targets one step earlier.
+
+        Returns:
+            logits ``[B, T, V]`` and the stock decoder's extras; position t is for target t
+
+        Raises:
+            ValueError: for incremental decoding by fairseq's generators, which feed single tokens.
+        """
+        if incremental_state is not None and self.tokens_per_step > 1:
+            raise ValueError(
+                f"the model predicts {self.tokens_per_step} tokens a step, which fairseq's own "
+                "generators cannot do; use --task translation_double_token --decoding double_token"
+            )
+        return super().forward(
+            prev_output_tokens,
+            encoder_out=encoder_out,
+            incremental_state=incremental_state,
+            **options,
+        )
+
+    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
+        """Additive mask ``[T, T]``, queries by keys, for inputs ``[T, B, C]``."""
+        length = tensor.size(0)
+        mask = self._future_mask
+        if mask.size(0) < length or mask.device != tensor.device:
+            step = torch.arange(length, device=tensor.device) // self.tokens_per_step
+            mask = tensor.new_zeros(length, length)
+            mask = mask.masked_fill_(step > step[:, None], -math.inf)
+        self._future_mask = mask.to(tensor)
+        return self._future_mask[:length, :length]
+
+
+@register_model("double_token_transformer")
+class DoubleTokenTransformerModel(TransformerModel):
+    """A stock transformer but for the decoder's mask and learned decoder positions.
+
+    The order of its targets is that of ``--task translation_double_token``.
+    """
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> "DoubleTokenTransformerModel":
+        """Build a new model for the task's order.
+
+        Raises:
+            ValueError: if the task does not reorder its targets.
+        """
+        order = getattr(task, "token_order", None)
+        if order is None:
+            raise ValueError(
+                f"--arch {args.arch}: needs targets in the order of its steps; use "
+                "--task translation_double_token, or --arch transformer"
+            )
+        args.token_order, args.tokens_per_step = order.name, order.tokens_per_step
+        base_double_token_architecture(args)
+        return super().build_model(args, task)
+
+    @classmethod
+    def build_decoder(
+        cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding
+    ) -> DoubleTokenTransformerDecoder:
+        """The decoder with the mask of the order."""
+        order = TokenOrder(str(args.token_order), args.tokens_per_step)
+        return DoubleTokenTransformerDecoder(args, tgt_dict, embed_tokens, order)
+
+
+@register_model_architecture("double_token_transformer", "double_token_transformer")
+def base_double_token_architecture(args: Any) -> None:
+    """fairseq's ``transformer`` with learned decoder positions.
+
+    Sinusoids say how far apart two tokens are, and the tokens of a pair are not next to each other
+    (section 3.1).
+    """
+    args.decoder_learned_pos = True
+    base_architecture(args)
+
+
+@register_model_architecture("double_token_transformer", "double_token_transformer_iwslt_de_en")
+def double_token_transformer_iwslt_de_en(args: Any) -> None:
+    """fairseq's ``transformer_iwslt_de_en``, two tokens a step."""
+    transformer_iwslt_de_en(args)
+    base_double_token_architecture(args)
+
+
+@register_model_architecture("double_token_transformer", "double_token_transformer_wmt_en_de")
+def double_token_transformer_wmt_en_de(args: Any) -> None:
+    """fairseq's ``transformer_wmt_en_de``, the paper's base size."""
+    transformer_wmt_en_de(args)
+    base_double_token_architecture(args)
+
+
+@register_model_architecture("double_token_transformer", "double_token_transformer_wmt_en_de_big")
+def double_token_transformer_wmt_en_de_big(args: Any) -> None:
+    """fairseq's ``transformer_wmt_en_de_big``, the paper's big size."""
+    transformer_wmt_en_de_big(args)
+    base_double_token_architecture(args)
