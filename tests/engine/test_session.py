@@ -322,6 +322,7 @@ def test_paused_rows_cost_nothing_and_come_back():
     replay.step(2, torch.tensor([2, 1]))
     replay.pause(2)
     replay.add([4, 6], False, seed=2)
+    assert (replay.session._sources.start, replay.session._longest_source) == (2, 7)
     replay.step(3, torch.tensor([3, 3]))
     replay.select(torch.tensor([1, 1, 0, 1]))
     replay.pause(3)

@@ -316,6 +316,20 @@ def test_streaming_is_variable_beam(
     assert_same(streamed, expected)
 
 
+@pytest.mark.parametrize("policy", ["min-length", "fifo"])
+@pytest.mark.parametrize("width", [3, 6])
+@pytest.mark.parametrize("capacity", [Capacity(2), Capacity(7), Capacity(None, 40)], ids=str)
+def test_sentences_that_begin_beside_others_with_waiting_candidates(policy, width, capacity):
+    """Ended candidates wait in many sentences at once, while slots change hands all the time."""
+    models = [stock_model()]
+    sample = tiny.random_batch(TASK, [index * 7 % 10 for index in range(60)], seed=5)
+    heuristics = dict(prune_threshold=6.0, max_candidates=width)
+    expected = decode(models, sample, "variable_beam", width, heuristics, temperature=3.0)
+    method = dict(refill_threshold=0.9, stream_policy=policy, **heuristics)
+    streamed = decode(models, sample, "streaming", width, method, capacity, temperature=3.0)
+    assert_same(streamed, expected)
+
+
 @pytest.mark.parametrize("decoding", ["variable_beam", "streaming"])
 def test_the_order_of_the_sentences_means_nothing(decoding):
     models = [stock_model(trained=False)]
