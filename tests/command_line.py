@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 import re
 import sys
 from pathlib import Path
@@ -28,8 +29,13 @@ def run(command, *arguments) -> str:
     """What a command prints to standard output."""
     printed = io.StringIO()
     argv = ["fairseq", *(str(argument) for argument in arguments)]
-    with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(printed):
-        command.cli_main()
+    # fairseq-validate takes some of the root logger's handlers away, and pytest's with them.
+    handlers = list(logging.getLogger().handlers)
+    try:
+        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(printed):
+            command.cli_main()
+    finally:
+        logging.getLogger().handlers[:] = handlers
     return printed.getvalue()
 
 
