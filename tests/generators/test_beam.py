@@ -242,8 +242,6 @@ def test_variable_beams_against_lists(
     method = dict(prune_threshold=threshold, max_candidates=per_entry, finalize=finalize)
     ours = decode([model], sample, "variable_beam", width, method, **options)
     limits = Limits.of(argparse.Namespace(**options), TASK.target_dictionary, 64)
-    if per_entry >= width:
-        per_entry = 1000
     for hypotheses, source in zip(ours, sample["net_input"]["src_tokens"]):
         source = source[source.ne(limits.pad)]
         expected = reference_search(model, source, width, threshold, per_entry, finalize, limits)
