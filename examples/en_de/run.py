@@ -261,34 +261,27 @@ def decode(work: Path, recipe: Recipe) -> List[Run]:
 
 
 def generate(work: Path, model: str, output: Path, options: List[str]) -> None:
-    """fairseq-generate with one method; translations and log go to ``output``."""
-    output.mkdir(parents=True, exist_ok=True)
-    stats = [] if "fairseq" in options else ["--decoding-stats", output / "stats.jsonl"]
-    run(
+    """fairseq-generate with one method on the test set, one sentence at a time."""
+    generate_into(
+        output,
         [
-            *fairseq("generate"),
-            work / "data",
-            *plugin_options(),
-            *options,
-            "--path",
-            work / model / "checkpoint_last.pt",
-            "--gen-subset",
-            "test",
-            "--batch-size",
-            "1",
-            "--sacrebleu",
-            "--tokenizer",
-            "moses",
-            "--bpe",
-            "subword_nmt",
-            "--bpe-codes",
-            work / "data" / "bpe.codes",
-            *stats,
-            "--results-path",
-            output,
-        ],  # fmt: skip
-        log=output / "log.txt",
-    )
+            work / "data", *plugin_options(), *options, *statistics_options(options, output),
+            "--path", work / model / "checkpoint_last.pt", "--gen-subset", "test",
+            "--batch-size", "1", "--sacrebleu", "--tokenizer", "moses",
+            "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
+        ],
+    )  # fmt: skip
+
+
+def statistics_options(options: List[str], output: Path) -> List:
+    """Statistics beside the translations, for methods that keep some."""
+    return [] if "fairseq" in options else ["--decoding-stats", output / "stats.jsonl"]
+
+
+def generate_into(output: Path, arguments: List) -> None:
+    """fairseq-generate; translations and log go to ``output``, which is finished then."""
+    output.mkdir(parents=True, exist_ok=True)
+    run([*fairseq("generate"), *arguments, "--results-path", output], log=output / "log.txt")
     print("  " + translated_line(output))
     mark_finished(output)
 

@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "en_de"))
 
 import run as recipe  # noqa: E402
-from table import Run, grouped, markdown, read_run, translated_line  # noqa: E402
+from table import Run, grouped, markdown, read_run  # noqa: E402
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
@@ -91,20 +91,16 @@ def train_baseline(options: List[str]):
 
 
 def generate(args: argparse.Namespace, options: List[str], output: Path) -> None:
-    """fairseq-generate with one method; translations and log go to ``output``."""
-    output.mkdir(parents=True, exist_ok=True)
-    if "fairseq" not in options:
-        options = [*options, "--decoding-stats", str(output / "stats.jsonl")]
-    recipe.run(
+    """fairseq-generate with one method."""
+    recipe.generate_into(
+        output,
         [
-            *recipe.fairseq("generate"), args.data, "--path", args.path,
+            args.data, "--path", args.path,
             "--user-dir", recipe.PLUGIN, "--task", "translation_fastdec", "--cpu",
-            "--batch-size", args.batch_size, "--results-path", output, *options,
+            "--batch-size", args.batch_size,
+            *options, *recipe.statistics_options(options, output),
         ],
-        log=output / "log.txt",
     )  # fmt: skip
-    print("  " + translated_line(output))
-    recipe.mark_finished(output)
 
 
 def show(work: Path, runs: List[Run], batch_size: int) -> None:

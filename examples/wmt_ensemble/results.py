@@ -8,6 +8,7 @@ from typing import Dict, List
 
 import sacrebleu
 from newstest import en_de, write
+from table import markdown
 
 COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
 
@@ -36,7 +37,7 @@ def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str
         runs: the rounds of each method, in order.
         baseline: the method that speed-ups are against; without it there are none.
     """
-    lines = [title, "", "| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    rows = []
     for method, rounds in runs.items():
         seconds = [run.seconds for run in rounds]
         spread = statistics.stdev(seconds) if len(seconds) > 1 else 0.0
@@ -45,6 +46,8 @@ def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str
             ratios = [theirs.seconds / own.seconds for own, theirs in zip(rounds, runs[baseline])]
             speed_up = f"{statistics.median(ratios):.2f}x"
         wall_clock = f"{statistics.mean(seconds):.1f} ± {spread:.1f}"
-        lines.append(f"| {method} | {rounds[0].bleu:.2f} | {wall_clock} | {speed_up} |")
-    print("\n" + "\n".join(lines))
-    write(work / "table.md", lines)
+        values = (method, f"{rounds[0].bleu:.2f}", wall_clock, speed_up)
+        rows.append(dict(zip(COLUMNS, values)))
+    text = markdown(title, rows)
+    print("\n" + text)
+    write(work / "table.md", [text])

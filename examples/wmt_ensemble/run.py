@@ -129,17 +129,14 @@ def check_settings(work: Path, args: argparse.Namespace) -> None:
 def generate(
     args: argparse.Namespace, work: Path, models: List[Path], output: Path, method: List[str]
 ) -> None:
-    """fairseq-generate with one method; translations and log go to ``output``."""
-    output.mkdir(parents=True, exist_ok=True)
-    command = [*en_de.fairseq("generate"), work / "data-bin"]
+    """fairseq-generate with one method."""
+    command = [work / "data-bin"]
     command += ["--user-dir", en_de.PLUGIN, "--task", "translation_fastdec"]
     command += ["--source-lang", args.source_lang, "--target-lang", args.target_lang]
     command += ["--path", ":".join(str(model) for model in models), "--gen-subset", "test"]
     command += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", work / "bpe.codes"]
-    command += ["--batch-size", "32", "--results-path", output, *method, *args.generate_options]
-    en_de.run(command, log=output / "log.txt")
-    print("  " + en_de.translated_line(output))
-    en_de.mark_finished(output)
+    command += ["--batch-size", "32", *method, *args.generate_options]
+    en_de.generate_into(output, command)
 
 
 if __name__ == "__main__":
