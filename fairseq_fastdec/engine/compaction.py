@@ -29,19 +29,22 @@ def inheritance(parents: Tensor, n_rows: int) -> Tensor:
     are children; the other children fill what is left, in their order.
 
     Args:
-        parents: int64 ``[R']``, the row that each child continues.
-        n_rows: R, the number of rows now.
+        parents: int64 ``[..., R']``, the row that each child continues; all but the last dimension
+            are groups of rows that do not mix.
+        n_rows: R, the number of rows of a group now.
 
     Returns:
-        int64 ``[R']``: which child each new row holds.
+        int64 ``[..., R']``: which child each new row holds.
     """
-    n = parents.numel()
-    index = torch.arange(n, device=parents.device)
-    heirs = parents.new_full((max(n_rows, n),), n)
-    heirs.scatter_reduce_(0, parents, index, "amin")
-    heirs = heirs[:n]
+    n = parents.size(-1)
+    index = torch.arange(n, device=parents.device).expand_as(parents)
+    heirs = parents.new_full((*parents.shape[:-1], max(n_rows, n)), n)
+    heirs.scatter_reduce_(-1, parents, index, "amin")
+    heirs = heirs[..., :n]
     inherited = heirs < n
-    others = torch.ones_like(inherited)
-    others[heirs[inherited]] = False
-    heirs[~inherited] = others.nonzero().squeeze(1)
-    return heirs
+    # One place more, for the rows that nobody inherits.
+    is_heir = torch.zeros(*parents.shape[:-1], n + 1, dtype=torch.bool, device=parents.device)
+    is_heir.scatter_(-1, heirs, True)
+    others = is_heir[..., :n].long().argsort(dim=-1, stable=True)
+    rank = (~inherited).long().cumsum(dim=-1) - 1
+    return torch.where(inherited, heirs, others.gather(-1, rank.clamp(min=0)))

@@ -6,7 +6,7 @@ from typing import List, NamedTuple, Tuple
 import torch
 from torch import Tensor
 
-from ..engine import EnsembleSession, compaction
+from ..engine import EnsembleSession, compaction, inheritance
 from .limits import Limits
 from .pair_candidates import Pairs, double_topk
 from .statistics import Statistics
@@ -169,7 +169,7 @@ class PairBeams:
             pairs = Pairs(*(field[beam] for field in pairs))
         if not self.n_sentences:
             return
-        pairs = pairs.take(_heirs_first(pairs.columns, n_entries))
+        pairs = pairs.take(inheritance(pairs.columns, n_entries))
         self._session.select((beam[:, None] * n_entries + pairs.columns).flatten())
         self._pairs, self._totals = pairs.tokens, pairs.totals
         place = torch.zeros_like(self._n_ended)
@@ -185,25 +185,3 @@ class PairBeams:
         end = lost.new_full((lost.numel(), 2), self._limits.eos)
         nothing = self._totals.new_full((lost.numel(), 2), -math.inf)
         self._remember(lost, torch.zeros_like(lost), end, nothing)
-
-
-def _heirs_first(columns: Tensor, n_entries: int) -> Tensor:
-    """An order of the candidates ``[S, C]`` in which few rows of the session have to move.
-
-    The first candidate that continues an entry takes its column, and the others what is left.
-
-    Args:
-        columns: int64 ``[S, C]``, the entry that each candidate continues.
-        n_entries: how many entries there are.
-    """
-    n_beams, n = columns.shape
-    index = torch.arange(n, device=columns.device).expand(n_beams, n)
-    heirs = columns.new_full((n_beams, max(n, n_entries)), n)
-    heirs.scatter_reduce_(1, columns, index, "amin")
-    heirs = heirs[:, :n]
-    inherited = heirs < n
-    is_heir = torch.zeros(n_beams, n + 1, dtype=torch.bool, device=columns.device)
-    is_heir.scatter_(1, heirs, True)
-    others = is_heir[:, :n].long().argsort(dim=1, stable=True)
-    rank = (~inherited).long().cumsum(dim=1) - 1
-    return torch.where(inherited, heirs, others.gather(1, rank.clamp(min=0)))
