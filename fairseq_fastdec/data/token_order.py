@@ -41,6 +41,17 @@ class TokenOrder:
     def __str__(self) -> str:
         return f"--token-order {self.name} --tokens-per-step {self.tokens_per_step}"
 
+    def check_prefix(self) -> None:
+        """
+        Raises:
+            ValueError: if the first tokens of a sentence are not what is decoded first.
+        """
+        if self.name != "l2r":
+            raise ValueError(
+                f"--prefix-size: with --token-order {self.name} the first tokens of a sentence are "
+                "not decoded first; remove it or use a model of --token-order l2r"
+            )
+
     def folded_length(self, length: Any) -> Any:
         """How many slots a sentence of so many tokens takes, end tokens included.
 

@@ -62,7 +62,7 @@ def build_generator(
     """
     name = str(options.decoding)
     extra = {key: value for key, value in (extra or {}).items() if value is not None}
-    _refuse(name, _unsupported(args, extra, prefix_allowed_tokens_fn))
+    _refuse(name, asked_for(args, extra, prefix_allowed_tokens_fn))
     if GENERATORS[name].keeps_one_hypothesis:
         _check_one_hypothesis(name, args)
     else:
@@ -71,18 +71,16 @@ def build_generator(
     return GENERATORS[name](models, dictionary, args, options, strip, source_dictionary)
 
 
-def _unsupported(
-    args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]
-) -> Dict[str, bool]:
-    """The generation options that these methods do not have, and whether each was asked for."""
+def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -> Dict[str, bool]:
+    """fairseq's options that our methods do not have, by flag, and whether each was asked for."""
     prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
+    constraints = getattr(args, "constraints", None)
     return {
         "--sampling": getattr(args, "sampling", False),
         "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
         "--diversity-rate": getattr(args, "diversity_rate", -1) > -1,
         "--match-source-len": getattr(args, "match_source_len", False),
-        "--constraints": getattr(args, "constraints", None) is not None
-        and getattr(args, "constraints", None) is not False,
+        "--constraints": constraints is not None and constraints is not False,
         "--no-repeat-ngram-size": getattr(args, "no_repeat_ngram_size", 0) > 0,
         "--print-alignment": bool(getattr(args, "print_alignment", None)),
         "--replace-unk": bool(getattr(args, "replace_unk", None)),
@@ -94,8 +92,8 @@ def _unsupported(
     }
 
 
-def _refuse(name: str, asked_for: Dict[str, bool]) -> None:
-    for flag, given in asked_for.items():
+def _refuse(name: str, wanted: Dict[str, bool]) -> None:
+    for flag, given in wanted.items():
         if given:
             raise ValueError(
                 f"{flag}: not possible with --decoding {name}; remove it or use --decoding fairseq"

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from ..engine import EnsembleSession
 from .batch import Batch, Observer
+from .hypothesis import Hypotheses
 from .limits import Limits
 from .options import DecodingOptions
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
-
-Hypotheses = List[List[Dict[str, Any]]]
 
 FAIRSEQ_DEFAULT_BEAM = 5
 
@@ -63,9 +62,9 @@ class FairseqGenerator(ABC):
         self._next_id = 0
         # At the end of a command fairseq drops its generator without telling it.
         weakref.finalize(self, log_summary, self.name, self.statistics)
-        self.set_up()
+        self.set_up(models)
 
-    def set_up(self) -> None:
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         """What a method needs besides; the last act of construction.
 
         Raises:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..engine import EnsembleSession, compaction
 from ..engine.ensemble import Features
+from .hypothesis import Hypotheses, Hypothesis, hypothesis
 from .limits import Limits, prefix_lengths
 from .statistics import SentenceRecord, Statistics
 
@@ -100,10 +101,6 @@ class Batch:
         self._statistics.count_step(self.n_rows)
         self._fed_sentences.append(self.sentence)
         return self.session.step(tokens)
-
-    def log_probs(self, features: Features) -> Tensor:
-        """p_1's constrained log-probabilities ``[R, V]`` of each row's next token."""
-        return self._constrained(self.session.log_probs(features)[..., 0, :], self.lengths)
 
     def log_probs_of_block(self, features: Features, first_step: int) -> Tensor:
         """p_1's constrained log-probabilities ``[R, T, V]`` after each token of a block.
@@ -226,13 +223,11 @@ class Batch:
             self.session.select(order)
         return order
 
-    def hypotheses(self) -> List[List[Dict[str, Any]]]:
+    def hypotheses(self) -> Hypotheses:
         """One list with one hypothesis for each sentence, in the batch's order."""
+        rows = zip(self._tokens, self._scores, self._final_lengths.tolist())
         return [
-            [self._hypothesis(tokens[:length].clone(), scores[:length].clone())]
-            for tokens, scores, length in zip(
-                self._tokens, self._scores, self._final_lengths.tolist()
-            )
+            [self._hypothesis(tokens[:n].clone(), scores[:n].clone())] for tokens, scores, n in rows
         ]
 
     def records(self, ids: List[int]) -> List[SentenceRecord]:
@@ -259,11 +254,5 @@ class Batch:
     def _constrained(self, scores: Tensor, steps: Tensor) -> Tensor:
         return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
 
-    def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Dict[str, Any]:
-        return {
-            "tokens": tokens,
-            "score": self.limits.sentence_score(scores),
-            "attention": torch.empty(0),
-            "alignment": torch.empty(0),
-            "positional_scores": scores,
-        }
+    def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Hypothesis:
+        return hypothesis(tokens, self.limits.sentence_score(scores), scores)

@@ -1,13 +1,15 @@
 """Beam search batch by batch, with beams of fixed or variable width."""
 
 import math
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from .base import FairseqGenerator, Hypotheses
+from .base import FairseqGenerator
 from .beam_search import BeamSearch, Heuristics, Result, Sentences
+from .hypothesis import Hypotheses
 from .limits import prefix_lengths
 from .options import given
 from .schedule import AllAtOnce, Schedule
@@ -26,7 +28,7 @@ class BeamGenerator(FairseqGenerator):
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
 
-    def set_up(self) -> None:
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
         self.heuristics = Heuristics(
             # fairseq's limit: padding is never chosen.
@@ -75,7 +77,7 @@ class BeamGenerator(FairseqGenerator):
             )
         self.statistics.refills += schedule.refills
         if self.heuristics.finalize == "fairseq":
-            self._repeat_what_isgiven(hypotheses, sentences)
+            self._repeat_what_is_given(hypotheses, sentences)
         return hypotheses, records
 
     def _sentences(
@@ -95,7 +97,7 @@ class BeamGenerator(FairseqGenerator):
             n_waived=torch.minimum(self.waived(prefix, n_forced), max_len),
         )
 
-    def _repeat_what_isgiven(self, hypotheses: Hypotheses, sentences: Sentences) -> None:
+    def _repeat_what_is_given(self, hypotheses: Hypotheses, sentences: Sentences) -> None:
         """fairseq gives K copies of a translation that its prefix completes."""
         given = torch.arange(sentences.prefix.size(1), device=sentences.prefix.device)
         forced_eos = sentences.prefix.eq(self.eos) & (given < sentences.n_forced[:, None])

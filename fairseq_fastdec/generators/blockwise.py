@@ -1,8 +1,9 @@
 """Blockwise parallel decoding (Stern, Shazeer, Uszkoreit, NeurIPS 2018, sections 3 to 5)."""
 
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 import torch
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine.ensemble import Features, at
@@ -22,7 +23,7 @@ class BlockwiseGenerator(Generator):
 
     name = "blockwise"
 
-    def set_up(self) -> None:
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._block_size = _decoding_block_size(self.options, self.session.block_size)
         self._acceptance = acceptance_rule(self.options, self.dictionary)
 

@@ -4,11 +4,13 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..data.special_tokens import EOD, end_token, start_tokens
 from ..data.token_order import TokenOrder
-from .base import FairseqGenerator, Hypotheses
+from .base import FairseqGenerator
+from .hypothesis import Hypotheses, hypothesis
 from .limits import prefix_lengths
 from .natural_order import unfolded
 from .pair_beams import PairBeams
@@ -31,18 +33,8 @@ class DoubleTokenGenerator(FairseqGenerator):
     keeps_one_hypothesis = False
     tokens_per_step = 2
 
-    def __init__(self, models: Sequence[Any], *args: Any, **kwargs: Any) -> None:
-        """As :class:`FairseqGenerator`.
-
-        Raises:
-            ValueError: for a model that does not predict two tokens a step, models of different
-                orders, or an option that cannot be honoured.
-        """
-        self._orders = [getattr(model.decoder, "token_order", None) for model in models]
-        super().__init__(models, *args, **kwargs)
-
-    def set_up(self) -> None:
-        self.order = _common_order(self._orders)
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        self.order = _common_order([model.decoder.token_order for model in models])
         if EOD not in self.dictionary:
             raise ValueError(
                 f"--decoding double_token: the target dictionary has no {EOD}; use --task "
@@ -97,11 +89,7 @@ class DoubleTokenGenerator(FairseqGenerator):
         """What the first slots must hold, ``[B, P]``; padding where anything may stand."""
         if prefix is None:
             return source.new_empty(source.size(0), 0)
-        if self.order.name != "l2r":
-            raise ValueError(
-                f"--prefix-size: with --token-order {self.order.name} the first tokens of a "
-                "sentence are not decoded first; remove it or use a model of --token-order l2r"
-            )
+        self.order.check_prefix()
         pad = self.limits.pad
         prefix = prefix[:, :max_len]
         prefix_lengths(prefix, pad)
@@ -128,18 +116,14 @@ class DoubleTokenGenerator(FairseqGenerator):
         for index in best_first:
             length = length_of[index]
             hypotheses[sentence_of[index]].append(
-                {
-                    "tokens": own[index, :length].clone(),
-                    "score": totals[index],
-                    "attention": torch.empty(0),
-                    "alignment": torch.empty(0),
-                    "positional_scores": own_scores[index, :length].clone(),
-                }
+                hypothesis(
+                    own[index, :length].clone(), totals[index], own_scores[index, :length].clone()
+                )
             )
         return hypotheses
 
 
-def _common_order(orders: List[Optional[TokenOrder]]) -> TokenOrder:
+def _common_order(orders: List[TokenOrder]) -> TokenOrder:
     for order in orders[1:]:
         if order != orders[0]:
             raise ValueError(

@@ -5,9 +5,10 @@ iterations solve exactly, from any first guess (Proposition 1).
 """
 
 from abc import abstractmethod
-from typing import Optional
+from typing import Optional, Sequence
 
 import torch
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from .base import Generator
@@ -29,7 +30,7 @@ class FixedPointGenerator(Generator):
     # until the whole window agrees, it must not: the window might never agree.
     drafts_replace_answers = False
 
-    def set_up(self) -> None:
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._drafts = draft_source(
             self.options,
             self.source_dictionary,

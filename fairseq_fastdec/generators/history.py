@@ -1,10 +1,11 @@
 """Beams as back-pointers: nothing is copied when a beam is rearranged."""
 
-from typing import Any, Dict, List, NamedTuple
+from typing import List, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .hypothesis import Hypothesis, hypothesis
 from .limits import Limits
 
 
@@ -70,7 +71,7 @@ class History:
         """The cumulative score of each entry: float32 ``[R]``."""
         return self._scores[slots, lengths, columns]
 
-    def hypotheses(self, ends: Ends, limits: Limits) -> List[Dict[str, Any]]:
+    def hypotheses(self, ends: Ends, limits: Limits) -> List[Hypothesis]:
         """Each ended entry as fairseq's dict."""
         longest = int(ends.lengths.max())
         n = ends.slots.numel()
@@ -89,12 +90,8 @@ class History:
         own = torch.cat([totals[:, :1], totals[:, 1:] - totals[:, :-1]], dim=1)
         scores = limits.normalized(ends.scores, ends.lengths + 1)
         return [
-            {
-                "tokens": tokens[index, : length + 1].clone(),
-                "score": scores[index],
-                "attention": torch.empty(0),
-                "alignment": torch.empty(0),
-                "positional_scores": own[index, : length + 1].clone(),
-            }
+            hypothesis(
+                tokens[index, : length + 1].clone(), scores[index], own[index, : length + 1].clone()
+            )
             for index, length in enumerate(ends.lengths.tolist())
         ]

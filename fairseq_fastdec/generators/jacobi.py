@@ -22,9 +22,9 @@ class BlockGenerator(FixedPointGenerator):
         self._horizon = self.horizon(batch)
         super().decode(batch, bos, prefix)
 
-    @abstractmethod
     def block_length(self, batch: Batch) -> int:
-        """How many tokens are solved in parallel."""
+        """How many tokens are solved in parallel: the paper's b."""
+        return self.options.jacobi_block_size
 
     @abstractmethod
     def horizon(self, batch: Batch) -> Tensor:
@@ -50,12 +50,9 @@ class GSJacobiGenerator(BlockGenerator):
 
     name = "gs_jacobi"
 
-    def block_length(self, batch: Batch) -> int:
-        return self.options.jacobi_block_size
-
     def horizon(self, batch: Batch) -> Tensor:
         if not self.options.oracle_length:
-            return torch.full_like(batch.source_lengths, batch.max_len + 1)
+            return _to_the_end(batch)
         target = batch.sample.get("target")
         if target is None:
             raise ValueError(
@@ -82,15 +79,17 @@ class HybridJacobiGenerator(BlockGenerator):
 
     name = "hybrid_jacobi"
 
-    def block_length(self, batch: Batch) -> int:
-        return self.options.jacobi_block_size
-
     def horizon(self, batch: Batch) -> Tensor:
         a, b = self.options.parallel_len_a, self.options.parallel_len_b
         if a == 0 and b is None:
-            return torch.full_like(batch.source_lengths, batch.max_len + 1)
+            return _to_the_end(batch)
         return (a * batch.source_lengths + (b or 0)).long()
 
     def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
         # Line 10: EOS counts when its block is done.
         return torch.where(settled == widths, settled, 0)
+
+
+def _to_the_end(batch: Batch) -> Tensor:
+    """The longest output allowed, EOS included, for each sentence: int64 ``[B]``."""
+    return torch.full_like(batch.source_lengths, batch.max_len + 1)

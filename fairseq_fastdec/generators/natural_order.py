@@ -1,6 +1,6 @@
 """Hypotheses back in the order in which people read them."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..data.token_order import TokenOrder, unfolding
-
-Hypotheses = List[List[Dict[str, Any]]]
+from .hypothesis import Hypotheses, hypothesis
 
 
 def unfolded(
@@ -42,7 +41,7 @@ def in_natural_order(
 
     Attention and alignment, which would be in that order, are empty; all else stays.
     """
-    flat = [hypothesis for own in hypotheses for hypothesis in own]
+    flat = [one for own in hypotheses for one in own]
     if not flat:
         return hypotheses
     tokens, scores, lengths = unfolded(
@@ -53,15 +52,7 @@ def in_natural_order(
         dictionary,
     )
     reordered = iter(
-        {
-            **hypothesis,
-            "tokens": own_tokens[:length].clone(),
-            "positional_scores": own_scores[:length].clone(),
-            "attention": torch.empty(0),
-            "alignment": torch.empty(0),
-        }
-        for hypothesis, own_tokens, own_scores, length in zip(
-            flat, tokens, scores, lengths.tolist()
-        )
+        {**before, **hypothesis(own[:length].clone(), before["score"], own_scores[:length].clone())}
+        for before, own, own_scores, length in zip(flat, tokens, scores, lengths.tolist())
     )
     return [[next(reordered) for _ in own] for own in hypotheses]

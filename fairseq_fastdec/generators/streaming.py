@@ -1,6 +1,8 @@
 """Streaming beam search (Yang, Yao, DeNero and Klein, EMNLP 2020)."""
 
-from typing import List
+from typing import List, Sequence
+
+from fairseq.models import FairseqEncoderDecoderModel
 
 from .beam import VariableBeamGenerator
 from .options import given
@@ -16,8 +18,8 @@ class StreamingGenerator(VariableBeamGenerator):
 
     name = "streaming"
 
-    def set_up(self) -> None:
-        super().set_up()
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        super().set_up(models)
         self.capacity = Capacity()
         rows = self.options.max_beam_rows
         if rows is not None and rows < self.heuristics.width:

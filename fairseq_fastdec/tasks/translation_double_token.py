@@ -12,6 +12,7 @@ from torch import Tensor
 from ..data.reordered_dataset import FOLDED, ReorderedDataset
 from ..data.special_tokens import add_end_of_decoding, end_token
 from ..data.token_order import LEFT_TO_RIGHT, ORDERS, TokenOrder
+from ..generators import asked_for
 from ..generators.natural_order import in_natural_order
 from ..generators.option_checks import DECODING_CHOICES
 from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTask
@@ -19,6 +20,16 @@ from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTas
 logger = logging.getLogger(__name__)
 
 NATURAL = "natural_target"
+
+# What fairseq's own generators and scripts do token by token, or to tokens at their positions.
+LEFT_TO_RIGHT_ONLY = (
+    "--print-alignment",
+    "--replace-unk",
+    "--constraints",
+    "--lm-path",
+    "--no-repeat-ngram-size",
+    "prefix_allowed_tokens_fn",
+)
 
 
 @dataclass
@@ -116,8 +127,7 @@ class TranslationDoubleTokenTask(TranslationFastdecTask):
                 the method cannot honour; it names the flag.
         """
         if self.token_order != LEFT_TO_RIGHT:
-            prefix_fn = prefix_allowed_tokens_fn or getattr(args, "prefix_allowed_tokens_fn", None)
-            _check_generation_options(args, prefix_fn, self.token_order)
+            _check_generation_options(args, prefix_allowed_tokens_fn, self.token_order)
         generator = super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
         )
@@ -152,11 +162,8 @@ class TranslationDoubleTokenTask(TranslationFastdecTask):
         scores_reference = isinstance(generator, SequenceScorer)
         if scores_reference:
             sample = _folded(sample)
-        elif prefix_tokens is not None and self.token_order.name != "l2r":
-            raise ValueError(
-                f"--prefix-size: with --token-order {self.token_order.name} the first tokens of a "
-                "sentence are not decoded first; remove it or use a model of --token-order l2r"
-            )
+        elif prefix_tokens is not None:
+            self.token_order.check_prefix()
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         if self.token_order == LEFT_TO_RIGHT or _is_natural(generator):
             return hypotheses
@@ -201,17 +208,9 @@ def _check_data_options(cfg: TranslationDoubleTokenConfig, order: TokenOrder) ->
 
 
 def _check_generation_options(args: Any, prefix_fn: Optional[Callable], order: TokenOrder) -> None:
-    constraints = getattr(args, "constraints", None)
-    asked_for = {
-        "--print-alignment": bool(getattr(args, "print_alignment", None)),
-        "--replace-unk": bool(getattr(args, "replace_unk", None)),
-        "--constraints": constraints is not None and constraints is not False,
-        "--lm-path": getattr(args, "lm_path", None) is not None,
-        "--no-repeat-ngram-size": getattr(args, "no_repeat_ngram_size", 0) > 0,
-        "prefix_allowed_tokens_fn": prefix_fn is not None,
-    }
-    for flag, given in asked_for.items():
-        if given:
+    wanted = asked_for(args, {}, prefix_fn)
+    for flag in LEFT_TO_RIGHT_ONLY:
+        if wanted[flag]:
             raise ValueError(
                 f"{flag}: only possible where sentences are decoded from left to right, token by "
                 f"token; this model is of {order}; remove it"
