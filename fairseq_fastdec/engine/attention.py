@@ -56,16 +56,17 @@ def causal_mask(
     new = new // together * together + together - 1
     last_visible = (past[:, None] + new)[:, None, :, None]
     hidden = torch.arange(n_keys, device=past.device) > last_visible
-    return _additive(hidden, dtype)
+    return additive(hidden, dtype)
 
 
 def padding_mask(lengths: Tensor, n_keys: int, dtype: torch.dtype) -> Tensor:
     """Additive mask ``[S, 1, 1, n_keys]`` that hides what lies beyond each source's length."""
     hidden = torch.arange(n_keys, device=lengths.device) >= lengths[:, None]
-    return _additive(hidden[:, None, None, :], dtype)
+    return additive(hidden[:, None, None, :], dtype)
 
 
-def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+def additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask to be added to scores: 0, and ``-inf`` where ``hidden`` (bool, any shape)."""
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(
         hidden, -math.inf
     )

@@ -28,18 +28,23 @@ class EnsembleSession:
     """
 
     def __init__(
-        self, models: Sequence[FairseqEncoderDecoderModel], temperature: float = 1.0
+        self,
+        models: Sequence[FairseqEncoderDecoderModel],
+        temperature: float = 1.0,
+        precision: str = "model",
     ) -> None:
         """
         Args:
             models: the members; dictionaries must agree, sizes need not.
             temperature: divides the logits before the softmax.
+            precision: a name in :data:`~fairseq_fastdec.engine.precision.PRECISIONS`.
 
         Raises:
             UnsupportedModel: if neither the engine nor fairseq's incremental decoding can run one
                 of the models.
+            ValueError: if one of the models cannot be run in that precision.
         """
-        self._members = [_session_for(model, temperature) for model in models]
+        self._members = [_session_for(model, temperature, precision) for model in models]
         self._temperature = temperature
 
     @property
@@ -139,11 +144,16 @@ class EnsembleSession:
 
 
 def _session_for(
-    model: FairseqEncoderDecoderModel, temperature: float
+    model: FairseqEncoderDecoderModel, temperature: float, precision: str
 ) -> Union[DecoderSession, IncrementalSession]:
     problem = unsupported_part(model)
     if problem is None or not decodes_incrementally(model):
-        return DecoderSession(model)
+        return DecoderSession(model, precision)
+    if precision != "model":
+        raise ValueError(
+            f"--engine-precision {precision}: {problem}; remove it, such models are computed as "
+            "they are"
+        )
     logger.info("%s: decoding it through fairseq's incremental state, which is slower", problem)
     return IncrementalSession(model, temperature)
 

@@ -5,7 +5,9 @@ from typing import Callable, Dict, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from .linear import Linear
+from .precision import Precision
+
+Linear = Callable[[Tensor], Tensor]
 
 
 class HeadWeights:
@@ -14,15 +16,16 @@ class HeadWeights:
     Heads count as in ``decoder.head_features``: head 0 is p_1, learned or not.
     """
 
-    def __init__(self, decoder: nn.Module) -> None:
+    def __init__(self, decoder: nn.Module, precision: Precision) -> None:
         self._heads = decoder.heads
+        self._precision = precision
         self._n_identity = int(decoder.identity_first_head)
-        self._layers: Dict[Tuple[int, int], Tuple[Linear, Callable[[Tensor], Tensor]]] = {}
+        self._layers: Dict[Tuple[int, int], Tuple[Linear, Linear]] = {}
 
     @classmethod
-    def of(cls, decoder: nn.Module) -> Optional["HeadWeights"]:
+    def of(cls, decoder: nn.Module, precision: Precision) -> Optional["HeadWeights"]:
         """The decoder's heads; ``None`` for a stock decoder."""
-        return cls(decoder) if hasattr(decoder, "head_features") else None
+        return cls(decoder, precision) if hasattr(decoder, "head_features") else None
 
     @torch.no_grad()
     def __call__(self, features: Tensor, first: int, last: int) -> Tensor:
@@ -35,22 +38,25 @@ class HeadWeights:
         outputs = own + output(self._heads.activation_fn(hidden(features)))
         return torch.cat([own, outputs], dim=-2) if first < self._n_identity else outputs
 
-    def _prepared(self, first: int, last: int) -> Tuple[Linear, Callable[[Tensor], Tensor]]:
+    def _prepared(self, first: int, last: int) -> Tuple[Linear, Linear]:
         """The two layers of some learned heads; decoding asks for the same few ranges always."""
         if (first, last) not in self._layers:
             heads = self._heads
             weight, bias = heads.output_weight[first:last], heads.output_bias[first:last]
-            output = _SharedOutputs(weight, bias) if heads.shared else _SplitOutputs(weight, bias)
-            self._layers[first, last] = (Linear(*heads.hidden_slice(first, last)), output)
+            outputs = _SharedOutputs if heads.shared else _SplitOutputs
+            self._layers[first, last] = (
+                self._precision.linear(*heads.hidden_slice(first, last)),
+                outputs(weight, bias, self._precision),
+            )
         return self._layers[first, last]
 
 
 class _SharedOutputs:
     """n outputs ``[..., n, C]`` from the same hidden units ``[..., H]``."""
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, precision: Precision) -> None:
         self._shape = bias.shape
-        self._linear = Linear(weight.flatten(0, 1), bias.flatten())
+        self._linear = precision.linear(weight.flatten(0, 1), bias.flatten())
 
     def __call__(self, hidden: Tensor) -> Tensor:
         return self._linear(hidden).unflatten(-1, self._shape)
@@ -59,8 +65,8 @@ class _SharedOutputs:
 class _SplitOutputs:
     """n outputs ``[..., n, C]``, each from its own share of the hidden units ``[..., n * H]``."""
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._linears = [Linear(*parameters) for parameters in zip(weight, bias)]
+    def __init__(self, weight: Tensor, bias: Tensor, precision: Precision) -> None:
+        self._linears = [precision.linear(*parameters) for parameters in zip(weight, bias)]
 
     def __call__(self, hidden: Tensor) -> Tensor:
         # One batched product would save a call, but not have oneDNN's layout: at 512 x 2048 and

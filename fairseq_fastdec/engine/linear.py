@@ -4,7 +4,7 @@ import functools
 from typing import Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 # oneDNN picks the blocked layout of a weight by the number of inputs it is to expect; this one
@@ -15,44 +15,53 @@ EXPECTED_INPUTS = 8
 class Linear:
     """``y = x weight^T + bias``; weight ``[out, in]``, bias ``[out]`` or ``None``.
 
-    On a CPU in fp32 the weight is kept a second time in oneDNN's blocked layout: a product with it
-    takes a half to a third of ``F.linear``'s time at any number of inputs from 1 to 160 (2 cores
-    with AVX-512, 512 x 2048 and 512 x 37000), and rounds alike whether a token comes alone or with
-    others.
+    On a CPU in fp32 the weight is kept in oneDNN's blocked layout: a product with it takes a half
+    to a third of ``F.linear``'s time at any number of inputs from 1 to 160 (2 cores with AVX-512,
+    512 x 2048 and 512 x 37000), and rounds alike whether a token comes alone or with others.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
-        self._weight = weight.detach()
-        self._bias = None if bias is None else bias.detach()
-        self._blocked: Optional[Tensor] = None
-        if weight.device.type == "cpu" and weight.dtype == torch.float32 and can_block():
-            self._blocked = _blocked(self._weight)
-
-    @classmethod
-    def of(cls, module: Optional[nn.Linear]) -> Optional["Linear"]:
-        """The same layer with a prepared weight; ``None`` stays ``None``."""
-        return None if module is None else cls(module.weight, module.bias)
+        self._bias = bias
+        self._blocked = weight.device.type == "cpu" and can_block(weight.dtype)
+        self._weight = _blocked(weight) if self._blocked else weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._blocked is None:
-            return F.linear(x, self._weight, self._bias)
-        return _blocked_product(x, self._blocked, self._bias)
+        if self._blocked:
+            return _blocked_product(x, self._weight, self._bias)
+        return F.linear(x, self._weight, self._bias)
+
+
+class BFloat16Linear(Linear):
+    """The same product of numbers rounded to bf16; inputs and outputs keep the inputs' dtype."""
+
+    def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        super().__init__(weight.bfloat16(), None if bias is None else bias.bfloat16())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return super().__call__(x.bfloat16()).to(x.dtype)
 
 
 @functools.lru_cache(maxsize=None)
-def can_block() -> bool:
+def can_block(dtype: torch.dtype) -> bool:
     """Whether this torch offers oneDNN's blocked products, which are no public interface.
 
-    They are tried out once, and distrusted if they fail or differ from ``F.linear``.
+    They are tried out once, and distrusted if they fail or differ from ``F.linear``. Of dtypes
+    oneDNN has fp32 and, on processors with instructions for it, bf16.
     """
-    if not torch.backends.mkldnn.is_available():
+    if not torch.backends.mkldnn.is_available() or not _onednn_has(dtype):
         return False
-    weight, bias, x = torch.rand(24, 16), torch.rand(24), torch.rand(2, 3, 16)
+    weight, bias, x = (torch.rand(*shape).to(dtype) for shape in ((24, 16), (24,), (2, 3, 16)))
     try:
         product = _blocked_product(x, _blocked(weight), bias)
     except (AttributeError, RuntimeError, TypeError):
         return False
-    return torch.allclose(product, F.linear(x, weight, bias), atol=1e-5)
+    return torch.allclose(product, F.linear(x, weight, bias), rtol=1e-2, atol=1e-5)
+
+
+def _onednn_has(dtype: torch.dtype) -> bool:
+    if dtype == torch.bfloat16:
+        return getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)()
+    return dtype == torch.float32
 
 
 def _blocked(weight: Tensor) -> Tensor:

@@ -5,10 +5,13 @@ from typing import Dict, Optional, Tuple, Union
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
+from torch.nn import functional as F
 
 from .attention import attend, causal_mask, padding_mask
 from .cache import KeyValueCache
 from .compaction import compaction
+from .encoder import SourceEncoder
+from .precision import precision_of
 from .staleness import Watch
 from .support import check_supported
 from .weights import DecoderWeights, LayerWeights, position_table
@@ -37,13 +40,18 @@ class DecoderSession:
 
     normalized = False  # what project returns are logits
 
-    def __init__(self, model: FairseqEncoderDecoderModel) -> None:
+    def __init__(self, model: FairseqEncoderDecoderModel, precision: str = "model") -> None:
         """
+        Args:
+            precision: a name in :data:`~fairseq_fastdec.engine.precision.PRECISIONS`.
+
         Raises:
             UnsupportedModel: if the decoder is not a stock fairseq transformer decoder.
+            ValueError: if the model's device cannot compute in that precision.
         """
         check_supported(model)
-        self._encoder = model.encoder
+        self._precision = precision_of(precision, model.decoder.embed_tokens.weight.device)
+        self._encode = SourceEncoder(model.encoder, self._precision)
         self._decoder = model.decoder
         self._watch = Watch(model.decoder)
         self._weights: Optional[DecoderWeights] = None
@@ -69,12 +77,13 @@ class DecoderSession:
 
         Tokens fed beyond ``max_len`` are computed with the last position; they must not be kept.
         """
+        self._encode.prepare()
         if self._watch.changed():
             self._prepare()
         device = self._decoder.embed_tokens.weight.device
         self._max_len = max_len
         if self._positions is not None and self._positions.size(0) < max_len:
-            self._positions = position_table(self._decoder, max(max_len, 256))
+            self._positions = self._position_table(max(max_len, 256))
         self._source_lengths = torch.zeros(0, dtype=torch.long, device=device)
         self._row_source = self._source_lengths
         self._lengths = self._source_lengths
@@ -90,13 +99,7 @@ class DecoderSession:
             net_input: what fairseq's batches hold: ``src_tokens`` ``[B, S]``, padded on either
                 side, ``src_lengths`` ``[B]``, and whatever else the encoder takes.
         """
-        encoded = self._encoder.forward_torchscript(net_input)
-        states = encoded["encoder_out"][0].transpose(0, 1)
-        padding = encoded["encoder_padding_mask"]
-        if padding and padding[0].any():
-            states, lengths = _pad_right(states, padding[0])
-        else:
-            lengths = self._source_lengths.new_full((states.size(0),), states.size(1))
+        states, lengths = self._encode(net_input)
         self._remember_sources(states, lengths)
         first = self._source_lengths.numel() - lengths.numel()
         new_rows = torch.arange(first, first + lengths.numel(), device=lengths.device)
@@ -140,7 +143,7 @@ class DecoderSession:
         for index, layer in enumerate(self._weights.layers):
             x = self._self_attention(index, layer, x, positions, mask)
             x = self._cross_attention(index, layer, x)
-            x = _feed_forward(layer, x)
+            x = layer.feed_forward(x)
         if self._weights.final_norm is not None:
             x = self._weights.final_norm(x)
         if self._weights.project_out is not None:
@@ -201,13 +204,16 @@ class DecoderSession:
         return self._weights.vocabulary(features)
 
     def _prepare(self) -> None:
-        self._weights = DecoderWeights.of(self._decoder)
+        self._weights = DecoderWeights.of(self._decoder, self._precision)
         weights = self._weights
-        sizes = (len(weights.layers), weights.n_heads, weights.head_dim, weights.embed.weight)
+        sizes = (len(weights.layers), weights.n_heads, weights.head_dim, weights.embed)
         self._rows_cache = KeyValueCache(*sizes)
         self._sources_cache = KeyValueCache(*sizes)
-        self._positions = position_table(self._decoder, 256)
+        self._positions = self._position_table(256)
         self._watch.reset()
+
+    def _position_table(self, n_positions: int) -> Optional[Tensor]:
+        return position_table(self._decoder, n_positions, like=self._weights.embed)
 
     def _joined(self, all_rows: Tensor, going_on: Tensor) -> Tensor:
         """What is known of all rows, with news of those that are not paused."""
@@ -255,14 +261,14 @@ class DecoderSession:
         self._sources = slice(first, self._source_lengths.numel())
         shortest, self._longest_source = _extremes(lengths)
         if shortest < self._longest_source:
-            dtype = self._weights.embed.weight.dtype
+            dtype = self._weights.embed.dtype
             self._source_mask = padding_mask(lengths, self._longest_source, dtype)
         if row_source.numel():
             self._grid = _SourceGrid.of(row_source - first, lengths.numel())
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         weights = self._weights
-        x = weights.embed_scale * weights.embed(tokens)
+        x = weights.embed_scale * F.embedding(tokens, weights.embed)
         if weights.project_in is not None:
             x = weights.project_in(x)
         if self._positions is not None:
@@ -278,7 +284,7 @@ class DecoderSession:
             return None
         past = self._lengths[self._paused :]
         past = past if ragged else past[:1]
-        dtype = self._weights.embed.weight.dtype
+        dtype = self._weights.embed.dtype
         return causal_mask(past, n_new, self._longest + n_new, dtype, together)
 
     def _self_attention(
@@ -369,28 +375,3 @@ def _rank_within(groups: Tensor) -> Tensor:
     rank = torch.empty_like(groups)
     rank[order] = torch.arange(groups.numel(), device=groups.device) - first_of_group
     return rank
-
-
-def _feed_forward(layer: LayerWeights, x: Tensor) -> Tensor:
-    residual = x
-    if layer.pre_norm:
-        x = layer.final_norm(x)
-    x = layer.activation(layer.fc1(x))
-    if layer.fc1_norm is not None:
-        x = layer.fc1_norm(x)
-    x = layer.fc2(x)
-    if layer.residual_scale is not None:
-        residual = residual * layer.residual_scale
-    x = residual + x
-    return x if layer.pre_norm else layer.final_norm(x)
-
-
-def _pad_right(states: Tensor, padding: Tensor):
-    """Move the padding of ``states`` ``[B, S, C]`` behind the content, wherever it was.
-
-    Returns:
-        the moved states and the sentences' lengths, int64 ``[B]``.
-    """
-    content_first = padding.long().argsort(dim=1, stable=True)
-    moved = states.gather(1, content_first[:, :, None].expand_as(states))
-    return moved, (~padding).sum(dim=1)

@@ -8,15 +8,15 @@ from torch import nn
 
 
 class Watch:
-    """Says whether a decoder's parameters can have changed since :meth:`reset`.
+    """Says whether the parameters of an encoder or decoder can have changed since :meth:`reset`.
 
-    The engine works on prepared copies of the parameters and never calls the model's own decoder
-    layers. So whoever does call them (training, as with ``--eval-bleu``), loads a state dict or
-    moves the model, may have changed the parameters.
+    The engine works on prepared copies of the parameters and never calls the model's own layers. So
+    whoever does call them (training, as with ``--eval-bleu``), loads a state dict or moves the
+    model, may have changed the parameters.
     """
 
-    def __init__(self, decoder: nn.Module) -> None:
-        self._decoder = decoder
+    def __init__(self, coder: nn.Module) -> None:
+        self._coder = coder
         self._touched = True
         self._placement = None
         watch = weakref.ref(self)
@@ -26,8 +26,8 @@ class Watch:
                 watch()._touched = True
 
         handles = (
-            decoder.layers[0].register_forward_pre_hook(touch),
-            decoder.register_load_state_dict_post_hook(touch),
+            coder.layers[0].register_forward_pre_hook(touch),
+            coder.register_load_state_dict_post_hook(touch),
         )
         for handle in handles:
             weakref.finalize(self, handle.remove)
@@ -42,5 +42,5 @@ class Watch:
         self._placement = self._where()
 
     def _where(self) -> Tuple[int, torch.dtype, torch.device]:
-        weight = self._decoder.layers[0].fc1.weight
+        weight = self._coder.layers[0].fc1.weight
         return weight.data_ptr(), weight.dtype, weight.device

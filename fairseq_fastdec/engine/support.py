@@ -85,20 +85,26 @@ def _layer_problems(layer: nn.Module) -> Iterator[str]:
     if layer.encoder_attn is None:
         yield "the decoder does not attend to the source (--no-cross-attention)"
     for attention in (layer.self_attn, layer.encoder_attn):
-        yield from _attention_problems(attention)
-    for linear in (layer.fc1, layer.fc2):
-        if type(linear) is not nn.Linear:
-            yield f"a feed-forward layer is a {type(linear).__name__}"
+        yield from (f"the decoder: {problem}" for problem in attention_problems(attention))
+    yield from linear_problems(layer)
 
 
-def _attention_problems(attention: nn.Module) -> Iterator[str]:
+def attention_problems(attention: nn.Module) -> Iterator[str]:
+    """What is not stock in an attention."""
     name = type(attention).__name__
     if type(attention) is not MultiheadAttention:
-        yield f"a decoder attention is a {name}"
+        yield f"an attention is a {name}"
     if attention.bias_k is not None or attention.add_zero_attn:
-        yield "a decoder attention adds a bias or zero key (add_bias_kv, add_zero_attn)"
+        yield "an attention adds a bias or zero key (add_bias_kv, add_zero_attn)"
     if getattr(attention, "use_xformers", False):
-        yield "the decoder uses xFormers attention (--decoder-xformers-att-config)"
+        yield "an attention is xFormers' (--decoder-xformers-att-config)"
     for linear in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
         if type(linear) is not nn.Linear:
             yield f"an attention projection is a {type(linear).__name__}"
+
+
+def linear_problems(layer: nn.Module) -> Iterator[str]:
+    """What is not stock in a layer's feed-forward network."""
+    for linear in (layer.fc1, layer.fc2):
+        if type(linear) is not nn.Linear:
+            yield f"a feed-forward layer is a {type(linear).__name__}"

@@ -1,28 +1,45 @@
-"""A decoder's parameters in the shapes that the engine multiplies with."""
+"""A model's parameters in the shapes that the engine multiplies with."""
 
 from dataclasses import dataclass
-from typing import Callable, List, NamedTuple, Optional
+from typing import Callable, List, Optional, Sequence
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import MultiheadAttention, SinusoidalPositionalEmbedding
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .heads import HeadWeights
-from .linear import Linear
+from .precision import Norm, Precision
+
+Linear = Callable[[Tensor], Tensor]
 
 
-class Norm(NamedTuple):
-    """Layer normalisation over the last dimension."""
+@dataclass
+class FeedForward:
+    """The feed-forward half of a layer, with its residual connection and normalisation."""
 
-    weight: Tensor
-    bias: Tensor
-    eps: float
+    pre_norm: bool
+    fc1: Linear
+    activation: Callable[[Tensor], Tensor]
+    fc1_norm: Optional[Norm]  # NormFormer's --scale-fc
+    fc2: Linear
+    residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
+    norm: Norm
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        """``[..., C]`` to ``[..., C]``."""
+        residual = x
+        if self.pre_norm:
+            x = self.norm(x)
+        x = self.activation(self.fc1(x))
+        if self.fc1_norm is not None:
+            x = self.fc1_norm(x)
+        x = self.fc2(x)
+        if self.residual_scale is not None:
+            residual = residual * self.residual_scale
+        x = residual + x
+        return x if self.pre_norm else self.norm(x)
 
 
 @dataclass
@@ -37,12 +54,7 @@ class LayerWeights:
     cross_query: Linear
     cross_out: Linear
     cross_norm: Norm
-    fc1: Linear
-    activation: Callable[[Tensor], Tensor]
-    fc1_norm: Optional[Norm]  # NormFormer's --scale-fc
-    fc2: Linear
-    residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
-    final_norm: Norm
+    feed_forward: FeedForward
 
 
 @dataclass
@@ -51,7 +63,7 @@ class DecoderWeights:
 
     n_heads: int
     head_dim: int
-    embed: nn.Embedding
+    embed: Tensor  # [V, C]
     embed_scale: float
     project_in: Optional[Linear]
     embed_norm: Optional[Norm]
@@ -64,27 +76,30 @@ class DecoderWeights:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, decoder: TransformerDecoderBase) -> "DecoderWeights":
+    def of(cls, decoder: TransformerDecoderBase, precision: Precision) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
         layers = decoder_layers(decoder)
         attention = layers[0].self_attn
         return cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
-            embed=decoder.embed_tokens,
+            embed=precision.tensor(decoder.embed_tokens.weight),
             embed_scale=decoder.embed_scale,
-            project_in=Linear.of(decoder.project_in_dim),
-            embed_norm=_norm(decoder.layernorm_embedding),
-            layers=[_layer_weights(layer) for layer in layers],
-            cross_key_values=_stack(
-                projection
-                for layer in layers
-                for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
+            project_in=precision.linear_of(decoder.project_in_dim),
+            embed_norm=precision.norm_of(decoder.layernorm_embedding),
+            layers=[_layer_weights(layer, precision) for layer in layers],
+            cross_key_values=stacked(
+                [
+                    projection
+                    for layer in layers
+                    for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
+                ],
+                precision,
             ),
-            final_norm=_norm(decoder.layer_norm),
-            project_out=Linear.of(decoder.project_out_dim),
-            heads=HeadWeights.of(decoder),
-            vocabulary=Linear.of(decoder.output_projection),
+            final_norm=precision.norm_of(decoder.layer_norm),
+            project_out=precision.linear_of(decoder.project_out_dim),
+            heads=HeadWeights.of(decoder, precision),
+            vocabulary=precision.linear_of(decoder.output_projection),
         )
 
 
@@ -93,10 +108,13 @@ def decoder_layers(decoder: TransformerDecoderBase) -> List[TransformerDecoderLa
     return [decoder.layers[index] for index in range(len(decoder.layers))]
 
 
-def position_table(decoder: TransformerDecoderBase, n_positions: int) -> Optional[Tensor]:
+def position_table(
+    decoder: TransformerDecoderBase, n_positions: int, like: Tensor
+) -> Optional[Tensor]:
     """The embeddings of target positions 0, 1, ...: ``[N, C]``, N as many as asked for or trained.
 
-    Returns ``None`` for models without positions (``--no-token-positional-embeddings``).
+    In the dtype and on the device of ``like``. Returns ``None`` for models without positions
+    (``--no-token-positional-embeddings``).
     """
     embedding = decoder.embed_positions
     if embedding is None:
@@ -106,52 +124,60 @@ def position_table(decoder: TransformerDecoderBase, n_positions: int) -> Optiona
         table = SinusoidalPositionalEmbedding.get_embedding(
             first + n_positions, embedding.embedding_dim, decoder.padding_idx
         )
-        return table[first:].to(decoder.embed_tokens.weight)
-    return embedding.weight.detach()[first : first + n_positions]
+        return table[first:].to(like)
+    return embedding.weight.detach()[first : first + n_positions].to(like)
 
 
-def _layer_weights(layer: TransformerDecoderLayerBase) -> LayerWeights:
-    return LayerWeights(
+def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Linear:
+    """One product for all three, ``C -> 3C``; the queries come scaled by ``head_dim ** -0.5``."""
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    return stacked(projections, precision, first_scale=attention.scaling)
+
+
+def stacked(
+    projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
+) -> Linear:
+    """Several layers of the same input as one; the first one's output times ``first_scale``."""
+    scales = [first_scale] + [1.0] * (len(projections) - 1)
+    weights = [layer.weight * scale for layer, scale in zip(projections, scales)]
+    biases = [layer.bias * scale for layer, scale in zip(projections, scales)]
+    return precision.linear(torch.cat(weights), torch.cat(biases))
+
+
+def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
+    """Of a stock encoder or decoder layer."""
+    scale = getattr(layer, "w_resid", None)
+    return FeedForward(
         pre_norm=layer.normalize_before,
-        self_qkv=_stack(
-            (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
-            first_scale=layer.self_attn.scaling,
-        ),
-        self_out=_self_attention_output(layer),
-        self_attn_norm=_norm(layer.attn_ln),
-        self_norm=_norm(layer.self_attn_layer_norm),
-        cross_query=_stack((layer.encoder_attn.q_proj,), first_scale=layer.encoder_attn.scaling),
-        cross_out=Linear.of(layer.encoder_attn.out_proj),
-        cross_norm=_norm(layer.encoder_attn_layer_norm),
-        fc1=Linear.of(layer.fc1),
+        fc1=precision.linear_of(layer.fc1),
         activation=layer.activation_fn,
-        fc1_norm=_norm(layer.ffn_layernorm),
-        fc2=Linear.of(layer.fc2),
-        residual_scale=layer.w_resid,
-        final_norm=_norm(layer.final_layer_norm),
+        fc1_norm=precision.norm_of(getattr(layer, "ffn_layernorm", None)),
+        fc2=precision.linear_of(layer.fc2),
+        residual_scale=None if scale is None else precision.tensor(scale),
+        norm=precision.norm_of(layer.final_layer_norm),
     )
 
 
-def _self_attention_output(layer: TransformerDecoderLayerBase) -> Linear:
+def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:
+    cross = layer.encoder_attn
+    return LayerWeights(
+        pre_norm=layer.normalize_before,
+        self_qkv=queries_keys_values(layer.self_attn, precision),
+        self_out=_self_attention_output(layer, precision),
+        self_attn_norm=precision.norm_of(layer.attn_ln),
+        self_norm=precision.norm_of(layer.self_attn_layer_norm),
+        cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
+        cross_out=precision.linear_of(cross.out_proj),
+        cross_norm=precision.norm_of(layer.encoder_attn_layer_norm),
+        feed_forward=feed_forward(layer, precision),
+    )
+
+
+def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> Linear:
     attention: MultiheadAttention = layer.self_attn
     projection = attention.out_proj
     if layer.c_attn is None:
-        return Linear.of(projection)
+        return precision.linear_of(projection)
     # NormFormer's --scale-heads multiplies the projected output, head_dim channels by each factor.
     scale = layer.c_attn.repeat_interleave(attention.head_dim)
-    return Linear(projection.weight * scale[:, None], projection.bias * scale)
-
-
-def _stack(projections, first_scale: float = 1.0) -> Linear:
-    weights, biases = [], []
-    for index, projection in enumerate(projections):
-        scale = first_scale if index == 0 else 1.0
-        weights.append(projection.weight * scale)
-        biases.append(projection.bias * scale)
-    return Linear(torch.cat(weights), torch.cat(biases))
-
-
-def _norm(module: Optional[nn.Module]) -> Optional[Norm]:
-    if module is None:
-        return None
-    return Norm(module.weight.detach(), module.bias.detach(), module.eps)
+    return precision.linear(projection.weight * scale[:, None], projection.bias * scale)

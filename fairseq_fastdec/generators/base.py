@@ -47,7 +47,9 @@ class FairseqGenerator(ABC):
         """
         for model in models:
             model.eval()
-        self.session = EnsembleSession(models, getattr(args, "temperature", 1.0))
+        self.session = EnsembleSession(
+            models, getattr(args, "temperature", 1.0), str(options.engine_precision)
+        )
         self._check_tokens_per_step()
         max_positions = min(model.max_decoder_positions() for model in models)
         self.limits = Limits.of(args, dictionary, max_positions)

@@ -5,6 +5,8 @@ from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
 
+from ..engine.precision import PRECISIONS
+
 JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
 DRAFTING = (*JACOBI, "lookahead")
 BEAMS = ("beam", "variable_beam", "streaming")
@@ -15,9 +17,11 @@ ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
 DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
+PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
 STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
 
 CHOICES = {
+    "engine_precision": PRECISION_CHOICES,
     "decoding": DECODING_CHOICES,
     "acceptance": ACCEPTANCE_CHOICES,
     "draft": DRAFT_CHOICES,
@@ -46,6 +50,7 @@ MINIMA = {
 # An option that another method would ignore is refused there: which methods each is for.
 METHODS_OF_OPTION = {
     "decoding_stats": METHODS,
+    "engine_precision": METHODS,
     "decoding_block_size": ("blockwise",),
     "acceptance": ("blockwise",),
     "acceptance_topk": ("blockwise",),

@@ -11,6 +11,7 @@ from .option_checks import (
     DRAFT_CHOICES,
     FINALIZE_CHOICES,
     NGRAM_POOL_CHOICES,
+    PRECISION_CHOICES,
     STREAM_POLICY_CHOICES,
     check_options,
 )
@@ -37,6 +38,14 @@ class DecodingOptions(FairseqDataclass):
         metadata={
             "help": "write one JSON line for each sentence to this file",
             "argparse_const": None,
+        },
+    )
+    engine_precision: PRECISION_CHOICES = field(
+        default="model",
+        metadata={
+            "help": "what matrix products are computed in: model = as the checkpoint is; fp32; "
+            "bf16; int8 = weights quantised by output channel, inputs by token (CPU only). "
+            "Everything else, if not model, is fp32"
         },
     )
     decoding_block_size: Optional[int] = field(

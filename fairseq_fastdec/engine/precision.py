@@ -1,0 +1,73 @@
+"""In which precision the engine computes."""
+
+from typing import Callable, Dict, NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .int8 import Int8Linear
+from .linear import BFloat16Linear, Linear
+
+
+class Norm(NamedTuple):
+    """Layer normalisation over the last dimension."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class Precision(NamedTuple):
+    """How parameters are prepared: the matrices of linear layers, and everything else.
+
+    Attributes:
+        dtype: of embeddings, norms, biases, states and caches; ``None``: the model's own.
+        product: from a weight ``[out, in]`` and a bias ``[out]`` or ``None`` to a linear layer.
+    """
+
+    dtype: Optional[torch.dtype]
+    product: Callable[[Tensor, Optional[Tensor]], Callable[[Tensor], Tensor]]
+
+    def tensor(self, parameter: Tensor) -> Tensor:
+        """A parameter, or the model's own states, in this precision's dtype."""
+        return parameter.detach().to(self.dtype or parameter.dtype)
+
+    def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
+        """A layer ``[..., in] -> [..., out]``."""
+        return self.product(self.tensor(weight), None if bias is None else self.tensor(bias))
+
+    def linear_of(self, module: Optional[nn.Linear]) -> Optional[Callable[[Tensor], Tensor]]:
+        """The same layer, prepared; ``None`` stays ``None``."""
+        return None if module is None else self.linear(module.weight, module.bias)
+
+    def norm_of(self, module: Optional[nn.Module]) -> Optional[Norm]:
+        """The same normalisation; ``None`` stays ``None``."""
+        if module is None:
+            return None
+        return Norm(self.tensor(module.weight), self.tensor(module.bias), module.eps)
+
+
+PRECISIONS: Dict[str, Precision] = {
+    "model": Precision(None, Linear),
+    "fp32": Precision(torch.float32, Linear),
+    "bf16": Precision(torch.float32, BFloat16Linear),
+    "int8": Precision(torch.float32, Int8Linear),
+}
+
+
+def precision_of(name: str, device: torch.device) -> Precision:
+    """A precision by its name in --engine-precision.
+
+    Raises:
+        ValueError: if the device cannot multiply in that precision.
+    """
+    if name == "int8" and device.type != "cpu":
+        raise ValueError(
+            f"--engine-precision int8: possible on a CPU, and not on {device.type}; use --cpu, or "
+            "--engine-precision bf16"
+        )
+    return PRECISIONS[name]
