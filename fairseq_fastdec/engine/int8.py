@@ -43,7 +43,7 @@ class Int8Linear:
         tokens = x.flatten(0, -2) if x.dim() > 1 else x[None]
         scale = tokens.abs().amax(dim=-1, keepdim=True).clamp_min_(SMALLEST_SCALE)
         product = self._product(torch.cat([tokens / scale, self._ends]))[:-1]
-        return torch.addcmul(self._bias, product, scale).view(*x.shape[:-1], -1)
+        return torch.addcmul(self._bias, product, scale).view(*x.shape[:-1], self._bias.numel())
 
 
 @functools.lru_cache(maxsize=None)

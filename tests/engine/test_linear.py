@@ -38,5 +38,3 @@ def test_the_same_product_with_and_without_preparation(dtype, shape, with_bias):
     weight, x = torch.randn(24, 16, dtype=dtype), torch.randn(*shape, dtype=dtype)
     bias = torch.randn(24, dtype=dtype) if with_bias else None
     torch.testing.assert_close(Linear(weight, bias)(x), F.linear(x, weight, bias))
-
-

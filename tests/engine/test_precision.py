@@ -1,0 +1,116 @@
+"""Sessions in other precisions than the model's, and encoders of every kind."""
+
+import pytest
+import torch
+
+from fairseq_fastdec.engine import DecoderSession, EnsembleSession
+from fairseq_fastdec.engine.encoder import runs_prepared
+from fairseq_fastdec.engine.precision import PRECISIONS, precision_of
+from tests import tiny
+from tests.engine.test_session import ARCHITECTURES, full_logits, random_targets
+
+TASK = tiny.task(20)
+# Of the logits' standard deviation: 8 bits of mantissa, or 7 bits, through all layers.
+TOLERANCE = {"model": 1e-5, "fp32": 1e-5, "bf16": 0.1, "int8": 0.15}
+
+
+def logits_of(session, batch, tokens, step):
+    session.reset(tokens.size(1))
+    session.add(batch["net_input"])
+    parts = []
+    for start in range(0, tokens.size(1), step):
+        features = session.step(tokens[:, start : start + step])
+        parts.append(session.project(features)[..., 0, :])
+        session.commit(min(step, tokens.size(1) - start))
+    return torch.cat(parts, dim=1)
+
+
+@pytest.mark.parametrize("precision", sorted(PRECISIONS))
+@pytest.mark.parametrize("architecture", ["post-norm", "pre-norm", "normformer", "gelu"])
+@pytest.mark.parametrize("left_pad", [True, False])
+def test_logits_are_as_near_as_the_precision_allows(precision, architecture, left_pad):
+    model = tiny.stir(tiny.build_model(TASK, **ARCHITECTURES[architecture]))
+    batch = tiny.random_batch(TASK, [4, 9, 1], left_pad)
+    tokens = random_targets(TASK, 3, 9)
+    exact = full_logits(model, batch, tokens)
+    for step in (1, 4, 9):
+        logits = logits_of(DecoderSession(model, precision), batch, tokens, step)
+        assert logits.dtype == torch.float32
+        error = (logits - exact).abs().mean() / exact.std()
+        assert error < TOLERANCE[precision]
+        if precision in ("bf16", "int8"):
+            assert error > 1e-5, "computed in fp32 after all"
+
+
+def test_a_half_precision_checkpoint_in_fp32():
+    model = tiny.stir(tiny.build_model(TASK)).half()
+    batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
+    logits = logits_of(DecoderSession(model, "fp32"), batch, tokens, 2)
+    assert logits.dtype == torch.float32
+    exact = full_logits(model.float(), batch, tokens)
+    torch.testing.assert_close(logits, exact, atol=2e-3, rtol=0)
+
+
+def test_blockwise_heads_in_int8():
+    model = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", block_size=3))
+    batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
+    logits = []
+    for precision in ("model", "int8"):
+        session = DecoderSession(model, precision)
+        session.reset(5)
+        session.add(batch["net_input"])
+        logits.append(session.project(session.step(tokens), 0, 3))
+    error = (logits[1] - logits[0]).abs().mean() / logits[0].std()
+    assert 1e-5 < error < TOLERANCE["int8"]
+
+
+def test_a_stock_encoder_runs_from_prepared_weights(monkeypatch):
+    model = tiny.stir(tiny.build_model(TASK))
+    batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
+    exact = full_logits(model, batch, tokens)
+    monkeypatch.setattr(type(model.encoder), "forward_torchscript", None)
+    logits = logits_of(DecoderSession(model), batch, tokens, 5)
+    torch.testing.assert_close(logits, exact, atol=1e-5, rtol=0)
+
+
+def own_forward(model):
+    class Custom(type(model.encoder)):
+        def forward_scriptable(self, *args, **kwargs):
+            encoded = super().forward_scriptable(*args, **kwargs)
+            return {**encoded, "encoder_out": [encoded["encoder_out"][0] * 0.5]}
+
+    model.encoder.__class__ = Custom
+
+
+def own_layer(model):
+    class Custom(type(model.encoder.layers[1])):
+        def residual_connection(self, x, residual):
+            return residual - x
+
+    model.encoder.layers[1].__class__ = Custom
+
+
+def a_bias_key(model):
+    attention = model.encoder.layers[0].self_attn
+    attention.bias_k = attention.bias_v = torch.nn.Parameter(torch.randn(1, 1, 32))
+
+
+@pytest.mark.parametrize("change", [own_forward, own_layer, a_bias_key])
+@pytest.mark.parametrize("precision", ["model", "int8"])
+def test_other_encoders_run_as_they_are(change, precision):
+    model = tiny.stir(tiny.build_model(TASK))
+    assert runs_prepared(model.encoder)
+    change(model)
+    assert not runs_prepared(model.encoder)
+    batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
+    exact = full_logits(model, batch, tokens)
+    logits = logits_of(DecoderSession(model, precision), batch, tokens, 5)
+    assert (logits - exact).abs().mean() / exact.std() < TOLERANCE[precision]
+
+
+def test_what_cannot_be_computed_so_is_refused():
+    with pytest.raises(ValueError, match="--engine-precision int8: possible on a CPU.*--cpu"):
+        precision_of("int8", torch.device("cuda"))
+    lstm = tiny.build_model(TASK, arch="lstm", criterion="cross_entropy")
+    with pytest.raises(ValueError, match="--engine-precision bf16: .*LSTMDecoder.*remove it"):
+        EnsembleSession([lstm], precision="bf16")
