@@ -16,8 +16,21 @@ class KeyValueCache:
     and then many short ones never make a rectangle of many long ones.
     """
 
-    def __init__(self, n_layers: int, n_heads: int, head_dim: int, like: Tensor) -> None:
-        self._data = like.new_zeros(n_layers, 2, 0, n_heads, 0, head_dim)
+    def __init__(
+        self,
+        n_layers: int,
+        n_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        shape = (n_layers, 2, 0, n_heads, 0, head_dim)
+        self._data = torch.zeros(shape, dtype=dtype, device=device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of keys and values; what is written is converted."""
+        return self._data.dtype
 
     def reserve(self, slots: int, length: int) -> None:
         """Make room for so many slots of such length; what is stored within them stays."""
@@ -43,7 +56,7 @@ class KeyValueCache:
     def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""
         rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
-        self._data[layer][:, rows, :, positions] = key_values
+        self._data[layer][:, rows, :, positions] = key_values.to(self._data.dtype)
 
     def read(self, layer: int, slots: slice, length: int) -> Tuple[Tensor, Tensor]:
         """Views of the keys and the values, ``[n, H, length, D]`` each."""

@@ -32,19 +32,22 @@ class EnsembleSession:
         models: Sequence[FairseqEncoderDecoderModel],
         temperature: float = 1.0,
         precision: str = "model",
+        equal_steps: bool = False,
     ) -> None:
         """
         Args:
             models: the members; dictionaries must agree, sizes need not.
             temperature: divides the logits before the softmax.
-            precision: a name in :data:`~fairseq_fastdec.engine.precision.PRECISIONS`.
+            precision, equal_steps: see :func:`~fairseq_fastdec.engine.precision.precision_of`.
 
         Raises:
             UnsupportedModel: if neither the engine nor fairseq's incremental decoding can run one
                 of the models.
             ValueError: if one of the models cannot be run in that precision.
         """
-        self._members = [_session_for(model, temperature, precision) for model in models]
+        self._members = [
+            _session_for(model, temperature, precision, equal_steps) for model in models
+        ]
         self._temperature = temperature
 
     @property
@@ -144,11 +147,11 @@ class EnsembleSession:
 
 
 def _session_for(
-    model: FairseqEncoderDecoderModel, temperature: float, precision: str
+    model: FairseqEncoderDecoderModel, temperature: float, precision: str, equal_steps: bool
 ) -> Union[DecoderSession, IncrementalSession]:
     problem = unsupported_part(model)
     if problem is None or not decodes_incrementally(model):
-        return DecoderSession(model, precision)
+        return DecoderSession(model, precision, equal_steps)
     if precision != "model":
         raise ValueError(
             f"--engine-precision {precision}: {problem}; remove it, such models are computed as "

@@ -40,17 +40,23 @@ class DecoderSession:
 
     normalized = False  # what project returns are logits
 
-    def __init__(self, model: FairseqEncoderDecoderModel, precision: str = "model") -> None:
+    def __init__(
+        self,
+        model: FairseqEncoderDecoderModel,
+        precision: str = "model",
+        equal_steps: bool = False,
+    ) -> None:
         """
         Args:
-            precision: a name in :data:`~fairseq_fastdec.engine.precision.PRECISIONS`.
+            precision, equal_steps: see :func:`~fairseq_fastdec.engine.precision.precision_of`.
 
         Raises:
             UnsupportedModel: if the decoder is not a stock fairseq transformer decoder.
             ValueError: if the model's device cannot compute in that precision.
         """
         check_supported(model)
-        self._precision = precision_of(precision, model.decoder.embed_tokens.weight.device)
+        device = model.decoder.embed_tokens.weight.device
+        self._precision = precision_of(precision, device, equal_steps)
         self._encode = SourceEncoder(model.encoder, self._precision)
         self._decoder = model.decoder
         self._watch = Watch(model.decoder)
@@ -206,9 +212,10 @@ class DecoderSession:
     def _prepare(self) -> None:
         self._weights = DecoderWeights.of(self._decoder, self._precision)
         weights = self._weights
-        sizes = (len(weights.layers), weights.n_heads, weights.head_dim, weights.embed)
-        self._rows_cache = KeyValueCache(*sizes)
-        self._sources_cache = KeyValueCache(*sizes)
+        dtype = self._precision.attention or weights.embed.dtype
+        shape = (len(weights.layers), weights.n_heads, weights.head_dim)
+        self._rows_cache = KeyValueCache(*shape, dtype, weights.embed.device)
+        self._sources_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._positions = self._position_table(256)
         self._watch.reset()
 
@@ -261,7 +268,7 @@ class DecoderSession:
         self._sources = slice(first, self._source_lengths.numel())
         shortest, self._longest_source = _extremes(lengths)
         if shortest < self._longest_source:
-            dtype = self._weights.embed.dtype
+            dtype = self._sources_cache.dtype
             self._source_mask = padding_mask(lengths, self._longest_source, dtype)
         if row_source.numel():
             self._grid = _SourceGrid.of(row_source - first, lengths.numel())
@@ -284,7 +291,7 @@ class DecoderSession:
             return None
         past = self._lengths[self._paused :]
         past = past if ragged else past[:1]
-        dtype = self._weights.embed.dtype
+        dtype = self._rows_cache.dtype
         return causal_mask(past, n_new, self._longest + n_new, dtype, together)
 
     def _self_attention(

@@ -25,6 +25,7 @@ class FairseqGenerator(ABC):
     name: str
     keeps_one_hypothesis = True
     tokens_per_step = 1
+    promises_greedy_tokens = False
 
     def __init__(
         self,
@@ -48,7 +49,10 @@ class FairseqGenerator(ABC):
         for model in models:
             model.eval()
         self.session = EnsembleSession(
-            models, getattr(args, "temperature", 1.0), str(options.engine_precision)
+            models,
+            getattr(args, "temperature", 1.0),
+            str(options.engine_precision),
+            equal_steps=self.promises_greedy_tokens,
         )
         self._check_tokens_per_step()
         max_positions = min(model.max_decoder_positions() for model in models)
@@ -155,6 +159,8 @@ class Generator(FairseqGenerator):
 
     Subclasses hold a search rule, :meth:`decode`, and nothing else.
     """
+
+    promises_greedy_tokens = True
 
     # Called with what every decoder invocation was given and answered: see ``visualize.Recorder``.
     observer: Optional[Observer] = None

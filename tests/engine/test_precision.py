@@ -42,6 +42,18 @@ def test_logits_are_as_near_as_the_precision_allows(precision, architecture, lef
             assert error > 1e-5, "computed in fp32 after all"
 
 
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_steps_of_any_size_can_be_made_equal(precision):
+    """Rounding to 8 bits makes large differences of small ones: there must be none at all."""
+    model = tiny.stir(tiny.build_model(TASK, decoder_layers=6))
+    batch = tiny.random_batch(TASK, [4, 9, 1, 7])
+    tokens = random_targets(TASK, 4, 30)
+    session = DecoderSession(model, precision, equal_steps=True)
+    one_by_one = logits_of(session, batch, tokens, 1)
+    for step in (2, 7, 30):
+        assert torch.equal(logits_of(session, batch, tokens, step), one_by_one)
+
+
 def test_a_half_precision_checkpoint_in_fp32():
     model = tiny.stir(tiny.build_model(TASK)).half()
     batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)

@@ -332,7 +332,7 @@ def test_paused_rows_cost_nothing_and_come_back():
 
 
 def test_the_cache_is_as_large_as_its_use_and_not_many_rows_times_a_long_one():
-    cache = KeyValueCache(1, 1, 2, torch.zeros(1))
+    cache = KeyValueCache(1, 1, 2, torch.float32, torch.device("cpu"))
     cache.reserve(2, 1000)
     cache.reserve(1000, 2)
     assert cache._data.numel() <= 4 * (2 * 2 * 1000 * 2)
