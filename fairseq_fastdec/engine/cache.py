@@ -1,5 +1,6 @@
 """Keys and values that outlive a step: of the rows (self-attention) and of the sources (cross)."""
 
+import math
 from typing import Tuple
 
 import torch
@@ -11,9 +12,11 @@ class KeyValueCache:
 
     A slot is a row (self-attention) or a source sentence (cross-attention). What lies beyond a
     slot's valid length is garbage, but finite: it is masked out, and 0 times NaN would not be 0.
-    Capacity grows by doubling, so that a steady stream allocates nothing. Where one side of the
-    slots x length rectangle has to grow, the other is cut to what is in use: first a few long rows
-    and then many short ones never make a rectangle of many long ones.
+    Capacity grows by doubling. Where one side of the slots x length rectangle has to grow, the other
+    is cut to what is in use: first a few long rows and then many short ones never make a rectangle
+    of many long ones. Rectangles take turns in two stretches of memory, which are kept: memory that
+    is given back and asked for again costs more than what is written to it (a sixth of the time of
+    wide beams).
     """
 
     def __init__(
@@ -24,8 +27,8 @@ class KeyValueCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        shape = (n_layers, 2, 0, n_heads, 0, head_dim)
-        self._data = torch.zeros(shape, dtype=dtype, device=device)
+        self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
+        self._memory = self._spare = self._data.flatten()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -38,15 +41,17 @@ class KeyValueCache:
         if slots <= slots_now and length <= length_now:
             return
         old = self._data[:, :, :slots, :, :length]
-        self._data = old.new_zeros(
-            n_layers,
-            2,
-            _resized(slots_now, slots),
-            n_heads,
-            _resized(length_now, length),
-            head_dim,
-        )
+        rows, positions = _resized(slots_now, slots), _resized(length_now, length)
+        self._data = self._room_for((n_layers, 2, rows, n_heads, positions, head_dim))
         self._data[:, :, : old.size(2), :, : old.size(4)] = old
+
+    def _room_for(self, shape: Tuple[int, ...]) -> Tensor:
+        """The stretch of memory that is not in use, longer if it has to be, in another shape."""
+        size = math.prod(shape)
+        if self._spare.numel() < size:
+            self._spare = self._data.new_zeros(size)
+        self._memory, self._spare = self._spare, self._memory
+        return self._memory[:size].view(shape)
 
     def write(self, layer: int, slots: slice, start: int, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at positions ``start...`` of consecutive slots."""
