@@ -8,7 +8,7 @@ from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ..data.token_order import LEFT_TO_RIGHT, TokenOrder
+from ..data.token_order import LEFT_TO_RIGHT, trained_order
 from ..generators import build_generator
 from ..generators.base import FairseqGenerator
 from ..generators.options import DecodingOptions, given
@@ -45,10 +45,7 @@ class TranslationFastdecTask(TranslationTask):
         Raises:
             ValueError: if that task had another order of decoding.
         """
-        trained = TokenOrder(
-            state_dict.get("token_order", LEFT_TO_RIGHT.name),
-            state_dict.get("tokens_per_step", LEFT_TO_RIGHT.tokens_per_step),
-        )
+        trained = trained_order(state_dict)
         own = self.token_order or LEFT_TO_RIGHT
         if trained != own:
             raise ValueError(
