@@ -58,6 +58,7 @@ class Method:
     title: str
     model: Model
     options: Callable[[int], List]
+    has_statistics: bool = True
 
 
 def beam_search(width: int, *more: str) -> List:
@@ -90,10 +91,10 @@ BASELINE = "Single-token L2R"
 METHODS = (
     Method(PROPOSED, DOUBLE_BIDIRECTIONAL, beam_search),
     Method(BASELINE, SINGLE_L2R, beam_search),
-    Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq),
+    Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
     Method("Single-token R2L", SINGLE_R2L, beam_search),
     Method("Double-token L2R", DOUBLE_L2R, beam_search),
     Method("Double-token R2L", DOUBLE_R2L, beam_search),
-    Method("Mask-Predict (10 iterations)", MASK_PREDICT, mask_predict(10)),
-    Method("Mask-Predict (4 iterations)", MASK_PREDICT, mask_predict(4)),
+    Method("Mask-Predict (10 iterations)", MASK_PREDICT, mask_predict(10), False),
+    Method("Mask-Predict (4 iterations)", MASK_PREDICT, mask_predict(4), False),
 )

@@ -10,6 +10,7 @@ interrupted run goes on where it was; --workdir names where results are kept.
 """
 
 import argparse
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "en_de"))
 
 import run as en_de  # noqa: E402
-from models import MASK_PREDICT, MODELS, Model  # noqa: E402
+from comparison import Decoded, read_decoded, show_comparison  # noqa: E402
+from models import BASELINE, MASK_PREDICT, METHODS, MODELS, PROPOSED, Method, Model  # noqa: E402
+from precision import show_precision  # noqa: E402
 
 N_AVERAGED = 10
+# Beam widths and batch sizes; the first are the paper's.
+SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
 
 
 @dataclass
@@ -86,6 +91,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--workdir", type=Path, help="default: work/double_token_SIZE in the repository"
     )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="in which the methods take turns (default: 3)"
+    )
     return parser.parse_args()
 
 
@@ -97,6 +105,21 @@ def compare(args: argparse.Namespace) -> None:
     en_de.prepare(work, size.recipe)
     for model in MODELS:
         train(work, size, model)
+        average(work, model)
+    decoded = [
+        decode(work, method, beam, batch_size, number)
+        for number in range(1, args.rounds + 1)
+        for beam, batch_size in SETTINGS
+        for method in METHODS
+    ]
+    tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
+    by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
+    baseline, proposed = (
+        next(run.hypotheses for run in by_paper if run.title == title)
+        for title in (BASELINE, PROPOSED)
+    )
+    tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
+    (work / "tables.md").write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
 
 def train(work: Path, size: Size, model: Model) -> None:
@@ -116,6 +139,38 @@ def train(work: Path, size: Size, model: Model) -> None:
         ]
     )  # fmt: skip
     en_de.mark_finished(folder)
+
+
+def average(work: Path, model: Model) -> None:
+    """The mean of its last checkpoints."""
+    averaged = work / model.name / "averaged.pt"
+    if not averaged.exists():
+        en_de.run(
+            [
+                sys.executable, en_de.ROOT / "scripts" / "average_checkpoints.py",
+                "--inputs", work / model.name, "--num-update-checkpoints", N_AVERAGED,
+                "--output", averaged,
+            ]
+        )  # fmt: skip
+
+
+def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) -> Decoded:
+    """The test set, by one method; ``number`` counts the rounds."""
+    label = re.sub(r"\W+", "-", f"{method.title} beam {beam} batch {batch_size} round {number}")
+    output = work / "decoded" / label
+    if not en_de.finished(output):
+        model, options = method.model, method.options(beam)
+        if method.has_statistics:
+            options += ["--decoding-stats", output / "stats.jsonl"]
+        en_de.generate_into(
+            output,
+            [
+                work / "data", *en_de.plugin_options(model.task), *model.order, *options,
+                "--path", work / model.name / "averaged.pt", "--batch-size", batch_size,
+                *en_de.test_options(work),
+            ],
+        )  # fmt: skip
+    return read_decoded(output, method.title, beam, batch_size)
 
 
 if __name__ == "__main__":
