@@ -54,6 +54,19 @@ class TranslationFastdecTask(TranslationTask):
             )
         super().load_state_dict(state_dict)
 
+    def check_restored(self, task_state: Dict[str, Any]) -> None:
+        """Called by fairseq-train with what the checkpoint that it goes on from remembers.
+
+        Raises:
+            ValueError: if it was trained with another order of decoding.
+        """
+        trained, own = trained_order(task_state), self.token_order or LEFT_TO_RIGHT
+        if trained != own:
+            raise ValueError(
+                f"{own}: the checkpoint to go on from was trained with {trained}; train with that, "
+                "or take its parameters only, with --finetune-from-model"
+            )
+
     def build_generator(
         self,
         models: List[Any],
