@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from models import BASELINE
+from models import BASELINE, MARKED, METHODS
+from significance import read_translations, significantly_different
 from table import markdown, read_run
 
 
@@ -21,7 +22,9 @@ class Decoded:
     seconds: float
     tokens: int
     steps: Optional[int]  # of all sentences together; fairseq's own beam search does not tell
-    hypotheses: Dict[int, str]
+    hypotheses: Dict[int, str]  # in subwords, by number
+    translations: List[str]
+    references: List[str]
 
 
 def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
@@ -38,6 +41,7 @@ def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decode
         tokens,
         run.invocations if (output / "stats.jsonl").exists() else refinements(output),
         run.hypotheses,
+        *read_translations(output),
     )
 
 
@@ -56,14 +60,34 @@ def show_comparison(decoded: List[Decoded], beam: int, batch_size: int) -> str:
             groups.setdefault(run.title, []).append(run)
     title = (
         f"Beam {beam}, batch size {batch_size}: {len(groups[BASELINE][0].hypotheses)} sentences.\n"
-        f"Ratios: to {BASELINE}; medians of alternating rounds."
+        f"Ratios: to {BASELINE}; medians of alternating rounds. BLEU differs significantly from\n"
+        f"{', '.join(f'{mark} {title}' for mark, title in MARKED.items())} (p < 0.05)."
     )
-    text = markdown(title, [row_of(group, groups[BASELINE]) for group in groups.values()])
+    marks = marks_of({title: group[0] for title, group in groups.items()})
+    rows = [row_of(group, groups[BASELINE], marks[title]) for title, group in groups.items()]
+    text = markdown(title, rows)
     print("\n" + text)
     return text
 
 
-def row_of(group: List[Decoded], baseline: List[Decoded]) -> Dict[str, str]:
+def marks_of(runs: Dict[str, Decoded]) -> Dict[str, str]:
+    """What stands behind each BLEU score."""
+    model_of = {method.title: method.model for method in METHODS}
+    references = runs[BASELINE].references
+    marks = dict.fromkeys(runs, "")
+    for mark, than in MARKED.items():
+        # The test takes even one other sentence for significant, so one model is left out of it.
+        systems = {
+            title: run.translations
+            for title, run in runs.items()
+            if title == than or model_of[title] != model_of[than]
+        }
+        for title in significantly_different(systems, references, than):
+            marks[title] += mark
+    return marks
+
+
+def row_of(group: List[Decoded], baseline: List[Decoded], marks: str) -> Dict[str, str]:
     """One line of the table."""
     run, n_sentences = group[0], len(group[0].hypotheses)
     seconds = statistics.median(one.seconds for one in group)
@@ -71,7 +95,7 @@ def row_of(group: List[Decoded], baseline: List[Decoded]) -> Dict[str, str]:
     rate_of_tokens = rate * run.tokens / baseline[0].tokens
     row = {
         "method": run.title,
-        "BLEU": f"{run.bleu:.2f}",
+        "BLEU": f"{run.bleu:.2f} {marks}".rstrip(),
         "steps per sentence": "-",
         "ratio of steps": "-",
         "tokens/s (ratio)": f"{run.tokens / seconds:.0f} ({rate_of_tokens:.0%})",

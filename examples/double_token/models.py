@@ -87,12 +87,14 @@ def mask_predict(iterations: int) -> Callable[[int], List]:
 
 PROPOSED = "Double-token bidir. (proposed)"
 BASELINE = "Single-token L2R"
+RIGHT_TO_LEFT = "Single-token R2L"
+MARKED = {"†": BASELINE, "‡": RIGHT_TO_LEFT}
 
 METHODS = (
     Method(PROPOSED, DOUBLE_BIDIRECTIONAL, beam_search),
     Method(BASELINE, SINGLE_L2R, beam_search),
     Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
-    Method("Single-token R2L", SINGLE_R2L, beam_search),
+    Method(RIGHT_TO_LEFT, SINGLE_R2L, beam_search),
     Method("Double-token L2R", DOUBLE_L2R, beam_search),
     Method("Double-token R2L", DOUBLE_R2L, beam_search),
     Method("Mask-Predict (10 iterations)", MASK_PREDICT, mask_predict(10), False),

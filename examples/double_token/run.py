@@ -124,21 +124,22 @@ def compare(args: argparse.Namespace) -> None:
 
 def train(work: Path, size: Size, model: Model) -> None:
     """One model; the checkpoints of its last updates are kept."""
-    folder = work / model.name
-    if en_de.finished(folder):
-        return
+    if not en_de.finished(work / model.name):
+        en_de.run(training_command(work, size, model))
+        en_de.mark_finished(work / model.name)
+
+
+def training_command(work: Path, size: Size, model: Model) -> List:
+    """fairseq-train."""
     chosen = size.mask_predict if model is MASK_PREDICT else size.autoregressive
-    en_de.run(
-        [
-            *en_de.train_command(
-                work / "data", folder, size.recipe, model.task, size.save_every, N_AVERAGED
-            ),
-            *model.order, *model.training, *chosen.options,
-            # Before, fairseq-train validates and saves at most at the ends of epochs.
-            "--validate-after-updates", chosen.updates - N_AVERAGED * size.save_every,
-        ]
-    )  # fmt: skip
-    en_de.mark_finished(folder)
+    return [
+        *en_de.train_command(
+            work / "data", work / model.name, size.recipe, model.task, size.save_every, N_AVERAGED
+        ),
+        *model.order, *model.training, *chosen.options,
+        # Before, fairseq-train validates and saves at most at the ends of epochs.
+        "--validate-after-updates", chosen.updates - N_AVERAGED * size.save_every,
+    ]  # fmt: skip
 
 
 def average(work: Path, model: Model) -> None:
