@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Train and compare the models of Imamura and Sumita (WNGT 2020) on real English-German text.
 
-    python examples/double_token/run.py                 # shortened: about an hour on 2 cores
-    python examples/double_token/run.py --size full     # a night
+    python examples/double_token/run.py                 # shortened: an hour or two on 2 cores
+    python examples/double_token/run.py --size full     # many hours
 
 Prints their Table 2 (quality and speed) and Table 3 (precision at both ends of the sentence). Every
 command is printed as it would be typed. A stage whose result exists is skipped, so that an
@@ -92,7 +92,12 @@ def parse_args() -> argparse.Namespace:
         "--workdir", type=Path, help="default: work/double_token_SIZE in the repository"
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="in which the methods take turns (default: 3)"
+        "--rounds",
+        type=int,
+        choices=range(1, 100),
+        default=3,
+        metavar="N",
+        help="in which the methods take turns (default: 3)",
     )
     return parser.parse_args()
 
@@ -112,6 +117,11 @@ def compare(args: argparse.Namespace) -> None:
         for beam, batch_size in SETTINGS
         for method in METHODS
     ]
+    show_tables(work, decoded)
+
+
+def show_tables(work: Path, decoded: List[Decoded]) -> None:
+    """Print the tables, and keep them as Markdown."""
     tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
     by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
     baseline, proposed = (
