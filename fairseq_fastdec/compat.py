@@ -1,6 +1,7 @@
 """What is needed to run fairseq safely on today's torch; no other module works around versions.
 
-fairseq's main branch also loses sentences: :func:`install` gives them back.
+fairseq's main branch also loses sentences: :func:`install` gives them back. And fairseq-train does
+not tell the task what it goes on from: now it does.
 
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
 (``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
@@ -14,9 +15,11 @@ import os
 
 import numpy
 import torch
+from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.trainer import Trainer
 
 try:
     from numpy._core import multiarray
@@ -32,6 +35,8 @@ def install() -> None:
     _avoid_stale_encoder_kernel()
     if not hasattr(data_utils.batch_by_size, "__wrapped__"):
         data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
+    if not hasattr(Trainer.load_checkpoint, "__wrapped__"):
+        Trainer.load_checkpoint = _with_check_by_task(Trainer.load_checkpoint)
 
 
 def _checkpoint_classes() -> list:
@@ -88,3 +93,32 @@ def _with_last_batch(batch_by_size):
         return batches
 
     return batch_all
+
+
+def _with_check_by_task(load_checkpoint):
+    """fairseq-generate hands a checkpoint's ``task_state`` to the task, fairseq-train does not.
+
+    So training would go on from a checkpoint of something else. Tasks that have a
+    ``check_restored`` now see the state first, but for --finetune-from-model, which takes
+    parameters from anywhere.
+    """
+
+    @functools.wraps(load_checkpoint)
+    def load_checked(trainer, filename, *args, **kwargs):
+        check = getattr(trainer.task, "check_restored", None)
+        if check is None or filename == trainer.cfg.checkpoint.finetune_from_model:
+            return load_checkpoint(trainer, filename, *args, **kwargs)
+        read = checkpoint_utils.load_checkpoint_to_cpu
+
+        def read_checked(*read_args, **read_kwargs):
+            state = read(*read_args, **read_kwargs)
+            check(state.get("task_state") or {})
+            return state
+
+        checkpoint_utils.load_checkpoint_to_cpu = read_checked
+        try:
+            return load_checkpoint(trainer, filename, *args, **kwargs)
+        finally:
+            checkpoint_utils.load_checkpoint_to_cpu = read
+
+    return load_checked

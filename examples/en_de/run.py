@@ -232,13 +232,25 @@ def train_blockwise(work: Path, recipe: Recipe, name: str, frozen: bool) -> None
     mark_finished(work / name)
 
 
-def train_command(data: Path, save_dir: Path, recipe: Recipe) -> List:
-    """What all trainings have in common."""
+def train_command(
+    data: Path,
+    save_dir: Path,
+    recipe: Recipe,
+    task: str = "translation_fastdec",
+    save_every: int = 1000,
+    keep: int = 1,
+) -> List:
+    """What all trainings have in common.
+
+    Args:
+        save_every: so many updates lie between two checkpoints within an epoch.
+        keep: how many of those stay.
+    """
     return [
-        *fairseq("train"), data, *plugin_options(), *recipe.network,
+        *fairseq("train"), data, *plugin_options(task), *recipe.network,
         "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
         "--seed", "1",
-        "--save-interval-updates", "1000", "--keep-interval-updates", "1",
+        "--save-interval-updates", save_every, "--keep-interval-updates", keep,
         "--no-epoch-checkpoints", "--validate-interval", "100",
         "--log-format", "simple", "--log-interval", "50", "--save-dir", save_dir,
     ]  # fmt: skip
@@ -266,11 +278,18 @@ def generate(work: Path, model: str, output: Path, options: List[str]) -> None:
         output,
         [
             work / "data", *plugin_options(), *options, *statistics_options(options, output),
-            "--path", work / model / "checkpoint_last.pt", "--gen-subset", "test",
-            "--batch-size", "1", "--sacrebleu", "--tokenizer", "moses",
-            "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
+            "--path", work / model / "checkpoint_last.pt", "--batch-size", "1",
+            *test_options(work),
         ],
     )  # fmt: skip
+
+
+def test_options(work: Path) -> List:
+    """The test set, scored as text that people read."""
+    return [
+        "--gen-subset", "test", "--sacrebleu", "--tokenizer", "moses",
+        "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
+    ]  # fmt: skip
 
 
 def statistics_options(options: List[str], output: Path) -> List:
@@ -291,10 +310,10 @@ def fairseq(command: str) -> List:
     return [Path(sys.executable).parent / f"fairseq-{command}"]
 
 
-def plugin_options() -> List:
-    """The task of this plugin; --cpu keeps a GPU out of the comparison."""
+def plugin_options(task: str = "translation_fastdec") -> List:
+    """A task, with this plugin; --cpu keeps a GPU out of the comparison."""
     return [
-        "--user-dir", PLUGIN, "--task", "translation_fastdec",
+        "--user-dir", PLUGIN, "--task", task,
         "--source-lang", "en", "--target-lang", "de", "--cpu",
     ]  # fmt: skip
 

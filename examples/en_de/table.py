@@ -37,8 +37,8 @@ def read_run(output: Path, model: str, method: str) -> Run:
     """Parse what fairseq-generate left in ``output``, and ``--decoding-stats``."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     hypotheses = re.findall(r"(?m)^H-(\d+)\t[^\t]*\t(.*)$", results)
-    numbers = re.search(r"\(([\d,]+) tokens\) in ([\d.]+)s", translated_line(output))
-    tokens, seconds = numbers.groups()
+    numbers = re.search(r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output))
+    tokens, tokens_per_second = numbers.groups()
     n_tokens = int(tokens.replace(",", ""))
     records = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
     # fairseq's own generator calls the decoder once for each token of a single sentence.
@@ -47,7 +47,8 @@ def read_run(output: Path, model: str, method: str) -> Run:
         model=model,
         method=method,
         bleu=float(re.search(r"(?m)^Generate .*BLEU4? = ([\d.]+)", results).group(1)),
-        seconds=float(seconds),
+        # fairseq prints the seconds too, but rounded to tenths.
+        seconds=n_tokens / float(tokens_per_second),
         tokens=n_tokens,
         invocations=invocations,
         hypotheses={int(index): text for index, text in hypotheses},

@@ -12,7 +12,7 @@ same, and one end token follows.
 """
 
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 from torch import Tensor
@@ -62,6 +62,14 @@ class TokenOrder:
 
 
 LEFT_TO_RIGHT = TokenOrder("l2r", 1)
+
+
+def trained_order(task_state: Dict[str, Any]) -> TokenOrder:
+    """The order of a checkpoint's targets, by its ``task_state``; stock tasks do not mention it."""
+    return TokenOrder(
+        task_state.get("token_order", LEFT_TO_RIGHT.name),
+        task_state.get("tokens_per_step", LEFT_TO_RIGHT.tokens_per_step),
+    )
 
 
 def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:

@@ -25,8 +25,9 @@ class DoubleTokenGenerator(FairseqGenerator):
     are normalised by) are in tokens of the natural sentence. Where a limit falls between the two
     tokens of a pair, only the right one may be the end.
 
-    A token beside an end belongs to its sentence, whichever side it is on. So a sentence of an odd
-    length can be found twice: as (token, EOD), which is what training shows, and as (EOD, token).
+    A token beside an end belongs to its sentence, whichever side it is on. So the last token of an
+    odd length can be found twice: as (token, EOD), which is what training shows, and as (EOD,
+    token). The better of the two counts.
     """
 
     name = "double_token"

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..engine import EnsembleSession, compaction, inheritance
 from .limits import Limits
-from .pair_candidates import Pairs, double_topk
+from .pair_candidates import Pairs, double_topk, repeated
 from .statistics import Statistics
 
 
@@ -144,8 +144,12 @@ class PairBeams:
         return log_probs
 
     def _end(self, best: Pairs) -> None:
-        """FINALIZE: those of the W best pairs that hold an end, as long as there is room."""
+        """FINALIZE: those of the W best pairs that hold an end, as long as there is room.
+
+        The hypotheses are a set: (token, end) and (end, token) say the same.
+        """
         ends = best.tokens.eq(self._limits.eos).any(dim=-1) & (best.totals > -math.inf)
+        ends &= ~repeated(best, ends, self._limits.eos)
         n_before = self._n_ended[self._sentences]
         ends &= ends.long().cumsum(dim=1) <= (self._width - n_before)[:, None]
         self._n_ended[self._sentences] = n_before + ends.sum(dim=1)

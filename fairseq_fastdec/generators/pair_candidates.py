@@ -71,3 +71,22 @@ def double_topk(
         )
 
     return best(pair_totals), best(pair_totals.masked_fill(ends, -math.inf))
+
+
+def repeated(pairs: Pairs, ends: Tensor, end: int) -> Tensor:
+    """Which of the pairs that end make the same sentence as a better one.
+
+    Only a single token with the end on either side can: all other pairs of a sentence follow from
+    its tokens.
+
+    Args:
+        ends: bool ``[S, C]``, the pairs with at least one end token.
+
+    Returns:
+        bool ``[S, C]``
+    """
+    left, right = pairs.tokens.unbind(dim=-1)
+    last = torch.where(left.eq(end), right, left)
+    same = pairs.columns[:, :, None].eq(pairs.columns[:, None])
+    same &= last[:, :, None].eq(last[:, None]) & ends[:, None]
+    return same.tril(-1).any(dim=2)

@@ -8,7 +8,7 @@ from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from ..data.token_order import LEFT_TO_RIGHT, TokenOrder
+from ..data.token_order import LEFT_TO_RIGHT, trained_order
 from ..generators import build_generator
 from ..generators.base import FairseqGenerator
 from ..generators.options import DecodingOptions, given
@@ -45,10 +45,7 @@ class TranslationFastdecTask(TranslationTask):
         Raises:
             ValueError: if that task had another order of decoding.
         """
-        trained = TokenOrder(
-            state_dict.get("token_order", LEFT_TO_RIGHT.name),
-            state_dict.get("tokens_per_step", LEFT_TO_RIGHT.tokens_per_step),
-        )
+        trained = trained_order(state_dict)
         own = self.token_order or LEFT_TO_RIGHT
         if trained != own:
             raise ValueError(
@@ -56,6 +53,19 @@ class TranslationFastdecTask(TranslationTask):
                 f"translation_double_token {trained}"
             )
         super().load_state_dict(state_dict)
+
+    def check_restored(self, task_state: Dict[str, Any]) -> None:
+        """Called by fairseq-train with what the checkpoint that it goes on from remembers.
+
+        Raises:
+            ValueError: if it was trained with another order of decoding.
+        """
+        trained, own = trained_order(task_state), self.token_order or LEFT_TO_RIGHT
+        if trained != own:
+            raise ValueError(
+                f"{own}: the checkpoint to go on from was trained with {trained}; train with that, "
+                "or take its parameters only, with --finetune-from-model"
+            )
 
     def build_generator(
         self,

@@ -109,7 +109,8 @@ def reference_search(
         ]
         pool.sort(key=lambda candidate: -candidate[0])
         for total, pairs in pool[:width]:
-            if END in pairs[-1] and len(ended) < width:
+            found = [natural(known, order) for _, known in ended]
+            if END in pairs[-1] and len(ended) < width and natural(pairs, order) not in found:
                 ended.append((total, pairs))
         beam = [(pairs, total) for total, pairs in pool if END not in pairs[-1]][:width]
         if len(ended) >= width or not beam:
@@ -170,6 +171,21 @@ def test_against_lists(trained, order, width, options, lengths, left_pad, seed):
     sample = tiny.random_batch(TASKS[order], lengths, left_pad, seed)
     ours = decode(models, sample, width, **options)
     assert_is_reference(ours, models, sample, width, order, **options)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_sentence_is_found_twice(order):
+    """Both sides expect the end alike, so that (token, end) is as good as (end, token)."""
+    model = tiny.build_model(TASKS[order], ARCH)
+    with torch.no_grad():
+        norm = model.decoder.layers[-1].final_layer_norm
+        norm.weight.mul_(0.1)
+        norm.bias.fill_(1)
+        model.decoder.output_projection.weight[END] = 0.1
+    sample = tiny.random_batch(TASKS[order], [3, 5, 7])
+    for own in decode([model], sample, 5, min_len=0, max_len_b=6):
+        sentences = [tuple(h["tokens"].tolist()) for h in own]
+        assert len(set(sentences)) == len(sentences) == 5
 
 
 @settings(max_examples=10, deadline=None)

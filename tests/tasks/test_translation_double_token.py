@@ -207,6 +207,38 @@ def test_another_order_than_the_checkpoints(corpus, double, command, flags):
         command(corpus, double, *flags)
 
 
+@pytest.mark.parametrize("how", ["--save-dir", "--restore-file"])
+def test_training_does_not_go_on_in_another_order(corpus, double, tmp_path, how):
+    """Not even where the optimizer starts anew."""
+    model = ("--arch", "double_token_transformer", "--no-save")
+    folder = double.parent if how == "--save-dir" else tmp_path
+    flags = () if how == "--save-dir" else ("--restore-file", double, "--reset-optimizer")
+    match = "--token-order l2r .*trained with --token-order bidirectional .*--finetune-from-model"
+    with pytest.raises(ValueError, match=match):
+        train(corpus, folder, *order_flags("l2r", 2), *model, *flags, updates=252)
+
+
+def test_training_does_not_go_on_from_a_stock_checkpoint(corpus, baseline, tmp_path):
+    flags = (
+        "--restore-file", baseline, "--arch", "transformer",
+        "--criterion", "label_smoothed_cross_entropy",
+    )  # fmt: skip
+    match = "--token-order r2l .*trained with --token-order l2r --tokens-per-step 1"
+    with pytest.raises(ValueError, match=match):
+        train(corpus, tmp_path, *order_flags("r2l", 1), *flags, updates=200)
+    train(corpus, tmp_path, *order_flags("l2r", 1), *flags, updates=151)
+    assert (tmp_path / "checkpoint_last.pt").exists()
+
+
+def test_parameters_may_come_from_another_order(corpus, double, tmp_path, caplog):
+    model = (*order_flags("r2l", 2), "--arch", "double_token_transformer")
+    with caplog.at_level("INFO"):
+        train(corpus, tmp_path, *model, "--finetune-from-model", double, updates=2)
+    assert f"Loaded checkpoint {double}" in caplog.text
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert state["task_state"] == {"token_order": "r2l", "tokens_per_step": 2}
+
+
 def test_a_stock_checkpoint_is_of_one_order(corpus, baseline, tmp_path):
     stock = generate(corpus, baseline)
     ours = generate(corpus, baseline, *order_flags("l2r", 1), "--decoding", "fairseq")

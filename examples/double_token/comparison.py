@@ -1,0 +1,113 @@
+"""What the methods' decoding took, as Table 2 of Imamura and Sumita (WNGT 2020)."""
+
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from models import BASELINE, MARKED, METHODS
+from significance import read_translations, significantly_different
+from table import markdown, read_run
+
+
+@dataclass
+class Decoded:
+    """The test set decoded by one method in one round."""
+
+    title: str
+    beam: int
+    batch_size: int
+    bleu: float
+    seconds: float
+    tokens: int
+    steps: Optional[int]  # of all sentences together; fairseq's own beam search does not tell
+    hypotheses: Dict[int, str]  # in subwords, by number
+    translations: List[str]
+    references: List[str]
+
+
+def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
+    """Parse what fairseq-generate left in ``output``."""
+    run = read_run(output, title, title)
+    # Tokens as people count them, with EOS: Mask-Predict's have a BOS besides.
+    tokens = sum(len(text.split()) + 1 for text in run.hypotheses.values())
+    return Decoded(
+        title,
+        beam,
+        batch_size,
+        run.bleu,
+        run.seconds,
+        tokens,
+        run.invocations if (output / "stats.jsonl").exists() else refinements(output),
+        run.hypotheses,
+        *read_translations(output),
+    )
+
+
+def refinements(output: Path) -> Optional[int]:
+    """The passes of Mask-Predict by fairseq's --print-step, which does not count the first."""
+    results = (output / "generate-test.txt").read_text(encoding="utf-8")
+    counts = re.findall(r"(?m)^I-\d+\t(\d+)$", results)
+    return sum(int(count) + 1 for count in counts) if counts else None
+
+
+def show_comparison(decoded: List[Decoded], beam: int, batch_size: int) -> str:
+    """Print and return the table of one beam width and batch size."""
+    groups: Dict[str, List[Decoded]] = {}
+    for run in decoded:
+        if (run.beam, run.batch_size) == (beam, batch_size):
+            groups.setdefault(run.title, []).append(run)
+    title = (
+        f"Beam {beam}, batch size {batch_size}: {len(groups[BASELINE][0].hypotheses)} sentences.\n"
+        f"Ratios: to {BASELINE}; medians of alternating rounds. BLEU differs significantly from\n"
+        f"{', '.join(f'{mark} {title}' for mark, title in MARKED.items())} (p < 0.05)."
+    )
+    marks = marks_of({title: group[0] for title, group in groups.items()})
+    rows = [row_of(group, groups[BASELINE], marks[title]) for title, group in groups.items()]
+    text = markdown(title, rows)
+    print("\n" + text)
+    return text
+
+
+def marks_of(runs: Dict[str, Decoded]) -> Dict[str, str]:
+    """What stands behind each BLEU score."""
+    model_of = {method.title: method.model for method in METHODS}
+    references = runs[BASELINE].references
+    marks = dict.fromkeys(runs, "")
+    for mark, than in MARKED.items():
+        # The test takes even one other sentence for significant, so one model is left out of it.
+        systems = {
+            title: run.translations
+            for title, run in runs.items()
+            if title == than or model_of[title] != model_of[than]
+        }
+        for title in significantly_different(systems, references, than):
+            marks[title] += mark
+    return marks
+
+
+def row_of(group: List[Decoded], baseline: List[Decoded], marks: str) -> Dict[str, str]:
+    """One line of the table."""
+    run, n_sentences = group[0], len(group[0].hypotheses)
+    seconds = statistics.median(one.seconds for one in group)
+    rate = statistics.median(theirs_per_own(own, other) for own, other in zip(group, baseline))
+    rate_of_tokens = rate * run.tokens / baseline[0].tokens
+    row = {
+        "method": run.title,
+        "BLEU": f"{run.bleu:.2f} {marks}".rstrip(),
+        "steps per sentence": "-",
+        "ratio of steps": "-",
+        "tokens/s (ratio)": f"{run.tokens / seconds:.0f} ({rate_of_tokens:.0%})",
+        "seconds": f"{seconds:.1f}",
+        "speed ratio": f"{rate:.2f}x",
+    }
+    if run.steps is not None:
+        row["steps per sentence"] = f"{run.steps / n_sentences:.1f}"
+        row["ratio of steps"] = f"{run.steps / baseline[0].steps:.2f}"
+    return row
+
+
+def theirs_per_own(own: Decoded, other: Decoded) -> float:
+    """How many times as fast, in the same round."""
+    return other.seconds / own.seconds

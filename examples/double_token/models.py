@@ -1,0 +1,102 @@
+"""The models and methods of Table 2 of Imamura and Sumita (WNGT 2020), in its order."""
+
+from dataclasses import dataclass
+from typing import Callable, List
+
+DOUBLE_TOKEN = "translation_double_token"
+CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+# As fairseq's own README for non-autoregressive models says.
+MASK_PREDICT_TRAINING = [
+    "--noise", "random_mask", "--arch", "cmlm_transformer",
+    "--encoder-learned-pos", "--decoder-learned-pos", "--apply-bert-init",
+    "--criterion", "nat_loss", "--label-smoothing", "0.1", "--fixed-validation-seed", "7",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is trained once."""
+
+    name: str
+    task: str
+    order: List[str]  # options of the task, for training and decoding alike
+    training: List[str]
+
+
+def autoregressive(name: str, order: str, tokens_per_step: int) -> Model:
+    """A model of this plugin's task: a stock transformer, or one of two tokens a step."""
+    arch = "transformer" if tokens_per_step == 1 else "double_token_transformer"
+    return Model(
+        name,
+        DOUBLE_TOKEN,
+        ["--token-order", order, "--tokens-per-step", str(tokens_per_step)],
+        ["--arch", arch, *CROSS_ENTROPY],
+    )
+
+
+DOUBLE_BIDIRECTIONAL = autoregressive("double_bidirectional", "bidirectional", 2)
+SINGLE_L2R = autoregressive("single_l2r", "l2r", 1)
+SINGLE_R2L = autoregressive("single_r2l", "r2l", 1)
+DOUBLE_L2R = autoregressive("double_l2r", "l2r", 2)
+DOUBLE_R2L = autoregressive("double_r2l", "r2l", 2)
+MASK_PREDICT = Model("mask_predict", "translation_lev", [], MASK_PREDICT_TRAINING)
+
+MODELS = (
+    SINGLE_L2R,
+    DOUBLE_BIDIRECTIONAL,
+    SINGLE_R2L,
+    DOUBLE_L2R,
+    DOUBLE_R2L,
+    MASK_PREDICT,
+)  # the first ones make a table by themselves
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table: a model and how it is decoded with a beam of some width."""
+
+    title: str
+    model: Model
+    options: Callable[[int], List]
+    has_statistics: bool = True
+
+
+def beam_search(width: int, *more: str) -> List:
+    """A beam search; what goes in circles is stopped at some time."""
+    return ["--beam", width, "--max-len-a", "1.5", "--max-len-b", "20", *more]
+
+
+def own_generator_of_fairseq(width: int) -> List:
+    """The same beam search by fairseq's own generator."""
+    return beam_search(width, "--decoding", "fairseq")
+
+
+def mask_predict(iterations: int) -> Callable[[int], List]:
+    """Mask-Predict; it tries half as many lengths as beams have entries, as the paper does."""
+
+    def options(width: int) -> List:
+        return [
+            # fairseq does not count the first pass.
+            "--iter-decode-max-iter", iterations - 1, "--iter-decode-force-max-iter",
+            "--iter-decode-eos-penalty", "0", "--iter-decode-with-beam", max(1, width // 2),
+            "--print-step",
+        ]  # fmt: skip
+
+    return options
+
+
+PROPOSED = "Double-token bidir. (proposed)"
+BASELINE = "Single-token L2R"
+RIGHT_TO_LEFT = "Single-token R2L"
+MARKED = {"†": BASELINE, "‡": RIGHT_TO_LEFT}
+
+METHODS = (
+    Method(PROPOSED, DOUBLE_BIDIRECTIONAL, beam_search),
+    Method(BASELINE, SINGLE_L2R, beam_search),
+    Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
+    Method(RIGHT_TO_LEFT, SINGLE_R2L, beam_search),
+    Method("Double-token L2R", DOUBLE_L2R, beam_search),
+    Method("Double-token R2L", DOUBLE_R2L, beam_search),
+    Method("Mask-Predict (10 iterations)", MASK_PREDICT, mask_predict(10), False),
+    Method("Mask-Predict (4 iterations)", MASK_PREDICT, mask_predict(4), False),
+)

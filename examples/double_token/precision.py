@@ -1,0 +1,82 @@
+"""N-gram precision at both ends of long sentences, as Table 3 of Imamura and Sumita (WNGT 2020)."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from table import markdown
+
+Tokens = Sequence[str]
+
+LONGER_THAN = 30
+# How many tokens of the left and of the right end; None is all of them.
+ENDS = ((None, None), (5, 0), (10, 0), (15, 0), (0, 5), (0, 10), (0, 15))
+ORDERS = (1, 4)
+
+
+def show_precision(text: Path, baseline: Dict[int, str], proposed: Dict[int, str]) -> str:
+    """Print and return the table.
+
+    Args:
+        text: the references in subwords, one a line.
+        baseline, proposed: hypotheses in subwords, by their number in ``text``.
+    """
+    references = [line.split() for line in text.read_text(encoding="utf-8").splitlines()]
+    long = [i for i, reference in enumerate(references) if len(reference) > LONGER_THAN]
+    title = f"Precision, {len(long)} sentences with references of over {LONGER_THAN} subwords."
+    if not long:
+        text_of_table = title
+    else:
+        chosen = [references[i] for i in long]
+        systems = [[system[i].split() for i in long] for system in (baseline, proposed)]
+        rows = [row_of(left, right, chosen, *systems) for left, right in ENDS]
+        text_of_table = markdown(title, rows)
+    print("\n" + text_of_table)
+    return text_of_table
+
+
+def row_of(
+    left: Optional[int],
+    right: Optional[int],
+    references: List[Tokens],
+    baseline: List[Tokens],
+    proposed: List[Tokens],
+) -> Dict[str, str]:
+    """One line of the table."""
+    row = {"left tokens": shown(left), "right tokens": shown(right)}
+    ends = [end(sentence, left, right) for sentence in references]
+    for order in ORDERS:
+        theirs, own = (
+            precision([end(sentence, left, right) for sentence in system], ends, order)
+            for system in (baseline, proposed)
+        )
+        row[f"{order}-gram, single-token L2R"] = f"{theirs:.1%}"
+        row[f"{order}-gram, double-token bidir."] = f"{own:.1%} ({own - theirs:+.1%})"
+    return row
+
+
+def shown(n_tokens: Optional[int]) -> str:
+    """As the paper writes it."""
+    return "∞" if n_tokens is None else str(n_tokens)
+
+
+def end(tokens: Tokens, left: Optional[int], right: Optional[int]) -> Tokens:
+    """The first or the last tokens of a sentence, or all of them."""
+    if left is None:
+        return tokens
+    return tokens[:left] if left else tokens[-right:]
+
+
+def precision(hypotheses: List[Tokens], references: List[Tokens], order: int) -> float:
+    """BLEU's modified precision over the whole corpus; 0 where nothing has so many tokens."""
+    found = total = 0
+    for hypothesis, reference in zip(hypotheses, references):
+        own, theirs = ngrams(hypothesis, order), ngrams(reference, order)
+        found += sum((own & theirs).values())
+        total += sum(own.values())
+    return found / max(total, 1)
+
+
+def ngrams(tokens: Tokens, order: int) -> "Counter[Tuple[str, ...]]":
+    """How often each occurs."""
+    return Counter(zip(*(tokens[i:] for i in range(order))))

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Train and compare the models of Imamura and Sumita (WNGT 2020) on real English-German text.
+
+    python examples/double_token/run.py                 # shortened: an hour or two on 2 cores
+    python examples/double_token/run.py --size full     # many hours
+
+Prints their Table 2 (quality and speed) and Table 3 (precision at both ends of the sentence). Every
+command is printed as it would be typed. A stage whose result exists is skipped, so that an
+interrupted run goes on where it was; --workdir names where results are kept.
+"""
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "en_de"))
+
+import run as en_de  # noqa: E402
+from comparison import Decoded, read_decoded, show_comparison  # noqa: E402
+from models import BASELINE, MASK_PREDICT, METHODS, MODELS, PROPOSED, Method, Model  # noqa: E402
+from precision import show_precision  # noqa: E402
+
+N_AVERAGED = 10
+# Beam widths and batch sizes; the first are the paper's.
+SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
+
+
+@dataclass
+class Training:
+    """How long and how fast a model learns."""
+
+    updates: int
+    options: List[str]
+
+
+def training(max_tokens: int, lr: float, warmup: int, updates: int, dropout: float) -> Training:
+    """Options of fairseq-train."""
+    options = en_de.schedule(max_tokens, lr, warmup, updates) + ["--dropout", str(dropout)]
+    return Training(updates, options)
+
+
+@dataclass
+class Size:
+    """What differs between the sizes.
+
+    Data, network and training are those of ``../en_de``. Mask-Predict learns more slowly and gets
+    more updates, as in the paper.
+    """
+
+    recipe: en_de.Recipe
+    autoregressive: Training
+    mask_predict: Training
+    save_every: int
+
+
+SIZES = {
+    "quick": Size(
+        en_de.RECIPES["quick"],
+        training(800, 2e-3, 200, 1500, dropout=0),
+        training(800, 1e-3, 400, 3000, dropout=0),
+        save_every=20,
+    ),
+    "full": Size(
+        en_de.RECIPES["full"],
+        training(3000, 2e-3, 400, 6000, dropout=0.2),
+        training(3000, 1e-3, 800, 12000, dropout=0.2),
+        save_every=50,
+    ),
+}
+
+
+def main() -> None:
+    """All stages."""
+    args = parse_args()
+    try:
+        compare(args)
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted; the same command goes on from here")
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", choices=sorted(SIZES), default="quick")
+    parser.add_argument(
+        "--workdir", type=Path, help="default: work/double_token_SIZE in the repository"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        choices=range(1, 100),
+        default=3,
+        metavar="N",
+        help="in which the methods take turns (default: 3)",
+    )
+    return parser.parse_args()
+
+
+def compare(args: argparse.Namespace) -> None:
+    """From raw text to the tables."""
+    size = SIZES[args.size]
+    work = args.workdir or en_de.ROOT / "work" / f"double_token_{args.size}"
+    work.mkdir(parents=True, exist_ok=True)
+    en_de.prepare(work, size.recipe)
+    for model in MODELS:
+        train(work, size, model)
+        average(work, model)
+    decoded = [
+        decode(work, method, beam, batch_size, number)
+        for number in range(1, args.rounds + 1)
+        for beam, batch_size in SETTINGS
+        for method in METHODS
+    ]
+    show_tables(work, decoded)
+
+
+def show_tables(work: Path, decoded: List[Decoded]) -> None:
+    """Print the tables, and keep them as Markdown."""
+    tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
+    by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
+    baseline, proposed = (
+        next(run.hypotheses for run in by_paper if run.title == title)
+        for title in (BASELINE, PROPOSED)
+    )
+    tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
+    (work / "tables.md").write_text("\n\n".join(tables) + "\n", encoding="utf-8")
+
+
+def train(work: Path, size: Size, model: Model) -> None:
+    """One model; the checkpoints of its last updates are kept."""
+    if not en_de.finished(work / model.name):
+        en_de.run(training_command(work, size, model))
+        en_de.mark_finished(work / model.name)
+
+
+def training_command(work: Path, size: Size, model: Model) -> List:
+    """fairseq-train."""
+    chosen = size.mask_predict if model is MASK_PREDICT else size.autoregressive
+    return [
+        *en_de.train_command(
+            work / "data", work / model.name, size.recipe, model.task, size.save_every, N_AVERAGED
+        ),
+        *model.order, *model.training, *chosen.options,
+        # Before, fairseq-train validates and saves at most at the ends of epochs.
+        "--validate-after-updates", chosen.updates - N_AVERAGED * size.save_every,
+    ]  # fmt: skip
+
+
+def average(work: Path, model: Model) -> None:
+    """The mean of its last checkpoints."""
+    averaged = work / model.name / "averaged.pt"
+    if not averaged.exists():
+        en_de.run(
+            [
+                sys.executable, en_de.ROOT / "scripts" / "average_checkpoints.py",
+                "--inputs", work / model.name, "--num-update-checkpoints", N_AVERAGED,
+                "--output", averaged,
+            ]
+        )  # fmt: skip
+
+
+def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) -> Decoded:
+    """The test set, by one method; ``number`` counts the rounds."""
+    label = re.sub(r"\W+", "-", f"{method.title} beam {beam} batch {batch_size} round {number}")
+    output = work / "decoded" / label
+    if not en_de.finished(output):
+        model, options = method.model, method.options(beam)
+        if method.has_statistics:
+            options += ["--decoding-stats", output / "stats.jsonl"]
+        en_de.generate_into(
+            output,
+            [
+                work / "data", *en_de.plugin_options(model.task), *model.order, *options,
+                "--path", work / model.name / "averaged.pt", "--batch-size", batch_size,
+                *en_de.test_options(work),
+            ],
+        )  # fmt: skip
+    return read_decoded(output, method.title, beam, batch_size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Which BLEU scores differ by more than chance: the marks of the paper's Table 2."""
+
+import re
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+LEVEL = 0.05
+
+
+def significantly_different(systems: Dict[str, List[str]], references: List[str], than: str) -> set:
+    """The systems whose BLEU differs from that of one of them (approximate randomisation).
+
+    Args:
+        systems: translations, by the system's name, as people read them.
+        than: the name of that one.
+    """
+    named = [(than, systems[than]), *(pair for pair in systems.items() if pair[0] != than)]
+    _, scores = PairedTest(named, {"BLEU": BLEU()}, [references])()
+    p_values = {name: result.p_value for name, result in zip(scores["System"], scores["BLEU"])}
+    return {name for name, p in p_values.items() if p is not None and p < LEVEL}
+
+
+def read_translations(output: Path) -> Tuple[List[str], List[str]]:
+    """Translations and references that fairseq-generate left in ``output``, by their numbers."""
+    results = (output / "generate-test.txt").read_text(encoding="utf-8")
+    found = []
+    for mark in (r"D-(\d+)\t[^\t\n]*", r"T-(\d+)"):
+        lines = re.findall(rf"(?m)^{mark}\t(.*)$", results)
+        found.append([text for _, text in sorted(lines, key=lambda line: int(line[0]))])
+    return found[0], found[1]

@@ -1,0 +1,198 @@
+"""The example of double-token decoding: tiny models through all its stages, and its tables."""
+
+import importlib.util
+import logging
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fairseq import options
+from fairseq_cli import generate as generate_cli
+from fairseq_cli import train as train_cli
+
+from tests import command_line
+from tests.scripts.test_average_checkpoints import average_checkpoints
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+OWN_MODULES = ("run", "table", "distill", "models", "comparison", "precision", "significance")
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """``examples/double_token/run.py`` as a module, with those beside it and of ``../en_de``."""
+    folders = [str(EXAMPLES / name) for name in ("en_de", "double_token")]
+    monkeypatch.setattr(sys, "path", [*folders, *sys.path])
+    path = EXAMPLES / "double_token" / "run.py"
+    spec = importlib.util.spec_from_file_location("double_token_example", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    yield module
+    for name in OWN_MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def small(example, corpus, tmp_path, monkeypatch, caplog):
+    """The example on the tiny corpus, its commands in this process; returns what was run."""
+    commands = []
+
+    def run(command, log=None):
+        program, *arguments = map(str, command)
+        commands.append(Path(program).name)
+        caplog.clear()
+        if program.endswith("fairseq-train"):
+            command_line.run(train_cli, *arguments)
+        elif program.endswith("fairseq-generate"):
+            with caplog.at_level(logging.INFO):
+                command_line.run(generate_cli, *arguments)
+            log.write_text(caplog.text, encoding="utf-8")
+        else:
+            average_checkpoints.main(arguments[1:])
+
+    def prepare(work, recipe):
+        if not (work / "data").exists():
+            shutil.copytree(corpus, work / "data")
+            (work / "data" / "text").mkdir()
+            shutil.copy(corpus.parent / "test.de", work / "data" / "text")
+
+    network = example.en_de.network(32, 64, 1, 1)
+    recipe = replace(example.en_de.RECIPES["quick"], network=network)
+    training = example.training(100, 3e-3, 10, 60, dropout=0)
+    size = example.Size(recipe, training, training, save_every=1)
+    monkeypatch.setattr(example, "SIZES", {"quick": size})
+    monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
+    monkeypatch.setattr(example.en_de, "run", run)
+    monkeypatch.setattr(example.en_de, "prepare", prepare)
+    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
+    monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
+    monkeypatch.setattr(sys.modules["precision"], "LONGER_THAN", 7)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--workdir", str(tmp_path), "--rounds", "1"])
+    return commands
+
+
+def lines_of(table):
+    lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line] for line in lines]
+
+
+def rows(table):
+    """The cells of a Markdown table, without its head."""
+    return lines_of(table)[2:]
+
+
+def cells(table):
+    """The rows by their first cell; each is a dict of its cells."""
+    head = lines_of(table)[0]
+    return {row[0]: dict(zip(head, row)) for row in rows(table)}
+
+
+def test_all_stages(example, small, tmp_path, capsys):
+    example.main()
+    n_models, n_methods = len(example.MODELS), len(example.METHODS)
+    assert small.count("fairseq-train") == n_models == 6
+    assert small.count("fairseq-generate") == 2 * n_methods
+    assert len(small) == 2 * n_models + 2 * n_methods
+
+    tables = (tmp_path / "tables.md").read_text(encoding="utf-8").split("\n\n")
+    printed = capsys.readouterr().out
+    assert all(part in printed for part in tables)
+    for table in (cells(tables[1]), cells(tables[3])):
+        assert list(table) == [method.title for method in example.METHODS]
+        baseline = table["Single-token L2R"]
+        assert (baseline["speed ratio"], baseline["ratio of steps"]) == ("1.00x", "1.00")
+        assert table["Single-token L2R, by fairseq"]["steps per sentence"] == "-"
+        assert table["Mask-Predict (10 iterations)"]["steps per sentence"] == "10.0"
+        assert table["Mask-Predict (4 iterations)"]["steps per sentence"] == "4.0"
+    (folder,) = tmp_path.glob("decoded/Double-token-bidir*-beam-1-*")
+    printed = (folder / "generate-test.txt").read_text(encoding="utf-8")
+    lengths = [len(text.split()) for text in command_line.hypotheses(printed).values()]
+    steps = sum(length // 2 + 1 for length in lengths) / len(lengths)
+    assert cells(tables[3])[example.PROPOSED]["steps per sentence"] == f"{steps:.1f}"
+    assert "Precision" in tables[4]
+    ends = ["∞ ∞", "5 0", "10 0", "15 0", "0 5", "0 10", "0 15"]
+    assert [" ".join(row[:2]) for row in rows(tables[5])] == ends
+
+    before = len(small)
+    example.main()
+    assert len(small) == before
+
+
+def test_every_command_parses(example):
+    """Every option of every model in both sizes exists, with a value that it takes."""
+    for size in example.SIZES.values():
+        for model in example.MODELS:
+            command = example.training_command(Path("work"), size, model)
+            parser = options.get_training_parser()
+            args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
+            assert args.task == model.task and args.keep_interval_updates == 10
+            first = args.max_update[0] if isinstance(args.max_update, list) else args.max_update
+            assert first - args.validate_after_updates == 10 * args.save_interval_updates
+
+
+# --- the tables ----------------------------------------------------------------------------------
+
+
+def test_precision_at_the_ends(example, tmp_path):
+    """Long references only; both sides are cut; what is found too often does not count."""
+    precision = sys.modules["precision"]
+    references = ["a b c d e f g h i j", "too short", "a a b b c c d d e e"]
+    path = tmp_path / "references"
+    path.write_text("\n".join(references) + "\n", encoding="utf-8")
+    baseline = {0: "a b c d x x x x x x", 1: "too short", 2: "a a a a a e e"}
+    proposed = {0: references[0], 1: "x", 2: references[2]}
+    precision.LONGER_THAN = 9
+    table = precision.show_precision(path, baseline, proposed)
+    assert table.startswith("Precision, 2 sentences with references of over 9 subwords.")
+    found = {tuple(row[:2]): row[2:] for row in rows(table)}
+    # 4 + 2 a + 2 e of 17 tokens; of 7 + 4 four-grams only "a b c d".
+    assert found["∞", "∞"] == ["47.1%", "100.0% (+52.9%)", "9.1%", "100.0% (+90.9%)"]
+    # a b c d and a a of ten tokens; the right ends share e e alone.
+    assert found["5", "0"] == ["60.0%", "100.0% (+40.0%)", "25.0%", "100.0% (+75.0%)"]
+    assert found["0", "5"] == ["20.0%", "100.0% (+80.0%)", "0.0%", "100.0% (+100.0%)"]
+
+
+def test_no_long_sentences(example, tmp_path):
+    path = tmp_path / "references"
+    path.write_text("a b\n", encoding="utf-8")
+    table = sys.modules["precision"].show_precision(path, {0: "a"}, {0: "a"})
+    assert table == "Precision, 0 sentences with references of over 30 subwords."
+
+
+def test_ratios_are_of_the_same_round(example):
+    comparison = sys.modules["comparison"]
+    references = [f"word{i} and some other {i % 3} words" for i in range(20)]
+
+    def decoded(title, seconds, steps, translations):
+        words = dict.fromkeys(range(20), "a b@@ c")
+        return comparison.Decoded(
+            title, 10, 32, 12.5, seconds, 80, steps, words, translations, references
+        )
+
+    # Two systems err as often, in other sentences; the third always does.
+    even, odd = (
+        [line + " so" if i % 2 == rest else line for i, line in enumerate(references)]
+        for rest in (0, 1)
+    )
+    nothing = ["all of it is wrong here"] * 20
+    runs = []
+    for seconds in (1.0, 8.0, 2.0):
+        runs.append(decoded(example.BASELINE, seconds, 100, even))
+        runs.append(decoded("Single-token L2R, by fairseq", seconds, None, even))
+        runs.append(decoded("Single-token R2L", 2 * seconds, 100, odd))
+        runs.append(decoded(example.PROPOSED, seconds / 4, 55, nothing))
+    table = cells(comparison.show_comparison(runs, 10, 32))
+    assert table[example.PROPOSED] == {
+        "method": example.PROPOSED,
+        "BLEU": "12.50 †‡",
+        "steps per sentence": "2.8",
+        "ratio of steps": "0.55",
+        "tokens/s (ratio)": "160 (400%)",
+        "seconds": "0.5",
+        "speed ratio": "4.00x",
+    }
+    right_to_left = table["Single-token R2L"]
+    assert (right_to_left["BLEU"], right_to_left["speed ratio"]) == ("12.50", "0.50x")
+    assert table["Single-token L2R, by fairseq"]["BLEU"] == "12.50"
