@@ -12,11 +12,11 @@ class KeyValueCache:
 
     A slot is a row (self-attention) or a source sentence (cross-attention). What lies beyond a
     slot's valid length is garbage, but finite: it is masked out, and 0 times NaN would not be 0.
-    Capacity grows by doubling. Where one side of the slots x length rectangle has to grow, the other
-    is cut to what is in use: first a few long rows and then many short ones never make a rectangle
-    of many long ones. Rectangles take turns in two stretches of memory, which are kept: memory that
-    is given back and asked for again costs more than what is written to it (a sixth of the time of
-    wide beams).
+    Capacity grows by doubling. Where one side of the slots x length rectangle has to grow, the
+    other is cut to what is in use: first a few long rows and then many short ones never make a
+    rectangle of many long ones. Rectangles take turns in two stretches of memory, which are kept:
+    memory that is given back and asked for again costs more than what is written to it (a sixth of
+    the time of wide beams).
     """
 
     def __init__(
