@@ -51,6 +51,11 @@ class EnsembleSession:
         self._temperature = temperature
 
     @property
+    def members(self) -> List[Union[DecoderSession, IncrementalSession]]:
+        """The models' own sessions."""
+        return self._members
+
+    @property
     def n_rows(self) -> int:
         """How many rows there are now, without those that are paused."""
         return self._members[0].n_rows

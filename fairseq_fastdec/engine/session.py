@@ -63,6 +63,11 @@ class DecoderSession:
         self._weights: Optional[DecoderWeights] = None
 
     @property
+    def weights(self) -> DecoderWeights:
+        """The prepared weights, from the first :meth:`reset` on."""
+        return self._weights
+
+    @property
     def n_rows(self) -> int:
         """How many rows there are now, without those that are paused."""
         return self._row_source.numel() - self._paused

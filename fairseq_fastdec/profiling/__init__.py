@@ -1,0 +1,1 @@
+"""Where the time of a decoding step goes, and what it could not fall below."""

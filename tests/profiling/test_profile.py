@@ -1,0 +1,106 @@
+"""The engine's profile: whole times, split without gaps or overlaps."""
+
+import pytest
+
+from fairseq_fastdec.profiling import command, stopwatch
+from fairseq_fastdec.profiling.engine import PARTS, Case, memory_bandwidth, profile
+from fairseq_fastdec.profiling.stopwatch import Stopwatch
+from tests import tiny
+
+TASK = tiny.task(20)
+
+
+class Clock:
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+def test_inner_parts_are_not_counted_twice(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(stopwatch, "time", clock)
+    watch = Stopwatch()
+
+    def work(seconds, *inner):
+        clock.now += seconds
+        for function in inner:
+            function()
+            clock.now += seconds
+
+    inner = watch.watched(lambda: work(2), "inner")
+    failing = watch.watched(lambda: 1 / 0, "inner")
+    outer = watch.watched(lambda: work(1, inner, inner), "outer")
+    outer()
+    clock.now += 100
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    inner()
+    assert watch.seconds == {"outer": 3, "inner": 6}
+
+
+def case(**changes):
+    given = dict(decoding="greedy", beam=1, precision="fp32", batch_size=2)
+    return Case(**{**given, "source_length": 6, "target_length": 8, **changes})
+
+
+def test_parts_make_the_whole():
+    model = tiny.build_model(TASK)
+    result = profile(model, TASK.target_dictionary, case(), 1e9, repeats=2)
+    assert set(result.parts) == set(PARTS)
+    assert result.total == pytest.approx(sum(result.parts.values()))
+    idle = {part for part, milliseconds in result.parts.items() if milliseconds == 0}
+    assert idle <= {"moving rows", "softmax"}
+
+
+@pytest.mark.parametrize("decoding, beam", [("beam", 3), ("lookahead", 1), ("streaming", 2)])
+def test_other_methods(decoding, beam):
+    model = tiny.build_model(TASK)
+    result = profile(
+        model, TASK.target_dictionary, case(decoding=decoding, beam=beam), 1e9, repeats=1
+    )
+    assert result.parts["feed-forward"] > 0 and result.parts["moving rows"] > 0
+
+
+def test_the_floor_counts_each_weight_of_a_step():
+    """Two layers of 32 x (3 + 1 + 1 + 1) x 32 and 2 x 32 x 64, and the output layer."""
+    model = tiny.build_model(TASK)
+    n_weights = 2 * (6 * 32 * 32 + 2 * 32 * 64) + 32 * len(TASK.target_dictionary)
+    for precision, n_bytes in (("fp32", 4), ("bf16", 2), ("int8", 1)):
+        result = profile(model, TASK.target_dictionary, case(precision=precision), 1e6, repeats=1)
+        assert result.floor == pytest.approx(n_weights * n_bytes / 1e6 * 1e3)
+
+
+def test_bandwidth_is_of_this_world():
+    assert 1e8 < memory_bandwidth(1 << 24) < 1e13
+
+
+def test_the_command(capsys):
+    command.main(
+        "--arch transformer_iwslt_de_en --types 50 --batch-sizes 1,2 --precisions fp32,int8 "
+        "--repeats 1 --source-length 4 --target-length 5 --threads 1".split()
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].count("|") == 6 and "batch 2, int8" in lines[0]
+    assert [line.split("|")[1].strip() for line in lines[2:-2]] == [*PARTS, "total", "floor"]
+    assert "GB/s" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("--arch nonsense", "--arch nonsense: unknown"),
+        ("--path model.pt", "give both --path and --data"),
+        ("--precisions fp16", "choose from fp32, bf16, int8"),
+    ],
+)
+def test_wrong_command_lines(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        command.main(arguments.split())
+    assert message in capsys.readouterr().err
+
+
+def test_a_method_that_the_model_is_not_made_for():
+    arguments = "--arch transformer_iwslt_de_en --types 50 --decoding blockwise --threads 1"
+    with pytest.raises(SystemExit, match="profile_engine.py: --decoding blockwise"):
+        command.main(arguments.split())
