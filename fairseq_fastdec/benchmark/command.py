@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
 import torch
+from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
 from . import report
@@ -77,7 +78,7 @@ def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[s
         help="of the method that decodes (default: what torch takes, here %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--bleu-tokenize", metavar="NAME",
+        "--bleu-tokenize", choices=BLEU.TOKENIZERS,
         help="sacrebleu's tokenizer (default: its choice for the target language)",
     )  # fmt: skip
     parser.add_argument(
@@ -109,12 +110,14 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
     reference = args.reference or methods[0].name
     if reference not in [method.name for method in methods]:
         raise ValueError(f"--reference {reference!r}: is not the name of a method")
+    cfg = configure(settings)
+    bleu = new_bleu(args.bleu_tokenize, cfg.task.target_lang)
     args.output.mkdir(parents=True, exist_ok=True)
 
-    with tqdm(unit="step", disable=configure(settings).common.no_progress_bar) as bar:
+    with tqdm(unit="step", disable=cfg.common.no_progress_bar) as bar:
         contest = Contest(methods, reference, settings, bar)
         contest.run(args.batch_sizes, args.rounds)
-    results, signature = summarize(contest, reference, args.bleu_tokenize)
+    results, signature = summarize(contest, reference, bleu), str(bleu.get_signature())
 
     table = report.markdown(results, reference, signature, settings, contest.left_out)
     print("\n" + table)
@@ -128,6 +131,20 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
     else:
         figure.save(results, reference, args.output / "benchmark.png")
         print(args.output / "benchmark.png")
+
+
+def new_bleu(tokenizer: Optional[str], language: str) -> BLEU:
+    """sacrebleu's BLEU.
+
+    Raises:
+        ValueError: if the tokenizer of the language is not installed.
+    """
+    try:
+        return BLEU(tokenize=tokenizer, trg_lang=language)
+    except RuntimeError as error:
+        raise ValueError(
+            f"{' '.join(str(error).split())} (or choose another --bleu-tokenize)"
+        ) from error
 
 
 def write(path: Path, content: str) -> None:

@@ -82,7 +82,7 @@ class Contest:
     Attributes:
         entries: methods that ran, by batch size and in the order of the command line.
         left_out: why a method did not run, by name.
-        references: by sentence number; ``target_lang`` is their language.
+        references: their text by sentence number.
     """
 
     def __init__(
@@ -100,7 +100,6 @@ class Contest:
         self.entries: List[Entry] = []
         self.left_out: Dict[str, str] = {}
         self.references: Dict[int, str] = {}
-        self.target_lang = ""
 
     def run(self, batch_sizes: Sequence[int], n_rounds: int) -> None:
         """Load all methods, then decode with them in turn.
@@ -121,7 +120,7 @@ class Contest:
             try:
                 contender = Contender(method, self._settings, stack)
                 if method.name == self._reference:
-                    self.target_lang, self.references = contender.call(worker.references)
+                    self.references = contender.call(worker.references)
             except MethodError as error:
                 self._leave_out(method, error)
             else:
@@ -138,22 +137,26 @@ class Contest:
             entry = Entry(
                 contender.method, batch_size, contender.beam_width, contender.memory_before
             )
-            if self._attempt(contender, "warms up", worker.warm_up, entry):
+            if self._attempt(contender, entry, "warms up", self._warm_up):
                 entries[contender] = entry
         for number in range(1, n_rounds + 1):
             for contender, entry in list(entries.items()):
-                if not self._attempt(contender, f"round {number}", worker.decode, entry):
+                if not self._attempt(contender, entry, f"round {number}", self._decode):
                     del entries[contender]
         self.entries += entries.values()
         return list(entries)
 
-    def _attempt(self, contender: Contender, what: str, function: Callable, entry: Entry) -> bool:
+    def _attempt(
+        self,
+        contender: Contender,
+        entry: Entry,
+        what: str,
+        step: Callable[[Contender, Entry], None],
+    ) -> bool:
+        """Do a step; whether it succeeded."""
         self._bar.set_description(f"{contender.method.name}: batch size {entry.batch_size}, {what}")
         try:
-            result = contender.call(function, entry.batch_size)
-            if isinstance(result, Round):
-                self._check_complete(result)
-                entry.rounds.append(result)
+            step(contender, entry)
             entry.memory = contender.call(peak_memory)
         except MethodError as error:
             self._leave_out(contender.method, error)
@@ -162,10 +165,15 @@ class Contest:
             self._bar.update()
         return True
 
-    def _check_complete(self, result: Round) -> None:
+    def _warm_up(self, contender: Contender, entry: Entry) -> None:
+        contender.call(worker.warm_up, entry.batch_size)
+
+    def _decode(self, contender: Contender, entry: Entry) -> None:
+        result = contender.call(worker.decode, entry.batch_size)
         n_missing = len(self.references.keys() - result.translations.keys())
         if n_missing:
             raise MethodError(f"{n_missing} of {len(self.references)} sentences were not decoded")
+        entry.rounds.append(result)
 
     def _leave_out(self, method: Method, error: MethodError) -> None:
         if method.name == self._reference:

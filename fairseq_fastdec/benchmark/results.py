@@ -55,20 +55,13 @@ class Result:
         return 1 / self.time_ratio
 
 
-def summarize(
-    contest: Contest, reference: str, bleu_tokenize: Optional[str] = None
-) -> Tuple[List[Result], str]:
-    """All rows, and the signature of their BLEU.
+def summarize(contest: Contest, reference: str, bleu: BLEU) -> List[Result]:
+    """All rows.
 
     Args:
         contest: after its run.
         reference: the method whose times the others' are compared with.
-        bleu_tokenize: a tokenizer of sacrebleu; ``None`` for its choice for the language.
-
-    Raises:
-        ValueError: for a tokenizer that sacrebleu does not have.
     """
-    bleu = BLEU(tokenize=bleu_tokenize, trg_lang=contest.target_lang)
     results = []
     for batch_size in dict.fromkeys(entry.batch_size for entry in contest.entries):
         entries = [entry for entry in contest.entries if entry.batch_size == batch_size]
@@ -77,7 +70,7 @@ def summarize(
             twin = next(other for other in entries if other.beam_width == entry.beam_width)
             score = _bleu(bleu, entry.rounds[0], contest.references)
             results.append(_result(entry, compared, twin, score))
-    return results, str(bleu.get_signature())
+    return results
 
 
 def _bleu(bleu: BLEU, result: Round, references: Dict[int, str]) -> float:

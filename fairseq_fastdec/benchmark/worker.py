@@ -76,8 +76,6 @@ def decode(batch_size: int) -> Round:
     return _worker.decode(batch_size)
 
 
-def references() -> Tuple[str, Dict[int, str]]:
-    """The target language, and the text of the references by sentence number."""
-    corpus = _worker.corpus
-    texts = {number: corpus.reference(number) for number in _worker.sentences}
-    return corpus.task.cfg.target_lang, texts
+def references() -> Dict[int, str]:
+    """The text of the references by sentence number."""
+    return {number: _worker.corpus.reference(number) for number in _worker.sentences}
