@@ -2,14 +2,12 @@
 
 import argparse
 import shlex
-import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
 from fairseq import options
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from ..inference import infer_languages
+from ..inference import check_places, to_config
 
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
 
@@ -98,32 +96,20 @@ def configure(settings: Settings, method: Optional[Method] = None) -> Any:
     parser.usage = "options as for fairseq-generate; see benchmark.py --help"
     arguments = [*settings.arguments, *(method.arguments if method else ())]
     args = options.parse_args_and_arch(parser, arguments)
-    for flag, (is_given, remedy) in _out_of_place(args).items():
-        if is_given:
-            raise ValueError(f"{flag}: not possible in a benchmark; {remedy}")
+    check_places(args, _out_of_place(args))
     args.cpu = settings.device == "cpu"
     args.fp16 = settings.dtype == "fp16"
-    infer_languages(args)
-    with warnings.catch_warnings():
-        # hydra's, of how fairseq calls it.
-        warnings.simplefilter("ignore")
-        return convert_namespace_to_omegaconf(args)
+    return to_config(args)
 
 
 def _out_of_place(args: argparse.Namespace) -> Dict[str, Tuple[bool, str]]:
-    remove = "remove it"
     return {
         "--fp16": (args.fp16, "use --dtype fp16"),
         "--bf16": (args.bf16, "use --dtype bf16"),
         "--cpu": (args.cpu, "use --device cpu"),
         "--batch-size": (args.batch_size is not None, "give it for all methods, outside --method"),
-        "--nbest": (args.nbest > 1, "remove it: the best hypothesis counts"),
         "--scoring": (args.scoring != "bleu", "remove it: BLEU is always sacrebleu's"),
-        "--score-reference": (args.score_reference, remove),
-        "--lm-path": (args.lm_path is not None, remove),
-        "--replace-unk": (args.replace_unk is not None, remove),
-        "--print-alignment": (args.print_alignment is not None, remove),
-        "--constraints": (args.constraints is not None, remove),
+        "--num-shards": (args.num_shards > 1, "use --sentences"),
         "--results-path": (args.results_path is not None, "use --output"),
     }
 

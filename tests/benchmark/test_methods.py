@@ -59,6 +59,7 @@ def test_the_default_methods_are_possible(settings):
         (["--nbest", "2"], "--nbest"),
         (["--scoring", "sacrebleu"], "--scoring"),
         (["--results-path", "x"], "--results-path: .* --output"),
+        (["--num-shards", "2"], "--num-shards: .* --sentences"),
         (["--score-reference"], "--score-reference"),
         (["--replace-unk"], "--replace-unk"),
         (["--lm-path", "x"], "--lm-path"),
