@@ -151,3 +151,20 @@ def test_without_ctranslate2(worker, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(ImportError, match="pip install 'fairseq_fastdec.bench.'"):
         worker("--engine ctranslate2 --beam 1")
+
+
+def test_a_method_can_have_another_task_and_checkpoint(worker, corpus, tmp_path):
+    double = "--task translation_double_token"
+    command_line.train(
+        corpus, tmp_path, *double.split(), "--arch", "double_token_transformer",
+        "--criterion", "label_smoothed_cross_entropy", updates=2,
+    )  # fmt: skip
+    loaded = worker(f"{double} --beam 2 --max-len-b 9 --path '{tmp_path}/checkpoint_last.pt'", 8)
+    plain = worker("--decoding greedy --max-len-b 9", 8)
+    result, other = loaded.decode(8), plain.decode(8)
+    assert loaded.engine.beam_width == 2
+    assert list(result.translations) == list(other.translations)  # the same batches, in order
+    assert result.invocations < other.invocations
+    assert [loaded.corpus.reference(n) for n in range(29)] == [
+        plain.corpus.reference(n) for n in range(29)
+    ]
