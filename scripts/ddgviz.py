@@ -25,8 +25,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 from fairseq_cli import interactive  # noqa: E402
 
 import fairseq_fastdec  # noqa: E402,F401  (from the folder above, or installed; it registers)
+from fairseq_fastdec.arguments import infer_languages, positive  # noqa: E402
 from fairseq_fastdec.generators.base import Generator  # noqa: E402
-from fairseq_fastdec.inference import infer_languages, load_models, uses_cuda  # noqa: E402
+from fairseq_fastdec.inference import load_models, uses_cuda  # noqa: E402
 from fairseq_fastdec.visualize import Recorder, SentenceTrace, document, page  # noqa: E402
 
 logger = logging.getLogger("ddgviz")
@@ -96,13 +97,6 @@ def formats(text: str) -> List[str]:
             f"{unknown[0]!r}: unknown; choose from {','.join((*PICTURES, *DOCUMENTS))}"
         )
     return names
-
-
-def positive(text: str) -> int:
-    """A whole number of at least 1; argparse puts the flag before the message."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,12 +1,10 @@
-"""What scripts share: batches and text as fairseq-generate has them, languages, models."""
-
-from types import SimpleNamespace
+"""What scripts share: batches and text as fairseq-generate has them, models."""
 
 import pytest
 import torch
 
 from fairseq_fastdec.benchmark.methods import Settings, configure
-from fairseq_fastdec.inference import Corpus, infer_languages, load_models
+from fairseq_fastdec.inference import Corpus, load_models
 from tests import command_line
 
 
@@ -77,12 +75,3 @@ def test_without_a_path_there_is_no_model(cfg):
     configuration.common_eval.path = None
     with pytest.raises(ValueError, match="--path: name the checkpoint"):
         load_models(configuration, None)
-
-
-def test_languages(corpus, tmp_path):
-    args = SimpleNamespace(data=f"{corpus}:{tmp_path}", source_lang=None, target_lang=None)
-    infer_languages(args)
-    assert (args.source_lang, args.target_lang) == ("en", "de")
-    infer_languages(SimpleNamespace(data="nowhere", source_lang="en", target_lang="de"))
-    with pytest.raises(ValueError, match="holds no binarised data"):
-        infer_languages(SimpleNamespace(data=str(tmp_path), source_lang=None, target_lang="de"))

@@ -10,6 +10,7 @@ import torch
 from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
+from ..arguments import positive
 from . import report
 from .contest import Contest, MethodError
 from .methods import DEFAULT_METHODS, Method, Settings, check_methods, configure
@@ -87,13 +88,6 @@ def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[s
         "replaced (default: benchmark)",
     )  # fmt: skip
     return parser.parse_known_args(arguments)
-
-
-def positive(text: str) -> int:
-    """A whole number of at least 1; argparse puts the flag before the message."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
 
 
 def run(args: argparse.Namespace, rest: Sequence[str]) -> None:

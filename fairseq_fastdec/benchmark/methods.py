@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from fairseq import options
 
-from ..inference import check_places, to_config
+from ..arguments import check_places, to_config
 
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
 

@@ -8,7 +8,8 @@ from typing import Any, Optional, Sequence
 from fairseq import options, utils
 from tqdm import tqdm
 
-from ..inference import Corpus, check_places, to_config
+from ..arguments import check_places, positive, to_config
+from ..inference import Corpus
 from .dataset import build, show
 from .filters import Filters
 from .shards import Shards, check_settings
@@ -77,13 +78,6 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         list(arguments),
         modify_parser=lambda parser: parser.set_defaults(**defaults),
     )
-
-
-def positive(text: str) -> int:
-    """A whole number of at least 1; argparse puts the flag before the message."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> None:
