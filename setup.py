@@ -32,6 +32,12 @@ setup(
         "sacremoses",
         "subword-nmt",
         "sacrebleu>=2.0",
+        "tqdm",
     ],
-    extras_require={"dev": ["pytest", "hypothesis", *VIZ], "viz": VIZ},
+    extras_require={
+        "dev": ["pytest", "hypothesis", *VIZ],
+        "viz": VIZ,
+        # 4.8.1 is the first that reads fairseq's checkpoints with torch's restricted unpickler.
+        "bench": ["ctranslate2>=4.8.1,<5", *VIZ],
+    },
 )

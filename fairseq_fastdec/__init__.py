@@ -9,6 +9,10 @@ A short map:
 - ``engine/``      the decoder sessions that run a stock decoder for ragged rows
 - ``models/``      architectures: ``blockwise_transformer``, ``double_token_transformer``
 - ``criterions/``  training losses: ``random_sub_loss``
+- ``arguments.py``, ``inference.py``
+                   command lines, models, batches and text like fairseq-generate's, for scripts
+- ``benchmark/``, ``distillation/``
+                   what the scripts of these names run
 - ``compat.py``    what today's torch and python need, and nothing else
 
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.

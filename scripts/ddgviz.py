@@ -11,24 +11,23 @@ fairseq-interactive work, and all of our decoding methods. The default is --deco
 """
 
 import argparse
-import ast
 import importlib
 import logging
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import torch  # noqa: E402
-from fairseq import checkpoint_utils, options, tasks, utils  # noqa: E402
-from fairseq.data import data_utils  # noqa: E402
+from fairseq import options, tasks, utils  # noqa: E402
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 from fairseq_cli import interactive  # noqa: E402
 
 import fairseq_fastdec  # noqa: E402,F401  (from the folder above, or installed; it registers)
+from fairseq_fastdec.arguments import infer_languages, positive  # noqa: E402
 from fairseq_fastdec.generators.base import Generator  # noqa: E402
+from fairseq_fastdec.inference import load_models, uses_cuda  # noqa: E402
 from fairseq_fastdec.visualize import Recorder, SentenceTrace, document, page  # noqa: E402
 
 logger = logging.getLogger("ddgviz")
@@ -82,16 +81,11 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="N",
         help="stop after this many sentences (default: 20)",
     )
-    args = options.parse_args_and_arch(
+    return options.parse_args_and_arch(
         parser,
         list(arguments),
         modify_parser=lambda parser: parser.set_defaults(decoding="jacobi"),
     )
-    if None in (args.source_lang, args.target_lang):
-        # The task would do the same, but only after --tokenizer moses asked for the languages.
-        found = data_utils.infer_language_pair(utils.split_paths(args.data)[0])
-        args.source_lang, args.target_lang = found
-    return args
 
 
 def formats(text: str) -> List[str]:
@@ -105,13 +99,6 @@ def formats(text: str) -> List[str]:
     return names
 
 
-def positive(text: str) -> int:
-    """A whole number of at least 1; argparse puts the flag before the message."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> None:
     """Decode, then write all files.
 
@@ -120,6 +107,7 @@ def run(args: argparse.Namespace) -> None:
         ValueError: for a decoding option that the model or method cannot honour.
     """
     figure = picture_module(args.formats)
+    infer_languages(args)
     lines = read_lines(args.sentences, args.max_sentences_shown)
     try:
         args.output.mkdir(parents=True, exist_ok=True)
@@ -230,32 +218,6 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
             yield trace.named(
                 task.source_dictionary.__getitem__, task.target_dictionary.__getitem__
             )
-
-
-def load_models(cfg: Any, task: Any) -> List[Any]:
-    """The ensemble, ready for inference, as fairseq-interactive loads it."""
-    if cfg.common_eval.path is None:
-        raise UsageError("--path: name the checkpoint, or several separated by colons")
-    models, _ = checkpoint_utils.load_model_ensemble(
-        utils.split_paths(cfg.common_eval.path),
-        arg_overrides=ast.literal_eval(cfg.common_eval.model_overrides),
-        task=task,
-        suffix=cfg.checkpoint.checkpoint_suffix,
-        strict=cfg.checkpoint.checkpoint_shard_count == 1,
-        num_shards=cfg.checkpoint.checkpoint_shard_count,
-    )
-    for model in models:
-        if cfg.common.fp16:
-            model.half()
-        if uses_cuda(cfg):
-            model.cuda()
-        model.prepare_for_inference_(cfg)
-    return models
-
-
-def uses_cuda(cfg: Any) -> bool:
-    """Whether to decode on a GPU."""
-    return torch.cuda.is_available() and not cfg.common.cpu
 
 
 if __name__ == "__main__":

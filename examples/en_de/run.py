@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
-from distill import take_pairs, write_distilled
 from table import Run, read_run, show_table, translated_line
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +32,6 @@ class Recipe:
 
     bpe_operations: int
     test_sentences: int
-    distil_every: int
     baseline_options: List[str]
     blockwise_options: List[str]
     rounds: int
@@ -66,7 +64,6 @@ RECIPES = {
     "quick": Recipe(
         bpe_operations=4000,
         test_sentences=300,
-        distil_every=1,
         # With so little time, small batches and no dropout learn most from each sentence.
         baseline_options=schedule(800, 2e-3, 200, 1500) + ["--dropout", "0"],
         blockwise_options=schedule(1500, 3e-3, 50, 500) + ["--dropout", "0"],
@@ -77,7 +74,6 @@ RECIPES = {
     "full": Recipe(
         bpe_operations=4000,
         test_sentences=1500,
-        distil_every=1,
         baseline_options=schedule(3000, 2e-3, 400, 6000) + ["--dropout", "0.2"],
         blockwise_options=schedule(3000, 1e-3, 100, 2500) + ["--dropout", "0.1"],
         rounds=3,
@@ -111,7 +107,7 @@ def run_recipe(args: argparse.Namespace) -> None:
     work.mkdir(parents=True, exist_ok=True)
     prepare(work, recipe)
     train_baseline(work, recipe)
-    distil(work, recipe)
+    distil(work)
     train_blockwise(work, recipe, "frozen", frozen=True)
     if recipe.fine_tuned_model:
         train_blockwise(work, recipe, "fine-tuned", frozen=False)
@@ -172,48 +168,25 @@ def train_baseline(work: Path, recipe: Recipe, name: str = "baseline") -> None:
         mark_finished(work / name)
 
 
-def distil(work: Path, recipe: Recipe) -> None:
-    """Replace the training targets by the baseline's greedy translations."""
+def distil(work: Path) -> None:
+    """Replace the training targets by the baseline's greedy translations (section 6.2).
+
+    The heads have to guess what p_1 will say, and on distilled data that is what they are taught. A
+    translation far longer than its source is a model going in circles, and is left out.
+    """
     folder = work / "distilled"
     if finished(folder):
         return
-    take_pairs(work / "data" / "text", folder, recipe.distil_every)
-    run(preprocess_command(work, folder / "pairs-data", test=folder / "pairs"))
     run(
         [
-            *fairseq("generate"),
-            folder / "pairs-data",
-            *plugin_options(),
-            "--decoding",
-            "greedy",
-            "--beam",
-            "1",
-            "--path",
-            work / "baseline" / "checkpoint_last.pt",
-            "--batch-size",
-            "64",
-            "--max-len-a",
-            "1.5",
-            "--max-len-b",
-            "20",
-            "--results-path",
-            folder,
-        ]  # fmt: skip
-    )
-    write_distilled(folder / "generate-test.txt", folder)
-    valid = work / "data" / "text" / "valid"
-    run(preprocess_command(work, folder / "data", train=folder / "train", valid=valid))
+            sys.executable, ROOT / "scripts" / "distill.py", work / "data", *plugin_options(),
+            "--path", work / "baseline" / "checkpoint_last.pt", "--destdir", folder,
+            "--decoding", "greedy", "--beam", "1", "--batch-size", "64",
+            "--max-len-a", "1.5", "--max-len-b", "20",
+            "--drop-longer-a", "1.5", "--drop-longer-b", "5",
+        ]
+    )  # fmt: skip
     mark_finished(folder)
-
-
-def preprocess_command(work: Path, destination: Path, **splits: Path) -> List:
-    """fairseq-preprocess of tokenised text with the baseline's dictionary."""
-    command = [*fairseq("preprocess"), "-s", "en", "-t", "de", "--destdir", destination]
-    for language, flag in (("en", "--srcdict"), ("de", "--tgtdict")):
-        command += [flag, work / "data" / f"dict.{language}.txt"]
-    for split, prefix in splits.items():
-        command += [f"--{split}pref", prefix]
-    return command
 
 
 def train_blockwise(work: Path, recipe: Recipe, name: str, frozen: bool) -> None:

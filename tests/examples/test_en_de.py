@@ -1,4 +1,4 @@
-"""The recipe's own parts: reading fairseq-generate's output, distilled text, the table."""
+"""The recipe's own parts: reading fairseq-generate's output, the table, its commands."""
 
 import json
 import sys
@@ -67,19 +67,22 @@ def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
     assert len(json.loads((tmp_path / "table.json").read_text())) == 4
 
 
-def test_distilled_text_is_parallel_and_in_order(tmp_path):
-    from distill import take_pairs, write_distilled
+def test_the_command_of_distillation_parses(tmp_path, monkeypatch):
+    import run as recipe
 
-    circles = "S-2\tword\nH-2\t-9.5\t" + "Wort " * 30 + "\n"
-    (tmp_path / "generate-test.txt").write_text(RESULTS + circles, encoding="utf-8")
-    write_distilled(tmp_path / "generate-test.txt", tmp_path / "out")
-    assert (tmp_path / "out" / "train.en").read_text(encoding="utf-8") == "A b\nTranslated it\n"
-    assert (tmp_path / "out" / "train.de").read_text(encoding="utf-8") == "\nÜber@@ setzt\n"
+    from fairseq_fastdec.distillation import command
 
-    for language in ("en", "de"):
-        (tmp_path / f"train.{language}").write_text("".join(f"{i}\n" for i in range(5)))
-    take_pairs(tmp_path, tmp_path / "taken", every=2)
-    assert (tmp_path / "taken" / "pairs.de").read_text() == "0\n2\n4\n"
+    commands = []
+    monkeypatch.setattr(recipe, "run", commands.append)
+    (tmp_path / "distilled").mkdir()
+    recipe.distil(tmp_path)
+    arguments = [str(word) for word in commands[0][2:]]
+    assert Path(commands[0][1]).is_file()
+    args = command.parse_args(arguments)
+    assert (args.decoding, args.drop_longer_a, args.drop_longer_b) == ("greedy", 1.5, 5)
+    assert args.destdir == tmp_path / "distilled"
+    recipe.distil(tmp_path)
+    assert len(commands) == 1  # what is there is not made again
 
 
 @pytest.mark.parametrize("size", ["quick", "full"])

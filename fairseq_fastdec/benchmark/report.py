@@ -1,0 +1,129 @@
+"""The results as Markdown and as JSON."""
+
+import json
+import platform
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+
+from .methods import Method, Settings
+from .results import Result
+
+PACKAGES = ("fairseq_fastdec", "fairseq", "ve-fairseq", "fairseq-fixed", "torch", "ctranslate2")
+COLUMNS = (
+    "method",
+    "BLEU",
+    "sentences/s",
+    "tokens/s",
+    "latency p50 (ms)",
+    "latency p95 (ms)",
+    "decoder invocations",
+    "tokens per invocation",
+    "identical sentences",
+    "peak memory (MiB)",
+    "time ratio",
+    "speed-up",
+)
+
+
+def markdown(
+    results: Sequence[Result],
+    reference: str,
+    signature: str,
+    settings: Settings,
+    left_out: Dict[str, str],
+) -> str:
+    """A table for each batch size, and what its columns mean."""
+    first = results[0]
+    machine = processor() if settings.device == "cpu" else torch.cuda.get_device_name()
+    lines = [
+        f"{first.sentences} sentences, {settings.dtype} on {machine}, threads: "
+        f"{settings.threads}, alternating rounds: {len(first.seconds)}",
+        "",
+    ]
+    for batch_size in dict.fromkeys(result.batch_size for result in results):
+        rows = [_row(result) for result in results if result.batch_size == batch_size]
+        lines += [f"Batch size {batch_size}", ""]
+        lines += [_line(COLUMNS), "|" + "---|" * len(COLUMNS), *map(_line, rows), ""]
+    lines += [
+        f"- time ratio: to {reference}; the median over the rounds (least to greatest)",
+        "- identical sentences: to those of the first method of the same beam width",
+        "- tokens per invocation: for each row, that is, sentence or candidate, in a decoder call",
+        "- peak memory: of the method's process; "
+        f"{min(result.memory_before for result in results):.0f} MiB of it are Python's, torch's "
+        "and fairseq's, also where CTranslate2 decodes",
+        f"- BLEU: `{signature}`",
+        *(f"- left out: {name}: {reason}" for name, reason in left_out.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(
+    results: Sequence[Result],
+    methods: Sequence[Method],
+    reference: str,
+    signature: str,
+    settings: Settings,
+    left_out: Dict[str, str],
+) -> str:
+    """Everything, for programs."""
+    content: Dict[str, Any] = {
+        "settings": asdict(settings),
+        "methods": [asdict(method) for method in methods],
+        "reference": reference,
+        "bleu_signature": signature,
+        "processor": processor(),
+        "versions": {"python": platform.python_version(), **_versions()},
+        "left_out": left_out,
+        "results": [{**asdict(result), "speed_up": result.speed_up} for result in results],
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def processor() -> str:
+    """The name of the CPU; what Python knows of it where there is no ``/proc``."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _versions() -> Dict[str, str]:
+    installed = {}
+    for name in PACKAGES:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return installed
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _row(result: Result) -> List[str]:
+    least, greatest = result.time_ratio_range
+    return [
+        result.method.replace("|", "\\|"),
+        f"{result.bleu:.2f}",
+        f"{result.sentences_per_second:.1f}",
+        f"{result.tokens_per_second:.0f}",
+        _number(result.latency_p50, ".1f"),
+        _number(result.latency_p95, ".1f"),
+        _number(result.invocations, "d"),
+        _number(result.tokens_per_invocation, ".2f"),
+        f"{result.identical} of {result.sentences}",
+        f"{result.memory:.0f}",
+        f"{result.time_ratio:.2f} ({least:.2f} to {greatest:.2f})",
+        f"{result.speed_up:.2f}x",
+    ]
+
+
+def _number(value: Optional[float], form: str) -> str:
+    return "" if value is None else format(value, form)

@@ -1,0 +1,125 @@
+"""What the rounds of each method come to."""
+
+import statistics
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from sacrebleu.metrics import BLEU
+
+from .contest import Contest, Entry
+from .measurement import Round
+
+
+@dataclass
+class Result:
+    """One row of the table.
+
+    Attributes:
+        seconds: of each round.
+        latency_p50, latency_p95: percentiles over the sentences, in milliseconds, where they were
+            decoded one at a time.
+        invocations, tokens_per_invocation: where they are known; the latter counts each row of
+            an invocation.
+        identical: how many translations have the tokens of ``identical_to``'s.
+        identical_to: the first method of the same beam width.
+        time_ratio: median over the rounds of the time to the reference method's in that round.
+        time_ratio_range: the least and the greatest of those.
+        memory: MiB, the peak of the method's process.
+        memory_before: MiB that the process had taken before anything was loaded.
+    """
+
+    method: str
+    batch_size: int
+    beam_width: int
+    bleu: float
+    seconds: List[float]
+    sentences: int
+    tokens: int
+    sentences_per_second: float
+    tokens_per_second: float
+    latency_p50: Optional[float]
+    latency_p95: Optional[float]
+    invocations: Optional[int]
+    tokens_per_invocation: Optional[float]
+    identical: int
+    identical_to: str
+    time_ratio: float
+    time_ratio_range: Tuple[float, float]
+    memory: float
+    memory_before: float
+
+    @property
+    def speed_up(self) -> float:
+        """How many times as fast as the reference method."""
+        return 1 / self.time_ratio
+
+
+def summarize(contest: Contest, reference: str, bleu: BLEU) -> List[Result]:
+    """All rows.
+
+    Args:
+        contest: after its run.
+        reference: the method whose times the others' are compared with.
+    """
+    results = []
+    for batch_size in dict.fromkeys(entry.batch_size for entry in contest.entries):
+        entries = [entry for entry in contest.entries if entry.batch_size == batch_size]
+        compared = next(entry for entry in entries if entry.method.name == reference)
+        for entry in entries:
+            twin = next(other for other in entries if other.beam_width == entry.beam_width)
+            score = _bleu(bleu, entry.rounds[0], contest.references)
+            results.append(_result(entry, compared, twin, score))
+    return results
+
+
+def _bleu(bleu: BLEU, result: Round, references: Dict[int, str]) -> float:
+    hypotheses = [result.translations[number].text for number in references]
+    return bleu.corpus_score(hypotheses, [list(references.values())]).score
+
+
+def _result(entry: Entry, compared: Entry, twin: Entry, bleu: float) -> Result:
+    first = entry.rounds[0]
+    seconds = [result.seconds for result in entry.rounds]
+    typical = statistics.median(seconds)
+    ratios = [own.seconds / theirs.seconds for own, theirs in zip(entry.rounds, compared.rounds)]
+    p50, p95 = _latencies(entry.rounds)
+    rows = first.row_invocations
+    theirs = twin.rounds[0].translations
+    return Result(
+        method=entry.method.name,
+        batch_size=entry.batch_size,
+        beam_width=entry.beam_width,
+        bleu=bleu,
+        seconds=seconds,
+        sentences=len(first.translations),
+        tokens=first.tokens,
+        sentences_per_second=len(first.translations) / typical,
+        tokens_per_second=first.tokens / typical,
+        latency_p50=p50,
+        latency_p95=p95,
+        invocations=first.invocations,
+        tokens_per_invocation=None if rows is None else first.tokens / rows,
+        identical=sum(
+            translation.tokens == theirs[number].tokens
+            for number, translation in first.translations.items()
+        ),
+        identical_to=twin.method.name,
+        time_ratio=statistics.median(ratios),
+        time_ratio_range=(min(ratios), max(ratios)),
+        memory=entry.memory,
+        memory_before=entry.memory_before,
+    )
+
+
+def _latencies(rounds: Sequence[Round]) -> Tuple[Optional[float], Optional[float]]:
+    """The percentiles, in milliseconds, of each sentence's median over the rounds."""
+    first = rounds[0]
+    if first.latencies.keys() != first.translations.keys():
+        return None, None
+    medians = [
+        statistics.median(result.latencies[number] for result in rounds)
+        for number in first.latencies
+    ]
+    p50, p95 = np.percentile(medians, (50, 95)) * 1000
+    return float(p50), float(p95)

@@ -1,0 +1,9 @@
+"""Sequence-level knowledge distillation (Kim and Rush 2016): training data from a teacher.
+
+- ``teacher``  translates sentences of a binarised data directory
+- ``shards``   keeps what is translated, so that an interrupted run goes on where it was
+- ``filters``  what is left out
+- ``dataset``  text and binarised data of what is kept
+
+``scripts/distill.py`` is the command.
+"""

@@ -1,0 +1,115 @@
+"""Whose turn it is, and what happens when a method fails: with methods that only say so."""
+
+import os
+
+import pytest
+from tqdm import tqdm
+
+from fairseq_fastdec.benchmark import contest as module
+from fairseq_fastdec.benchmark import worker
+from fairseq_fastdec.benchmark.contest import Contender, Contest, MethodError
+from fairseq_fastdec.benchmark.measurement import Round, Translation, peak_memory
+from fairseq_fastdec.benchmark.methods import Method, Settings
+from fairseq_fastdec.benchmark.processes import new_process
+
+SETTINGS = Settings(("data",), "cpu", "fp32", 1)
+COMPLETE = {0: Translation("a", "a"), 1: Translation("b", "b")}
+
+
+@pytest.fixture()
+def compete(monkeypatch):
+    """A function that runs a contest of scripted methods; it returns the contest and the calls."""
+
+    def run(names, failures=(), incomplete=(), reference="a", batch_sizes=(1,), n_rounds=2):
+        calls = []
+
+        class Scripted:
+            def __init__(self, method, settings, stack):
+                self.method, self.beam_width, self.memory_before = method, 1, 10.0
+                self.call(worker.load, None)
+
+            def call(self, function, *args):
+                name = self.method.name
+                if function is peak_memory:
+                    return 20.0
+                calls.append((name, function.__name__, *args[-1:]))
+                if (name, function.__name__, *args[-1:]) in failures:
+                    raise MethodError("no luck")
+                if function is worker.references:
+                    return {0: "a", 1: "b"}
+                left = dict(list(COMPLETE.items())[: 1 if name in incomplete else 2])
+                return Round(1.0, translations=left)
+
+        monkeypatch.setattr(module, "Contender", Scripted)
+        methods = [Method(name, ()) for name in names]
+        with tqdm(disable=True) as bar:
+            contest = Contest(methods, reference, SETTINGS, bar)
+            contest.run(batch_sizes, n_rounds)
+        return contest, calls
+
+    return run
+
+
+def test_rounds_alternate(compete):
+    contest, calls = compete("abc", batch_sizes=(1, 4))
+    decoded = [(name, size) for name, what, *size in calls if what == "decode"]
+    assert decoded == [(name, [size]) for size in (1, 4) for name in "abcabc"]
+    warmed = [name for name, what, *_ in calls if what == "warm_up"]
+    assert warmed == list("abcabc")
+    assert [what for _, what, *_ in calls[:4]] == ["load", "references", "load", "load"]
+    shown = [(e.method.name, e.batch_size, len(e.rounds), e.memory) for e in contest.entries]
+    assert shown == [(name, size, 2, 20.0) for size in (1, 4) for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    "failure", [("b", "load", None), ("b", "warm_up", 1), ("b", "decode", 1)], ids=lambda f: f[1]
+)
+def test_a_method_that_fails_is_left_out(compete, failure):
+    contest, calls = compete("abc", failures=[failure], batch_sizes=(1, 4))
+    assert contest.left_out == {"b": "no luck"}
+    assert [entry.method.name for entry in contest.entries] == ["a", "c", "a", "c"]
+    assert not any(call[0] == "b" for call in calls[calls.index(failure) + 1 :])
+
+
+def test_a_failure_at_a_later_batch_size_keeps_what_was_measured(compete):
+    contest, _ = compete("ab", failures=[("b", "decode", 4)], batch_sizes=(1, 4))
+    assert [(e.method.name, e.batch_size) for e in contest.entries] == [
+        ("a", 1), ("b", 1), ("a", 4),
+    ]  # fmt: skip
+
+
+def test_a_method_that_loses_sentences_is_left_out(compete):
+    contest, _ = compete("ab", incomplete="b")
+    assert contest.left_out == {"b": "1 of 2 sentences were not decoded"}
+
+
+def test_nothing_can_be_compared_without_the_reference(compete):
+    with pytest.raises(MethodError, match="'a', which the others are compared with: no luck"):
+        compete("ab", failures=[("a", "decode", 1)])
+
+
+@pytest.fixture()
+def contender():
+    """A contender in a real process, of which nothing is loaded."""
+    made = Contender.__new__(Contender)
+    made.method = Method("x", ())
+    with new_process() as made._process:
+        yield made
+
+
+def test_errors_come_from_the_process(contender):
+    assert contender.call(os.getpid) != os.getpid()
+    with pytest.raises(MethodError, match="^invalid literal for int"):
+        contender.call(int, "x")
+    with pytest.raises(MethodError, match="^ZeroDivisionError: "):
+        contender.call(divmod, 1, 0)
+    with pytest.raises(MethodError, match="its process has ended"):
+        contender.call(os._exit, 1)
+
+
+def test_the_memory_is_the_process_own(contender):
+    ballast = bytearray(600 * 2**20)
+    ballast[::4096] = b"x" * len(ballast[::4096])
+    own, other = peak_memory(), contender.call(peak_memory)
+    del ballast
+    assert own > 600 > other > 20

@@ -1,0 +1,88 @@
+"""scripts/benchmark.py end to end, on the tiny models."""
+
+import json
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+from fairseq_fastdec.benchmark import command
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "benchmark.py"
+
+
+def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
+    """Every kind of method, from another directory, as a user types it."""
+    arguments = [
+        corpus, "--path", baseline, "--post-process", "letter", "--device", "cpu",
+        "--sentences", 20, "--rounds", 2, "--batch-size", 1, 8, "--threads", 1,
+        "--method", "fairseq: --decoding fairseq --beam 1",
+        "--method", "lookahead: --decoding lookahead",
+        "--method", f"blockwise: --decoding blockwise --path '{blockwise}'",
+        "--method", "impossible: --decoding blockwise",
+        "--method", "peer: --engine ctranslate2 --beam 1",
+        "--output", "made/here",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, SCRIPT, *map(str, arguments)],
+        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    output = tmp_path / "made" / "here"
+    names = {"benchmark.md", "benchmark.json"}
+    names |= {"benchmark.png"} if util.find_spec("matplotlib") else set()
+    assert {path.name for path in output.iterdir()} == names
+    assert (output / "benchmark.md").read_text(encoding="utf-8") in done.stdout
+    assert "step" in done.stderr and "Traceback" not in done.stderr
+
+    content = json.loads((output / "benchmark.json").read_text(encoding="utf-8"))
+    peer = ["peer"] if util.find_spec("ctranslate2") else []
+    expected = ["fairseq", "lookahead", "blockwise", *peer]
+    results = content["results"]
+    assert [(r["method"], r["batch_size"]) for r in results] == [
+        (name, size) for size in (1, 8) for name in expected
+    ]
+    assert "no prediction heads" in content["left_out"]["impossible"]
+    assert ("peer" in content["left_out"]) == (not peer)
+    for result in results:
+        assert result["sentences"] == 20
+        # CTranslate2 leaves the empty sentence empty.
+        assert result["identical"] == (19 if result["method"] == "peer" else 20)
+        assert len(result["seconds"]) == 2 and result["memory"] > result["memory_before"] > 20
+        assert (result["latency_p95"] is not None) == (result["batch_size"] == 1)
+    assert "tok:13a" in content["bleu_signature"]
+    assert results[1]["tokens_per_invocation"] > results[0]["tokens_per_invocation"] == 1
+    assert len({result["bleu"] for result in results if result["method"] != "peer"}) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--method", "x"], "--method 'x': write a name, a colon"),
+        (["--reference", "y", "--method", "x: --beam 1"], "--reference 'y': is not the name"),
+        (["--fp16"], "--fp16: .* --dtype fp16"),
+        (["--output", __file__], "[Ee]xists"),
+        (["--method", "x: --path nowhere.pt"], "'x', which .*nowhere.pt"),
+    ],
+)
+def test_errors_are_one_line(corpus, baseline, arguments, message):
+    fixed = [corpus, "--path", baseline, "--device", "cpu", "--no-progress-bar"]
+    with pytest.raises(SystemExit, match=f"^benchmark.py: .*{message}") as stopped:
+        command.main([str(argument) for argument in [*fixed, *arguments]])
+    assert "\n" not in str(stopped.value)
+
+
+def test_a_directory_without_data(tmp_path):
+    with pytest.raises(SystemExit, match="holds no binarised data"):
+        command.main([str(tmp_path), "--path", "x.pt"])
+    with pytest.raises(SystemExit, match="nowhere"):
+        command.main([str(tmp_path / "nowhere"), "--path", "x.pt"])
+
+
+def test_numbers_are_checked(capsys):
+    for flag in ("--rounds", "--threads", "--sentences", "--batch-size"):
+        with pytest.raises(SystemExit):
+            command.main(["data", flag, "0"])
+        assert f"{flag}: 0: must be a whole number of at least 1" in capsys.readouterr().err

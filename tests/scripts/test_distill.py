@@ -1,0 +1,220 @@
+"""scripts/distill.py end to end: a tiny teacher, interruptions, what fairseq loads afterwards."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary, data_utils
+
+from fairseq_fastdec.distillation import command, teacher
+from tests import command_line
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "distill.py"
+LIMITS = ["--max-len-b", 12]
+
+
+@pytest.fixture()
+def distill(corpus, baseline, tmp_path):
+    """A function that runs the command; it returns the data directory."""
+
+    def run(*arguments, path=baseline, destdir="out", data=corpus):
+        fixed = [data, "--path", path, "--cpu", "--no-progress-bar", *LIMITS]
+        fixed += ["--destdir", tmp_path / destdir]
+        command.main([str(argument) for argument in [*fixed, *arguments]])
+        return tmp_path / destdir / "data"
+
+    return run
+
+
+def sentences(directory, split, language):
+    """What fairseq loads: lists of token numbers."""
+    words = Dictionary.load(str(directory / f"dict.{language}.txt"))
+    dataset = data_utils.load_indexed_dataset(str(directory / f"{split}.en-de.{language}"), words)
+    return [dataset[index].tolist() for index in range(len(dataset))]
+
+
+def strings(directory, split, language):
+    words = Dictionary.load(str(directory / f"dict.{language}.txt"))
+    return [words.string([t for t in s if t != 2]) for s in sentences(directory, split, language)]
+
+
+def contents(directory):
+    """Every file that training reads; the log names paths."""
+    files = (f for f in directory.rglob("*") if f.is_file() and f.name != "preprocess.log")
+    return {str(file.relative_to(directory)): file.read_bytes() for file in files}
+
+
+def translations(corpus, path, *options):
+    """fairseq-generate's translations of the training data, in order."""
+    printed = command_line.generate(corpus, path, "--gen-subset", "train", *LIMITS, *options)
+    found = command_line.hypotheses(printed)
+    assert sorted(found) == list(range(600))
+    return [found[number] for number in range(600)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--decoding", "greedy"], ["--decoding", "fairseq", "--beam", 2, "--prefix-size", 1]],
+    ids=["default", "greedy", "fairseq"],
+)
+def test_targets_are_the_teachers_translations(distill, corpus, baseline, options):
+    data = distill("--shard-size", 250, *options)
+    expected = translations(corpus, baseline, *(options or ["--decoding", "streaming"]))
+    assert strings(data, "train", "de") == expected
+    assert sentences(data, "train", "en") == sentences(corpus, "train", "en")
+    assert (data / "text" / "train.de").read_text(encoding="utf-8").split("\n")[:-1] == expected
+
+
+def test_the_rest_is_as_it_was(distill, corpus, blockwise):
+    data = distill("--decoding", "greedy", path=f"{blockwise}:{blockwise}")
+    for name in ("dict.en.txt", "dict.de.txt", *(f.name for f in corpus.glob("valid.*"))):
+        assert (data / name).read_bytes() == (corpus / name).read_bytes()
+    assert sentences(data, "test", "de") == sentences(corpus, "test", "de")
+    printed = command_line.train(
+        data, data.parent / "student", "--task", "translation", "--arch", "transformer", updates=2
+    )
+    assert isinstance(printed, str) and (data.parent / "student" / "checkpoint_last.pt").exists()
+
+
+def test_unknown_words_and_bpe_codes(distill, corpus, tmp_path):
+    """Sources come from the binarised data, where an unknown word is nothing else any more."""
+    data = tmp_path / "data"
+    (tmp_path / "train.en").write_text("a b ü c\n\nd\n", encoding="utf-8")
+    (tmp_path / "train.de").write_text("a\nb\nc\n", encoding="utf-8")
+    command_line.preprocess(
+        "-s", "en", "-t", "de", "--trainpref", tmp_path / "train", "--destdir", data,
+        "--srcdict", corpus / "dict.en.txt", "--tgtdict", corpus / "dict.de.txt",
+    )  # fmt: skip
+    (data / "bpe.codes").write_text("#version: 0.2\n")
+    out = distill(data=data)
+    assert sentences(out, "train", "en") == sentences(data, "train", "en")
+    assert (out / "text" / "train.en").read_text() == "a b <unk> c\n\nd\n"
+    assert (out / "bpe.codes").read_text() == "#version: 0.2\n"
+
+
+def test_a_killed_process_goes_on(distill, corpus, baseline, tmp_path):
+    """kill -9 somewhere in the middle, then the same command again."""
+    shards = tmp_path / "killed" / "shards"
+    process = subprocess.Popen(
+        [sys.executable, SCRIPT, corpus, "--path", baseline, "--cpu", *map(str, LIMITS)]
+        + ["--destdir", shards.parent, "--shard-size", "1", "--no-progress-bar"],
+        stderr=subprocess.DEVNULL,
+    )
+    while process.poll() is None and len(list(shards.glob("*.tsv"))) < 20:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {path: path.stat().st_mtime_ns for path in shards.glob("*.tsv")}
+    assert 20 <= len(done) < 600 and not (tmp_path / "killed" / "data").exists()
+
+    resumed = distill("--shard-size", 1, destdir="killed")
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert contents(resumed) == contents(distill(destdir="whole"))
+
+
+@pytest.mark.parametrize("place", ["text", "binarize", "copy", "rename"])
+def test_an_interruption_while_the_data_are_made(distill, monkeypatch, tmp_path, place):
+    from fairseq_fastdec.distillation import dataset
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    names = {"text": "write_text", "binarize": "binarize", "copy": "copy_rest"}
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="goes on from here"):
+        if place == "rename":
+            patch.setattr(Path, "rename", stop)
+        else:
+            patch.setattr(dataset, names[place], stop)
+        distill()
+    assert not (tmp_path / "out" / "data").exists()
+    assert contents(distill()) == contents(distill(destdir="whole"))
+
+
+def test_finished_shards_are_not_translated_again(distill, monkeypatch, capsys):
+    whole = contents(distill("--shard-size", 100))
+    monkeypatch.setattr(teacher, "load_models", None)
+    assert contents(distill("--shard-size", 100)) == whole
+    assert "distilled pairs: 600 kept" in capsys.readouterr().out
+
+
+def test_several_processes(distill, tmp_path, capsys):
+    for number in (1, 0):
+        distill("--shard-size", 100, "--num-shards", 2, "--shard-id", number)
+        assert not (tmp_path / "out" / "data").exists()
+    assert "300 of 600 sentences are to be translated" in capsys.readouterr().out
+    assert len(list((tmp_path / "out" / "shards").iterdir())) == 6
+    data = distill("--shard-size", 100)
+    assert contents(data) == contents(distill(destdir="whole"))
+
+
+def test_filters_leave_pairs_out_and_count_them(distill, capsys):
+    everything = distill()
+    kept = distill("--drop-longer-a", 0.5, "--drop-longer-b", 2)
+    source, target = (strings(kept, "train", language) for language in ("en", "de"))
+    n_kept = len(source)
+    assert f"distilled pairs: {n_kept} kept, {600 - n_kept} too long\n" in capsys.readouterr().out
+    assert 0 < n_kept < 600
+    assert all(len(t.split()) <= 0.5 * len(s.split()) + 2 for s, t in zip(source, target))
+    assert everything == kept  # made anew from the same translations
+    distill("--drop-longer-b", 12, "--drop-empty")
+    assert "distilled pairs: 600 kept\n" in capsys.readouterr().out
+
+
+def test_sentences_that_the_model_cannot_take(distill, capsys):
+    options = ["--gen-subset", "test", "--max-source-positions", 20]
+    options += ["--skip-invalid-size-inputs-valid-test"]
+    data = distill(*options)
+    assert "distilled pairs: 28 kept, 1 not translated" in capsys.readouterr().out
+    assert len(sentences(data, "train", "en")) == len(sentences(data, "train", "de")) == 28
+
+
+def test_other_settings_do_not_mix(distill, baseline, tmp_path):
+    model = shutil.copy(baseline, tmp_path / "model.pt")
+    distill(path=model)
+    distill("--batch-size", 3, path=model)
+    with pytest.raises(SystemExit, match="made with generation.beam = 5, and now it is 4"):
+        distill("--beam", 4, path=model)
+    with pytest.raises(SystemExit, match="made with shard_size = 8192"):
+        distill("--shard-size", 9, path=model)
+    os.utime(model, ns=(1, 1))
+    with pytest.raises(SystemExit, match="made with checkpoints = "):
+        distill(path=model)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--nbest", 2], "--nbest"),
+        (["--bpe", "subword_nmt"], "--bpe: .* as in the data"),
+        (["--tokenizer", "moses"], "--tokenizer: .* as in the data"),
+        (["--post-process", "@@ "], "--post-process: "),
+        (["--results-path", "x"], "--results-path: .* --destdir"),
+        (["--path", "nowhere.pt"], "nowhere.pt"),
+        (["--decoding", "blockwise"], "no prediction heads"),
+        (["--shard-id", 2, "--num-shards", 2], "--shard-id 2: must be from 0 to 1"),
+        (["--drop-longer-b", -1], "no pair is left .*0 kept, 600 too long"),
+    ],
+)
+def test_errors_are_one_line(distill, arguments, message):
+    with pytest.raises(SystemExit, match=f"^distill.py: .*{message}") as stopped:
+        distill("--decoding", "greedy", *arguments)
+    assert "\n" not in str(stopped.value)
+
+
+def test_one_data_directory_and_a_teacher(distill, corpus, tmp_path):
+    with pytest.raises(SystemExit, match="several data directories"):
+        distill(data=f"{corpus}:{corpus}")
+    with pytest.raises(SystemExit, match="--path: name the teacher"):
+        command.main([str(corpus), "--destdir", str(tmp_path / "out")])
+
+
+def test_other_tasks_keep_their_own_decoding(tmp_path):
+    common = ["data", "--destdir", str(tmp_path)]
+    assert command.parse_args(common).decoding == "streaming"
+    double = command.parse_args([*common, "--task", "translation_double_token"])
+    assert double.decoding is None and double.gen_subset == "train"
