@@ -1,7 +1,6 @@
 """The command line of scripts/profile_engine.py."""
 
 import argparse
-import logging
 import sys
 from typing import Any, List, Optional, Sequence, Tuple
 
@@ -85,7 +84,6 @@ def run(args: argparse.Namespace) -> Tuple[List[Case], List[Profile], float]:
     Raises:
         ValueError, OSError: for a checkpoint or a case that is not possible.
     """
-    logging.getLogger("fairseq_fastdec").setLevel(logging.WARNING)
     model, dictionary = load(args) if args.path else random_model(args.arch, args.types)
     bandwidth = memory_bandwidth()
     cases = [
