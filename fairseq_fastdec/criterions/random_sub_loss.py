@@ -14,7 +14,7 @@ from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
 
-SUB_LOSS_CHOICES = ChoiceEnum(["random", "mean"])
+SUB_LOSS_CHOICES = ChoiceEnum(["random", "random-position", "mean"])
 
 
 @dataclass
@@ -28,7 +28,9 @@ class RandomSubLossConfig(FairseqDataclass):
         default="random",
         metadata={
             "help": "random: one head's loss for each update, drawn uniformly, an unbiased "
-            "estimate of the mean; mean: the mean of all heads' losses, for whoever has the memory"
+            "estimate of the mean; random-position: another head for each target position, drawn "
+            "likewise, so that every update teaches all heads at the cost of one; mean: the mean of "
+            "all heads' losses, for whoever has the memory and the time"
         },
     )
     ignore_prefix_size: int = field(
@@ -79,36 +81,36 @@ class RandomSubLoss(FairseqCriterion):
             "ntokens": sample["ntokens"],
             "nsentences": sample["target"].size(0),
         }
+        sub_loss = self.sub_loss if model.training else "validation"
         losses = []
         n_targets = []
-        for head, logits in self._logits(model, sample):
-            target = shifted(sample["target"], head, self.padding_idx)
-            skip = self.ignore_prefix_size
-            loss, counts = self._sub_loss(logits[:, skip:], target[:, skip:])
+        for head, logits, target in self._predictions(model, sample, sub_loss):
+            loss, counts = self._sub_loss(logits, target)
             losses.append(loss)
             n_targets.append(counts["targets"])
             for name, count in counts.items():
                 logging_output[f"{name}_p{head + 1}"] = count
-        loss, sample_size = self._combined(losses, n_targets, logging_output["nsentences"])
+        if self.sentence_avg:
+            # Heads that were drawn by position have but a share of a sentence each.
+            scale = 1 if sub_loss == "random-position" else 1 / len(losses)
+            sample_size = logging_output["nsentences"]
+            loss = torch.stack(losses).sum() * scale
+        else:
+            sample_size = max(n_targets)
+            loss = _mean_over_targets(losses, n_targets) * sample_size
         logging_output["sample_size"] = sample_size
         return loss, sample_size, logging_output
-
-    def _combined(
-        self, losses: List[Tensor], n_targets: List[int], n_sentences: int
-    ) -> Tuple[Tensor, int]:
-        """The heads' summed losses as one, and what it is to be divided by."""
-        if self.sentence_avg:
-            return torch.stack(losses).mean(), n_sentences
-        if len(losses) == 1:
-            return losses[0], n_targets[0]
-        # Each head's mean counts alike, as if heads were drawn; p_1 has the most targets.
-        means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
-        sample_size = max(n_targets)
-        return torch.stack(means).mean() * sample_size, sample_size
 
     def draw(self, heads: List[int], update: int) -> int:
         """One of the heads, uniformly; the same on all workers for the same seed and update."""
         return random.Random(f"{self.seed} {update}").choice(heads)
+
+    def draw_by_position(self, heads: List[int], update: int, shape: torch.Size) -> Tensor:
+        """One of the heads for each position, uniformly: int64 ``[B, T]``, on the CPU."""
+        generator = torch.Generator().manual_seed(
+            random.Random(f"{self.seed} {update}").getrandbits(63)
+        )
+        return torch.tensor(heads)[torch.randint(len(heads), shape, generator=generator)]
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
@@ -136,14 +138,38 @@ class RandomSubLoss(FairseqCriterion):
         """Everything logged is a sum."""
         return True
 
-    def _logits(self, model: Any, sample: Dict[str, Any]) -> Iterator[Tuple[int, Tensor]]:
-        """The heads that this batch is about, each with its logits ``[B, T, V]``."""
-        if not model.training:
+    def _predictions(
+        self, model: Any, sample: Dict[str, Any], sub_loss: str
+    ) -> Iterator[Tuple[int, Tensor, Tensor]]:
+        """The heads that this batch is about, each with logits ``[..., V]`` and their targets."""
+        if sub_loss == "random-position":
+            yield from self._predictions_by_position(model, sample)
+            return
+        skip = self.ignore_prefix_size
+        for head, logits in self._logits(model, sample, sub_loss):
+            target = shifted(sample["target"], head, self.padding_idx)
+            yield head, logits[:, skip:], target[:, skip:]
+
+    def _predictions_by_position(
+        self, model: Any, sample: Dict[str, Any]
+    ) -> Iterator[Tuple[int, Tensor, Tensor]]:
+        heads, target = _learning_heads(model), sample["target"]
+        head_of = self.draw_by_position(heads, model.num_updates, target.shape).to(target.device)
+        logits = model(**sample["net_input"], head_of=head_of)[0]
+        head_of[:, : self.ignore_prefix_size] = -1
+        for head in heads:
+            own = head_of == head
+            yield head, logits[own], shifted(target, head, self.padding_idx)[own]
+
+    def _logits(
+        self, model: Any, sample: Dict[str, Any], sub_loss: str
+    ) -> Iterator[Tuple[int, Tensor]]:
+        if sub_loss == "validation":
             yield from self._logits_one_by_one(model, sample)
             return
         # Through the model's own forward: DDP must see every use of its parameters.
         heads = _learning_heads(model)
-        if self.sub_loss == "random":
+        if sub_loss == "random":
             head = self.draw(heads, model.num_updates)
             yield head, model(**sample["net_input"], head=head)[0]
             return
@@ -161,7 +187,7 @@ class RandomSubLoss(FairseqCriterion):
             yield head, decoder.output_layer(own)
 
     def _sub_loss(self, logits: Tensor, target: Tensor) -> Tuple[Tensor, Dict[str, Any]]:
-        log_probs = utils.log_softmax(logits, dim=-1).flatten(0, 1)
+        log_probs = utils.log_softmax(logits, dim=-1).flatten(0, -2)
         target = target.flatten()
         loss, nll = label_smoothed_nll_loss(
             log_probs, target, self.eps, ignore_index=self.padding_idx
@@ -182,6 +208,12 @@ def shifted(target: Tensor, head: int, pad: int) -> Tensor:
     beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)
     # With left padding the shift moves targets onto padding, where there is no prefix to read.
     return torch.cat([kept, beyond], dim=1).masked_fill(target.eq(pad), pad)
+
+
+def _mean_over_targets(losses: List[Tensor], n_targets: List[int]) -> Tensor:
+    # Each head's mean counts alike, as if heads were drawn; p_1 has the most targets.
+    means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
+    return torch.stack(means).mean()
 
 
 def _check_has_heads(model: Any) -> None:

@@ -69,6 +69,27 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             return own
         return torch.cat([own, self.heads(features, 0, last - 1)], dim=-2)
 
+    def features_by_head(self, features: Tensor, head_of: Tensor) -> Tensor:
+        """The features of one head for each position, at the cost of one head.
+
+        Args:
+            features: ``[B, T, C]`` from ``extract_features``.
+            head_of: int64 ``[B, T]``, 0 for p_1.
+
+        Returns:
+            ``[B, T, C]``, ready for ``output_layer``
+        """
+        rows, head_of = features.flatten(0, 1), head_of.flatten()
+        of_each = [(head_of == head).nonzero().squeeze(1) for head in range(self.block_size)]
+        # A head without positions takes part too, with none: DDP waits for its gradient.
+        chosen = torch.cat(
+            [
+                self.head_features(rows[positions], head, head + 1).squeeze(-2)
+                for head, positions in enumerate(of_each)
+            ]
+        )
+        return chosen[torch.cat(of_each).argsort()].view_as(features)
+
     def forward(
         self,
         prev_output_tokens: Tensor,
@@ -77,6 +98,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         features_only: bool = False,
         head: int = 0,
         heads: Optional[Tuple[int, int]] = None,
+        head_of: Optional[Tensor] = None,
         **options: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """As the stock decoder's, for one head or several.
@@ -86,6 +108,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             features_only: return the base features ``[B, T, C]`` before any head.
             head: 0 for p_1, ... , k - 1 for p_k.
             heads: ``(first, last)``, instead of ``head``: heads ``first ... last - 1`` at once.
+            head_of: int64 ``[B, T]``, instead of ``head``: another head for each position.
 
         Returns:
             logits ``[B, T, V]``, or ``[B, T, last - first, V]`` of ``heads``, and the stock
@@ -103,6 +126,8 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         )
         if features_only:
             return features, extra
+        if head_of is not None:
+            return self.output_layer(self.features_by_head(features, head_of)), extra
         first, last = heads or (head, head + 1)
         chosen = self.head_features(features, first, last)
         if self.training and self.identity_first_head and last == 1:
@@ -215,7 +240,7 @@ class BlockwiseTransformerModel(TransformerModel):
             src_tokens: int64 ``[B, S]``; src_lengths: int64 ``[B]``.
             prev_output_tokens: int64 ``[B, T]``.
             head: 0 for p_1, ... , k - 1 for p_k.
-            options: those of the decoder's ``forward``, such as ``heads``.
+            options: those of the decoder's ``forward``, such as ``heads`` and ``head_of``.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
         return self.decoder(

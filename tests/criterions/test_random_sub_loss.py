@@ -17,6 +17,7 @@ from tests import tiny
 TASK = tiny.task(20)
 PAD = 1
 LENGTHS = [3, 8, 1, 5]
+SUB_LOSSES = ["random", "random-position", "mean"]
 
 
 def build(block_size=4, **options):
@@ -62,7 +63,7 @@ def slow_loss(model, sample, head, epsilon, skip=0):
 
 @pytest.mark.parametrize("padded", [dict] if tiny.OLD_FAIRSEQ else [dict, left_padded])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("sub_loss", ["random", "mean"])
+@pytest.mark.parametrize("sub_loss", SUB_LOSSES)
 def test_validation_reports_every_head(epsilon, sub_loss, padded):
     model = build()
     sample = padded(batch())
@@ -111,6 +112,70 @@ def test_the_draw_is_uniform_and_depends_on_seed_and_update_only():
     assert all(abs(counts[head] - 1000) < 120 for head in range(4))
 
 
+def test_the_draws_by_position_are_uniform_and_depend_on_seed_and_update_only():
+    first, again, other = (RandomSubLoss(TASK, 0, "random-position", seed) for seed in (1, 1, 2))
+    shape = torch.Size([40, 100])
+    draws = first.draw_by_position([1, 2, 3, 4], 5, shape)
+    assert torch.equal(draws, again.draw_by_position([1, 2, 3, 4], 5, shape))
+    assert not torch.equal(draws, other.draw_by_position([1, 2, 3, 4], 5, shape))
+    assert not torch.equal(draws, first.draw_by_position([1, 2, 3, 4], 6, shape))
+    counts = collections.Counter(draws.flatten().tolist())
+    assert all(abs(counts[head] - 1000) < 120 for head in (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("head", [0, 2])
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("skip", [0, 2])
+def test_the_same_head_everywhere_is_the_draw_of_that_head(monkeypatch, identity, head, skip):
+    model = build(block_size=3, identity_first_head=identity).train()
+    sample = batch()
+    criterions = [
+        RandomSubLoss(TASK, 0.1, sub_loss, seed=1, ignore_prefix_size=skip, sentence_avg=True)
+        for sub_loss in ("random", "random-position")
+    ]
+    monkeypatch.setattr(criterions[0], "draw", lambda heads, update: head)
+    monkeypatch.setattr(
+        criterions[1], "draw_by_position", lambda heads, update, shape: torch.full(shape, head)
+    )
+    found = []
+    for criterion in criterions:
+        model.zero_grad()
+        loss, sample_size, logged = criterion(model, sample)
+        loss.backward()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        found.append((loss, sample_size, logged[f"targets_p{head + 1}"], gradients))
+    assert found[0][1:3] == found[1][1:3]
+    torch.testing.assert_close(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][3], found[1][3])
+
+
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("padded", [dict] if tiny.OLD_FAIRSEQ else [dict, left_padded])
+def test_heads_that_take_turns_add_up_to_the_mean(monkeypatch, identity, padded):
+    """Over k draws in which each position sees each head once."""
+    model = build(block_size=4, identity_first_head=identity).train()
+    sample = padded(batch())
+
+    def gradient(sub_loss, turn=0):
+        criterion = RandomSubLoss(TASK, 0.1, sub_loss, seed=1, sentence_avg=True)
+        monkeypatch.setattr(
+            criterion,
+            "draw_by_position",
+            lambda heads, update, shape: (torch.arange(shape.numel()) + turn).view(shape) % 4,
+        )
+        model.zero_grad()
+        loss, sample_size, _ = criterion(model, sample)
+        (loss / sample_size).backward()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        return loss.item() / sample_size, gradients
+
+    turns = [gradient("random-position", turn) for turn in range(4)]
+    mean_loss, mean_gradient = gradient("mean")
+    assert sum(loss for loss, _ in turns) / 4 == pytest.approx(mean_loss, rel=1e-5)
+    average = {name: sum(g[name] for _, g in turns) / 4 for name in mean_gradient}
+    torch.testing.assert_close(average, mean_gradient, atol=1e-5, rtol=1e-4)
+
+
 def test_training_uses_the_models_update_number():
     model, sample = build().train(), batch()
     criterion = RandomSubLoss(TASK, 0, "random", seed=3)
@@ -122,7 +187,7 @@ def test_training_uses_the_models_update_number():
         assert criterion(model, sample)[2].keys() == logged.keys()
 
 
-@pytest.mark.parametrize("sub_loss", ["random", "mean"])
+@pytest.mark.parametrize("sub_loss", SUB_LOSSES)
 def test_a_frozen_identity_head_is_not_trained(sub_loss):
     model = build(identity_first_head=True, freeze_base=True).train()
     criterion = RandomSubLoss(TASK, 0, sub_loss, seed=1)
@@ -142,7 +207,7 @@ def test_one_head_is_fairseqs_label_smoothed_cross_entropy(sentence_avg, skip):
     common = dict(label_smoothing=0.1, sentence_avg=sentence_avg, ignore_prefix_size=skip)
     theirs = LabelSmoothedCrossEntropyCriterion(TASK, **common)
     expected, expected_size, _ = theirs(model, sample)
-    for sub_loss in ("random", "mean"):
+    for sub_loss in SUB_LOSSES:
         loss, sample_size, _ = RandomSubLoss(TASK, sub_loss=sub_loss, seed=1, **common)(
             model, sample
         )
@@ -190,7 +255,7 @@ def process_group(tmp_path):
 
 @pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason="its encoders have weights without a gradient")
 @pytest.mark.parametrize("find_unused", [False, True])
-@pytest.mark.parametrize("sub_loss", ["random", "mean"])
+@pytest.mark.parametrize("sub_loss", SUB_LOSSES)
 @pytest.mark.parametrize("identity", [False, True])
 def test_distributed_training_takes_every_head(process_group, identity, sub_loss, find_unused):
     """torch refuses a second update if some parameter had no gradient, or one from outside."""
