@@ -60,9 +60,9 @@ class Size:
 SIZES = {
     "quick": Size(
         en_de.RECIPES["quick"],
-        training(800, 2e-3, 200, 1500, dropout=0),
-        training(800, 1e-3, 400, 3000, dropout=0),
-        save_every=20,
+        training(800, 2e-3, 400, 6000, dropout=0.1),
+        training(800, 1e-3, 800, 6000, dropout=0.1),
+        save_every=50,
     ),
     "full": Size(
         en_de.RECIPES["full"],

@@ -29,8 +29,8 @@ class RandomSubLossConfig(FairseqDataclass):
         metadata={
             "help": "random: one head's loss for each update, drawn uniformly, an unbiased "
             "estimate of the mean; random-position: another head for each target position, drawn "
-            "likewise, so that every update teaches all heads at the cost of one; mean: the mean of "
-            "all heads' losses, for whoever has the memory and the time"
+            "likewise, so that every update teaches all heads at the cost of one; mean: the mean "
+            "of all heads' losses, for whoever has the memory and the time"
         },
     )
     ignore_prefix_size: int = field(
