@@ -10,6 +10,8 @@ from torch.nn import functional as F
 # oneDNN picks the blocked layout of a weight by the number of inputs it is to expect; this one
 # loses nothing measurable from 1 to 160 inputs.
 EXPECTED_INPUTS = 8
+# Up to so many weights, calling oneDNN takes longer than multiplying one token by them.
+SMALL = 300_000
 
 
 class Linear:
@@ -18,14 +20,20 @@ class Linear:
     On a CPU in fp32 the weight is kept in oneDNN's blocked layout: a product with it takes a half
     to a third of ``F.linear``'s time at any number of inputs from 1 to 160 (2 cores with AVX-512,
     512 x 2048 and 512 x 37000), and rounds alike whether a token comes alone or with others.
+    Small weights are kept transposed as well, for tokens that come alone.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
         self._bias = bias
         self._blocked = weight.device.type == "cpu" and can_block(weight.dtype)
         self._weight = _blocked(weight) if self._blocked else weight
+        # In bf16 a token has to be rounded as it is among others: see ``equal_steps``.
+        for_one = self._blocked and weight.dtype == torch.float32 and weight.numel() <= SMALL
+        self._transposed = weight.t().contiguous() if for_one else None
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self._transposed is not None and x.numel() == x.size(-1):
+            return _product_with_one(x, self._transposed, self._bias)
         if self._blocked:
             return _blocked_product(x, self._weight, self._bias)
         return F.linear(x, self._weight, self._bias)
@@ -62,6 +70,12 @@ def _onednn_has(dtype: torch.dtype) -> bool:
     if dtype == torch.bfloat16:
         return getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)()
     return dtype == torch.float32
+
+
+def _product_with_one(x: Tensor, transposed: Tensor, bias: Optional[Tensor]) -> Tensor:
+    row = x.reshape(1, -1)
+    product = row @ transposed if bias is None else torch.addmm(bias, row, transposed)
+    return product.view(*x.shape[:-1], -1)
 
 
 def _blocked(weight: Tensor) -> Tensor:
