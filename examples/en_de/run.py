@@ -66,7 +66,7 @@ RECIPES = {
         test_sentences=300,
         # With so little time, small batches and no dropout learn most from each sentence.
         baseline_options=schedule(800, 2e-3, 200, 1500) + ["--dropout", "0"],
-        blockwise_options=schedule(1500, 3e-3, 50, 500) + ["--dropout", "0"],
+        blockwise_options=schedule(1500, 3e-3, 50, 1500) + ["--dropout", "0"],
         rounds=3,
         fine_tuned_model=False,
         network=network(192, 512, 3, 2),
@@ -75,7 +75,7 @@ RECIPES = {
         bpe_operations=4000,
         test_sentences=1500,
         baseline_options=schedule(3000, 2e-3, 400, 6000) + ["--dropout", "0.2"],
-        blockwise_options=schedule(3000, 1e-3, 100, 2500) + ["--dropout", "0.1"],
+        blockwise_options=schedule(3000, 1e-3, 100, 5000) + ["--dropout", "0.1"],
         rounds=3,
         fine_tuned_model=True,
         network=network(256, 512, 3, 2),
@@ -198,7 +198,8 @@ def train_blockwise(work: Path, recipe: Recipe, name: str, frozen: bool) -> None
     command += ["--finetune-from-model", work / "baseline" / "checkpoint_last.pt"]
     command += ["--arch", "blockwise_transformer", "--block-size", "4", "--block-ffn", "split"]
     command += ["--identity-first-head"]
-    command += ["--criterion", "random_sub_loss", "--sub-loss", "mean", "--label-smoothing", "0.1"]
+    command += ["--criterion", "random_sub_loss", "--sub-loss", "random-position"]
+    command += ["--label-smoothing", "0.1"]
     if frozen:
         command.append("--freeze-base")
     run(command)

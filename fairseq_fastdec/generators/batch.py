@@ -161,8 +161,9 @@ class Batch:
         offsets = torch.arange(tokens.size(1), device=tokens.device)
         taken = offsets < (n if isinstance(n, int) else n[:, None])
         is_eos = tokens.eq(self.limits.eos) & taken
-        after_eos = is_eos.cumsum(dim=1) - is_eos.long()
-        taken = taken & after_eos.eq(0)
+        if tokens.size(1) > 1:
+            after_eos = is_eos.cumsum(dim=1) - is_eos.long()
+            taken = taken & after_eos.eq(0)
         n_taken = taken.sum(dim=1)
         # Written whole: what was not taken lies beyond the length, where the next append writes.
         positions = (self.lengths[:, None] + offsets).clamp(max=self._tokens.size(1) - 1)
