@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..engine import EnsembleSession, compaction
 from ..engine.ensemble import Features
+from .argmax import first_maximum
 from .hypothesis import Hypotheses, Hypothesis, hypothesis
 from .limits import Limits, prefix_lengths
 from .statistics import SentenceRecord, Statistics
@@ -126,9 +127,11 @@ class Batch:
         n_rows, n_tokens = features[0].shape[:2]
         at_once = max(1, MAX_DISTRIBUTIONS // n_rows)
         parts = [
-            self.log_probs_of_block(
-                [member[:, first : first + at_once] for member in features], first_step + first
-            ).max(dim=-1)
+            first_maximum(
+                self.log_probs_of_block(
+                    [member[:, first : first + at_once] for member in features], first_step + first
+                )
+            )
             for first in range(0, n_tokens, at_once)
         ]
         scores, tokens = zip(*parts)
@@ -146,7 +149,7 @@ class Batch:
         if n_heads == 1:
             return self._tokens.new_empty(self.n_rows, 0)
         scores = self.session.ranking_scores(features, 1, n_heads)
-        return self._constrained(scores, self._steps(1, n_heads - 1)).argmax(dim=-1)
+        return first_maximum(self._constrained(scores, self._steps(1, n_heads - 1)))[1]
 
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
         """Extend each row by the first n of its tokens, up to and including the first EOS.
@@ -159,7 +162,7 @@ class Batch:
             finished, and wait for :meth:`leave`.
         """
         offsets = torch.arange(tokens.size(1), device=tokens.device)
-        taken = offsets < (n if isinstance(n, int) else n[:, None])
+        taken = (offsets < (n if isinstance(n, int) else n[:, None])).expand_as(tokens)
         is_eos = tokens.eq(self.limits.eos) & taken
         if tokens.size(1) > 1:
             after_eos = is_eos.cumsum(dim=1) - is_eos.long()

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..engine.ensemble import Features, at
 from .acceptance import acceptance_rule
+from .argmax import first_maximum
 from .base import Generator
 from .batch import Batch
 from .options import DecodingOptions
@@ -50,7 +51,7 @@ class BlockwiseGenerator(Generator):
             # Verify.
             fed = batch.feed(block)
             log_probs = batch.log_probs_of_block(fed, first_step=1)
-            best_scores, best = log_probs.max(dim=-1)
+            best_scores, best = first_maximum(log_probs)
             n_accepted = self._accepted(log_probs, best, block)
             batch.observe(1, block[:, 1:], best, best_scores, n_accepted + 1)
             # Accept.
