@@ -7,12 +7,14 @@ from .compaction import compaction, inheritance
 from .ensemble import EnsembleSession
 from .incremental import IncrementalSession
 from .session import DecoderSession
+from .shortlist import Shortlist
 from .support import UnsupportedModel
 
 __all__ = [
     "DecoderSession",
     "EnsembleSession",
     "IncrementalSession",
+    "Shortlist",
     "UnsupportedModel",
     "compaction",
     "inheritance",

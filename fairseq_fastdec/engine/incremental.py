@@ -3,7 +3,7 @@
 import copy
 import inspect
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
@@ -94,12 +94,13 @@ class IncrementalSession:
         self._model.decoder.set_beam_size(1)
 
     @torch.no_grad()
-    def add(self, net_input: Dict[str, Tensor]) -> None:
+    def add(self, net_input: Dict[str, Tensor], forced: Optional[Tensor] = None) -> None:
         """Encode more sentences and append one empty row for each.
 
         Args:
             net_input: what fairseq's batches hold: ``src_tokens`` ``[B, S]``, padded on either
                 side, ``src_lengths`` ``[B]``, and whatever else the encoder takes.
+            forced: of no importance, as there are no shortlists here.
         """
         # Recurrent encoders insist on this order.
         order = net_input["src_lengths"].argsort(descending=True, stable=True)

@@ -1,7 +1,7 @@
 """Matrix products with weights that are laid out once for the processor."""
 
 import functools
-from typing import Optional
+from typing import Callable, Optional, Protocol, Tuple
 
 import torch
 from torch import Tensor
@@ -47,6 +47,48 @@ class BFloat16Linear(Linear):
 
     def __call__(self, x: Tensor) -> Tensor:
         return super().__call__(x.bfloat16()).to(x.dtype)
+
+
+class Rows(Protocol):
+    """The weights of a layer of which few outputs are computed at a time.
+
+    Attributes:
+        n_outputs: how many outputs there are.
+    """
+
+    n_outputs: int
+
+    def take(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
+        """The layer of some outputs, int64 ``[K]``: from ``[..., in]`` to ``[..., K]``."""
+
+
+class LinearRows:
+    """:class:`Rows` of a :class:`Linear`; those that are taken are laid out for the processor."""
+
+    def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        self._weight = weight
+        self._bias = bias
+        self.n_outputs = weight.size(0)
+
+    def take(self, outputs: Tensor) -> Linear:
+        """The layer of some outputs, int64 ``[K]``."""
+        return Linear(*self._taken(outputs))
+
+    def _taken(self, outputs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+        # A quarter of the time of ``weight[outputs]``.
+        weight = self._weight.index_select(0, outputs)
+        return weight, None if self._bias is None else self._bias[outputs]
+
+
+class BFloat16Rows(LinearRows):
+    """The same of a :class:`BFloat16Linear`."""
+
+    def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
+        super().__init__(weight.bfloat16(), None if bias is None else bias.bfloat16())
+
+    def take(self, outputs: Tensor) -> BFloat16Linear:
+        """The layer of some outputs, int64 ``[K]``."""
+        return BFloat16Linear(*self._taken(outputs))
 
 
 @functools.lru_cache(maxsize=None)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .int8 import Int8Linear
-from .linear import BFloat16Linear, Linear
+from .int8 import Int8Linear, Int8Rows
+from .linear import BFloat16Linear, BFloat16Rows, Linear, LinearRows, Rows
 
 
 class Norm(NamedTuple):
@@ -27,11 +27,13 @@ class Precision(NamedTuple):
     Attributes:
         dtype: of embeddings, norms, biases, states and caches; ``None``: the model's own.
         product: from a weight ``[out, in]`` and a bias ``[out]`` or ``None`` to a linear layer.
+        gathered: the same, to the rows of a layer of which few outputs are computed at a time.
         attention: the dtype of the decoder's attention and its caches; ``None``: as ``dtype``.
     """
 
     dtype: Optional[torch.dtype]
     product: Callable[[Tensor, Optional[Tensor]], Callable[[Tensor], Tensor]]
+    gathered: Callable[[Tensor, Optional[Tensor]], Rows]
     attention: Optional[torch.dtype] = None
 
     def tensor(self, parameter: Tensor) -> Tensor:
@@ -46,6 +48,11 @@ class Precision(NamedTuple):
         """The same layer, prepared; ``None`` stays ``None``."""
         return None if module is None else self.linear(module.weight, module.bias)
 
+    def rows_of(self, module: nn.Linear) -> Rows:
+        """The same layer, of which few outputs are computed at a time."""
+        bias = None if module.bias is None else self.tensor(module.bias)
+        return self.gathered(self.tensor(module.weight), bias)
+
     def norm_of(self, module: Optional[nn.Module]) -> Optional[Norm]:
         """The same normalisation; ``None`` stays ``None``."""
         if module is None:
@@ -54,10 +61,10 @@ class Precision(NamedTuple):
 
 
 PRECISIONS: Dict[str, Precision] = {
-    "model": Precision(None, Linear),
-    "fp32": Precision(torch.float32, Linear),
-    "bf16": Precision(torch.float32, BFloat16Linear),
-    "int8": Precision(torch.float32, Int8Linear),
+    "model": Precision(None, Linear, LinearRows),
+    "fp32": Precision(torch.float32, Linear, LinearRows),
+    "bf16": Precision(torch.float32, BFloat16Linear, BFloat16Rows),
+    "int8": Precision(torch.float32, Int8Linear, Int8Rows),
 }
 
 

@@ -12,6 +12,7 @@ from .cache import KeyValueCache
 from .compaction import compaction
 from .encoder import SourceEncoder
 from .precision import precision_of
+from .shortlist import Shortlist, ShortlistedOutput
 from .staleness import Watch
 from .support import check_supported
 from .weights import DecoderWeights, LayerWeights, position_table
@@ -45,10 +46,12 @@ class DecoderSession:
         model: FairseqEncoderDecoderModel,
         precision: str = "model",
         equal_steps: bool = False,
+        shortlist: Optional[Shortlist] = None,
     ) -> None:
         """
         Args:
             precision, equal_steps: see :func:`~fairseq_fastdec.engine.precision.precision_of`.
+            shortlist: computes the logits of its target types only (default: of all).
 
         Raises:
             UnsupportedModel: if the decoder is not a stock fairseq transformer decoder.
@@ -61,6 +64,7 @@ class DecoderSession:
         self._decoder = model.decoder
         self._watch = Watch(model.decoder)
         self._weights: Optional[DecoderWeights] = None
+        self._shortlisted = None if shortlist is None else ShortlistedOutput(shortlist)
 
     @property
     def weights(self) -> DecoderWeights:
@@ -95,6 +99,8 @@ class DecoderSession:
         self._max_len = max_len
         if self._positions is not None and self._positions.size(0) < max_len:
             self._positions = self._position_table(max(max_len, 256))
+        if self._shortlisted is not None:
+            self._shortlisted.reset()
         self._source_lengths = torch.zeros(0, dtype=torch.long, device=device)
         self._row_source = self._source_lengths
         self._lengths = self._source_lengths
@@ -103,15 +109,18 @@ class DecoderSession:
         self._measure_sources()
 
     @torch.no_grad()
-    def add(self, net_input: Dict[str, Tensor]) -> None:
+    def add(self, net_input: Dict[str, Tensor], forced: Optional[Tensor] = None) -> None:
         """Encode more sentences and append one empty row for each.
 
         Args:
             net_input: what fairseq's batches hold: ``src_tokens`` ``[B, S]``, padded on either
                 side, ``src_lengths`` ``[B]``, and whatever else the encoder takes.
+            forced: target tokens that a shortlist must not leave out, int64 ``[B, P]``, padded.
         """
         states, lengths = self._encode(net_input)
         self._remember_sources(states, lengths)
+        if self._shortlisted is not None:
+            self._shortlisted.add(net_input["src_tokens"], forced)
         first = self._source_lengths.numel() - lengths.numel()
         new_rows = torch.arange(first, first + lengths.numel(), device=lengths.device)
         self._row_source = torch.cat([self._row_source, new_rows])
@@ -206,16 +215,33 @@ class DecoderSession:
             features: ``[..., C]`` from :meth:`step`.
 
         Returns:
-            logits ``[..., last - first, V]``
+            logits ``[..., last - first, V]``; with a shortlist, of its K types only, ``[..., last -
+            first, K]``: :meth:`spread` makes V of them.
         """
         if self._weights.heads is None:
             features = features.unsqueeze(-2)
         else:
             features = self._weights.heads(features, first, last)
-        return self._weights.vocabulary(features)
+        output = self._weights.vocabulary if self._shortlisted is None else self._shortlisted
+        return output(features)
+
+    @torch.no_grad()
+    def spread(self, scores: Tensor) -> Tensor:
+        """Scores of what :meth:`project` computes, as scores of the whole vocabulary.
+
+        Args:
+            scores: ``[..., K]``; logits, or anything made of them type by type.
+
+        Returns:
+            ``[..., V]``, ``-inf`` outside of the shortlist. Without one, ``scores`` as they are.
+        """
+        return scores if self._shortlisted is None else self._shortlisted.spread(scores)
 
     def _prepare(self) -> None:
-        self._weights = DecoderWeights.of(self._decoder, self._precision)
+        everything = self._shortlisted is None
+        self._weights = DecoderWeights.of(self._decoder, self._precision, everything)
+        if self._shortlisted is not None:
+            self._shortlisted.prepare(self._precision.rows_of(self._decoder.output_projection))
         weights = self._weights
         dtype = self._precision.attention or weights.embed.dtype
         shape = (len(weights.layers), weights.n_heads, weights.head_dim)
@@ -253,6 +279,8 @@ class DecoderSession:
         order = compaction(keep)
         self._sources_cache.rearrange(order, int(self._source_lengths.max()))
         self._source_lengths = self._source_lengths[order]
+        if self._shortlisted is not None:
+            self._shortlisted.keep(order)
         new_index = torch.empty_like(keep, dtype=torch.long)
         new_index[order] = torch.arange(order.numel(), device=order.device)
         self._row_source = new_index[self._row_source]

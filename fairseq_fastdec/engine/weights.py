@@ -72,12 +72,15 @@ class DecoderWeights:
     final_norm: Optional[Norm]
     project_out: Optional[Linear]
     heads: Optional[HeadWeights]
-    vocabulary: Linear
+    vocabulary: Optional[Linear]  # None where a shortlist gathers it
 
     @classmethod
     @torch.no_grad()
-    def of(cls, decoder: TransformerDecoderBase, precision: Precision) -> "DecoderWeights":
+    def of(
+        cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool = True
+    ) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
+        vocabulary = decoder.output_projection if with_vocabulary else None
         layers = decoder_layers(decoder)
         attention = layers[0].self_attn
         return cls(
@@ -99,7 +102,7 @@ class DecoderWeights:
             final_norm=precision.norm_of(decoder.layer_norm),
             project_out=precision.linear_of(decoder.project_out_dim),
             heads=HeadWeights.of(decoder, precision),
-            vocabulary=precision.linear_of(decoder.output_projection),
+            vocabulary=precision.linear_of(vocabulary),
         )
 
 

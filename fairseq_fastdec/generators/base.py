@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..engine import EnsembleSession
+from ..engine import EnsembleSession, Shortlist
 from .batch import Batch, Observer
 from .hypothesis import Hypotheses
 from .limits import Limits
@@ -48,21 +48,22 @@ class FairseqGenerator(ABC):
         """
         for model in models:
             model.eval()
+        self.options = options
+        self.dictionary = dictionary
+        self.source_dictionary = source_dictionary or dictionary
         self.session = EnsembleSession(
             models,
             getattr(args, "temperature", 1.0),
             str(options.engine_precision),
             equal_steps=self.promises_greedy_tokens,
+            shortlist=self._shortlist(),
         )
         self._check_tokens_per_step()
         max_positions = min(model.max_decoder_positions() for model in models)
         self.limits = Limits.of(args, dictionary, max_positions)
         self.eos = self.limits.eos
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
-        self.options = options
         self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
-        self.dictionary = dictionary
-        self.source_dictionary = source_dictionary or dictionary
         self.statistics = Statistics()
         self._file = StatisticsFile(options.decoding_stats)
         self._next_id = 0
@@ -132,6 +133,18 @@ class FairseqGenerator(ABC):
         self._file.write(records)
         return hypotheses
 
+    def _shortlist(self) -> Optional[Shortlist]:
+        options = self.options
+        if options.shortlist is None:
+            return None
+        return Shortlist.load(
+            options.shortlist,
+            self.source_dictionary,
+            self.dictionary,
+            options.shortlist_first,
+            options.shortlist_best,
+        )
+
     def _check_tokens_per_step(self) -> None:
         n_trained = self.session.tokens_per_step
         if n_trained > self.tokens_per_step:
@@ -177,6 +190,6 @@ class Generator(FairseqGenerator):
     def translate(
         self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        batch = Batch(self.session, self.limits, self.statistics, sample, self.observer)
+        batch = Batch(self.session, self.limits, self.statistics, sample, self.observer, prefix)
         self.decode(batch, bos, prefix)
         return batch.hypotheses(), batch.records(ids)

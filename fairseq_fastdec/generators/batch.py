@@ -32,11 +32,13 @@ class Batch:
         statistics: Statistics,
         sample: Dict[str, Any],
         observer: Optional[Observer] = None,
+        prefix: Optional[Tensor] = None,
     ) -> None:
         """
         Args:
             sample: a batch of fairseq's, ``net_input`` with ``src_tokens`` ``[B, S]``.
             observer: told of every invocation, see :meth:`observe`.
+            prefix: the tokens that :meth:`open` is to force, int64 ``[B, P]``.
         """
         source = sample["net_input"]["src_tokens"]
         n_sentences, source_width = source.shape[:2]
@@ -48,7 +50,7 @@ class Batch:
         self._statistics = statistics
         self._observer = observer
         session.reset(self.max_len + 1)
-        session.add(sample["net_input"])
+        session.add(sample["net_input"], prefix)
         statistics.encoder_invocations += 1
 
         # One column more than the longest hypothesis: what is written beyond its end goes there.

@@ -150,7 +150,7 @@ class BeamSearch:
         self._slots.forced[device_slots, : new.prefix.size(1)] = new.prefix
         self._history.reserve(self._slots.n, 1)
         self._history.begin(device_slots, bos)
-        self._session.add(new.net_input)
+        self._session.add(new.net_input, new.prefix)
         self._statistics.encoder_invocations += 1
         self._row_slot = torch.cat([self._row_slot, device_slots])
         self._row_column = torch.cat([self._row_column, torch.zeros_like(device_slots)])

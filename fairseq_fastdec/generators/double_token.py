@@ -58,7 +58,7 @@ class DoubleTokenGenerator(FairseqGenerator):
         max_len = self.limits.max_len(source.size(1))
         forced = self._forced(prefix, max_len, source)
         self.session.reset(self.order.folded_length(max_len))
-        self.session.add(sample["net_input"])
+        self.session.add(sample["net_input"], forced)
         self.statistics.encoder_invocations += 1
         beams = PairBeams(self.session, self.limits, self.statistics, self._width, self.eos)
         beams.begin(self._start(bos), max_len, forced)

@@ -31,6 +31,8 @@ CHOICES = {
 }
 
 MINIMA = {
+    "shortlist_first": 0,
+    "shortlist_best": 1,
     "decoding_block_size": 1,
     "acceptance_topk": 1,
     "acceptance_distance": 0,
@@ -51,6 +53,9 @@ MINIMA = {
 METHODS_OF_OPTION = {
     "decoding_stats": METHODS,
     "engine_precision": METHODS,
+    "shortlist": METHODS,
+    "shortlist_first": METHODS,
+    "shortlist_best": METHODS,
     "decoding_block_size": ("blockwise",),
     "acceptance": ("blockwise",),
     "acceptance_topk": ("blockwise",),
@@ -80,6 +85,9 @@ CHOICE_OF_OPTION = {
     "ngram_order": ("draft", ("ngram", "source")),
     "ngram_pool": ("draft", ("ngram",)),
 }
+
+# Options of an option without which they mean nothing.
+OPTION_OF_OPTION = {"shortlist_first": "shortlist", "shortlist_best": "shortlist"}
 
 
 def check_options(options: Any) -> None:
@@ -120,6 +128,9 @@ def _check_has_a_use(options: Any, name: str, value: Any) -> None:
             f"{given}: means nothing to --decoding {options.decoding}; remove it or use "
             f"--decoding {' or '.join(methods)}"
         )
+    if name in OPTION_OF_OPTION and getattr(options, OPTION_OF_OPTION[name]) is None:
+        needed = _flag(OPTION_OF_OPTION[name])
+        raise ValueError(f"{given}: means nothing without {needed}; remove it or give {needed}")
     if name not in CHOICE_OF_OPTION:
         return
     choice, values = CHOICE_OF_OPTION[name]

@@ -48,6 +48,25 @@ class DecodingOptions(FairseqDataclass):
             "Everything else, if not model, is fp32"
         },
     )
+    shortlist: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "compute only the target types that this lexical table gives for a batch; a "
+            "file of lines 'target source probability', as Marian's lex.s2t and what "
+            "scripts/build_shortlist.py writes (default: all types)",
+            "argparse_const": None,
+        },
+    )
+    shortlist_first: int = field(
+        default=100,
+        metadata={
+            "help": "--shortlist: the first N types of the target dictionary, the most frequent "
+            "ones, are always computed"
+        },
+    )
+    shortlist_best: int = field(
+        default=100, metadata={"help": "--shortlist: the best N targets of each source type"}
+    )
     decoding_block_size: Optional[int] = field(
         default=None,
         metadata={

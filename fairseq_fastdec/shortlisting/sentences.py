@@ -1,0 +1,69 @@
+"""One side of a parallel corpus as flat arrays."""
+
+from typing import NamedTuple, Optional, Tuple
+
+import numpy as np
+from fairseq.data import Dictionary
+from fairseq.tasks.translation import load_langpair_dataset
+
+NO_LIMIT = 2**31 - 1
+
+
+class Sentences(NamedTuple):
+    """Sentence i is ``tokens[offsets[i] : offsets[i + 1]]``, without EOS.
+
+    ``tokens`` is int32 ``[N]``, ``offsets`` int64 ``[B + 1]``.
+    """
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 ``[B]``"""
+        return np.diff(self.offsets)
+
+    def headed_by(self, token: int) -> "Sentences":
+        """The same with one token before each sentence."""
+        tokens = np.insert(self.tokens, self.offsets[:-1], token)
+        return Sentences(tokens, self.offsets + np.arange(self.offsets.size))
+
+
+def read(
+    data: str,
+    split: str,
+    languages: Tuple[str, str],
+    dictionaries: Tuple[Dictionary, Dictionary],
+    n_sentences: Optional[int] = None,
+) -> Tuple[Sentences, Sentences]:
+    """The sentences of both languages of a directory that fairseq-preprocess made.
+
+    Args:
+        n_sentences: take so many pairs only, evenly spread over the corpus.
+
+    Raises:
+        FileNotFoundError: if the split is not there.
+    """
+    (source, target), (source_dictionary, target_dictionary) = languages, dictionaries
+    pairs = load_langpair_dataset(
+        data, split, source, source_dictionary, target, target_dictionary,
+        combine=True, dataset_impl=None, upsample_primary=1, left_pad_source=True,
+        left_pad_target=False, max_source_positions=NO_LIMIT, max_target_positions=NO_LIMIT,
+    )  # fmt: skip
+    chosen = np.arange(len(pairs))
+    if n_sentences is not None and n_sentences < chosen.size:
+        chosen = np.linspace(0, chosen.size - 1, n_sentences).astype(np.int64)
+    return (
+        _flat(pairs.src, chosen, source_dictionary.eos()),
+        _flat(pairs.tgt, chosen, target_dictionary.eos()),
+    )
+
+
+def _flat(dataset, chosen: np.ndarray, eos: int) -> Sentences:
+    sentences = [dataset[index].numpy().astype(np.int32) for index in chosen.tolist()]
+    lengths = [sentence.size for sentence in sentences]
+    tokens = np.concatenate([np.zeros(0, np.int32), *sentences])
+    inside = tokens != eos
+    owners = np.repeat(np.arange(len(sentences)), lengths)[inside]
+    counts = np.bincount(owners, minlength=len(sentences))
+    return Sentences(tokens[inside], np.concatenate([[0], counts.cumsum()]))

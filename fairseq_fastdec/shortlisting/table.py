@@ -1,0 +1,38 @@
+"""The file of a lexical table."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from fairseq.data import Dictionary
+
+from .model1 import Translations
+
+
+def pruned(translations: Translations, n_source: int, threshold: float, best: int) -> Translations:
+    """What is worth keeping, sorted by source type and descending probability.
+
+    Args:
+        n_source: source types from this on (NULL) are left out.
+        threshold: the least probability that stays.
+        best: so many targets of each source type stay.
+    """
+    worthy = (translations.probabilities >= threshold) & (translations.sources < n_source)
+    kept = Translations(*(column[worthy] for column in translations))
+    order = np.lexsort((kept.targets, -kept.probabilities, kept.sources))
+    kept = Translations(*(column[order] for column in kept))
+    rank = np.arange(kept.sources.size) - np.searchsorted(kept.sources, kept.sources)
+    return Translations(*(column[rank < best] for column in kept))
+
+
+def write(path: Path, translations: Translations, source: Dictionary, target: Dictionary) -> None:
+    """Lines ``target source probability``, as in Marian's ``lex.s2t``; the whole file or none.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    with open(partial, "w", encoding="utf-8", newline="\n") as file:
+        for source_type, target_type, probability in zip(*(c.tolist() for c in translations)):
+            file.write(f"{target[target_type]} {source[source_type]} {probability:.6g}\n")
+    os.replace(partial, path)

@@ -1,0 +1,101 @@
+"""scripts/build_shortlist.py end to end: from a data directory to what fairseq-generate takes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_fastdec.shortlisting import command
+from tests import command_line
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_shortlist.py"
+
+
+@pytest.fixture(scope="module")
+def table(corpus, tmp_path_factory):
+    """Letters translate to themselves in this corpus."""
+    path = tmp_path_factory.mktemp("table") / "lex.s2t"
+    command.main([str(corpus), "-s", "en", "-t", "de", "--output", str(path)])
+    return path
+
+
+def entries(path):
+    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    return [(target, source, float(probability)) for target, source, probability in lines]
+
+
+def test_the_best_translation_of_every_word(table):
+    best = {}
+    for target, source, probability in entries(table):
+        assert best.setdefault(source, (target, probability))[1] >= probability
+    assert {source: target for source, (target, _) in best.items()} == {c: c for c in "abcdefghij"}
+
+
+def test_thresholds_and_the_other_direction(corpus, tmp_path, capsys):
+    path = tmp_path / "lex.s2t"
+    fixed = [str(corpus), "-s", "de", "-t", "en", "--output", str(path), "--iterations", "8"]
+    command.main([*fixed, "--threshold", "0.1", "--best", "2", "--sentences", "300"])
+    printed = capsys.readouterr().out
+    assert "300 sentence pairs" in printed and "iteration 8 of 8: perplexity" in printed
+    assert f"{path}: {len(entries(path))} of " in printed
+    assert all(probability >= 0.1 for *_, probability in entries(path))
+    sources = [source for _, source, _ in entries(path)]
+    assert set(sources) == set("abcdefghij") and len(sources) <= 20
+    assert [file.name for file in tmp_path.iterdir()] == ["lex.s2t"]
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_fairseq_generate(corpus, baseline, table, batch_size):
+    options = ["--decoding", "greedy", "--max-len-b", 12, "--batch-size", batch_size]
+    full = command_line.hypotheses(command_line.generate(corpus, baseline, *options))
+    few = ["--shortlist", table, "--shortlist-first", 0, "--shortlist-best", 1]
+    short = command_line.generate(corpus, baseline, *options, *few)
+    sources = dict(line[2:].split("\t") for line in short.splitlines() if line.startswith("S-"))
+    translations = command_line.hypotheses(short)
+    assert translations.keys() == full.keys()
+    if batch_size == 1:
+        for number, text in translations.items():
+            assert set(text.split()) <= {*sources[str(number)].split(), "<unk>"}
+
+
+def test_the_hub(corpus, baseline, table):
+    from fairseq import hub_utils
+
+    model = hub_utils.from_pretrained(
+        str(baseline.parent), baseline.name, str(corpus), task="translation_fastdec"
+    )
+    hub = hub_utils.GeneratorHubInterface(model["args"], model["task"], model["models"])
+    narrow = dict(decoding="greedy", beam=1, shortlist=str(table), shortlist_best=1)
+    assert set(hub.translate("a b c", shortlist_first=0, **narrow).split()) <= set("abc")
+
+
+def test_the_script(corpus, tmp_path):
+    arguments = [str(corpus), "--output", str(tmp_path / "lex.s2t")]
+    subprocess.run([sys.executable, SCRIPT, *arguments], check=True, capture_output=True)
+    assert entries(tmp_path / "lex.s2t")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["nowhere"], "nowhere"),
+        (["{data}:{data}"], "several data directories"),
+        (["{data}", "--gen-subset", "nothing"], "Dataset not found: nothing"),
+        (["{data}", "--output", "missing/lex.s2t"], "--output missing/lex.s2t: there is no dir"),
+    ],
+)
+def test_what_cannot_be_done(corpus, tmp_path, arguments, message):
+    arguments = [argument.format(data=corpus) for argument in arguments]
+    if "--output" not in arguments:
+        arguments += ["--output", str(tmp_path / "lex.s2t")]
+    with pytest.raises(SystemExit, match=f"^build_shortlist.py: .*{message}"):
+        command.main(arguments)
+    assert not (tmp_path / "lex.s2t").exists()
+
+
+@pytest.mark.parametrize("value", ["-0.1", "1.5", "nan", "few"])
+def test_probabilities(value, capsys):
+    with pytest.raises(SystemExit):
+        command.parse_args(["data", "--output", "lex.s2t", "--threshold", value])
+    assert f"--threshold: {value}: must be a number from 0 to 1" in capsys.readouterr().err
