@@ -38,7 +38,12 @@ class FairseqEngine:
         """Translate batches of fairseq's, one after the other."""
         # A new one each time: lookahead, for example, learns from the sentences that it has seen.
         generator = self._build_generator()
-        calls = None if isinstance(generator, FairseqGenerator) else DecoderCalls(generator)
+        calls = None
+        if isinstance(generator, FairseqGenerator):
+            # Prepares the weights: that belongs to loading, which is not timed.
+            generator.session.reset(1)
+        else:
+            calls = DecoderCalls(generator)
         # --sampling draws the same in every round.
         utils.set_torch_seed(self._cfg.common.seed)
         result = Round()

@@ -5,8 +5,10 @@ import sys
 import pytest
 import torch
 
+from fairseq_fastdec.benchmark.fairseq_engine import FairseqEngine
 from fairseq_fastdec.benchmark.methods import Method, Settings
 from fairseq_fastdec.benchmark.worker import Worker
+from fairseq_fastdec.engine.session import DecoderSession
 from tests import command_line
 
 
@@ -73,6 +75,18 @@ def test_no_round_learns_from_the_one_before(worker):
     loaded = worker("--decoding lookahead")
     first, second = (loaded.decode(1).invocations for _ in range(2))
     assert first == second
+
+
+def test_weights_are_prepared_before_the_clock_starts(worker, monkeypatch):
+    loaded = worker("--decoding greedy")
+    events = []
+    prepare, now = DecoderSession._prepare, FairseqEngine._now
+    monkeypatch.setattr(
+        DecoderSession, "_prepare", lambda *own: (events.append("prepared"), prepare(*own))[1]
+    )
+    monkeypatch.setattr(FairseqEngine, "_now", lambda *own: (events.append("clock"), now(*own))[1])
+    loaded.decode(1)
+    assert events[0] == "prepared" and "prepared" not in events[1:]
 
 
 def test_latencies_are_known_where_sentences_are_alone(worker):
