@@ -1,12 +1,27 @@
 """What the command lines of scripts share, where they take fairseq-generate's options."""
 
 import argparse
+import contextlib
+import sys
 import warnings
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Iterator, Tuple, Type
 
 from fairseq import utils
 from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+
+@contextlib.contextmanager
+def errors_in_one_line(program: str, *besides: Type[Exception]) -> Iterator[None]:
+    """End the program with one line for an error of its input, instead of a traceback.
+
+    Args:
+        besides: what counts as such an error besides ``ValueError`` and ``OSError``.
+    """
+    try:
+        yield
+    except (ValueError, OSError, *besides) as error:
+        sys.exit(f"{program}: {error}")
 
 
 def positive(text: str) -> int:
@@ -38,6 +53,15 @@ def check_places(args: argparse.Namespace, places: Dict[str, Tuple[bool, str]]) 
     for flag, (is_given, remedy) in {**common, **places}.items():
         if is_given:
             raise ValueError(f"{flag}: not possible here; {remedy}")
+
+
+def check_one_directory(data: str, remedy: str) -> None:
+    """
+    Raises:
+        ValueError: if these are several data directories, joined as fairseq has them.
+    """
+    if len(utils.split_paths(data)) > 1:
+        raise ValueError(f"{data}: several data directories; {remedy}")
 
 
 def to_config(args: argparse.Namespace) -> Any:

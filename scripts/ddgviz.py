@@ -25,7 +25,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf  # noqa: E402
 from fairseq_cli import interactive  # noqa: E402
 
 import fairseq_fastdec  # noqa: E402,F401  (from the folder above, or installed; it registers)
-from fairseq_fastdec.arguments import infer_languages, positive  # noqa: E402
+from fairseq_fastdec.arguments import errors_in_one_line, infer_languages, positive  # noqa: E402
 from fairseq_fastdec.generators.base import Generator  # noqa: E402
 from fairseq_fastdec.inference import load_models, uses_cuda  # noqa: E402
 from fairseq_fastdec.visualize import Recorder, SentenceTrace, document, page  # noqa: E402
@@ -42,10 +42,8 @@ class UsageError(Exception):
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
-    try:
+    with errors_in_one_line("ddgviz.py", UsageError, ImportError):
         run(args)
-    except (UsageError, ValueError, ImportError, OSError) as error:
-        sys.exit(f"ddgviz.py: {error}")
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:

@@ -10,7 +10,7 @@ import torch
 from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
-from ..arguments import positive
+from ..arguments import errors_in_one_line, positive
 from . import report
 from .contest import Contest, MethodError
 from .methods import DEFAULT_METHODS, Method, Settings, check_methods, configure
@@ -32,9 +32,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args, rest = parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        run(args, rest)
-    except (ValueError, OSError, MethodError) as error:
-        sys.exit(f"benchmark.py: {error}")
+        with errors_in_one_line("benchmark.py", MethodError):
+            run(args, rest)
     except KeyboardInterrupt:
         sys.exit("\nbenchmark.py: interrupted; nothing was written")
 

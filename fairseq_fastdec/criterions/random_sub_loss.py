@@ -103,13 +103,11 @@ class RandomSubLoss(FairseqCriterion):
 
     def draw(self, heads: List[int], update: int) -> int:
         """One of the heads, uniformly; the same on all workers for the same seed and update."""
-        return random.Random(f"{self.seed} {update}").choice(heads)
+        return self._random(update).choice(heads)
 
     def draw_by_position(self, heads: List[int], update: int, shape: torch.Size) -> Tensor:
         """One of the heads for each position, uniformly: int64 ``[B, T]``, on the CPU."""
-        generator = torch.Generator().manual_seed(
-            random.Random(f"{self.seed} {update}").getrandbits(63)
-        )
+        generator = torch.Generator().manual_seed(self._random(update).getrandbits(63))
         return torch.tensor(heads)[torch.randint(len(heads), shape, generator=generator)]
 
     @classmethod
@@ -137,6 +135,9 @@ class RandomSubLoss(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Everything logged is a sum."""
         return True
+
+    def _random(self, update: int) -> random.Random:
+        return random.Random(f"{self.seed} {update}")
 
     def _predictions(
         self, model: Any, sample: Dict[str, Any], sub_loss: str

@@ -5,10 +5,16 @@ import sys
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
-from fairseq import options, utils
+from fairseq import options
 from tqdm import tqdm
 
-from ..arguments import check_places, positive, to_config
+from ..arguments import (
+    check_one_directory,
+    check_places,
+    errors_in_one_line,
+    positive,
+    to_config,
+)
 from ..inference import Corpus
 from .dataset import build, show
 from .filters import Filters
@@ -36,9 +42,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        run(args)
-    except (ValueError, OSError) as error:
-        sys.exit(f"distill.py: {error}")
+        with errors_in_one_line("distill.py"):
+            run(args)
     except KeyboardInterrupt:
         sys.exit("\ndistill.py: interrupted; the same command goes on from here")
 
@@ -127,8 +132,7 @@ def check(args: argparse.Namespace) -> None:
     )
     if args.path is None:
         raise ValueError("--path: name the teacher, or an ensemble of several with colons between")
-    if len(utils.split_paths(args.data)) > 1:
-        raise ValueError(f"{args.data}: several data directories; distil one at a time")
+    check_one_directory(args.data, "distil one at a time")
     if not 0 <= args.shard_id < args.num_shards:
         raise ValueError(
             f"--shard-id {args.shard_id}: must be from 0 to {args.num_shards - 1} with "

@@ -10,10 +10,11 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from .attention import additive, attend
+from .linear import Layer
 from .precision import Norm, Precision
 from .staleness import Watch
 from .support import attention_problems, linear_problems
-from .weights import FeedForward, Linear, feed_forward, queries_keys_values
+from .weights import FeedForward, feed_forward, queries_keys_values
 
 
 class Encoded(NamedTuple):
@@ -72,8 +73,8 @@ class SourceEncoder:
 class EncoderLayerWeights:
     """One encoder layer."""
 
-    qkv: Linear  # C -> 3C, the queries scaled
-    out: Linear
+    qkv: Layer  # C -> 3C, the queries scaled
+    out: Layer
     norm: Norm
     feed_forward: FeedForward
 

@@ -1,13 +1,12 @@
 """The prediction heads of blockwise decoders, from prepared weights."""
 
-from typing import Callable, Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 
+from .linear import Layer
 from .precision import Precision
-
-Linear = Callable[[Tensor], Tensor]
 
 
 class HeadWeights:
@@ -20,7 +19,7 @@ class HeadWeights:
         self._heads = decoder.heads
         self._precision = precision
         self._n_identity = int(decoder.identity_first_head)
-        self._layers: Dict[Tuple[int, int], Tuple[Linear, Linear]] = {}
+        self._layers: Dict[Tuple[int, int], Tuple[Layer, Layer]] = {}
 
     @classmethod
     def of(cls, decoder: nn.Module, precision: Precision) -> Optional["HeadWeights"]:
@@ -38,7 +37,7 @@ class HeadWeights:
         outputs = own + output(self._heads.activation_fn(hidden(features)))
         return torch.cat([own, outputs], dim=-2) if first < self._n_identity else outputs
 
-    def _prepared(self, first: int, last: int) -> Tuple[Linear, Linear]:
+    def _prepared(self, first: int, last: int) -> Tuple[Layer, Layer]:
         """The two layers of some learned heads; decoding asks for the same few ranges always."""
         if (first, last) not in self._layers:
             heads = self._heads

@@ -2,13 +2,13 @@
 
 import functools
 import warnings
-from typing import Callable, Optional
+from typing import Optional
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Product = Callable[[Tensor], Tensor]
+from .linear import Layer
 
 # No weight is so small; a token of zeros must not divide by zero.
 SMALLEST_SCALE = 1e-30
@@ -25,7 +25,7 @@ class TokenwiseLinear:
     to [-1, 1] already, and one more that reaches both ends, which makes its scale a constant.
     """
 
-    def __init__(self, product: Product, bias: Tensor, n_inputs: int) -> None:
+    def __init__(self, product: Layer, bias: Tensor, n_inputs: int) -> None:
         """
         Args:
             product: of 8-bit integers, fp32 ``[N, in]`` to ``[N, out]``.
@@ -124,11 +124,11 @@ def _quantised(weight: Tensor, scale: Tensor) -> Tensor:
         return torch.quantize_per_channel(weight, scale, zero_points, 0, torch.qint8)
 
 
-def _int8_product(weight: Tensor, scale: Tensor, reduce_range: bool) -> Product:
+def _int8_product(weight: Tensor, scale: Tensor, reduce_range: bool) -> Layer:
     return _packed_product(_quantised(weight, scale), reduce_range)
 
 
-def _codes_product(codes: Tensor, scale: Tensor, reduce_range: bool) -> Product:
+def _codes_product(codes: Tensor, scale: Tensor, reduce_range: bool) -> Layer:
     """The same from quantised weights; torch packs them four times as fast with one scale."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -137,13 +137,13 @@ def _codes_product(codes: Tensor, scale: Tensor, reduce_range: bool) -> Product:
     return lambda x: product(x) * scale
 
 
-def _packed_product(quantised: Tensor, reduce_range: bool) -> Product:
+def _packed_product(quantised: Tensor, reduce_range: bool) -> Layer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         packed = torch.ops.quantized.linear_prepack(quantised, None)
     return lambda x: torch.ops.quantized.linear_dynamic(x, packed, reduce_range)
 
 
-def _float_product(weight: Tensor) -> Product:
+def _float_product(weight: Tensor) -> Layer:
     """The same numbers without the speed, where torch has no products of integers."""
     return lambda x: F.linear((x * 127.5).round().clamp_(-128, 127) / 127.5, weight)

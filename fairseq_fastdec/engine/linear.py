@@ -14,6 +14,9 @@ EXPECTED_INPUTS = 8
 SMALL = 300_000
 
 
+Layer = Callable[[Tensor], Tensor]
+
+
 class Linear:
     """``y = x weight^T + bias``; weight ``[out, in]``, bias ``[out]`` or ``None``.
 
@@ -58,7 +61,7 @@ class Rows(Protocol):
 
     n_outputs: int
 
-    def take(self, outputs: Tensor) -> Callable[[Tensor], Tensor]:
+    def take(self, outputs: Tensor) -> Layer:
         """The layer of some outputs, int64 ``[K]``: from ``[..., in]`` to ``[..., K]``."""
 
 

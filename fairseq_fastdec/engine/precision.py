@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .int8 import Int8Linear, Int8Rows
-from .linear import BFloat16Linear, BFloat16Rows, Linear, LinearRows, Rows
+from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows
 
 
 class Norm(NamedTuple):
@@ -32,7 +32,7 @@ class Precision(NamedTuple):
     """
 
     dtype: Optional[torch.dtype]
-    product: Callable[[Tensor, Optional[Tensor]], Callable[[Tensor], Tensor]]
+    product: Callable[[Tensor, Optional[Tensor]], Layer]
     gathered: Callable[[Tensor, Optional[Tensor]], Rows]
     attention: Optional[torch.dtype] = None
 
@@ -40,11 +40,11 @@ class Precision(NamedTuple):
         """A parameter, or the model's own states, in this precision's dtype."""
         return parameter.detach().to(self.dtype or parameter.dtype)
 
-    def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> Callable[[Tensor], Tensor]:
+    def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> Layer:
         """A layer ``[..., in] -> [..., out]``."""
         return self.product(self.tensor(weight), None if bias is None else self.tensor(bias))
 
-    def linear_of(self, module: Optional[nn.Linear]) -> Optional[Callable[[Tensor], Tensor]]:
+    def linear_of(self, module: Optional[nn.Linear]) -> Optional[Layer]:
         """The same layer, prepared; ``None`` stays ``None``."""
         return None if module is None else self.linear(module.weight, module.bias)
 

@@ -10,9 +10,8 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 from .heads import HeadWeights
+from .linear import Layer
 from .precision import Norm, Precision
-
-Linear = Callable[[Tensor], Tensor]
 
 
 @dataclass
@@ -20,10 +19,10 @@ class FeedForward:
     """The feed-forward half of a layer, with its residual connection and normalisation."""
 
     pre_norm: bool
-    fc1: Linear
+    fc1: Layer
     activation: Callable[[Tensor], Tensor]
     fc1_norm: Optional[Norm]  # NormFormer's --scale-fc
-    fc2: Linear
+    fc2: Layer
     residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
     norm: Norm
 
@@ -47,12 +46,12 @@ class LayerWeights:
     """One decoder layer. The queries' scaling by ``head_dim ** -0.5`` is part of the weights."""
 
     pre_norm: bool
-    self_qkv: Linear  # C -> 3C
-    self_out: Linear
+    self_qkv: Layer  # C -> 3C
+    self_out: Layer
     self_attn_norm: Optional[Norm]  # after the attention, NormFormer's --scale-attn
     self_norm: Norm
-    cross_query: Linear
-    cross_out: Linear
+    cross_query: Layer
+    cross_out: Layer
     cross_norm: Norm
     feed_forward: FeedForward
 
@@ -65,14 +64,14 @@ class DecoderWeights:
     head_dim: int
     embed: Tensor  # [V, C]
     embed_scale: float
-    project_in: Optional[Linear]
+    project_in: Optional[Layer]
     embed_norm: Optional[Norm]
     layers: List[LayerWeights]
-    cross_key_values: Linear  # encoder C -> layers * 2C: one product for all layers
+    cross_key_values: Layer  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[Norm]
-    project_out: Optional[Linear]
+    project_out: Optional[Layer]
     heads: Optional[HeadWeights]
-    vocabulary: Optional[Linear]  # None where a shortlist gathers it
+    vocabulary: Optional[Layer]  # None where a shortlist gathers it
 
     @classmethod
     @torch.no_grad()
@@ -131,7 +130,7 @@ def position_table(
     return embedding.weight.detach()[first : first + n_positions].to(like)
 
 
-def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Linear:
+def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Layer:
     """One product for all three, ``C -> 3C``; the queries come scaled by ``head_dim ** -0.5``."""
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     return stacked(projections, precision, first_scale=attention.scaling)
@@ -139,7 +138,7 @@ def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> 
 
 def stacked(
     projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
-) -> Linear:
+) -> Layer:
     """Several layers of the same input as one; the first one's output times ``first_scale``."""
     scales = [first_scale] + [1.0] * (len(projections) - 1)
     weights = [layer.weight * scale for layer, scale in zip(projections, scales)]
@@ -176,7 +175,7 @@ def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> 
     )
 
 
-def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> Linear:
+def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> Layer:
     attention: MultiheadAttention = layer.self_attn
     projection = attention.out_proj
     if layer.c_attn is None:

@@ -1,7 +1,6 @@
 """The command line of scripts/profile_engine.py."""
 
 import argparse
-import sys
 from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
@@ -11,6 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
+from ..arguments import errors_in_one_line
 from .engine import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
 
 DESCRIPTION = """\
@@ -29,10 +29,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors of its input are reported in one line."""
     args = parse_args(arguments)
     torch.set_num_threads(args.threads)
-    try:
+    with errors_in_one_line("profile_engine.py"):
         cases, profiles, bandwidth = run(args)
-    except (ValueError, OSError) as error:
-        sys.exit(f"profile_engine.py: {error}")
     print(table(cases, profiles))
     print(f"\n{args.threads} threads; memory is read at {bandwidth / 1e9:.1f} GB/s")
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 import numpy as np
-from fairseq import utils
 from fairseq.data import Dictionary
 
-from ..arguments import infer_languages, positive
+from ..arguments import check_one_directory, errors_in_one_line, infer_languages, positive
 from .model1 import train
 from .sentences import read
 from .table import pruned, write
@@ -30,10 +29,8 @@ Marian calls lex.s2t. Words are those of the binarised data, subwords for exampl
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
-    try:
+    with errors_in_one_line("build_shortlist.py"):
         run(args)
-    except (ValueError, OSError) as error:
-        sys.exit(f"build_shortlist.py: {error}")
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
@@ -88,8 +85,7 @@ def run(args: argparse.Namespace) -> None:
         OSError: for files that cannot be read or written.
         ValueError: for data that are of no use.
     """
-    if len(utils.split_paths(args.data)) > 1:
-        raise ValueError(f"{args.data}: several data directories; name one")
+    check_one_directory(args.data, "name one")
     infer_languages(args)
     if not args.output.parent.is_dir():
         raise ValueError(f"--output {args.output}: there is no directory {args.output.parent}")
