@@ -196,14 +196,21 @@ def train_blockwise(work: Path, recipe: Recipe, name: str, frozen: bool) -> None
     command = train_command(work / "distilled" / "data", work / name, recipe)
     command += recipe.blockwise_options
     command += ["--finetune-from-model", work / "baseline" / "checkpoint_last.pt"]
-    command += ["--arch", "blockwise_transformer", "--block-size", "4", "--block-ffn", "split"]
-    command += ["--identity-first-head"]
-    command += ["--criterion", "random_sub_loss", "--sub-loss", "random-position"]
-    command += ["--label-smoothing", "0.1"]
+    command += heads_options(4)
     if frozen:
         command.append("--freeze-base")
     run(command)
     mark_finished(work / name)
+
+
+def heads_options(block_size: int) -> List:
+    """A blockwise model whose p_1 is the base, and the loss of its heads."""
+    return [
+        "--arch", "blockwise_transformer", "--block-size", block_size, "--block-ffn", "split",
+        "--identity-first-head",
+        "--criterion", "random_sub_loss", "--sub-loss", "random-position",
+        "--label-smoothing", "0.1",
+    ]  # fmt: skip
 
 
 def train_command(

@@ -1,10 +1,14 @@
 """The recipe's own parts: reading fairseq-generate's output, the table, its commands."""
 
+import argparse
 import json
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from tests import tiny
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "en_de"
 
@@ -97,3 +101,56 @@ def test_all_commands_of_the_recipe_parse(tmp_path, size):
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
     assert args.task == "translation_fastdec"
+
+
+def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
+    import block_sizes
+    from fairseq import options
+
+    commands = []
+    monkeypatch.setattr(block_sizes, "run", commands.append)
+    monkeypatch.setattr(block_sizes, "write_first_heads", lambda *arguments: None)
+    for setting in block_sizes.SETTINGS.values():
+        for folder in ("frozen", "fine-tuned"):
+            name = f"{folder}-{Path(setting.data).parts[0]}"
+            (tmp_path / (name + "-2" * (folder == "fine-tuned"))).mkdir(exist_ok=True)
+        block_sizes.train(tmp_path, block_sizes.RECIPES["full"], setting, 2)
+    parsed = []
+    for command in commands:
+        # Parsing adds the options of the architecture, once.
+        parser = options.get_training_parser()
+        parsed.append(options.parse_args_and_arch(parser, [str(word) for word in command[1:]]))
+    frozen, fine_tuned = [
+        [args for args in parsed if args.freeze_base == is_frozen] for is_frozen in (True, False)
+    ]
+    # What is frozen is trained once for each kind of targets, and then taken from where it lies.
+    assert [(args.block_size, args.max_update) for args in frozen] == [(8, 1400)] * 2
+    assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1750)] * 2
+    assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
+
+
+def test_the_first_heads_of_a_model_are_a_model(tmp_path):
+    from block_sizes import LARGEST, write_first_heads
+
+    task = tiny.task(20)
+    large, small = (
+        tiny.build_model(
+            task,
+            "blockwise_transformer",
+            block_size=block_size,
+            identity_first_head=True,
+            block_ffn="split",
+        )
+        for block_size in (LARGEST, 3)
+    )
+    tiny.stir(large)
+    cfg = {"model": argparse.Namespace(block_size=LARGEST)}
+    torch.save({"model": large.state_dict(), "cfg": cfg}, tmp_path / "large.pt")
+    write_first_heads(tmp_path / "large.pt", 3, tmp_path / "small.pt")
+    state = torch.load(tmp_path / "small.pt", weights_only=True)
+    small.load_state_dict(state["model"])
+    features = torch.randn(2, 5, large.decoder.output_embed_dim)
+    with torch.no_grad():
+        heads = [model.decoder.head_features(features, 0, 3) for model in (large, small)]
+    assert torch.equal(*heads)
+    assert state["cfg"]["model"].block_size == 3
