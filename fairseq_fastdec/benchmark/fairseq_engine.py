@@ -33,6 +33,7 @@ class FairseqEngine:
         generator = self._build_generator()
         one_hypothesis = getattr(generator, "keeps_one_hypothesis", False)
         self.beam_width = 1 if one_hypothesis else cfg.generation.beam
+        self._session = getattr(generator, "session", None)
 
     def decode(self, batches: List[Dict[str, Any]]) -> Round:
         """Translate batches of fairseq's, one after the other."""
@@ -40,8 +41,8 @@ class FairseqEngine:
         generator = self._build_generator()
         calls = None
         if isinstance(generator, FairseqGenerator):
-            # Prepares the weights: that belongs to loading, which is not timed.
-            generator.session.reset(1)
+            # Its weights are prepared already: that belongs to loading, which is not timed.
+            generator.session = self._session
         else:
             calls = DecoderCalls(generator)
         # --sampling draws the same in every round.

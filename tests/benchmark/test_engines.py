@@ -5,7 +5,6 @@ import sys
 import pytest
 import torch
 
-from fairseq_fastdec.benchmark.fairseq_engine import FairseqEngine
 from fairseq_fastdec.benchmark.methods import Method, Settings
 from fairseq_fastdec.benchmark.worker import Worker
 from fairseq_fastdec.engine.session import DecoderSession
@@ -77,16 +76,17 @@ def test_no_round_learns_from_the_one_before(worker):
     assert first == second
 
 
-def test_weights_are_prepared_before_the_clock_starts(worker, monkeypatch):
-    loaded = worker("--decoding greedy")
-    events = []
-    prepare, now = DecoderSession._prepare, FairseqEngine._now
+@pytest.mark.parametrize("decoding", ["greedy", "streaming"])
+def test_weights_are_prepared_once_and_not_while_the_clock_runs(worker, monkeypatch, decoding):
+    prepared = []
+    prepare = DecoderSession._prepare
     monkeypatch.setattr(
-        DecoderSession, "_prepare", lambda *own: (events.append("prepared"), prepare(*own))[1]
+        DecoderSession, "_prepare", lambda session: prepared.append(prepare(session))
     )
-    monkeypatch.setattr(FairseqEngine, "_now", lambda *own: (events.append("clock"), now(*own))[1])
-    loaded.decode(1)
-    assert events[0] == "prepared" and "prepared" not in events[1:]
+    loaded = worker(f"--decoding {decoding}")
+    assert len(prepared) == 1
+    assert loaded.decode(1).seconds > 0 and loaded.decode(1).seconds > 0
+    assert len(prepared) == 1
 
 
 def test_latencies_are_known_where_sentences_are_alone(worker):
