@@ -133,7 +133,7 @@ def train_fine_tuned(work: Path, recipe: Recipe, data: str, block_size: int, fro
     if not finished(folder):
         start = frozen.with_name(f"first_{block_size}.pt")
         write_first_heads(frozen, block_size, start)
-        options = [*schedule(2000, 5e-4, 200, 875 * block_size), "--dropout", "0.1"]
+        options = [*schedule(2000, 5e-4, 200, 560 * block_size), "--dropout", "0.1"]
         run(
             [*train_command(work / data, folder, recipe), *options, *heads_options(block_size)]
             + ["--finetune-from-model", start]

@@ -125,7 +125,7 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
     ]
     # What is frozen is trained once for each kind of targets, and then taken from where it lies.
     assert [(args.block_size, args.max_update) for args in frozen] == [(8, 1400)] * 2
-    assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1750)] * 2
+    assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1120)] * 2
     assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
 
 
@@ -154,3 +154,47 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
         heads = [model.decoder.head_features(features, 0, 3) for model in (large, small)]
     assert torch.equal(*heads)
     assert state["cfg"]["model"].block_size == 3
+
+
+def test_the_model_that_comes_along_translates_and_is_compared(monkeypatch, capsys):
+    import demo
+
+    arguments = ["--test-sentences", "3", "--rounds", "1", "Click OK to close the dialog."]
+    monkeypatch.setattr(sys, "argv", ["demo.py", *arguments])
+    demo.main()
+    printed = capsys.readouterr().out
+    assert "de: Klicken Sie auf" in printed
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| model |")]
+    assert [row[1] for row in rows[1:]] == list(demo.METHODS)
+    assert all(row[-1] == "3 of 3 |" for row in rows[1:])
+    # All invocations are counted, in fewer of which blockwise decoding finds the same tokens.
+    invocations = {row[1]: int(row[3]) for row in rows[1:]}
+    assert invocations["fairseq --beam 1"] == invocations["greedy"] > invocations["blockwise"]
+
+
+def test_sentences_come_from_standard_input(monkeypatch):
+    import io
+
+    import demo
+
+    assert demo.sentences_of(io.StringIO("Eins.\n\n Zwei. \n")) == ["Eins.", "Zwei."]
+    assert demo.sentences_of(io.StringIO("")) == list(demo.OWN_SENTENCES)
+
+
+def test_an_exported_model_is_the_same_in_half_precision(blockwise, tmp_path):
+    from export import write_half
+
+    write_half(blockwise, tmp_path / "half.pt")
+    before, after = (
+        torch.load(path, weights_only=True) for path in (blockwise, tmp_path / "half.pt")
+    )
+    assert before["model"].keys() == after["model"].keys()
+    for name, value in after["model"].items():
+        assert torch.equal(value, before["model"][name].half())
+    embeddings = [
+        after["model"][f"decoder.{name}.weight"] for name in ("embed_tokens", "output_projection")
+    ]
+    assert before["cfg"]["model"].share_decoder_input_output_embed
+    assert embeddings[0].data_ptr() == embeddings[1].data_ptr()
+    assert str(blockwise.parent).encode() not in (tmp_path / "half.pt").read_bytes()
+    assert (tmp_path / "half.pt").stat().st_size < blockwise.stat().st_size / 2

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Translate English sentences with the model in ``model/``, and compare methods on the test set.
+
+    python examples/en_de/demo.py "Click the Save button to save your document."
+    python examples/en_de/demo.py < sentences.txt
+
+The model is small and has read LibreOffice's help only: ask it for that kind of sentences.
+"""
+
+import argparse
+import copy
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+import sacrebleu  # noqa: E402
+import torch  # noqa: E402
+from fairseq.hub_utils import GeneratorHubInterface  # noqa: E402
+from omegaconf import open_dict  # noqa: E402
+from table import Run, grouped, markdown, row_of  # noqa: E402
+
+from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel  # noqa: E402
+
+MODEL = HERE / "model"
+OWN_SENTENCES = (
+    "Click the Save button to save your document.",
+    "Select the cells that you want to format, and then choose Format - Cells.",
+    "You can use the keyboard to move through the list of functions.",
+)
+METHODS: Dict[str, Dict[str, str]] = {
+    "fairseq --beam 1": {"decoding": "fairseq"},
+    "greedy": {"decoding": "greedy"},
+    "lookahead": {"decoding": "lookahead"},
+    "blockwise": {"decoding": "blockwise"},
+}
+
+
+def main() -> None:
+    """Translate, then compare."""
+    args = parse_args()
+    logging.disable(logging.INFO)
+    hub = load()
+    translate(hub, args.text or sentences_of(sys.stdin))
+    print_comparison(hub, args.test_sentences, args.rounds)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "text", nargs="*", help="English sentences (default: standard input, if any)"
+    )
+    parser.add_argument("--test-sentences", type=int, default=100, metavar="N")
+    parser.add_argument("--rounds", type=int, default=3)
+    return parser.parse_args()
+
+
+def load() -> GeneratorHubInterface:
+    """The model with its subwords, as fairseq's hub has it."""
+    return BlockwiseTransformerModel.from_pretrained(
+        str(MODEL),
+        "checkpoint.pt",
+        str(MODEL),
+        task="translation_fastdec",
+        tokenizer="moses",
+        bpe="subword_nmt",
+        bpe_codes=str(MODEL / "bpe.codes"),
+    )
+
+
+def sentences_of(stream: Any) -> List[str]:
+    """The lines that are piped in; some of our own from a terminal, or of nothing."""
+    lines = [] if stream.isatty() else [line.strip() for line in stream]
+    return [line for line in lines if line] or list(OWN_SENTENCES)
+
+
+def translate(hub: GeneratorHubInterface, sentences: List[str]) -> None:
+    """Print each sentence, its translation, and the blocks in which it was found."""
+    generator = generator_of(hub, METHODS["blockwise"])
+    for sentence in sentences:
+        before = generator.statistics.decoder_invocations
+        tokens = decode(hub, generator, sentence)
+        invocations = generator.statistics.decoder_invocations - before
+        print(f"en: {sentence}\nde: {hub.decode(tokens)}")
+        print(f"    ({tokens.numel()} tokens in {invocations} decoder invocations)\n", flush=True)
+
+
+def print_comparison(hub: GeneratorHubInterface, n_sentences: int, n_rounds: int) -> None:
+    """All methods by turns, one sentence at a time, and the table."""
+    sources, references = (
+        (HERE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
+        for language in ("en", "de")
+    )
+    runs = [run_of(hub, name, sources, references) for _ in range(n_rounds) for name in METHODS]
+    groups = grouped(runs)
+    print(
+        markdown(
+            f"{len(sources)} test sentences, one at a time, {torch.get_num_threads()} threads, "
+            "alternating rounds (medians)",
+            [row_of(group, groups[0]) for group in groups],
+        )
+    )
+
+
+def run_of(
+    hub: GeneratorHubInterface, method: str, sources: List[str], references: List[str]
+) -> Run:
+    """One round of one method."""
+    generator = generator_of(hub, METHODS[method])
+    decode(hub, generator, sources[0])  # what is prepared once is not timed
+    counters = getattr(generator, "statistics", None)
+    before = counters.decoder_invocations if counters else 0
+    started = time.perf_counter()
+    hypotheses = [decode(hub, generator, source) for source in sources]
+    seconds = time.perf_counter() - started
+    texts = [hub.decode(tokens) for tokens in hypotheses]
+    n_tokens = sum(tokens.numel() for tokens in hypotheses)
+    return Run(
+        model="model",
+        method=method,
+        bleu=sacrebleu.corpus_bleu(texts, [references]).score,
+        seconds=seconds,
+        tokens=n_tokens,
+        # fairseq's own generator calls the decoder once for each token.
+        invocations=counters.decoder_invocations - before if counters else n_tokens,
+        hypotheses=dict(enumerate(texts)),
+    )
+
+
+def generator_of(hub: GeneratorHubInterface, options: Dict[str, str]) -> Any:
+    """A generator of the task, with these options."""
+    args = copy.deepcopy(hub.cfg.generation)
+    with open_dict(args):
+        args.update({"beam": 1, **options})
+    return hub.task.build_generator(hub.models, args)
+
+
+def decode(hub: GeneratorHubInterface, generator: Any, sentence: str) -> torch.Tensor:
+    """The tokens of the best translation, int64 ``[m]``."""
+    (batch,) = hub._build_batches([hub.encode(sentence)], skip_invalid_size_inputs=False)
+    return hub.task.inference_step(generator, hub.models, batch)[0][0]["tokens"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Make a directory to share of a model: half-precision weights, dictionaries and subwords.
+
+python examples/en_de/export.py work/en_de_full frozen examples/en_de/model
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Dict
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
+
+# What fairseq reads of a checkpoint to decode with it or to train on; the optimizer's state is not.
+KEPT = ("args", "cfg", "model", "task_state", "optimizer_history", "extra_state")
+# Options with directories of the machine that trained it.
+PLACES = ("data", "save_dir", "finetune_from_model", "restore_file", "user_dir")
+
+
+def main() -> None:
+    """Read the command line and export."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("workdir", type=Path, help="that of run.py")
+    parser.add_argument("model", help="the name of a directory in it")
+    parser.add_argument("output", type=Path, help="a directory; made if it is not there")
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    write_half(args.workdir / args.model / "checkpoint_last.pt", args.output / "checkpoint.pt")
+    for name in ("dict.en.txt", "dict.de.txt", "bpe.codes"):
+        shutil.copy(args.workdir / "data" / name, args.output)
+
+
+def write_half(checkpoint: Path, output: Path) -> None:
+    """The same model in fp16, without what belongs to its training."""
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    kept = {name: state[name] for name in KEPT}
+    kept["model"] = half(state["model"])
+    for options in kept["cfg"].values():
+        options = vars(options) if isinstance(options, argparse.Namespace) else options
+        if isinstance(options, dict):
+            options.update({name: None for name in PLACES if name in options})
+    torch.save(kept, output)
+
+
+def half(parameters: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+    """All in fp16; embeddings that are one tensor under several names stay one."""
+    seen: Dict[int, torch.Tensor] = {}
+    return {
+        name: seen.setdefault(value.data_ptr(), value.half()) for name, value in parameters.items()
+    }
+
+
+if __name__ == "__main__":
+    main()
