@@ -124,9 +124,6 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
         ("add", "encoder"),
         ("select", "moving rows"),
         ("project", "output layer"),
-        ("_embed", "embedding"),
-        ("_self_attention", "self-attention, rest"),
-        ("_cross_attention", "cross-attention, rest"),
     ):
         stopwatch.watch(session, method, part)
     _watch_layers(session, stopwatch)
@@ -135,6 +132,12 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
 
 def _watch_layers(session: DecoderSession, stopwatch: Stopwatch) -> None:
     session.reset(1)  # prepares the weights
+    for method, part in (
+        ("embed", "embedding"),
+        ("self_attention", "self-attention, rest"),
+        ("cross_attention", "cross-attention, rest"),
+    ):
+        stopwatch.watch(session.forward_pass, method, part)
     for layer in session.weights.layers:
         for name in ("self_qkv", "self_out"):
             stopwatch.watch(layer, name, "self-attention, products")
