@@ -11,10 +11,13 @@ from .cache import KeyValueCache
 from .compaction import compaction
 from .encoder import SourceEncoder
 from .forward import ForwardPass, RowKeys, SourceKeys
+from .graphs import Decoder, StepGraphs
 from .grid import SourceGrid
 from .precision import precision_of
+from .recorders import RECORDERS
 from .shortlist import Shortlist, ShortlistedOutput
 from .staleness import Watch
+from .static_step import RowState, SourceLayout
 from .support import check_supported
 from .weights import DecoderWeights
 
@@ -48,11 +51,13 @@ class DecoderSession:
         precision: str = "model",
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
+        cuda_graphs: str = "auto",
     ) -> None:
         """
         Args:
             precision, equal_steps: see :func:`~fairseq_fastdec.engine.precision.precision_of`.
             shortlist: computes the logits of its target types only (default: of all).
+            cuda_graphs: see :data:`~fairseq_fastdec.engine.recorders.RECORDERS`.
 
         Raises:
             UnsupportedModel: if the decoder is not a stock fairseq transformer decoder.
@@ -66,6 +71,7 @@ class DecoderSession:
         self._watch = Watch(model.decoder)
         self._weights: Optional[DecoderWeights] = None
         self._shortlisted = None if shortlist is None else ShortlistedOutput(shortlist)
+        self._graphs = StepGraphs(RECORDERS[cuda_graphs])
 
     @property
     def weights(self) -> DecoderWeights:
@@ -102,7 +108,8 @@ class DecoderSession:
         if self._watch.changed():
             self._prepare()
         device = self._decoder.embed_tokens.weight.device
-        self._forward.reach(max_len)
+        if self._forward.reach(max_len):
+            self._prepare_graphs()
         if self._shortlisted is not None:
             self._shortlisted.reset()
         self._source_lengths = torch.zeros(0, dtype=torch.long, device=device)
@@ -157,6 +164,11 @@ class DecoderSession:
         Returns:
             features ``[R, T, C]`` as ``decoder.extract_features`` gives them.
         """
+        if self._graphs.active:
+            return self._graphs.step(self._row_state(), tokens, self._step)
+        return self._step(tokens)
+
+    def _step(self, tokens: Tensor) -> Tensor:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
@@ -250,7 +262,22 @@ class DecoderSession:
         self._rows_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._sources_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._forward = ForwardPass(self._decoder, weights)
+        self._prepare_graphs()
         self._watch.reset()
+
+    def _prepare_graphs(self) -> None:
+        embed = self._weights.embed
+        caches = (self._rows_cache, self._sources_cache)
+        rounding = self._precision.rounding(embed.dtype)
+        self._graphs.prepare(
+            Decoder(self._forward, *caches, self.tokens_per_step, rounding, embed.device)
+        )
+
+    def _row_state(self) -> RowState:
+        if self._layout is None:
+            self._layout = SourceLayout(self._row_source, self._source_lengths)
+        longest = max(self._longest, self._longest_paused)
+        return RowState(self._lengths, self._paused, longest, self._layout)
 
     def _joined(self, all_rows: Tensor, going_on: Tensor) -> Tensor:
         """What is known of all rows, with news of those that are not paused."""
@@ -291,6 +318,7 @@ class DecoderSession:
 
     def _measure_sources(self) -> None:
         """Learn how the rows belong to the sources, and how far the sources' padding reaches."""
+        self._layout: Optional[SourceLayout] = None
         row_source = self._row_source[self._paused :]
         # Rows come and go at the end, and their sources with them: those of paused rows lie before.
         first = int(row_source.min()) if self._paused and row_source.numel() else 0
