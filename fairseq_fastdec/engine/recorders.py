@@ -64,20 +64,25 @@ class CudaRecorder:
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)
-            # Around the capture as well: where that fails, torch leaves its stream behind.
-            with torch.cuda.stream(self._stream):
-                for _ in range(WARM_UPS):
-                    run()
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(
-                    graph,
-                    pool=None if beside is None else beside.graph.pool(),
-                    stream=self._stream,
-                    # Other threads, of data loaders say, may go on.
-                    capture_error_mode="thread_local",
-                ):
-                    output = run()
-            current.wait_stream(self._stream)
+            try:
+                # Around the capture as well: where that fails, torch leaves its stream behind.
+                with torch.cuda.stream(self._stream):
+                    return self._capture(run, beside)
+            finally:
+                current.wait_stream(self._stream)
+
+    def _capture(self, run: Callable[[], Tensor], beside: Optional[CudaRecording]) -> CudaRecording:
+        for _ in range(WARM_UPS):
+            run()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(
+            graph,
+            pool=None if beside is None else beside.graph.pool(),
+            stream=self._stream,
+            # Other threads, of data loaders say, may go on.
+            capture_error_mode="thread_local",
+        ):
+            output = run()
         return CudaRecording(graph, output)
 
 

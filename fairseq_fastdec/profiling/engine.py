@@ -98,7 +98,10 @@ def memory_bandwidth(n_bytes: int = 1 << 28) -> float:
 
 
 def _generator(model: nn.Module, dictionary: Any, case: Case) -> FairseqGenerator:
-    options = DecodingOptions(decoding=case.decoding, engine_precision=case.precision)
+    # The parts of a step that is replayed as a whole cannot be told apart.
+    options = DecodingOptions(
+        decoding=case.decoding, engine_precision=case.precision, cuda_graphs="off"
+    )
     options.check()
     length = case.target_length - 1  # fairseq's limits do not count EOS
     args = argparse.Namespace(beam=case.beam, min_len=length, max_len_a=0, max_len_b=length)
