@@ -7,6 +7,7 @@ from fairseq import utils
 from fairseq_fastdec.engine import graphs
 from fairseq_fastdec.engine.recorders import RECORDERS
 from fairseq_fastdec.generators.option_checks import METHODS
+from tests.engine.test_graphs import given_up
 from tests.engine.test_shortlist import write_table
 from tests.gpu.placement import CPU, assert_same, batch_for, decode, generator_for, model_for
 from tests.gpu.pretended import GPU, PretendedTensor, on_gpu, pretended_gpu
@@ -21,6 +22,7 @@ def recorder(monkeypatch):
         RECORDERS, "auto", lambda device: recorder if device.type == "cuda" else None
     )
     monkeypatch.setattr(graphs, "OCCURRENCES", 2)
+    monkeypatch.setattr(graphs.StepGraphs, "_give_up", given_up)
     return recorder
 
 
