@@ -35,6 +35,11 @@ class KeyValueCache:
         """Of keys and values; what is written is converted."""
         return self._data.dtype
 
+    @property
+    def place(self) -> Tuple[int, torch.Size]:
+        """Where everything lies: as long as it stays the same, so do the addresses of all views."""
+        return self._data.data_ptr(), self._data.shape
+
     def reserve(self, slots: int, length: int) -> None:
         """Make room for so many slots of such length; what is stored within them stays."""
         n_layers, _, slots_now, n_heads, length_now, head_dim = self._data.shape

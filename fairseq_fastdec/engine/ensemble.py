@@ -35,6 +35,7 @@ class EnsembleSession:
         precision: str = "model",
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
+        cuda_graphs: str = "auto",
     ) -> None:
         """
         Args:
@@ -42,6 +43,8 @@ class EnsembleSession:
             temperature: divides the logits before the softmax.
             precision, equal_steps: see :func:`~fairseq_fastdec.engine.precision.precision_of`.
             shortlist: the target types that may be used (default: all).
+            cuda_graphs: see :data:`~fairseq_fastdec.engine.recorders.RECORDERS`; members that the
+                engine cannot run have none.
 
         Raises:
             UnsupportedModel: if neither the engine nor fairseq's incremental decoding can run one
@@ -49,7 +52,8 @@ class EnsembleSession:
             ValueError: if one of the models cannot be run in that precision, or with a shortlist.
         """
         self._members = [
-            _session_for(model, temperature, precision, equal_steps, shortlist) for model in models
+            _session_for(model, temperature, precision, equal_steps, shortlist, cuda_graphs)
+            for model in models
         ]
         self._temperature = temperature
         self._shortlist = shortlist
@@ -167,10 +171,11 @@ def _session_for(
     precision: str,
     equal_steps: bool,
     shortlist: Optional[Shortlist],
+    cuda_graphs: str,
 ) -> Union[DecoderSession, IncrementalSession]:
     problem = unsupported_part(model)
     if problem is None or not decodes_incrementally(model):
-        return DecoderSession(model, precision, equal_steps, shortlist)
+        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs)
     if precision != "model":
         raise ValueError(
             f"--engine-precision {precision}: {problem}; remove it, such models are computed as "

@@ -36,6 +36,10 @@ class Precision(NamedTuple):
     gathered: Callable[[Tensor, Optional[Tensor]], Rows]
     attention: Optional[torch.dtype] = None
 
+    def rounding(self, model: torch.dtype) -> torch.dtype:
+        """What a product's result is about as exact as, in a model of that dtype."""
+        return (self.dtype or model) if self.product is Linear else torch.bfloat16
+
     def tensor(self, parameter: Tensor) -> Tensor:
         """A parameter, or the model's own states, in this precision's dtype."""
         return parameter.detach().to(self.dtype or parameter.dtype)

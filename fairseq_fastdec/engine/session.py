@@ -5,17 +5,21 @@ from typing import Dict, Optional, Tuple, Union
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
-from torch.nn import functional as F
 
-from .attention import attend, causal_mask, padding_mask
+from .attention import causal_mask, padding_mask
 from .cache import KeyValueCache
 from .compaction import compaction
 from .encoder import SourceEncoder
+from .forward import ForwardPass, RowKeys, SourceKeys
+from .graphs import Decoder, StepGraphs
+from .grid import SourceGrid
 from .precision import precision_of
+from .recorders import RECORDERS
 from .shortlist import Shortlist, ShortlistedOutput
 from .staleness import Watch
+from .static_step import RowState, SourceLayout
 from .support import check_supported
-from .weights import DecoderWeights, LayerWeights, position_table
+from .weights import DecoderWeights
 
 
 class DecoderSession:
@@ -47,11 +51,13 @@ class DecoderSession:
         precision: str = "model",
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
+        cuda_graphs: str = "auto",
     ) -> None:
         """
         Args:
             precision, equal_steps: see :func:`~fairseq_fastdec.engine.precision.precision_of`.
             shortlist: computes the logits of its target types only (default: of all).
+            cuda_graphs: see :data:`~fairseq_fastdec.engine.recorders.RECORDERS`.
 
         Raises:
             UnsupportedModel: if the decoder is not a stock fairseq transformer decoder.
@@ -65,11 +71,17 @@ class DecoderSession:
         self._watch = Watch(model.decoder)
         self._weights: Optional[DecoderWeights] = None
         self._shortlisted = None if shortlist is None else ShortlistedOutput(shortlist)
+        self._graphs = StepGraphs(RECORDERS[cuda_graphs])
 
     @property
     def weights(self) -> DecoderWeights:
         """The prepared weights, from the first :meth:`reset` on."""
         return self._weights
+
+    @property
+    def forward_pass(self) -> ForwardPass:
+        """What a step computes, from the first :meth:`reset` on."""
+        return self._forward
 
     @property
     def n_rows(self) -> int:
@@ -96,9 +108,8 @@ class DecoderSession:
         if self._watch.changed():
             self._prepare()
         device = self._decoder.embed_tokens.weight.device
-        self._max_len = max_len
-        if self._positions is not None and self._positions.size(0) < max_len:
-            self._positions = self._position_table(max(max_len, 256))
+        if self._forward.reach(max_len):
+            self._prepare_graphs()
         if self._shortlisted is not None:
             self._shortlisted.reset()
         self._source_lengths = torch.zeros(0, dtype=torch.long, device=device)
@@ -153,22 +164,25 @@ class DecoderSession:
         Returns:
             features ``[R, T, C]`` as ``decoder.extract_features`` gives them.
         """
+        if self._graphs.active:
+            return self._graphs.step(self._row_state(), tokens, self._step)
+        return self._step(tokens)
+
+    def _step(self, tokens: Tensor) -> Tensor:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
         lengths = self._lengths[self._paused :]
         positions = lengths[:, None] + torch.arange(n_new, device=tokens.device)
-        x = self._embed(tokens, positions)
-        mask = self._self_attention_mask(n_new)
-        for index, layer in enumerate(self._weights.layers):
-            x = self._self_attention(index, layer, x, positions, mask)
-            x = self._cross_attention(index, layer, x)
-            x = layer.feed_forward(x)
-        if self._weights.final_norm is not None:
-            x = self._weights.final_norm(x)
-        if self._weights.project_out is not None:
-            x = self._weights.project_out(x)
-        return x
+        rows = RowKeys(
+            self._rows_cache,
+            slice(self._paused, self._lengths.numel()),
+            positions,
+            start=self._longest if self._shortest == self._longest else None,
+            n_keys=self._longest + n_new,
+            mask=self._self_attention_mask(n_new),
+        )
+        return self._forward(tokens, positions, rows, self._source_keys)
 
     def commit(self, n: Union[int, Tensor]) -> None:
         """Keep the first n tokens of the last step, the same number for all rows or ``[R]``.
@@ -247,11 +261,23 @@ class DecoderSession:
         shape = (len(weights.layers), weights.n_heads, weights.head_dim)
         self._rows_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._sources_cache = KeyValueCache(*shape, dtype, weights.embed.device)
-        self._positions = self._position_table(256)
+        self._forward = ForwardPass(self._decoder, weights)
+        self._prepare_graphs()
         self._watch.reset()
 
-    def _position_table(self, n_positions: int) -> Optional[Tensor]:
-        return position_table(self._decoder, n_positions, like=self._weights.embed)
+    def _prepare_graphs(self) -> None:
+        embed = self._weights.embed
+        caches = (self._rows_cache, self._sources_cache)
+        rounding = self._precision.rounding(embed.dtype)
+        self._graphs.prepare(
+            Decoder(self._forward, *caches, self.tokens_per_step, rounding, embed.device)
+        )
+
+    def _row_state(self) -> RowState:
+        if self._layout is None:
+            self._layout = SourceLayout(self._row_source, self._source_lengths)
+        longest = max(self._longest, self._longest_paused)
+        return RowState(self._lengths, self._paused, longest, self._layout)
 
     def _joined(self, all_rows: Tensor, going_on: Tensor) -> Tensor:
         """What is known of all rows, with news of those that are not paused."""
@@ -292,30 +318,22 @@ class DecoderSession:
 
     def _measure_sources(self) -> None:
         """Learn how the rows belong to the sources, and how far the sources' padding reaches."""
-        self._source_mask = None
-        self._grid = None
+        self._layout: Optional[SourceLayout] = None
         row_source = self._row_source[self._paused :]
         # Rows come and go at the end, and their sources with them: those of paused rows lie before.
         first = int(row_source.min()) if self._paused and row_source.numel() else 0
         lengths = self._source_lengths[first:]
         self._sources = slice(first, self._source_lengths.numel())
         shortest, self._longest_source = _extremes(lengths)
+        if not row_source.numel():
+            return
+        mask = None
         if shortest < self._longest_source:
-            dtype = self._sources_cache.dtype
-            self._source_mask = padding_mask(lengths, self._longest_source, dtype)
-        if row_source.numel():
-            self._grid = _SourceGrid.of(row_source - first, lengths.numel())
-
-    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        weights = self._weights
-        x = weights.embed_scale * F.embedding(tokens, weights.embed)
-        if weights.project_in is not None:
-            x = weights.project_in(x)
-        if self._positions is not None:
-            x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
-        if weights.embed_norm is not None:
-            x = weights.embed_norm(x)
-        return x
+            mask = padding_mask(lengths, self._longest_source, self._sources_cache.dtype)
+        grid = SourceGrid.of(row_source - first, lengths.numel())
+        self._source_keys = SourceKeys(
+            self._sources_cache, self._sources, self._longest_source, mask, grid
+        )
 
     def _self_attention_mask(self, n_new: int) -> Optional[Tensor]:
         ragged = self._shortest < self._longest
@@ -327,78 +345,6 @@ class DecoderSession:
         dtype = self._rows_cache.dtype
         return causal_mask(past, n_new, self._longest + n_new, dtype, together)
 
-    def _self_attention(
-        self, index: int, layer: LayerWeights, x: Tensor, positions: Tensor, mask: Optional[Tensor]
-    ) -> Tensor:
-        n_rows, n_new, _ = x.shape
-        residual = x
-        if layer.pre_norm:
-            x = layer.self_norm(x)
-        weights = self._weights
-        qkv = layer.self_qkv(x).view(n_rows, n_new, 3, weights.n_heads, weights.head_dim)
-        rows = slice(self._paused, self._paused + n_rows)
-        if self._shortest == self._longest:
-            self._rows_cache.write(index, rows, self._longest, qkv[:, :, 1:])
-        else:
-            self._rows_cache.write_ragged(index, rows, positions, qkv[:, :, 1:])
-        keys, values = self._rows_cache.read(index, rows, self._longest + n_new)
-        x = layer.self_out(attend(qkv[:, :, 0].transpose(1, 2), keys, values, mask))
-        if layer.self_attn_norm is not None:
-            x = layer.self_attn_norm(x)
-        x = residual + x
-        return x if layer.pre_norm else layer.self_norm(x)
-
-    def _cross_attention(self, index: int, layer: LayerWeights, x: Tensor) -> Tensor:
-        n_rows, n_new, _ = x.shape
-        residual = x
-        if layer.pre_norm:
-            x = layer.cross_norm(x)
-        weights = self._weights
-        queries = layer.cross_query(x).view(n_rows, n_new, weights.n_heads, weights.head_dim)
-        keys, values = self._sources_cache.read(index, self._sources, self._longest_source)
-        queries = self._grid.spread(queries).transpose(1, 2)
-        context = self._grid.collect(attend(queries, keys, values, self._source_mask), n_new)
-        x = residual + layer.cross_out(context)
-        return x if layer.pre_norm else layer.cross_norm(x)
-
-
-class _SourceGrid:
-    """Rows laid out as ``[sources, rows of a source]``, so that sources' keys are never copied.
-
-    Cross-attention has no causal mask: the rows of one source are just more queries to it.
-    """
-
-    def __init__(self, n_sources: int, width: int, row_source: Optional[Tensor]) -> None:
-        self._n_sources = n_sources
-        self._width = width
-        self._row_source = row_source
-        self._slot = None if row_source is None else _rank_within(row_source)
-
-    @classmethod
-    def of(cls, row_source: Tensor, n_sources: int) -> "_SourceGrid":
-        n_rows = row_source.numel()
-        width = n_rows // n_sources
-        in_order = torch.arange(n_rows, device=row_source.device) // max(width, 1)
-        if n_rows == n_sources * width and torch.equal(row_source, in_order):
-            return cls(n_sources, width, None)
-        return cls(n_sources, int(row_source.bincount().max()), row_source)
-
-    def spread(self, queries: Tensor) -> Tensor:
-        """``[R, T, H, D]`` to ``[S, G * T, H, D]``; slots without a row hold anything."""
-        n_new, n_heads, head_dim = queries.shape[1:]
-        if self._row_source is not None:
-            grid = queries.new_empty(self._n_sources, self._width, n_new, n_heads, head_dim)
-            grid[self._row_source, self._slot] = queries
-            queries = grid
-        return queries.reshape(self._n_sources, self._width * n_new, n_heads, head_dim)
-
-    def collect(self, context: Tensor, n_new: int) -> Tensor:
-        """``[S, G * T, C]`` back to ``[R, T, C]``."""
-        grid = context.view(self._n_sources, self._width, n_new, -1)
-        if self._row_source is None:
-            return grid.flatten(0, 1)
-        return grid[self._row_source, self._slot]
-
 
 def _extremes(lengths: Tensor) -> Tuple[int, int]:
     """The smallest and the largest of the lengths; 0 and 0 of none."""
@@ -406,12 +352,3 @@ def _extremes(lengths: Tensor) -> Tuple[int, int]:
         return 0, 0
     shortest, longest = torch.stack(lengths.aminmax()).tolist()
     return shortest, longest
-
-
-def _rank_within(groups: Tensor) -> Tensor:
-    """For each element, how many earlier elements are of the same group: int64 ``[R]``."""
-    by_group, order = groups.sort(stable=True)
-    first_of_group = torch.searchsorted(by_group, by_group)
-    rank = torch.empty_like(groups)
-    rank[order] = torch.arange(groups.numel(), device=groups.device) - first_of_group
-    return rank

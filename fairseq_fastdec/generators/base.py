@@ -57,6 +57,7 @@ class FairseqGenerator(ABC):
             str(options.engine_precision),
             equal_steps=self.promises_greedy_tokens,
             shortlist=self._shortlist(),
+            cuda_graphs=str(options.cuda_graphs),
         )
         self._check_tokens_per_step()
         max_positions = min(model.max_decoder_positions() for model in models)

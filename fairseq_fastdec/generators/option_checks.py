@@ -6,6 +6,7 @@ from typing import Any
 from fairseq.dataclass import ChoiceEnum
 
 from ..engine.precision import PRECISIONS
+from ..engine.recorders import RECORDERS
 
 JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
 DRAFTING = (*JACOBI, "lookahead")
@@ -18,10 +19,12 @@ DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
 PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
+CUDA_GRAPHS_CHOICES = ChoiceEnum(list(RECORDERS))
 STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
 
 CHOICES = {
     "engine_precision": PRECISION_CHOICES,
+    "cuda_graphs": CUDA_GRAPHS_CHOICES,
     "decoding": DECODING_CHOICES,
     "acceptance": ACCEPTANCE_CHOICES,
     "draft": DRAFT_CHOICES,
@@ -53,6 +56,7 @@ MINIMA = {
 METHODS_OF_OPTION = {
     "decoding_stats": METHODS,
     "engine_precision": METHODS,
+    "cuda_graphs": METHODS,
     "shortlist": METHODS,
     "shortlist_first": METHODS,
     "shortlist_best": METHODS,

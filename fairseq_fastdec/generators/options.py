@@ -7,6 +7,7 @@ from fairseq.dataclass import FairseqDataclass
 
 from .option_checks import (
     ACCEPTANCE_CHOICES,
+    CUDA_GRAPHS_CHOICES,
     DECODING_CHOICES,
     DRAFT_CHOICES,
     FINALIZE_CHOICES,
@@ -46,6 +47,13 @@ class DecodingOptions(FairseqDataclass):
             "help": "what matrix products are computed in: model = as the checkpoint is; fp32; "
             "bf16; int8 = weights quantised by output channel, inputs by token (CPU only). "
             "Everything else, if not model, is fp32"
+        },
+    )
+    cuda_graphs: CUDA_GRAPHS_CHOICES = field(
+        default="auto",
+        metadata={
+            "help": "on a GPU: auto = decoder steps of shapes that come again are captured as "
+            "CUDA graphs and replayed; off = never. On a CPU there are none"
         },
     )
     shortlist: Optional[str] = field(

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fairseq_fastdec.engine import DecoderSession, UnsupportedModel
+from fairseq_fastdec.engine.recorders import RECORDERS
 from fairseq_fastdec.generators import GENERATORS, build_generator
 from fairseq_fastdec.generators.limits import prefix_lengths
 from fairseq_fastdec.generators.option_checks import METHODS_OF_OPTION
@@ -151,6 +152,8 @@ def test_heads_that_the_engine_cannot_run():
         ),
         (dict(decoding="lookahead", ngram_pool="all"), "--ngram-pool all: unknown"),
         (dict(decoding="speculative"), "--decoding speculative: unknown"),
+        (dict(decoding="greedy", cuda_graphs="on"), "--cuda-graphs on: .*one of auto, off"),
+        (dict(cuda_graphs="off"), "--cuda-graphs off: means nothing to --decoding fairseq"),
     ],
 )
 def test_options_that_are_wrong_or_of_no_use(options, message):
@@ -163,6 +166,19 @@ def test_every_option_is_checked_for_its_use():
     names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
     assert names == set(METHODS_OF_OPTION)
     assert {m for methods in METHODS_OF_OPTION.values() for m in methods} == set(GENERATORS)
+
+
+@pytest.mark.parametrize("name", ["auto", "off"])
+def test_graphs_are_recorded_by_what_the_option_names(name, monkeypatch):
+    devices = []
+    monkeypatch.setitem(RECORDERS, name, devices.append)
+    options = DecodingOptions(decoding="greedy", cuda_graphs=name)
+    options.check()
+    args = argparse.Namespace(beam=1)
+    model = tiny.build_model(TASK)
+    generator = build_generator([model], TASK.target_dictionary, args, options)
+    generator.generate([model], tiny.random_batch(TASK, [3]))
+    assert devices == [torch.device("cpu")]
 
 
 @pytest.mark.parametrize("arch", ["nonautoregressive_transformer", "cmlm_transformer"])

@@ -1,0 +1,113 @@
+"""Tensors on the CPU that say they are on a GPU, and refuse to meet others.
+
+They find what only a GPU would: an operation on tensors of both devices, an address that is taken
+of the wrong one, what is chosen by ``is_cuda``. They say nothing about kernels.
+"""
+
+import contextlib
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+GPU = torch.device("cuda", 0)
+# With tensors of either device: copies, and indices on the CPU.
+MEETINGS = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
+
+
+class PretendedTensor(torch.Tensor):
+    """What ``held`` is, on the GPU."""
+
+    @staticmethod
+    def __new__(cls, held):
+        tensor = torch.Tensor._make_wrapper_subclass(
+            cls, held.shape, held.stride(), held.storage_offset(), dtype=held.dtype
+        )
+        tensor.held = held
+        return tensor
+
+    device = property(lambda self: GPU)
+    is_cuda = property(lambda self: True)
+
+    def data_ptr(self):
+        return self.held.data_ptr()
+
+    def tolist(self):
+        return self.held.tolist()
+
+    def new_tensor(self, data):
+        return PretendedTensor(self.held.new_tensor(data))
+
+    @classmethod
+    def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
+        return _run(operation, args, kwargs or {})
+
+
+@contextlib.contextmanager
+def pretended_gpu():
+    """Within, what is made on ``GPU`` or sent there is a :class:`PretendedTensor`."""
+    with _Transfers(), _Operations():
+        yield
+
+
+def on_gpu(model):
+    """Send a model there."""
+    for module in model.modules():
+        for tensors in (module._parameters, module._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = PretendedTensor(tensor.detach().clone())
+    return model
+
+
+class _Operations(TorchDispatchMode):
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        return _run(operation, args, kwargs or {})
+
+
+class _Transfers(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        given = [*args[1:], *kwargs.values()]
+        if function is torch.Tensor.cpu or (function is torch.Tensor.to and _names("cpu", given)):
+            return _held(args[0]).clone()
+        if function is torch.Tensor.to and _names("cuda", given):
+            dtypes = [getattr(value, "dtype", value) for value in given]
+            dtype = next((value for value in dtypes if isinstance(value, torch.dtype)), None)
+            return PretendedTensor(_held(args[0]).clone().to(dtype or args[0].dtype))
+        if _names("cuda", [kwargs.get("device")]) and not isinstance(args[0], PretendedTensor):
+            return PretendedTensor(function(*args, **{**kwargs, "device": "cpu"}))
+        return function(*args, **kwargs)
+
+
+def _names(kind, given):
+    """Whether a device of that kind is among some arguments, or a tensor on one."""
+    devices = [value.device if isinstance(value, torch.Tensor) else value for value in given]
+    devices = [device for device in devices if isinstance(device, (str, torch.device))]
+    return any(torch.device(device).type == kind for device in devices)
+
+
+def _held(value):
+    return value.held if isinstance(value, PretendedTensor) else value
+
+
+def _run(operation, args, kwargs):
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    pretended = {id(leaf.held): leaf for leaf in tensors if isinstance(leaf, PretendedTensor)}
+    others = [leaf for leaf in tensors if not isinstance(leaf, PretendedTensor) and leaf.dim()]
+    name = operation._schema.name.split("::")[1]
+    may_meet = name in MEETINGS and isinstance(args[0], PretendedTensor)
+    if pretended and others and not may_meet:
+        raise RuntimeError(f"{operation}: tensors on cuda and on cpu")
+    result = operation(*tree_map(_held, args), **tree_map(_held, kwargs))
+    if not pretended:
+        return result
+
+    def there(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        # What is done in place returns what it was given.
+        return pretended[id(leaf)] if id(leaf) in pretended else PretendedTensor(leaf)
+
+    return tree_map(there, result)
