@@ -79,7 +79,7 @@ class Limits:
         Returns:
             ``scores``
         """
-        self._penalize(scores)
+        self.penalize(scores)
         at_limit = steps >= max_len
         first_step, any_at_limit = torch.stack([steps.min(), at_limit.any().long()]).tolist()
         if first_step < self.min_len:
@@ -95,7 +95,7 @@ class Limits:
 
     def constrain_step(self, scores: Tensor, step: int, max_len: int, n_forced: int = 0) -> Tensor:
         """:meth:`constrain` where all distributions are for one step, which the host knows."""
-        self._penalize(scores)
+        self.penalize(scores)
         if n_forced <= step < self.min_len:
             scores[..., self.eos] = -math.inf
         if step >= max_len:
@@ -105,12 +105,14 @@ class Limits:
             scores[..., self.eos] = eos_scores
         return scores
 
-    def _penalize(self, scores: Tensor) -> None:
+    def penalize(self, scores: Tensor) -> Tensor:
+        """What :meth:`constrain` does at any step, however long the sentence is; in place."""
         # fairseq's rule for NaN, too: otherwise no token would compare as best.
         scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
         scores[..., self.pad] = -math.inf
         if self.unkpen != 0:
             scores[..., self.unk] -= self.unkpen
+        return scores
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:
         """The hypothesis score from its tokens' log-probabilities ``[m]``: a 0-dim tensor."""

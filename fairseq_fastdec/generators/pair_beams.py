@@ -100,20 +100,22 @@ class PairBeams:
         """
         ended = Ended(*(torch.cat(parts) for parts in zip(*self._ended)))
         longest = len(self._history) + 1
-        tokens = ended.tokens.new_full((ended.steps.numel(), longest, 2), self._limits.pad)
-        scores = ended.scores.new_zeros(tokens.shape)
-        hypothesis = torch.arange(ended.steps.numel(), device=tokens.device)
-        tokens[hypothesis, ended.steps] = ended.tokens
-        scores[hypothesis, ended.steps] = ended.scores
-        columns = ended.columns
+        steps = torch.arange(longest, device=ended.steps.device)
+        there = steps < ended.steps[:, None]
+        tokens, scores, columns = [ended.tokens], [ended.scores], ended.columns
         for step in range(longest - 2, -1, -1):
-            there = ended.steps > step
             place, pairs = self._history[step]
             where = (place[ended.sentences], columns)
-            tokens[:, step] = torch.where(there[:, None], pairs.tokens[where], tokens[:, step])
-            scores[:, step] = torch.where(there[:, None], pairs.scores[where], scores[:, step])
-            columns = torch.where(there, pairs.columns[where], columns)
-        return ended.sentences, tokens.flatten(1), scores.flatten(1)
+            tokens.append(pairs.tokens[where])
+            scores.append(pairs.scores[where])
+            columns = torch.where(there[:, step], pairs.columns[where], columns)
+        last = (steps == ended.steps[:, None])[:, :, None]
+        beyond = ~there[:, :, None]
+        all_tokens = torch.stack(tokens[::-1], dim=1).masked_fill_(beyond, self._limits.pad)
+        all_scores = torch.stack(scores[::-1], dim=1).masked_fill_(beyond, 0)
+        all_tokens = torch.where(last, ended.tokens[:, None], all_tokens)
+        all_scores = torch.where(last, ended.scores[:, None], all_scores)
+        return ended.sentences, all_tokens.flatten(1), all_scores.flatten(1)
 
     def _constrained(self, log_probs: Tensor, side: int) -> Tensor:
         """Limits in tokens of the natural sentence: slot n is where its n-th token can stand.
