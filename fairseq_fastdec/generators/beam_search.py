@@ -18,7 +18,11 @@ from .limits import Limits
 from .slots import Slots
 from .statistics import Statistics
 
-HOST_KNOWLEDGE = ("number", "length", "width", "waiting", "final", "steps", "expansions")
+HOST_KNOWLEDGE = (
+    "number", "length", "width", "waiting", "final", "steps", "expansions",
+    # From which length on every token is possible, and from which on only EOS.
+    "free", "max_len",
+)  # fmt: skip
 
 
 @dataclass
@@ -159,6 +163,8 @@ class BeamSearch:
             self._known[name][slots] = 0
         self._known["number"][slots] = new.numbers
         self._known["width"][slots] = 1
+        self._known["free"][slots] = new.n_forced.clamp(min=self._limits.min_len).cpu().numpy()
+        self._known["max_len"][slots] = new.max_len.cpu().numpy()
         self._live = np.concatenate([self._live, np.array(slots, dtype=np.int64)])
         self._look()
 
@@ -209,6 +215,8 @@ class BeamSearch:
     def _log_probs(self, features: Features, slots: Tensor, steps: Tensor) -> Tensor:
         """Constrained log-probabilities ``[R, V]`` of the rows' next tokens."""
         log_probs = self._session.log_probs(features)[..., 0, :]
+        if self._is_free():
+            return self._limits.penalize(log_probs)
         max_len, n_waived = self._slots.max_len[slots], self._slots.n_waived[slots]
         self._limits.constrain(log_probs, steps, max_len, n_waived)
         forced = (steps < self._slots.n_forced[slots]).nonzero().squeeze(1)
@@ -218,6 +226,15 @@ class BeamSearch:
             log_probs[forced] = -math.inf
             log_probs[forced, token] = kept
         return log_probs
+
+    def _is_free(self) -> bool:
+        """Whether no beam in focus is so short, or so long, that it cannot go on with any token."""
+        in_focus = self._live[self._n_resting :]
+        lengths = self._known["length"][in_focus]
+        within = (lengths >= self._known["free"][in_focus]) & (
+            lengths < self._known["max_len"][in_focus]
+        )
+        return bool(within.all())
 
     def _with_those_that_wait(self, candidates: Candidates) -> Candidates:
         if not self._known["waiting"][self._live[self._n_resting :]].any():
@@ -244,7 +261,7 @@ class BeamSearch:
             self._heuristics.width,
             self._heuristics.threshold,
         )
-        counts = torch.stack([flags.sum(dim=1) for flags in verdict]).cpu().numpy()
+        counts = torch.stack(verdict).sum(dim=2).cpu().numpy()
         n_final, widths, n_waiting = counts
         in_focus = self._live[self._n_resting :]
         ends = (candidates.scores, candidates.lengths, candidates.columns)
@@ -276,7 +293,7 @@ class BeamSearch:
         beam = entry[0]
         self._slots.length[self._focus] += 1
         self._known["length"][self._live[self._n_resting :]] += 1
-        column = (active.long().cumsum(dim=1) - 1)[entry]
+        column = (active.cumsum(dim=1) - 1)[entry]
         slots = self._focus[beam]
         self._history.reserve(self._slots.n, int(self._known["length"].max()))
         self._history.extend(
@@ -287,16 +304,25 @@ class BeamSearch:
             candidates.columns[entry],
             candidates.scores[entry],
         )
-        parents = candidates.rows[entry]
-        places = inheritance(parents, n_rows)
-        parents = parents[places]
-        if not torch.equal(parents, torch.arange(n_rows, device=parents.device)):
-            self._session.select(parents)
-        resting = self._n_resting_rows
-        self._row_slot = torch.cat([self._row_slot[:resting], slots[places]])
-        self._row_column = torch.cat([self._row_column[:resting], column[places]])
-        self._beam = beam[places]
+        self._settle(candidates.rows[entry], n_rows, beam, slots, column)
         self._widest = int(self._known["width"][self._live[self._n_resting :]].max(initial=0))
+
+    def _settle(
+        self, parents: Tensor, n_rows: int, beam: Tensor, slots: Tensor, column: Tensor
+    ) -> None:
+        """Rows for new entries ``[R]``, which continue the rows ``parents``."""
+        as_they_are = torch.arange(n_rows, device=parents.device)
+        # So it is with beams of one entry until a sentence leaves.
+        if not torch.equal(parents, as_they_are):
+            places = inheritance(parents, n_rows)
+            beam, slots, column = beam[places], slots[places], column[places]
+            parents = parents[places]
+            if not torch.equal(parents, as_they_are):
+                self._session.select(parents)
+        resting = self._n_resting_rows
+        self._row_slot = torch.cat([self._row_slot[:resting], slots])
+        self._row_column = torch.cat([self._row_column[:resting], column])
+        self._beam = beam
 
     def _leave(self, in_focus: np.ndarray, done: np.ndarray, order: np.ndarray) -> None:
         """Make room for others where sentences in focus are ``done``; ``order`` has the rest."""

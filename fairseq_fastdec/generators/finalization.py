@@ -5,7 +5,7 @@ last token is EOS.
 """
 
 import math
-from typing import Callable, Dict, NamedTuple
+from typing import Callable, Dict, NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ def _judge_as_fairseq(
     kept = _within(threshold, scores, best_final)
     among_first = torch.arange(scores.size(1), device=scores.device) < width
     final = _first(kept & ended & among_first, width - n_final)
-    active = _first(kept & ~ended, torch.full_like(n_final, width))
+    active = _first(kept & ~ended, width)
     return Verdict(final, active, torch.zeros_like(final))
 
 
@@ -76,10 +76,14 @@ RULES: Dict[str, Rule] = {
 
 def _within(threshold: float, scores: Tensor, best_final: Tensor) -> Tensor:
     """Absolute threshold pruning (section 4): not worse than the best by more than delta."""
+    exists = scores > -math.inf
+    if threshold == math.inf:
+        return exists
     best = torch.maximum(scores[:, 0], best_final)
-    return (scores >= (best - threshold)[:, None]) & (scores > -math.inf)
+    return (scores >= (best - threshold)[:, None]) & exists
 
 
-def _first(flags: Tensor, n: Tensor) -> Tensor:
-    """The first ``n[s]`` set flags of each row."""
-    return flags & (flags.long().cumsum(dim=1) <= n[:, None])
+def _first(flags: Tensor, n: Union[int, Tensor]) -> Tensor:
+    """The first n set flags of each row: one number, or int64 ``[S]``."""
+    most = n if isinstance(n, int) else n[:, None]
+    return flags & (flags.cumsum(dim=1) <= most)

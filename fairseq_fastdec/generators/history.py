@@ -78,15 +78,12 @@ class History:
         tokens = torch.full((n, longest + 1), limits.eos, device=ends.slots.device)
         totals = self._scores.new_zeros(n, longest + 1)
         totals.scatter_(1, ends.lengths[:, None], ends.scores[:, None])
-        columns = ends.columns
-        for length in range(longest, 0, -1):
-            there = ends.lengths >= length
-            position = (ends.slots, length, columns)
-            tokens[:, length - 1] = torch.where(there, self._tokens[position], limits.eos)
-            totals[:, length - 1] = torch.where(
-                there, self._scores[position], totals[:, length - 1]
-            )
-            columns = torch.where(there, self._parents[position].long(), columns)
+        if longest:
+            lengths = torch.arange(1, longest + 1, device=ends.slots.device)
+            there = lengths <= ends.lengths[:, None]
+            position = (ends.slots[:, None], lengths, self._ancestors(ends, there))
+            tokens[:, :-1].copy_(torch.where(there, self._tokens[position], limits.eos))
+            totals[:, :-1].copy_(torch.where(there, self._scores[position], totals[:, :-1]))
         own = torch.cat([totals[:, :1], totals[:, 1:] - totals[:, :-1]], dim=1)
         scores = limits.normalized(ends.scores, ends.lengths + 1)
         return [
@@ -95,3 +92,15 @@ class History:
             )
             for index, length in enumerate(ends.lengths.tolist())
         ]
+
+    def _ancestors(self, ends: Ends, there: Tensor) -> Tensor:
+        """The column of each hypothesis' entry of length 1, 2, ...: int64 ``[H, N]``.
+
+        Args:
+            there: bool ``[H, N]``, the lengths that a hypothesis has. Beyond, columns mean nothing.
+        """
+        columns = [ends.columns]
+        for length in range(there.size(1), 1, -1):
+            parents = self._parents[ends.slots, length, columns[-1]].long()
+            columns.append(torch.where(there[:, length - 1], parents, columns[-1]))
+        return torch.stack(columns[::-1], dim=1)

@@ -79,11 +79,7 @@ class Limits:
         Returns:
             ``scores``
         """
-        # fairseq's rule for NaN, too: otherwise no token would compare as best.
-        scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
-        scores[..., self.pad] = -math.inf
-        if self.unkpen != 0:
-            scores[..., self.unk] -= self.unkpen
+        self.penalize(scores)
         at_limit = steps >= max_len
         first_step, any_at_limit = torch.stack([steps.min(), at_limit.any().long()]).tolist()
         if first_step < self.min_len:
@@ -95,6 +91,27 @@ class Limits:
             # Finite even where the model gave NaN: the sentence has to end here.
             least = torch.finfo(scores.dtype).min
             scores[..., self.eos] = torch.where(at_limit, eos_scores.clamp(min=least), eos_scores)
+        return scores
+
+    def constrain_step(self, scores: Tensor, step: int, max_len: int, n_forced: int = 0) -> Tensor:
+        """:meth:`constrain` where all distributions are for one step, which the host knows."""
+        self.penalize(scores)
+        if n_forced <= step < self.min_len:
+            scores[..., self.eos] = -math.inf
+        if step >= max_len:
+            least = torch.finfo(scores.dtype).min
+            eos_scores = scores[..., self.eos].clamp(min=least)
+            scores.fill_(-math.inf)
+            scores[..., self.eos] = eos_scores
+        return scores
+
+    def penalize(self, scores: Tensor) -> Tensor:
+        """What :meth:`constrain` does at any step, however long the sentence is; in place."""
+        # fairseq's rule for NaN, too: otherwise no token would compare as best.
+        scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+        scores[..., self.pad] = -math.inf
+        if self.unkpen != 0:
+            scores[..., self.unk] -= self.unkpen
         return scores
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:

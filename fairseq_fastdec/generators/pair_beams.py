@@ -61,6 +61,7 @@ class PairBeams:
         self._max_len = max_len
         self._forced = forced
         self._sentences = torch.arange(n, device=forced.device)
+        self._place = self._sentences  # where each sentence stands among those under way
         self._pairs = forced.new_tensor(start).expand(n, 1, 2)
         self._totals = torch.zeros(n, 1, device=forced.device)
         self._n_ended = torch.zeros_like(self._sentences)
@@ -83,15 +84,11 @@ class PairBeams:
         self._session.commit(2)
         self._statistics.count_step(n_sentences * n_entries)
         self._statistics.count_beams(n_sentences)
-        # One side after the other: half the distributions in memory at once.
-        left, right = (
-            self._constrained(self._session.log_probs([f[:, side] for f in features]), side)
-            for side in (0, 1)
-        )
+        log_probs = self._session.log_probs([member.transpose(0, 1) for member in features])
+        left, right = (self._constrained(log_probs[side, :, 0], side) for side in (0, 1))
         best, unfinished = double_topk(left, right, self._totals, self._width, self._limits.eos)
         self._expansions += n_entries
-        self._end(best)
-        self._go_on(unfinished, n_entries)
+        self._go_on(unfinished, self._end(best, unfinished), n_entries)
         self._step += 1
 
     def hypotheses(self) -> Tuple[Tensor, Tensor, Tensor]:
@@ -103,20 +100,22 @@ class PairBeams:
         """
         ended = Ended(*(torch.cat(parts) for parts in zip(*self._ended)))
         longest = len(self._history) + 1
-        tokens = ended.tokens.new_full((ended.steps.numel(), longest, 2), self._limits.pad)
-        scores = ended.scores.new_zeros(tokens.shape)
-        hypothesis = torch.arange(ended.steps.numel(), device=tokens.device)
-        tokens[hypothesis, ended.steps] = ended.tokens
-        scores[hypothesis, ended.steps] = ended.scores
-        columns = ended.columns
+        steps = torch.arange(longest, device=ended.steps.device)
+        there = steps < ended.steps[:, None]
+        tokens, scores, columns = [ended.tokens], [ended.scores], ended.columns
         for step in range(longest - 2, -1, -1):
-            there = ended.steps > step
             place, pairs = self._history[step]
             where = (place[ended.sentences], columns)
-            tokens[:, step] = torch.where(there[:, None], pairs.tokens[where], tokens[:, step])
-            scores[:, step] = torch.where(there[:, None], pairs.scores[where], scores[:, step])
-            columns = torch.where(there, pairs.columns[where], columns)
-        return ended.sentences, tokens.flatten(1), scores.flatten(1)
+            tokens.append(pairs.tokens[where])
+            scores.append(pairs.scores[where])
+            columns = torch.where(there[:, step], pairs.columns[where], columns)
+        last = (steps == ended.steps[:, None])[:, :, None]
+        beyond = ~there[:, :, None]
+        all_tokens = torch.stack(tokens[::-1], dim=1).masked_fill_(beyond, self._limits.pad)
+        all_scores = torch.stack(scores[::-1], dim=1).masked_fill_(beyond, 0)
+        all_tokens = torch.where(last, ended.tokens[:, None], all_tokens)
+        all_scores = torch.where(last, ended.scores[:, None], all_scores)
+        return ended.sentences, all_tokens.flatten(1), all_scores.flatten(1)
 
     def _constrained(self, log_probs: Tensor, side: int) -> Tensor:
         """Limits in tokens of the natural sentence: slot n is where its n-th token can stand.
@@ -125,16 +124,14 @@ class PairBeams:
         slot, one more. So each side obeys fairseq's rules as if it came alone.
 
         Args:
-            log_probs: float32 ``[R, 1, V]`` of the left (0) or right (1) tokens.
+            log_probs: float32 ``[R, V]`` of the left (0) or right (1) tokens.
 
         Returns:
             float32 ``[R, V]``
         """
-        log_probs = log_probs.squeeze(1)
         slot = 2 * self._step + side
         log_probs[:, self._eos] = -math.inf
-        slots = torch.full(log_probs.shape[:1], slot, device=log_probs.device)
-        self._limits.constrain(log_probs, slots, self._max_len, self._forced.size(1))
+        self._limits.constrain_step(log_probs, slot, self._max_len, self._forced.size(1))
         if slot < self._forced.size(1):
             n_entries = self._pairs.size(1)
             forced = self._forced[self._sentences, slot].repeat_interleave(n_entries)[:, None]
@@ -143,42 +140,59 @@ class PairBeams:
             log_probs = torch.where(forced.ne(self._limits.pad), only, log_probs)
         return log_probs
 
-    def _end(self, best: Pairs) -> None:
+    def _end(self, best: Pairs, unfinished: Pairs) -> bool:
         """FINALIZE: those of the W best pairs that hold an end, as long as there is room.
 
         The hypotheses are a set: (token, end) and (end, token) say the same.
+
+        Returns:
+            whether a sentence may be done. In most steps nothing ends, and this is all there is to
+            know: one transfer to the host.
         """
         ends = best.tokens.eq(self._limits.eos).any(dim=-1) & (best.totals > -math.inf)
-        ends &= ~repeated(best, ends, self._limits.eos)
-        n_before = self._n_ended[self._sentences]
-        ends &= ends.long().cumsum(dim=1) <= (self._width - n_before)[:, None]
-        self._n_ended[self._sentences] = n_before + ends.sum(dim=1)
-        beam, choice = ends.nonzero(as_tuple=True)
-        ended = (best.columns, best.tokens, best.scores)
-        self._remember(beam, *(field[beam, choice] for field in ended))
+        stuck = unfinished.totals[:, :1].eq(-math.inf)
+        some_end, some_stuck = torch.stack([ends.any(), stuck.any()]).tolist()
+        if some_end:
+            ends &= ~repeated(best, ends, self._limits.eos)
+            n_before = self._n_ended[self._sentences]
+            ends &= ends.long().cumsum(dim=1) <= (self._width - n_before)[:, None]
+            self._n_ended[self._sentences] = n_before + ends.sum(dim=1)
+            beam, choice = ends.nonzero(as_tuple=True)
+            ended = (best.columns, best.tokens, best.scores)
+            self._remember(beam, *(field[beam, choice] for field in ended))
+        return some_end or some_stuck
 
     def _remember(self, beam: Tensor, columns: Tensor, tokens: Tensor, scores: Tensor) -> None:
         steps = torch.full_like(beam, self._step)
         self._ended.append(Ended(self._sentences[beam], steps, columns, tokens, scores))
 
-    def _go_on(self, pairs: Pairs, n_entries: int) -> None:
+    def _go_on(self, pairs: Pairs, may_be_done: bool, n_entries: int) -> None:
         """EXPANDBEAM: the beams become the W best pairs without an end."""
-        done = self._n_ended[self._sentences] >= self._width
-        done |= pairs.totals[:, 0].eq(-math.inf)
-        beam = torch.arange(self.n_sentences, device=done.device)
-        if bool(done.any()):
-            self._leave(done)
-            beam = compaction(~done)
-            self._sentences = self._sentences[beam]
+        beam = torch.arange(self.n_sentences, device=pairs.columns.device)
+        if may_be_done:
+            done = self._n_ended[self._sentences] >= self._width
+            done |= pairs.totals[:, 0].eq(-math.inf)
+            beam = self._without(done, beam)
             pairs = Pairs(*(field[beam] for field in pairs))
         if not self.n_sentences:
             return
         pairs = pairs.take(inheritance(pairs.columns, n_entries))
-        self._session.select((beam[:, None] * n_entries + pairs.columns).flatten())
+        rows = (beam[:, None] * n_entries + pairs.columns).flatten()
+        if not torch.equal(rows, torch.arange(self._session.n_rows, device=rows.device)):
+            self._session.select(rows)
         self._pairs, self._totals = pairs.tokens, pairs.totals
-        place = torch.zeros_like(self._n_ended)
-        place[self._sentences] = torch.arange(self.n_sentences, device=place.device)
-        self._history.append((place, pairs))
+        self._history.append((self._place, pairs))
+
+    def _without(self, done: Tensor, beam: Tensor) -> Tensor:
+        """The beams of the sentences that go on, those that are ``done`` having left."""
+        if not bool(done.any()):
+            return beam
+        self._leave(done)
+        beam = compaction(~done)
+        self._sentences = self._sentences[beam]
+        self._place = torch.zeros_like(self._n_ended)
+        self._place[self._sentences] = torch.arange(self.n_sentences, device=done.device)
+        return beam
 
     def _leave(self, done: Tensor) -> None:
         sentences = self._sentences[done]

@@ -6,7 +6,7 @@ from typing import NamedTuple, Tuple
 import torch
 from torch import Tensor
 
-from .candidates import Rows, best_extensions
+from .candidates import FullRows, best_extensions, best_of_each
 
 
 class Pairs(NamedTuple):
@@ -48,29 +48,30 @@ def double_topk(
         end: the token that ends decoding, on either side.
     """
     n_beams, n_entries = totals.shape
-    row = torch.arange(totals.numel(), device=totals.device)
-    beams = Rows(row // n_entries, row % n_entries, n_beams, n_entries)
-    alone = Rows(row, torch.zeros_like(row), row.numel(), 1)
     n_left = min(2 * width, n_entries * left.size(1))
+    beams = FullRows(n_beams, n_entries, totals.device)
     lefts = best_extensions(left, totals.flatten(), beams, n_left)
-    n_right = min(width + 1, right.size(1))
-    rights = best_extensions(right, torch.zeros_like(totals).flatten(), alone, n_right)
+    right_scores, right_tokens = best_of_each(right, width + 1)
+    n_right = right_scores.size(1)
 
     # All pairs of these, flat: [S, 2W * (W + 1)].
-    pair_totals = (lefts.scores[:, :, None] + rights.scores[lefts.rows]).flatten(1)
-    right_tokens = rights.tokens[lefts.rows].flatten(1)
-    ends = right_tokens.eq(end) | lefts.tokens.eq(end).repeat_interleave(n_right, dim=1)
-
-    def best(scores: Tensor) -> Pairs:
-        chosen_totals, order = scores.topk(min(width, scores.size(1)), dim=1)
-        rows = lefts.rows.gather(1, order // n_right)
-        tokens = (lefts.tokens.gather(1, order // n_right), right_tokens.gather(1, order))
-        own = (left[rows, tokens[0]], right[rows, tokens[1]])
-        return Pairs(
-            chosen_totals, rows % n_entries, torch.stack(tokens, dim=-1), torch.stack(own, dim=-1)
-        )
-
-    return best(pair_totals), best(pair_totals.masked_fill(ends, -math.inf))
+    pair_totals = (lefts.scores[:, :, None] + right_scores[lefts.rows]).flatten(1)
+    right_tokens = right_tokens[lefts.rows]
+    ends = (right_tokens.eq(end) | lefts.tokens.eq(end)[:, :, None]).flatten(1)
+    # Both lists at once: [2, S, W].
+    pools = torch.stack([pair_totals, pair_totals.masked_fill(ends, -math.inf)])
+    chosen_totals, order = pools.topk(min(width, pools.size(2)), dim=2)
+    choice = order // n_right
+    rows = lefts.rows.expand(2, -1, -1).gather(2, choice)
+    tokens = (
+        lefts.tokens.expand(2, -1, -1).gather(2, choice),
+        right_tokens.flatten(1).expand(2, -1, -1).gather(2, order),
+    )
+    own = (left[rows, tokens[0]], right[rows, tokens[1]])
+    columns = rows % n_entries
+    both = (chosen_totals, columns, torch.stack(tokens, dim=-1), torch.stack(own, dim=-1))
+    best, unfinished = zip(*both)
+    return Pairs(*best), Pairs(*unfinished)
 
 
 def repeated(pairs: Pairs, ends: Tensor, end: int) -> Tensor:
