@@ -8,11 +8,12 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from .base import FairseqGenerator
-from .beam_search import BeamSearch, Heuristics, Result, Sentences
+from .beam_search import BeamSearch, Heuristics
 from .hypothesis import Hypotheses
 from .limits import prefix_lengths
 from .options import given
 from .schedule import AllAtOnce, Schedule
+from .sentences import Result, Sentences
 from .statistics import BeamRecord, SentenceRecord
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
@@ -11,10 +11,11 @@ from torch import Tensor
 
 from ..engine import EnsembleSession, compaction, inheritance
 from ..engine.ensemble import Features
-from .candidates import Rows, best_extensions
+from .candidates import Candidates, Rows, best_extensions
 from .finalization import RULES
 from .history import History
 from .limits import Limits
+from .sentences import Result, Sentences
 from .slots import Slots
 from .statistics import Statistics
 
@@ -40,56 +41,6 @@ class Heuristics:
     threshold: float
     per_entry: Optional[int]
     finalize: str
-
-
-class Sentences(NamedTuple):
-    """Sentences to decode, ``[B]``.
-
-    ``numbers`` name them in the results; ``max_len``, ``n_forced`` and ``n_waived`` are int64
-    ``[B]``: how long each may become (without EOS), how many tokens of its ``prefix`` ``[B, P]``
-    are forced, and for how many steps --min-len is waived.
-    """
-
-    numbers: List[int]
-    net_input: Dict[str, Tensor]
-    max_len: Tensor
-    prefix: Tensor
-    n_forced: Tensor
-    n_waived: Tensor
-
-    def take(self, wanted: List[int], pad: int) -> "Sentences":
-        """Some of them, in the order of ``wanted``, without padding that only others need."""
-        if wanted == self.numbers:
-            return self
-        index = torch.tensor(wanted, device=self.max_len.device)
-        net_input = {name: value[index] for name, value in self.net_input.items()}
-        source = net_input["src_tokens"]
-        net_input["src_tokens"] = source[:, source.ne(pad).any(dim=0)]
-        return Sentences(wanted, net_input, *(field[index] for field in self[2:]))
-
-
-class Result(NamedTuple):
-    """A sentence that is done: its hypotheses, best first, and what they cost."""
-
-    number: int
-    hypotheses: List[Dict[str, Any]]
-    steps: int
-    expansions: int
-
-
-class Candidates(NamedTuple):
-    """Candidates of S sentences, best first, ``[S, C]``; a score of ``-inf`` means none."""
-
-    scores: Tensor  # float32, cumulative
-    tokens: Tensor  # int64, the last one
-    lengths: Tensor  # int64, the length of the entry that is extended
-    columns: Tensor  # int64, its column
-    rows: Tensor  # int64, its row among those in focus; of those that waited, anything
-
-    def best(self, n: int) -> "Candidates":
-        """The n best, best first; among equals those that stand first."""
-        order = self.scores.sort(dim=1, descending=True, stable=True).indices[:, :n]
-        return Candidates(*(field.gather(1, order) for field in self))
 
 
 class BeamSearch:

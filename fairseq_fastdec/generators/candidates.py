@@ -15,6 +15,21 @@ SMALLEST_SCAN_OF_LONE_ROWS = 10_000
 FEW_SCORES_OF_LONE_ROWS = 100_000
 
 
+class Candidates(NamedTuple):
+    """Candidates of S sentences, best first, ``[S, C]``; a score of ``-inf`` means none."""
+
+    scores: Tensor  # float32, cumulative
+    tokens: Tensor  # int64, the last one
+    lengths: Tensor  # int64, the length of the entry that is extended
+    columns: Tensor  # int64, its column
+    rows: Tensor  # int64, its row among those in focus; of those that waited, anything
+
+    def best(self, n: int) -> "Candidates":
+        """The n best, best first; among equals those that stand first."""
+        order = self.scores.sort(dim=1, descending=True, stable=True).indices[:, :n]
+        return Candidates(*(field.gather(1, order) for field in self))
+
+
 class Rows(NamedTuple):
     """The rows of S beams: row r is the entry ``column[r]`` of beam ``beam[r]``, int64 ``[R]``."""
 

@@ -1,0 +1,41 @@
+"""What a beam search is given, and what it gives back."""
+
+from typing import Any, Dict, List, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Sentences(NamedTuple):
+    """Sentences to decode, ``[B]``.
+
+    ``numbers`` name them in the results; ``max_len``, ``n_forced`` and ``n_waived`` are int64
+    ``[B]``: how long each may become (without EOS), how many tokens of its ``prefix`` ``[B, P]``
+    are forced, and for how many steps --min-len is waived.
+    """
+
+    numbers: List[int]
+    net_input: Dict[str, Tensor]
+    max_len: Tensor
+    prefix: Tensor
+    n_forced: Tensor
+    n_waived: Tensor
+
+    def take(self, wanted: List[int], pad: int) -> "Sentences":
+        """Some of them, in the order of ``wanted``, without padding that only others need."""
+        if wanted == self.numbers:
+            return self
+        index = torch.tensor(wanted, device=self.max_len.device)
+        net_input = {name: value[index] for name, value in self.net_input.items()}
+        source = net_input["src_tokens"]
+        net_input["src_tokens"] = source[:, source.ne(pad).any(dim=0)]
+        return Sentences(wanted, net_input, *(field[index] for field in self[2:]))
+
+
+class Result(NamedTuple):
+    """A sentence that is done: its hypotheses, best first, and what they cost."""
+
+    number: int
+    hypotheses: List[Dict[str, Any]]
+    steps: int
+    expansions: int
