@@ -18,6 +18,9 @@ def example_on_path():
     sys.path.insert(0, str(EXAMPLE))
     yield
     sys.path.remove(str(EXAMPLE))
+    # Other examples have modules of the same names.
+    for path in EXAMPLE.glob("*.py"):
+        sys.modules.pop(path.stem, None)
 
 
 RESULTS = """\
