@@ -12,6 +12,7 @@ import copy
 import logging
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -44,6 +45,8 @@ def main() -> None:
     """Translate, then compare."""
     args = parse_args()
     logging.disable(logging.INFO)
+    # torch's, of how fairseq loads batches where there is no GPU.
+    warnings.filterwarnings("ignore", "'pin_memory' argument")
     hub = load()
     translate(hub, args.text or sentences_of(sys.stdin))
     print_comparison(hub, args.test_sentences, args.rounds)
