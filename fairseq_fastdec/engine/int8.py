@@ -20,27 +20,27 @@ class TokenwiseLinear:
     Each token ``x[..., :]`` is scaled by itself, so what it gives does not depend on the tokens
     beside it, and a step of many tokens is exactly a step of one, which a scale for the whole input
     (as in ``torch.ao.nn.quantized.dynamic.Linear``) would break.
-
-    torch has a product with a scale for the whole input only. It is given tokens that are scaled
-    to [-1, 1] already, and one more that reaches both ends, which makes its scale a constant.
     """
 
-    def __init__(self, product: Layer, bias: Tensor, n_inputs: int) -> None:
+    def __init__(self, product: Layer, bias: Optional[Tensor], n_outputs: int) -> None:
         """
         Args:
             product: of 8-bit integers, fp32 ``[N, in]`` to ``[N, out]``.
-            bias: fp32 ``[out]``.
+            bias: fp32 ``[out]`` or ``None``.
         """
         self._product = product
         self._bias = bias
-        self._ends = bias.new_zeros(1, n_inputs)
-        self._ends[0, :2] = torch.tensor([1.0, -1.0])
+        self._n_outputs = n_outputs
 
     def __call__(self, x: Tensor) -> Tensor:
         tokens = x.flatten(0, -2) if x.dim() > 1 else x[None]
         scale = tokens.abs().amax(dim=-1, keepdim=True).clamp_min_(SMALLEST_SCALE)
-        product = self._product(torch.cat([tokens / scale, self._ends]))[:-1]
-        return torch.addcmul(self._bias, product, scale).view(*x.shape[:-1], self._bias.numel())
+        product = self._product(tokens / scale)
+        if self._bias is None:
+            product *= scale
+        else:
+            product = torch.addcmul(self._bias, product, scale)
+        return product.view(*x.shape[:-1], self._n_outputs)
 
 
 class Int8Linear(TokenwiseLinear):
@@ -60,7 +60,7 @@ class Int8Linear(TokenwiseLinear):
             product = _float_product(_quantised(weight, scale).dequantize())
         else:
             product = _int8_product(weight, scale, fewer_bits())
-        super().__init__(product, _bias_of(weight, bias), weight.size(1))
+        super().__init__(product, bias, weight.size(0))
 
 
 class Int8Rows:
@@ -77,7 +77,7 @@ class Int8Rows:
         self.n_outputs = weight.size(0)
         self._scale = _scale_of(weight)
         self._codes = _quantised(weight, self._scale).int_repr()
-        self._bias = _bias_of(weight, bias)
+        self._bias = bias
 
     def take(self, outputs: Tensor) -> TokenwiseLinear:
         """The layer of some outputs, int64 ``[K]``."""
@@ -86,7 +86,8 @@ class Int8Rows:
             product = _float_product(codes * scale[:, None])
         else:
             product = _codes_product(codes, scale, fewer_bits())
-        return TokenwiseLinear(product, self._bias[outputs], codes.size(1))
+        bias = None if self._bias is None else self._bias[outputs]
+        return TokenwiseLinear(product, bias, outputs.numel())
 
 
 @functools.lru_cache(maxsize=None)
@@ -110,10 +111,6 @@ def fewer_bits() -> Optional[bool]:
 
 def _scale_of(weight: Tensor) -> Tensor:
     return (weight.abs().amax(dim=1) / 127).clamp_min_(SMALLEST_SCALE)
-
-
-def _bias_of(weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    return weight.new_zeros(weight.size(0)) if bias is None else bias
 
 
 def _quantised(weight: Tensor, scale: Tensor) -> Tensor:
@@ -141,7 +138,10 @@ def _packed_product(quantised: Tensor, reduce_range: bool) -> Layer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         packed = torch.ops.quantized.linear_prepack(quantised, None)
-    return lambda x: torch.ops.quantized.linear_dynamic(x, packed, reduce_range)
+    # The scale and the zero point of inputs from -1 to 1.
+    n_codes = 128 if reduce_range else 256
+    product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
+    return lambda x: product(x, 2 / (n_codes - 1), n_codes // 2, packed)
 
 
 def _float_product(weight: Tensor) -> Layer:
