@@ -37,7 +37,7 @@ def inheritance(parents: Tensor, n_rows: int) -> Tensor:
         int64 ``[..., R']``: which child each new row holds.
     """
     n = parents.size(-1)
-    if n == 1:
+    if n == 1:  # narrow beams ask at every step
         return torch.zeros_like(parents)
     index = torch.arange(n, device=parents.device).expand_as(parents)
     heirs = parents.new_full((*parents.shape[:-1], max(n_rows, n)), n)

@@ -7,10 +7,8 @@ from typing import Callable, Hashable, NamedTuple
 import torch
 from torch import Tensor
 
-from .cache import KeyValueCache
-from .forward import ForwardPass
 from .recorders import RecorderOf, Recording
-from .static_step import RowState, StaticStep, StepShape
+from .static_step import Decoder, RowState, StaticStep, StepShape
 
 logger = logging.getLogger(__name__)
 
@@ -27,22 +25,6 @@ TOLERANCE = {
     torch.float16: 3e-2,
     torch.bfloat16: 2e-1,
 }
-
-
-class Decoder(NamedTuple):
-    """What a step computes with, the same for many steps.
-
-    Attributes:
-        rows, sources: the caches.
-        rounding: the dtype that products round to.
-    """
-
-    forward: ForwardPass
-    rows: KeyValueCache
-    sources: KeyValueCache
-    tokens_per_step: int
-    rounding: torch.dtype
-    device: torch.device
 
 
 class StepGraphs:
@@ -132,15 +114,7 @@ class StepGraphs:
         return expected
 
     def _recorded(self, shape: StepShape, state: RowState, tokens: Tensor) -> "_RecordedStep":
-        decoder = self._decoder
-        static = StaticStep(
-            decoder.forward,
-            decoder.rows,
-            decoder.sources,
-            shape,
-            decoder.tokens_per_step,
-            decoder.device,
-        )
+        static = StaticStep(self._decoder, shape)
         static.load(state, tokens)
         beside = next(iter(self._steps.values()), None)
         memory = None if beside is None else beside.recording

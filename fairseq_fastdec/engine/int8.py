@@ -22,7 +22,7 @@ class TokenwiseLinear:
     (as in ``torch.ao.nn.quantized.dynamic.Linear``) would break.
     """
 
-    def __init__(self, product: Layer, bias: Optional[Tensor], n_outputs: int) -> None:
+    def __init__(self, product: Layer, bias: Optional[Tensor]) -> None:
         """
         Args:
             product: of 8-bit integers, fp32 ``[N, in]`` to ``[N, out]``.
@@ -30,7 +30,6 @@ class TokenwiseLinear:
         """
         self._product = product
         self._bias = bias
-        self._n_outputs = n_outputs
 
     def __call__(self, x: Tensor) -> Tensor:
         tokens = x.flatten(0, -2) if x.dim() > 1 else x[None]
@@ -40,7 +39,7 @@ class TokenwiseLinear:
             product *= scale
         else:
             product = torch.addcmul(self._bias, product, scale)
-        return product.view(*x.shape[:-1], self._n_outputs)
+        return product.view(*x.shape[:-1], product.size(-1))
 
 
 class Int8Linear(TokenwiseLinear):
@@ -60,7 +59,7 @@ class Int8Linear(TokenwiseLinear):
             product = _float_product(_quantised(weight, scale).dequantize())
         else:
             product = _int8_product(weight, scale, fewer_bits())
-        super().__init__(product, bias, weight.size(0))
+        super().__init__(product, bias)
 
 
 class Int8Rows:
@@ -86,8 +85,7 @@ class Int8Rows:
             product = _float_product(codes * scale[:, None])
         else:
             product = _codes_product(codes, scale, fewer_bits())
-        bias = None if self._bias is None else self._bias[outputs]
-        return TokenwiseLinear(product, bias, outputs.numel())
+        return TokenwiseLinear(product, None if self._bias is None else self._bias[outputs])
 
 
 @functools.lru_cache(maxsize=None)

@@ -11,13 +11,13 @@ from .cache import KeyValueCache
 from .compaction import compaction
 from .encoder import SourceEncoder
 from .forward import ForwardPass, RowKeys, SourceKeys
-from .graphs import Decoder, StepGraphs
+from .graphs import StepGraphs
 from .grid import SourceGrid
 from .precision import precision_of
 from .recorders import RECORDERS
 from .shortlist import Shortlist, ShortlistedOutput
 from .staleness import Watch
-from .static_step import RowState, SourceLayout
+from .static_step import Decoder, RowState, SourceLayout
 from .support import check_supported
 from .weights import DecoderWeights
 

@@ -17,6 +17,22 @@ MAX_TOKENS = 1024
 GRANULE = 32
 
 
+class Decoder(NamedTuple):
+    """What a step computes with, the same for many steps.
+
+    Attributes:
+        rows, sources: the caches.
+        rounding: the dtype that products round to.
+    """
+
+    forward: ForwardPass
+    rows: KeyValueCache
+    sources: KeyValueCache
+    tokens_per_step: int
+    rounding: torch.dtype
+    device: torch.device
+
+
 class SourceLayout:
     """Which source each row belongs to; rows that are paused count, too.
 
@@ -109,26 +125,15 @@ class StaticStep:
     Buffers may hold what they held for other rows, as that was within the same bounds.
     """
 
-    def __init__(
-        self,
-        forward: ForwardPass,
-        rows: KeyValueCache,
-        sources: KeyValueCache,
-        shape: StepShape,
-        tokens_per_step: int,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, decoder: Decoder, shape: StepShape) -> None:
         """
         Args:
-            rows, sources: caches with room for the shape, which must not move.
+            decoder: its caches have room for the shape, and must not move.
         """
-        self._forward = forward
-        self._rows = rows
-        self._sources = sources
+        self._decoder = decoder
         self._shape = shape
-        self._tokens_per_step = tokens_per_step
         n_cells = shape.n_sources * shape.n_per_source
-        zeros = torch.zeros(shape.n_rows, dtype=torch.long, device=device)
+        zeros = torch.zeros(shape.n_rows, dtype=torch.long, device=decoder.device)
         self._tokens = zeros.new_zeros(shape.n_rows, shape.n_new)
         self._lengths = zeros
         self._grid = _CellGrid(zeros.clone(), zeros.new_zeros(n_cells), shape.n_per_source)
@@ -149,27 +154,31 @@ class StaticStep:
 
     def run(self) -> Tensor:
         """Features ``[n_rows, n_new, C]``, padding and all."""
-        shape = self._shape
+        decoder, shape = self._decoder, self._shape
         new = torch.arange(shape.n_new, device=self._lengths.device)
         positions = self._lengths[:, None] + new
         rows = RowKeys(
-            self._rows,
+            decoder.rows,
             slice(0, shape.n_rows),
             positions,
             start=None,
             n_keys=shape.n_keys,
             mask=causal_mask(
-                self._lengths, shape.n_new, shape.n_keys, self._rows.dtype, self._tokens_per_step
+                self._lengths,
+                shape.n_new,
+                shape.n_keys,
+                decoder.rows.dtype,
+                decoder.tokens_per_step,
             ),
         )
         sources = SourceKeys(
-            self._sources,
+            decoder.sources,
             slice(0, shape.n_sources),
             shape.n_source_keys,
-            padding_mask(self._source_lengths, shape.n_source_keys, self._sources.dtype),
+            padding_mask(self._source_lengths, shape.n_source_keys, decoder.sources.dtype),
             self._grid,
         )
-        return self._forward(self._tokens, positions, rows, sources)
+        return decoder.forward(self._tokens, positions, rows, sources)
 
 
 class _CellGrid(NamedTuple):
