@@ -77,10 +77,8 @@ SIZES = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    try:
+    with en_de.resumable():
         compare(args)
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted; the same command goes on from here")
 
 
 def parse_args() -> argparse.Namespace:

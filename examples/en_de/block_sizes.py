@@ -26,6 +26,7 @@ from run import (
     mark_finished,
     plugin_options,
     prepare,
+    resumable,
     run,
     schedule,
     test_options,
@@ -69,10 +70,8 @@ ACCEPTANCE: Dict[str, List[str]] = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    try:
+    with resumable():
         make_table(args)
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted; the same command goes on from here")
 
 
 def parse_args() -> argparse.Namespace:

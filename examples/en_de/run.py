@@ -17,7 +17,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional
+from typing import Iterator, List, Optional
 
 from table import Run, read_run, show_table, translated_line
 
@@ -92,8 +92,15 @@ METHODS = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    try:
+    with resumable():
         run_recipe(args)
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """End the program with one line where it is interrupted."""
+    try:
+        yield
     except KeyboardInterrupt:
         sys.exit("\ninterrupted; the same command goes on from here")
 

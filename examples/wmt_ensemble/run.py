@@ -46,10 +46,8 @@ METHODS = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    try:
+    with en_de.resumable():
         run_recipe(args)
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted; the same command goes on from here")
 
 
 def parse_args() -> argparse.Namespace:
