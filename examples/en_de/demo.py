@@ -89,7 +89,7 @@ def translate(hub: GeneratorHubInterface, sentences: List[str]) -> None:
     generator = generator_of(hub, METHODS["blockwise"])
     for sentence in sentences:
         before = generator.statistics.decoder_invocations
-        tokens = decode(hub, generator, sentence)
+        tokens = decode(hub, generator, batch_of(hub, sentence))
         invocations = generator.statistics.decoder_invocations - before
         print(f"en: {sentence}\nde: {hub.decode(tokens)}")
         print(f"    ({tokens.numel()} tokens in {invocations} decoder invocations)\n", flush=True)
@@ -101,7 +101,8 @@ def print_comparison(hub: GeneratorHubInterface, n_sentences: int, n_rounds: int
         (HERE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
         for language in ("en", "de")
     )
-    runs = [run_of(hub, name, sources, references) for _ in range(n_rounds) for name in METHODS]
+    batches = [batch_of(hub, source) for source in sources]
+    runs = [run_of(hub, name, batches, references) for _ in range(n_rounds) for name in METHODS]
     groups = grouped(runs)
     print(
         markdown(
@@ -113,15 +114,15 @@ def print_comparison(hub: GeneratorHubInterface, n_sentences: int, n_rounds: int
 
 
 def run_of(
-    hub: GeneratorHubInterface, method: str, sources: List[str], references: List[str]
+    hub: GeneratorHubInterface, method: str, batches: List[Dict[str, Any]], references: List[str]
 ) -> Run:
     """One round of one method."""
     generator = generator_of(hub, METHODS[method])
-    decode(hub, generator, sources[0])  # what is prepared once is not timed
+    decode(hub, generator, batches[0])  # what is prepared once is not timed
     counters = getattr(generator, "statistics", None)
     before = counters.decoder_invocations if counters else 0
     started = time.perf_counter()
-    hypotheses = [decode(hub, generator, source) for source in sources]
+    hypotheses = [decode(hub, generator, batch) for batch in batches]
     seconds = time.perf_counter() - started
     texts = [hub.decode(tokens) for tokens in hypotheses]
     n_tokens = sum(tokens.numel() for tokens in hypotheses)
@@ -145,9 +146,14 @@ def generator_of(hub: GeneratorHubInterface, options: Dict[str, str]) -> Any:
     return hub.task.build_generator(hub.models, args)
 
 
-def decode(hub: GeneratorHubInterface, generator: Any, sentence: str) -> torch.Tensor:
-    """The tokens of the best translation, int64 ``[m]``."""
+def batch_of(hub: GeneratorHubInterface, sentence: str) -> Dict[str, Any]:
+    """One sentence as fairseq's batch."""
     (batch,) = hub._build_batches([hub.encode(sentence)], skip_invalid_size_inputs=False)
+    return batch
+
+
+def decode(hub: GeneratorHubInterface, generator: Any, batch: Dict[str, Any]) -> torch.Tensor:
+    """The tokens of its best translation, int64 ``[m]``."""
     return hub.task.inference_step(generator, hub.models, batch)[0][0]["tokens"]
 
 
