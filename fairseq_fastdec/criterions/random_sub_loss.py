@@ -27,10 +27,18 @@ class RandomSubLossConfig(FairseqDataclass):
     sub_loss: SUB_LOSS_CHOICES = field(
         default="random",
         metadata={
-            "help": "random: one head's loss for each update, drawn uniformly, an unbiased "
+            "help": "random: one head's loss for each update, drawn at random, an unbiased "
             "estimate of the mean; random-position: another head for each target position, drawn "
             "likewise, so that every update teaches all heads at the cost of one; mean: the mean "
             "of all heads' losses, for whoever has the memory and the time"
+        },
+    )
+    head_decay: float = field(
+        default=1.0,
+        metadata={
+            "help": "head i counts, or is drawn, in proportion to this to the power of i - 1: 1 = "
+            "all heads alike, as in the paper; less = the later a head the less, since it only "
+            "matters where all before it were right"
         },
     )
     ignore_prefix_size: int = field(
@@ -55,8 +63,16 @@ class RandomSubLoss(FairseqCriterion):
         seed: int,
         sentence_avg: bool = False,
         ignore_prefix_size: int = 0,
+        head_decay: float = 1.0,
     ) -> None:
+        """
+        Raises:
+            ValueError: if ``head_decay`` is not above 0.
+        """
         super().__init__(task)
+        if head_decay <= 0:
+            raise ValueError(f"--head-decay {head_decay}: must be more than 0; 1 treats all alike")
+        self.head_decay = head_decay
         self.eps = label_smoothing
         self.sub_loss = str(sub_loss)
         self.seed = seed
@@ -82,33 +98,37 @@ class RandomSubLoss(FairseqCriterion):
             "nsentences": sample["target"].size(0),
         }
         sub_loss = self.sub_loss if model.training else "validation"
+        heads = []
         losses = []
         n_targets = []
         for head, logits, target in self._predictions(model, sample, sub_loss):
             loss, counts = self._sub_loss(logits, target)
+            heads.append(head)
             losses.append(loss)
             n_targets.append(counts["targets"])
             for name, count in counts.items():
                 logging_output[f"{name}_p{head + 1}"] = count
-        if self.sentence_avg:
-            # Heads that were drawn by position have but a share of a sentence each.
-            scale = 1 if sub_loss == "random-position" else 1 / len(losses)
-            sample_size = logging_output["nsentences"]
-            loss = torch.stack(losses).sum() * scale
-        else:
+        if not self.sentence_avg:
             sample_size = max(n_targets)
-            loss = _mean_over_targets(losses, n_targets) * sample_size
+            means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
+            loss = self._weighted(means, heads) * sample_size
+        else:
+            sample_size = logging_output["nsentences"]
+            # Heads that were drawn by position have but their share of a sentence each.
+            by_position = sub_loss == "random-position"
+            loss = torch.stack(losses).sum() if by_position else self._weighted(losses, heads)
         logging_output["sample_size"] = sample_size
         return loss, sample_size, logging_output
 
     def draw(self, heads: List[int], update: int) -> int:
-        """One of the heads, uniformly; the same on all workers for the same seed and update."""
-        return self._random(update).choice(heads)
+        """One of the heads; the same on all workers for the same seed and update."""
+        return self._random(update).choices(heads, self._shares(heads).tolist())[0]
 
     def draw_by_position(self, heads: List[int], update: int, shape: torch.Size) -> Tensor:
-        """One of the heads for each position, uniformly: int64 ``[B, T]``, on the CPU."""
+        """One of the heads for each position: int64 ``[B, T]``, on the CPU."""
         generator = torch.Generator().manual_seed(self._random(update).getrandbits(63))
-        return torch.tensor(heads)[torch.randint(len(heads), shape, generator=generator)]
+        drawn = torch.multinomial(self._shares(heads), shape.numel(), True, generator=generator)
+        return torch.tensor(heads)[drawn].view(shape)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
@@ -135,6 +155,15 @@ class RandomSubLoss(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Everything logged is a sum."""
         return True
+
+    def _shares(self, heads: List[int]) -> Tensor:
+        """How much each head counts: float32 ``[H]``, in sum 1."""
+        weights = self.head_decay ** torch.tensor(heads, dtype=torch.float)
+        return weights / weights.sum()
+
+    def _weighted(self, losses: List[Tensor], heads: List[int]) -> Tensor:
+        stacked = torch.stack(losses)
+        return (stacked * self._shares(heads).to(stacked)).sum()
 
     def _random(self, update: int) -> random.Random:
         return random.Random(f"{self.seed} {update}")
@@ -209,12 +238,6 @@ def shifted(target: Tensor, head: int, pad: int) -> Tensor:
     beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)
     # With left padding the shift moves targets onto padding, where there is no prefix to read.
     return torch.cat([kept, beyond], dim=1).masked_fill(target.eq(pad), pad)
-
-
-def _mean_over_targets(losses: List[Tensor], n_targets: List[int]) -> Tensor:
-    # Each head's mean counts alike, as if heads were drawn; p_1 has the most targets.
-    means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
-    return torch.stack(means).mean()
 
 
 def _check_has_heads(model: Any) -> None:

@@ -123,6 +123,51 @@ def test_the_draws_by_position_are_uniform_and_depend_on_seed_and_update_only():
     assert all(abs(counts[head] - 1000) < 120 for head in (1, 2, 3, 4))
 
 
+def test_decaying_draws():
+    """Head i is drawn in proportion to the decay to the power of i - 1, whichever take part."""
+    criterion = RandomSubLoss(TASK, 0, "random-position", seed=1, head_decay=0.5)
+    draws = criterion.draw_by_position([0, 1, 2], 5, torch.Size([70, 100]))
+    counts = collections.Counter(draws.flatten().tolist())
+    assert [round(counts[head] / 1000) for head in range(3)] == [4, 2, 1]
+    counts = collections.Counter(criterion.draw([1, 2], update) for update in range(3000))
+    assert [round(counts[head] / 1000) for head in (1, 2)] == [2, 1]
+    with pytest.raises(ValueError, match="--head-decay -1: must be more than 0"):
+        RandomSubLoss(TASK, 0, "mean", seed=1, head_decay=-1)
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_the_decaying_mean(sentence_avg):
+    model, sample = build(block_size=3).eval(), batch()
+    uniform, decaying = (
+        RandomSubLoss(TASK, 0, "mean", 1, sentence_avg, head_decay=decay) for decay in (1, 0.5)
+    )
+    expected = [slow_loss(model, sample, head, 0) for head in range(3)]
+    sums = [loss / (1 if sentence_avg else n) for loss, _, _, n in expected]
+    for criterion, shares in ((uniform, (1 / 3, 1 / 3, 1 / 3)), (decaying, (4 / 7, 2 / 7, 1 / 7))):
+        loss, size, _ = criterion(model, sample)
+        scale = 1 if sentence_avg else size
+        mean = sum(share * own for share, own in zip(shares, sums)) * scale
+        assert loss.item() == pytest.approx(mean, rel=1e-4)
+
+
+def test_decaying_draws_by_position_weigh_as_the_mean_does(monkeypatch):
+    """However many positions each head got, its mean counts by its share."""
+    model, sample = build(block_size=2).train(), batch()
+    model.encoder.dropout_module.p = model.decoder.dropout_module.p = 0
+    criterion = RandomSubLoss(TASK, 0, "random-position", 1, head_decay=0.25)
+    losses = []
+    for drawn in (torch.zeros, torch.ones):
+        monkeypatch.setattr(
+            criterion, "draw_by_position", lambda heads, update, shape: drawn(shape).long()
+        )
+        loss, size, _ = criterion(model, sample)
+        losses.append(loss.item() / size)
+    monkeypatch.undo()
+    mean = RandomSubLoss(TASK, 0, "mean", 1, head_decay=0.25)
+    loss, size, _ = mean(model, sample)
+    assert losses[0] + losses[1] == pytest.approx(loss.item() / size, rel=1e-4)
+
+
 @pytest.mark.parametrize("head", [0, 2])
 @pytest.mark.parametrize("identity", [False, True])
 @pytest.mark.parametrize("skip", [0, 2])
