@@ -3,12 +3,18 @@
 import gc
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models.transformer import TransformerModel
 
-from tests import command_line
+from fairseq_fastdec.tasks.translation_fastdec import (
+    TranslationFastdecConfig,
+    TranslationFastdecTask,
+)
+from tests import command_line, tiny
 from tests.command_line import generate, hypotheses, interactive, scores, train, validate
 
 JACOBI = ["jacobi", "gs_jacobi", "hybrid_jacobi"]
@@ -175,6 +181,43 @@ def test_eval_bleu_during_training_follows_the_weights(corpus, tmp_path, caplog)
     # BLEU counts are numpy arrays in the checkpoint's meters: it must resume all the same.
     assert len(validations("blockwise")) == 1
     assert "Loaded checkpoint" in caplog.text
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_cpu_autocast_trains_in_bfloat16_and_validates_in_fp32(autocast):
+    words = tiny.dictionary(20)
+    task = TranslationFastdecTask(TranslationFastdecConfig(cpu_autocast=autocast), words, words)
+    model = tiny.stir(tiny.build_model(tiny.task(20), dropout=0))
+    computed = []
+    model.decoder.layers[0].fc1.register_forward_hook(lambda *call: computed.append(call[2].dtype))
+    sample = {**tiny.random_batch(tiny.task(20), [3, 8, 5]), "ntokens": 19}
+    criterion = CrossEntropyCriterion(task, sentence_avg=False)
+    optimizer = SimpleNamespace(backward=lambda loss: loss.backward())
+    trained, _, _ = task.train_step(sample, model, criterion, optimizer, 1)
+    validated, _, _ = task.valid_step(sample, model, criterion)
+    assert computed == [torch.bfloat16 if autocast else torch.float32, torch.float32]
+    gradients = [p.grad.dtype for p in model.parameters() if p.grad is not None]
+    assert gradients and set(gradients) == {torch.float32}
+    assert trained.item() == pytest.approx(validated.item(), rel=1e-2 if autocast else 1e-6)
+    assert (trained.item() == pytest.approx(validated.item(), rel=1e-6)) != autocast
+
+
+def test_cpu_autocast_of_a_model_elsewhere():
+    words = tiny.dictionary(20)
+    task = TranslationFastdecTask(TranslationFastdecConfig(cpu_autocast=True), words, words)
+    model = tiny.build_model(tiny.task(20)).to("meta")
+    with pytest.raises(ValueError, match="--cpu-autocast: the model is on meta; use --amp"):
+        task.train_step({}, model, None, None, 0)
+
+
+def test_cpu_autocast_on_the_command_line(corpus, tmp_path):
+    train(
+        corpus, tmp_path, "--task", "translation_fastdec", "--arch", "transformer",
+        "--criterion", "label_smoothed_cross_entropy", "--cpu-autocast", updates=20,
+    )  # fmt: skip
+    state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert state["cfg"]["task"]["cpu_autocast"] is True
+    assert {value.dtype for value in state["model"].values()} == {torch.float32}
 
 
 def test_options_for_one_generator(corpus, blockwise, tmp_path, caplog):
