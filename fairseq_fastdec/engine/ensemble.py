@@ -138,23 +138,25 @@ class EnsembleSession:
         return self._spread(mean)
 
     @torch.no_grad()
-    def ranking_scores(self, features: Features, first: int = 0, last: int = 1) -> Tensor:
+    def proposal_scores(self, features: Features, first: int = 0, last: int = 1) -> Tensor:
         """Like :meth:`log_probs` but for a constant at each position: enough to rank tokens.
 
-        A single model is spared the normalisation over the vocabulary.
+        A single model is spared the normalisation over the vocabulary, and may round more.
         """
         if len(features) > 1:
             return self.log_probs(features, first, last)
-        return self._spread(self._scores(features, first, last)[0].float())
+        return self._spread(self._scores(features, first, last, proposing=True)[0].float())
 
     def _spread(self, scores: Tensor) -> Tensor:
         # Not before: a softmax over 37,000 types takes 15 times as long as one over 2,500.
         return scores if self._shortlist is None else self._members[0].spread(scores)
 
-    def _scores(self, features: Features, first: int, last: int) -> Features:
+    def _scores(
+        self, features: Features, first: int, last: int, proposing: bool = False
+    ) -> Features:
         """Logits, divided by the temperature, or what is a member's log-probabilities already."""
         scores = [
-            member.project(member_features, first, last)
+            member.project(member_features, first, last, proposing)
             for member, member_features in zip(self._members, features)
         ]
         if self._temperature == 1.0:
@@ -189,7 +191,9 @@ def _session_for(
     return IncrementalSession(model, temperature)
 
 
-def at(features: Features, positions: Tensor) -> Features:
-    """The features at one position of each row: ``[R, T, C]`` and ``[R]`` to ``[R, C]``."""
+def at(features: Features, positions: Union[int, Tensor]) -> Features:
+    """What ``[R, T, ...]`` hold at one position of each row, the same or ``[R]``: ``[R, ...]``."""
+    if isinstance(positions, int):
+        return [member[:, positions] for member in features]
     rows = torch.arange(positions.numel(), device=positions.device)
     return [member[rows, positions] for member in features]

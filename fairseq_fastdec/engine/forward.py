@@ -1,7 +1,8 @@
 """The forward pass of a step: the decoder's layers over keys and values that outlive it."""
 
-from typing import NamedTuple, Optional, Protocol
+from typing import NamedTuple, Optional, Protocol, Union
 
+import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
 from torch.nn import functional as F
@@ -30,25 +31,24 @@ class RowKeys(NamedTuple):
     Attributes:
         cache: of all rows.
         slots: where the rows of the step lie in it.
-        positions: int64 ``[R, T]``, of the new tokens.
-        start: the first new position, if it is the same for all rows.
+        positions: of the new tokens, int64 ``[R, T]``; the first of them alone, where it is the
+            same for all rows.
         n_keys: L, how many positions are attended to.
         mask: ``[R or 1, 1, T, L]``, or ``None`` where all may be.
     """
 
     cache: KeyValueCache
     slots: slice
-    positions: Tensor
-    start: Optional[int]
+    positions: Union[int, Tensor]
     n_keys: int
     mask: Optional[Tensor]
 
     def attend(self, layer: int, qkv: Tensor) -> Tensor:
         """Remember the new keys and values and attend: ``[R, T, 3, H, D]`` to ``[R, T, C]``."""
-        if self.start is None:
-            self.cache.write_ragged(layer, self.slots, self.positions, qkv[:, :, 1:])
+        if isinstance(self.positions, int):
+            self.cache.write(layer, self.slots, self.positions, qkv[:, :, 1:])
         else:
-            self.cache.write(layer, self.slots, self.start, qkv[:, :, 1:])
+            self.cache.write_ragged(layer, self.slots, self.positions, qkv[:, :, 1:])
         keys, values = self.cache.read(layer, self.slots, self.n_keys)
         return attend(qkv[:, :, 0].transpose(1, 2), keys, values, self.mask)
 
@@ -95,17 +95,15 @@ class ForwardPass:
         self._positions = position_table(self._decoder, n_positions, like=self._weights.embed)
         return True
 
-    def __call__(
-        self, tokens: Tensor, positions: Tensor, rows: RowKeys, sources: SourceKeys
-    ) -> Tensor:
+    def __call__(self, tokens: Tensor, rows: RowKeys, sources: SourceKeys) -> Tensor:
         """
         Args:
-            tokens, positions: int64 ``[R, T]``.
+            tokens: int64 ``[R, T]``.
 
         Returns:
             features ``[R, T, C]``
         """
-        x = self.embed(tokens, positions)
+        x = self.embed(tokens, rows.positions)
         for index, layer in enumerate(self._weights.layers):
             x = self.self_attention(index, layer, x, rows)
             x = self.cross_attention(index, layer, x, sources)
@@ -116,17 +114,27 @@ class ForwardPass:
             x = self._weights.project_out(x)
         return x
 
-    def embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """int64 ``[R, T]`` twice to ``[R, T, C]``; positions beyond the last are the last."""
+    def embed(self, tokens: Tensor, positions: Union[int, Tensor]) -> Tensor:
+        """Tokens int64 ``[R, T]``, positions as in :class:`RowKeys`, to ``[R, T, C]``."""
         weights = self._weights
         x = weights.embed_scale * F.embedding(tokens, weights.embed)
         if weights.project_in is not None:
             x = weights.project_in(x)
         if self._positions is not None:
-            x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
+            x = x + self._position_embeddings(positions, tokens.size(1))
         if weights.embed_norm is not None:
             x = weights.embed_norm(x)
         return x
+
+    def _position_embeddings(self, positions: Union[int, Tensor], n_new: int) -> Tensor:
+        """Positions beyond the last are the last."""
+        table = self._positions
+        if not isinstance(positions, int):
+            return table[positions.clamp(max=table.size(0) - 1)]
+        if positions + n_new <= table.size(0):
+            return table[positions : positions + n_new]
+        new = torch.arange(positions, positions + n_new, device=table.device)
+        return table[new.clamp(max=table.size(0) - 1)]
 
     def self_attention(self, index: int, layer: LayerWeights, x: Tensor, rows: RowKeys) -> Tensor:
         """``[R, T, C]`` to the same, with residual connection and normalisation."""

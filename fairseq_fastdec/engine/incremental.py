@@ -166,7 +166,9 @@ class IncrementalSession:
                 part = self._gathered(part, members, rows)
                 (self._groups if goes_on else self._resting).append(part)
 
-    def project(self, features: Tensor, first: int = 0, last: int = 1) -> Tensor:
+    def project(
+        self, features: Tensor, first: int = 0, last: int = 1, proposing: bool = False
+    ) -> Tensor:
         """``[..., V]`` from :meth:`step` to ``[..., 1, V]``: there is one head, and it is done.
 
         Returns:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .int8 import Int8Linear, Int8Rows
-from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows
+from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows, can_block
 
 
 class Norm(NamedTuple):
@@ -70,6 +70,17 @@ PRECISIONS: Dict[str, Precision] = {
     "bf16": Precision(torch.float32, BFloat16Linear, BFloat16Rows),
     "int8": Precision(torch.float32, Int8Linear, Int8Rows),
 }
+
+
+def precision_of_proposals(own: Precision, model: torch.dtype, device: torch.device) -> Precision:
+    """How blockwise heads propose, beside a model in a precision of its ``own``.
+
+    p_1 verifies what the others propose, so their rounding changes no output, and hardly any
+    acceptance; and what they cost is to read their weights, which in bf16 are half as long.
+    """
+    in_fp32 = own.product is Linear and (own.dtype or model) == torch.float32
+    halved = in_fp32 and device.type == "cpu" and can_block(torch.bfloat16)
+    return PRECISIONS["bf16"] if halved else own
 
 
 def precision_of(name: str, device: torch.device, equal_steps: bool = False) -> Precision:

@@ -6,7 +6,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from .attention import causal_mask, padding_mask
+from .attention import CausalMasks, causal_mask, padding_mask
 from .cache import KeyValueCache
 from .compaction import compaction
 from .encoder import SourceEncoder
@@ -172,17 +172,14 @@ class DecoderSession:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
-        lengths = self._lengths[self._paused :]
-        positions = lengths[:, None] + torch.arange(n_new, device=tokens.device)
         rows = RowKeys(
             self._rows_cache,
             slice(self._paused, self._lengths.numel()),
-            positions,
-            start=self._longest if self._shortest == self._longest else None,
+            self._new_positions(n_new),
             n_keys=self._longest + n_new,
             mask=self._self_attention_mask(n_new),
         )
-        return self._forward(tokens, positions, rows, self._source_keys)
+        return self._forward(tokens, rows, self._source_keys)
 
     def commit(self, n: Union[int, Tensor]) -> None:
         """Keep the first n tokens of the last step, the same number for all rows or ``[R]``.
@@ -222,22 +219,23 @@ class DecoderSession:
             self._measure_sources()
 
     @torch.no_grad()
-    def project(self, features: Tensor, first: int = 0, last: int = 1) -> Tensor:
+    def project(
+        self, features: Tensor, first: int = 0, last: int = 1, proposing: bool = False
+    ) -> Tensor:
         """The output layer over heads ``first ... last - 1`` (head 0 is p_1).
 
         Args:
             features: ``[..., C]`` from :meth:`step`.
+            proposing: whether it is only for proposals, which may be computed with half as many
+                bits; see :func:`~fairseq_fastdec.engine.precision.precision_of_proposals`.
 
         Returns:
             logits ``[..., last - first, V]``; with a shortlist, of its K types only, ``[..., last -
             first, K]``: :meth:`spread` makes V of them.
         """
-        if self._weights.heads is None:
-            features = features.unsqueeze(-2)
-        else:
-            features = self._weights.heads(features, first, last)
-        output = self._weights.vocabulary if self._shortlisted is None else self._shortlisted
-        return output(features)
+        heads, vocabulary = self._weights.proposals if proposing else self._weights.output
+        features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
+        return vocabulary(features) if self._shortlisted is None else self._shortlisted(features)
 
     @torch.no_grad()
     def spread(self, scores: Tensor) -> Tensor:
@@ -261,6 +259,7 @@ class DecoderSession:
         shape = (len(weights.layers), weights.n_heads, weights.head_dim)
         self._rows_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._sources_cache = KeyValueCache(*shape, dtype, weights.embed.device)
+        self._masks = CausalMasks(dtype, weights.embed.device, self.tokens_per_step)
         self._forward = ForwardPass(self._decoder, weights)
         self._prepare_graphs()
         self._watch.reset()
@@ -335,15 +334,18 @@ class DecoderSession:
             self._sources_cache, self._sources, self._longest_source, mask, grid
         )
 
+    def _new_positions(self, n_new: int) -> Union[int, Tensor]:
+        if self._shortest == self._longest:
+            return self._longest
+        lengths = self._lengths[self._paused :]
+        return lengths[:, None] + torch.arange(n_new, device=lengths.device)
+
     def _self_attention_mask(self, n_new: int) -> Optional[Tensor]:
-        ragged = self._shortest < self._longest
-        together = self.tokens_per_step
-        if n_new <= together and not ragged:
-            return None
-        past = self._lengths[self._paused :]
-        past = past if ragged else past[:1]
-        dtype = self._rows_cache.dtype
-        return causal_mask(past, n_new, self._longest + n_new, dtype, together)
+        if self._shortest == self._longest:
+            alone = n_new <= self.tokens_per_step
+            return None if alone else self._masks.of(self._longest, n_new)
+        past, n_keys = self._lengths[self._paused :], self._longest + n_new
+        return causal_mask(past, n_new, n_keys, self._rows_cache.dtype, self.tokens_per_step)
 
 
 def _extremes(lengths: Tensor) -> Tuple[int, int]:

@@ -161,7 +161,6 @@ class StaticStep:
             decoder.rows,
             slice(0, shape.n_rows),
             positions,
-            start=None,
             n_keys=shape.n_keys,
             mask=causal_mask(
                 self._lengths,
@@ -178,7 +177,7 @@ class StaticStep:
             padding_mask(self._source_lengths, shape.n_source_keys, decoder.sources.dtype),
             self._grid,
         )
-        return decoder.forward(self._tokens, positions, rows, sources)
+        return decoder.forward(self._tokens, rows, sources)
 
 
 class _CellGrid(NamedTuple):

@@ -1,7 +1,7 @@
 """A model's parameters in the shapes that the engine multiplies with."""
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .heads import HeadWeights
 from .linear import Layer
-from .precision import Norm, Precision
+from .precision import Norm, Precision, precision_of_proposals
 
 
 @dataclass
@@ -56,6 +56,26 @@ class LayerWeights:
     feed_forward: FeedForward
 
 
+class Output(NamedTuple):
+    """From features to logits.
+
+    Attributes:
+        heads: ``None`` for a stock decoder.
+        vocabulary: ``None`` where a shortlist gathers it.
+    """
+
+    heads: Optional[HeadWeights]
+    vocabulary: Optional[Layer]
+
+    @classmethod
+    def of(
+        cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool
+    ) -> "Output":
+        """Gather the parameters of a supported decoder."""
+        vocabulary = precision.linear_of(decoder.output_projection) if with_vocabulary else None
+        return cls(HeadWeights.of(decoder, precision), vocabulary)
+
+
 @dataclass
 class DecoderWeights:
     """A whole decoder, from token ids to features."""
@@ -70,8 +90,8 @@ class DecoderWeights:
     cross_key_values: Layer  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[Norm]
     project_out: Optional[Layer]
-    heads: Optional[HeadWeights]
-    vocabulary: Optional[Layer]  # None where a shortlist gathers it
+    output: Output
+    proposals: Output  # the same, or rougher, for tokens that p_1 is yet to verify
 
     @classmethod
     @torch.no_grad()
@@ -79,13 +99,17 @@ class DecoderWeights:
         cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool = True
     ) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
-        vocabulary = decoder.output_projection if with_vocabulary else None
+        embed = decoder.embed_tokens.weight
+        rough = precision_of_proposals(precision, embed.dtype, embed.device)
+        output = proposals = Output.of(decoder, precision, with_vocabulary)
+        if output.heads is not None and rough is not precision:
+            proposals = Output.of(decoder, rough, with_vocabulary)
         layers = decoder_layers(decoder)
         attention = layers[0].self_attn
         return cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
-            embed=precision.tensor(decoder.embed_tokens.weight),
+            embed=precision.tensor(embed),
             embed_scale=decoder.embed_scale,
             project_in=precision.linear_of(decoder.project_in_dim),
             embed_norm=precision.norm_of(decoder.layernorm_embedding),
@@ -100,8 +124,8 @@ class DecoderWeights:
             ),
             final_norm=precision.norm_of(decoder.layer_norm),
             project_out=precision.linear_of(decoder.project_out_dim),
-            heads=HeadWeights.of(decoder, precision),
-            vocabulary=precision.linear_of(vocabulary),
+            output=output,
+            proposals=proposals,
         )
 
 

@@ -61,10 +61,13 @@ class Batch:
         self.sentence = torch.arange(n_sentences, device=source.device)
         self.lengths = source.new_zeros(n_sentences)
         self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
+        # Bounds of the lengths of rows that go on: mostly all that has to be known of them.
+        self._at_least = self._at_most = 0
+        self._some_finished = False
         self._n_forced = 0
         self._fed_sentences: List[Tensor] = []
         self._block_sentences: List[Tensor] = []
-        self._block_sizes: List[Tensor] = []
+        self._block_sizes: List[Union[int, Tensor]] = []
 
     @property
     def n_sentences(self) -> int:
@@ -113,8 +116,8 @@ class Batch:
             first_step: how many tokens after the row's own the first distribution is for: 0 where
                 the block begins with the row's last token, 1 where it begins with its next one.
         """
-        steps = self._steps(first_step, features[0].size(1))
-        return self._constrained(self.session.log_probs(features)[..., 0, :], steps)
+        log_probs = self.session.log_probs(features)[..., 0, :]
+        return self._constrained(log_probs, first_step, features[0].size(1))
 
     def answers(self, features: Features, first_step: int = 0) -> Tuple[Tensor, Tensor]:
         """p_1's best token after each token of a block.
@@ -136,6 +139,8 @@ class Batch:
             )
             for first in range(0, n_tokens, at_once)
         ]
+        if len(parts) == 1:
+            return parts[0]
         scores, tokens = zip(*parts)
         return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)
 
@@ -150,8 +155,8 @@ class Batch:
         """
         if n_heads == 1:
             return self._tokens.new_empty(self.n_rows, 0)
-        scores = self.session.ranking_scores(features, 1, n_heads)
-        return first_maximum(self._constrained(scores, self._steps(1, n_heads - 1)))[1]
+        scores = self.session.proposal_scores(features, 1, n_heads)
+        return first_maximum(self._constrained(scores, 1, n_heads - 1))[1]
 
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
         """Extend each row by the first n of its tokens, up to and including the first EOS.
@@ -160,23 +165,41 @@ class Batch:
             tokens: int64 ``[R, T]``; scores: float32 ``[R, T]``; n: one number or int64 ``[R]``.
 
         Returns:
-            how many tokens each row really took: int64 ``[R]``. Rows that took an EOS are
-            finished, and wait for :meth:`leave`.
+            how many tokens each row really took: one number or int64 ``[R]``. Rows that took an
+            EOS are finished, and wait for :meth:`leave`.
         """
-        offsets = torch.arange(tokens.size(1), device=tokens.device)
-        taken = (offsets < (n if isinstance(n, int) else n[:, None])).expand_as(tokens)
-        is_eos = tokens.eq(self.limits.eos) & taken
-        if tokens.size(1) > 1:
-            after_eos = is_eos.cumsum(dim=1) - is_eos.long()
-            taken = taken & after_eos.eq(0)
-        n_taken = taken.sum(dim=1)
-        # Written whole: what was not taken lies beyond the length, where the next append writes.
-        positions = (self.lengths[:, None] + offsets).clamp(max=self._tokens.size(1) - 1)
+        is_eos = tokens.eq(self.limits.eos)
+        n_taken = self._end_at_eos(is_eos, n) if bool(is_eos.any()) else n
+        self._write(tokens, scores)
+        self.lengths = self.lengths + n_taken
+        # Of the rows that go on: they took all of the n.
+        self._at_least += n if isinstance(n, int) else 0
+        self._at_most += n if isinstance(n, int) else tokens.size(1)
+        return n_taken
+
+    def _end_at_eos(self, is_eos: Tensor, n: Union[int, Tensor]) -> Tensor:
+        """How many of n tokens there are up to the first EOS: int64 ``[R]``."""
+        offsets = torch.arange(is_eos.size(1), device=is_eos.device)
+        taken = offsets < (n if isinstance(n, int) else n[:, None])
+        is_eos = is_eos & taken
+        after_eos = is_eos.cumsum(dim=1) - is_eos.long()
+        self.finished = self.finished | is_eos.any(dim=1)
+        self._some_finished = bool(self.finished.any())
+        return (taken & after_eos.eq(0)).sum(dim=1)
+
+    def _write(self, tokens: Tensor, scores: Tensor) -> None:
+        """Write at each row's end, tokens that it has not taken included: the next lie there."""
+        n_new, width = tokens.size(1), self._tokens.size(1)
+        start = self._at_least
+        all_alike = start == self._at_most and self.n_rows == self.n_sentences
+        if all_alike and start + n_new <= width:
+            self._tokens[:, start : start + n_new] = tokens
+            self._scores[:, start : start + n_new] = scores
+            return
+        offsets = torch.arange(n_new, device=tokens.device)
+        positions = (self.lengths[:, None] + offsets).clamp(max=width - 1)
         self._tokens[self.sentence[:, None], positions] = tokens
         self._scores[self.sentence[:, None], positions] = scores
-        self.lengths = self.lengths + n_taken
-        self.finished = self.finished | is_eos.any(dim=1)
-        return n_taken
 
     def tail(self, n: int, before_first: int) -> Tensor:
         """The last n tokens of each row, int64 ``[R, n]``; ``before_first`` where it has fewer."""
@@ -206,8 +229,8 @@ class Batch:
             first = self.lengths + first_step
             self._observer(self.sentence, first, drafts, answers, scores, settled, widths)
 
-    def record_blocks(self, sizes: Tensor) -> None:
-        """Note the sizes ``[R]`` of the blocks just accepted; 0 notes nothing."""
+    def record_blocks(self, sizes: Union[int, Tensor]) -> None:
+        """Note the sizes, ``[R]`` or one for all, of the blocks just accepted; 0 notes nothing."""
         self._block_sentences.append(self.sentence)
         self._block_sizes.append(sizes)
 
@@ -217,8 +240,9 @@ class Batch:
         Returns:
             the old index of each remaining row, or ``None`` if all remain.
         """
-        if not bool(self.finished.any()):
+        if not self._some_finished:
             return None
+        self._some_finished = False
         done = self.sentence[self.finished]
         self._final_lengths[done] = self.lengths[self.finished]
         order = compaction(~self.finished)
@@ -228,6 +252,11 @@ class Batch:
         if order.numel():
             self.session.select(order)
         return order
+
+    def without_finished(self, of_rows: List[Tensor]) -> List[Tensor]:
+        """:meth:`leave`, and what is known of the rows that remain: tensors ``[R, ...]``."""
+        order = self.leave()
+        return of_rows if order is None else [known[order] for known in of_rows]
 
     def hypotheses(self) -> Hypotheses:
         """One list with one hypothesis for each sentence, in the batch's order."""
@@ -242,7 +271,11 @@ class Batch:
         blocks: List[List[int]] = [[] for _ in range(self.n_sentences)]
         if self._block_sizes:
             owners = torch.cat(self._block_sentences).tolist()
-            for owner, size in zip(owners, torch.cat(self._block_sizes).tolist()):
+            sizes = [
+                torch.as_tensor(size, device=rows.device).expand_as(rows)
+                for size, rows in zip(self._block_sizes, self._block_sentences)
+            ]
+            for owner, size in zip(owners, torch.cat(sizes).tolist()):
                 if size > 0:
                     blocks[owner].append(size)
         counts = (self.source_lengths, self._final_lengths, invocations)
@@ -257,8 +290,19 @@ class Batch:
     def _steps(self, first: int, n: int) -> Tensor:
         return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)
 
-    def _constrained(self, scores: Tensor, steps: Tensor) -> Tensor:
-        return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
+    def _constrained(self, scores: Tensor, first: int, n: int) -> Tensor:
+        """What limits and penalties leave of the scores of n steps, ``first`` beyond the row."""
+        if not self._within_limits(first, n):
+            self._at_least, self._at_most = torch.stack(self.lengths.aminmax()).tolist()
+            if not self._within_limits(first, n):
+                steps = self._steps(first, n)
+                return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
+        return self.limits.penalize(scores)
+
+    def _within_limits(self, first: int, n: int) -> bool:
+        """Whether it is known that no length is too short or too long for so many steps."""
+        too_short = self._at_least + first < self.limits.min_len
+        return not too_short and self._at_most + first + n <= self.max_len
 
     def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Hypothesis:
         return hypothesis(tokens, self.limits.sentence_score(scores), scores)

@@ -1,6 +1,6 @@
 """Blockwise parallel decoding (Stern, Shazeer, Uszkoreit, NeurIPS 2018, sections 3 to 5)."""
 
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple, Union
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -34,7 +34,7 @@ class BlockwiseGenerator(Generator):
             return
         features = batch.feed(last[:, None])
         batch.session.commit(1)
-        n_verified = torch.zeros(self._block_size, dtype=torch.long, device=batch.lengths.device)
+        verified = []
         # p_1's token after the last accepted position needs no verification.
         best_scores, best = batch.answers(features)
         batch.observe(0, best[:, 1:], best, best_scores, torch.ones_like(last))
@@ -56,41 +56,43 @@ class BlockwiseGenerator(Generator):
             batch.observe(1, block[:, 1:], best, best_scores, n_accepted + 1)
             # Accept.
             own_scores = log_probs[:, :-1].gather(-1, block[:, 1:, None]).squeeze(-1)
-            took = batch.append(
-                block, torch.cat([scores[:, None], own_scores], dim=1), n_accepted + 1
-            )
-            batch.session.commit(n_accepted + 1)
+            n_kept = _one_number(n_accepted + 1)
+            took = batch.append(block, torch.cat([scores[:, None], own_scores], dim=1), n_kept)
+            batch.session.commit(n_kept)
             batch.record_blocks(took)
-            n_verified += (took - 1).bincount(minlength=self._block_size)
-            features = at(fed, n_accepted)
-            certain = best.gather(1, n_accepted[:, None]).squeeze(1)
-            scores = best_scores.gather(1, n_accepted[:, None]).squeeze(1)
-        self._count_heads(n_verified)
+            verified.append(took)
+            *features, certain, scores = at([*fed, best, best_scores], n_kept - 1)
+        self._count_heads(verified)
 
     def _end_rows(
         self, batch: Batch, features: Features, certain: Tensor, scores: Tensor
     ) -> Tuple[Features, Tensor, Tensor]:
         """Let rows leave that ended in their last block, or whose next token is surely EOS."""
-        ends = certain.eq(self.eos) & ~batch.finished
-        if bool(ends.any()):
-            took = batch.append(certain[:, None], scores[:, None], ends.long())
-            batch.record_blocks(took)
-        order = batch.leave()
-        if order is None:
+        *features, certain, scores = batch.without_finished([*features, certain, scores])
+        ends = certain.eq(self.eos)
+        if not bool(ends.any()):
             return features, certain, scores
-        return [member[order] for member in features], certain[order], scores[order]
+        took = batch.append(certain[:, None], scores[:, None], ends.long())
+        batch.record_blocks(took)
+        *features, certain, scores = batch.without_finished([*features, certain, scores])
+        return features, certain, scores
 
     def _accepted(self, log_probs: Tensor, best: Tensor, block: Tensor) -> Tensor:
         """How many proposals of each row p_1 accepts in a row: int64 ``[R]``."""
         verdict = self._acceptance.judge(log_probs[:, :-1], best[:, :-1], block[:, 1:])
         return verdict.long().cumprod(dim=1).sum(dim=1)
 
-    def _count_heads(self, n_verified: Tensor) -> None:
-        """``n_verified[i]`` steps accepted exactly i proposals: head i+1's and those before."""
-        counts = n_verified.tolist()
-        steps = sum(counts)
-        accepted = [sum(counts[head:]) for head in range(1, len(counts))]
-        self.statistics.count_heads([steps] * len(accepted), accepted)
+    def _count_heads(self, taken: List[Union[int, Tensor]]) -> None:
+        """``taken``: how many tokens each row took of the blocks of a step, those of all steps."""
+        sizes = [size for n in taken for size in ([n] if isinstance(n, int) else n.tolist())]
+        heads = range(1, self._block_size)
+        accepted = [sum(size > head for size in sizes) for head in heads]
+        self.statistics.count_heads([len(sizes)] * len(heads), accepted)
+
+
+def _one_number(n: Tensor) -> Union[int, Tensor]:
+    # What the host knows of a row that is alone is not looked up again, nor spread over rows.
+    return int(n) if n.numel() == 1 else n
 
 
 def _decoding_block_size(options: DecodingOptions, trained: int) -> int:

@@ -73,11 +73,9 @@ class FixedPointGenerator(Generator):
             self._drafts.learn(batch, taken)
             newest = answers.gather(1, (taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(taken > 0, newest, last)
-            answers = _shifted(answers, taken)
-            n_left = widths - taken
-            order = batch.leave()
-            if order is not None:
-                last, answers, n_left = last[order], answers[order], n_left[order]
+            last, answers, n_left = batch.without_finished(
+                [last, _shifted(answers, taken), widths - taken]
+            )
 
     def _drafts_of(self, batch: Batch, answers: Tensor, n_left: Tensor, n: int) -> Tensor:
         """Drafts ``[R, n]`` of each row's next n tokens."""

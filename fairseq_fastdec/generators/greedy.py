@@ -22,7 +22,4 @@ class GreedyGenerator(Generator):
             scores, tokens = batch.answers(features)
             batch.observe(0, tokens[:, 1:], tokens, scores, torch.ones_like(last))
             batch.append(tokens, scores, 1)
-            last = tokens[:, 0]
-            order = batch.leave()
-            if order is not None:
-                last = last[order]
+            (last,) = batch.without_finished([tokens[:, 0]])

@@ -76,6 +76,22 @@ def test_blockwise_heads_in_int8():
     assert 1e-5 < error < TOLERANCE["int8"]
 
 
+@pytest.mark.parametrize("precision", ["model", "int8"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_proposals_round_in_fp32_only(dtype, precision, monkeypatch):
+    monkeypatch.setattr("fairseq_fastdec.engine.precision.can_block", lambda dtype: True)
+    model = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", block_size=3)).to(dtype)
+    batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
+    session = DecoderSession(model, precision)
+    session.reset(5)
+    session.add(batch["net_input"])
+    features = session.step(tokens)
+    exact, rough = (session.project(features, 1, 3, proposing=p) for p in (False, True))
+    error = (rough - exact).abs().mean() / exact.std()
+    halved = dtype == torch.float32 and precision == "model"
+    assert (1e-5 < error < TOLERANCE["bf16"]) if halved else error == 0
+
+
 def test_a_stock_encoder_runs_from_prepared_weights(monkeypatch):
     model = tiny.stir(tiny.build_model(TASK))
     batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
