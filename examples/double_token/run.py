@@ -12,7 +12,7 @@ interrupted run goes on where it was; --workdir names where results are kept.
 import argparse
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List
 
@@ -98,17 +98,20 @@ def parse_args() -> argparse.Namespace:
         metavar="N",
         help="in which the methods take turns (default: 3)",
     )
+    en_de.add_autocast_option(parser)
     return parser.parse_args()
 
 
 def compare(args: argparse.Namespace) -> None:
     """From raw text to the tables."""
     size = SIZES[args.size]
+    own_task = replace(size, recipe=en_de.asked_for(size.recipe, args))
     work = args.workdir or en_de.ROOT / "work" / f"double_token_{args.size}"
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, size.recipe)
     for model in MODELS:
-        train(work, size, model)
+        # Mask-Predict's task is fairseq's, which has no such option.
+        train(work, size if model is MASK_PREDICT else own_task, model)
         average(work, model)
     decoded = [
         decode(work, method, beam, batch_size, number)

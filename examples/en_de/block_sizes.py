@@ -19,6 +19,8 @@ from run import (
     RECIPES,
     ROOT,
     Recipe,
+    add_autocast_option,
+    asked_for,
     distil,
     finished,
     generate_into,
@@ -43,6 +45,8 @@ BLOCK_SIZES = (2, 4, LARGEST)
 # Heads on a frozen base learn fast; what they have learned is where fine-tuning begins. The rate
 # falls as if for 2,500 updates.
 FROZEN = [*schedule(2000, 2e-3, 100, 2500), "--max-update", "1400", "--dropout", "0.1"]
+# The base learns slowly, and p_1 has the largest share: what it forgets, no head can make good.
+FINE_TUNED = [*schedule(2000, 2e-4, 100, 1500), "--dropout", "0.1", "--head-decay", "0.65"]
 
 
 class Setting(NamedTuple):
@@ -84,12 +88,13 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--workdir", type=Path, default=ROOT / "work" / "en_de_full")
+    add_autocast_option(parser)
     return parser.parse_args()
 
 
 def make_table(args: argparse.Namespace) -> None:
     """From raw text to the table."""
-    work, recipe = args.workdir, RECIPES["full"]
+    work, recipe = args.workdir, asked_for(RECIPES["full"], args)
     work.mkdir(parents=True, exist_ok=True)
     prepare(work, recipe)
     train_baseline(work, recipe)
@@ -127,14 +132,13 @@ def train_frozen(work: Path, recipe: Recipe, data: str) -> Path:
 
 
 def train_fine_tuned(work: Path, recipe: Recipe, data: str, block_size: int, frozen: Path) -> Path:
-    """The base too; every head is taught by as many targets, whatever k is."""
+    """The base, too."""
     folder = work / f"fine-tuned-{Path(data).parts[0]}-{block_size}"
     if not finished(folder):
         start = frozen.with_name(f"first_{block_size}.pt")
         write_first_heads(frozen, block_size, start)
-        options = [*schedule(2000, 5e-4, 200, 560 * block_size), "--dropout", "0.1"]
         run(
-            [*train_command(work / data, folder, recipe), *options, *heads_options(block_size)]
+            [*train_command(work / data, folder, recipe), *FINE_TUNED, *heads_options(block_size)]
             + ["--finetune-from-model", start]
         )
         mark_finished(folder)

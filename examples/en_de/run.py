@@ -15,7 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterator, List, Optional
 
@@ -107,7 +107,7 @@ def resumable() -> Iterator[None]:
 
 def run_recipe(args: argparse.Namespace) -> None:
     """From raw text to the table."""
-    recipe = RECIPES[args.size]
+    recipe = asked_for(RECIPES[args.size], args)
     work = args.workdir or ROOT / "work" / f"en_de_{args.size}"
     work.mkdir(parents=True, exist_ok=True)
     prepare(work, recipe)
@@ -127,7 +127,22 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--size", choices=sorted(RECIPES), default="quick")
     parser.add_argument("--workdir", type=Path, help="default: work/en_de_SIZE in the repository")
+    add_autocast_option(parser)
     return parser.parse_args()
+
+
+def add_autocast_option(parser: argparse.ArgumentParser) -> None:
+    """``--cpu-autocast`` of the examples."""
+    parser.add_argument(
+        "--cpu-autocast",
+        action="store_true",
+        help="train with --cpu-autocast: faster on processors with bfloat16 instructions",
+    )
+
+
+def asked_for(recipe: Recipe, args: argparse.Namespace) -> Recipe:
+    """The recipe, its trainings with ``--cpu-autocast`` if the example was given it."""
+    return replace(recipe, network=[*recipe.network, *["--cpu-autocast"] * args.cpu_autocast])
 
 
 def prepare(work: Path, recipe: Recipe) -> None:

@@ -120,6 +120,21 @@ def test_all_stages(example, small, tmp_path, capsys):
     assert len(small) == before
 
 
+def test_autocast_is_for_the_models_of_this_plugin(example, small, tmp_path, monkeypatch):
+    trained = {}
+
+    def train(work, size, model):
+        command = example.training_command(work, size, model)
+        trained[model.name] = "--cpu-autocast" in command
+
+    monkeypatch.setattr(example, "train", train)
+    for stage in ("average", "decode", "show_tables"):
+        monkeypatch.setattr(example, stage, lambda *arguments: None)
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--cpu-autocast"])
+    example.main()
+    assert trained == {model.name: model.name != "mask_predict" for model in example.MODELS}
+
+
 def test_every_command_parses(example):
     """Every option of every model in both sizes exists, with a value that it takes."""
     for size in example.SIZES.values():

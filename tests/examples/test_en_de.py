@@ -92,18 +92,20 @@ def test_the_command_of_distillation_parses(tmp_path, monkeypatch):
     assert len(commands) == 1  # what is there is not made again
 
 
+@pytest.mark.parametrize("cpu_autocast", [False, True])
 @pytest.mark.parametrize("size", ["quick", "full"])
-def test_all_commands_of_the_recipe_parse(tmp_path, size):
+def test_all_commands_of_the_recipe_parse(tmp_path, size, cpu_autocast):
     """Every option that the driver passes exists, with a value that it takes."""
     from fairseq import options
-    from run import RECIPES, train_command
+    from run import RECIPES, asked_for, train_command
 
-    recipe = RECIPES[size]
+    recipe = asked_for(RECIPES[size], argparse.Namespace(cpu_autocast=cpu_autocast))
     heads = ["--arch", "blockwise_transformer", "--criterion", "random_sub_loss"]
     command = train_command(tmp_path, tmp_path, recipe) + recipe.blockwise_options + heads
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
     assert args.task == "translation_fastdec"
+    assert args.cpu_autocast == cpu_autocast
 
 
 def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
@@ -128,7 +130,7 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
     ]
     # What is frozen is trained once for each kind of targets, and then taken from where it lies.
     assert [(args.block_size, args.max_update) for args in frozen] == [(8, 1400)] * 2
-    assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1120)] * 2
+    assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1500)] * 2
     assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
 
 
