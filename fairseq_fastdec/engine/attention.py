@@ -35,12 +35,18 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]
 def _attend_by_products(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]
 ) -> Tensor:
-    scores = torch.matmul(queries, keys.transpose(2, 3))
-    if mask is not None:
-        scores += mask
+    batch, heads, n_new, head_dim = queries.shape
+    queries, keys, values = (x.flatten(0, 1) for x in (queries, keys, values))
+    if mask is None:
+        scores = torch.bmm(queries, keys.transpose(1, 2))
+    elif mask.size(0) == 1:
+        scores = torch.baddbmm(mask[0], queries, keys.transpose(1, 2))
+    else:
+        scores = torch.bmm(queries, keys.transpose(1, 2)).view(batch, heads, n_new, -1)
+        scores = scores.add_(mask).flatten(0, 1)
     softmax_dtype = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.softmax(dim=-1, dtype=softmax_dtype).to(values.dtype)
-    return torch.matmul(weights, values)
+    return torch.bmm(weights, values).view(batch, heads, n_new, head_dim)
 
 
 def causal_mask(

@@ -1,7 +1,7 @@
 """Keys and values that outlive a step: of the rows (self-attention) and of the sources (cross)."""
 
 import math
-from typing import Tuple
+from typing import NamedTuple, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ class KeyValueCache:
     ) -> None:
         self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
         self._memory = self._spare = self._data.flatten()
+        # Layers are read and written one by one, at the same place: their views are made together.
+        self._readable = self._writable = _Views()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -49,6 +51,7 @@ class KeyValueCache:
         rows, positions = _resized(slots_now, slots), _resized(length_now, length)
         self._data = self._room_for((n_layers, 2, rows, n_heads, positions, head_dim))
         self._data[:, :, : old.size(2), :, : old.size(4)] = old
+        self._readable = self._writable = _Views()
 
     def _room_for(self, shape: Tuple[int, ...]) -> Tensor:
         """The stretch of memory that is not in use, longer if it has to be, in another shape."""
@@ -60,8 +63,10 @@ class KeyValueCache:
 
     def write(self, layer: int, slots: slice, start: int, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at positions ``start...`` of consecutive slots."""
-        stop = start + key_values.size(1)
-        self._data[layer, :, slots, :, start:stop] = key_values.permute(2, 0, 3, 1, 4)
+        place = (slots.start, slots.stop, start, start + key_values.size(1))
+        if place != self._writable.place:
+            self._writable = _Views(place, self._at(*place).unbind(0))
+        self._writable.of_layer[layer].copy_(key_values.permute(2, 0, 3, 1, 4))
 
     def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""
@@ -70,8 +75,14 @@ class KeyValueCache:
 
     def read(self, layer: int, slots: slice, length: int) -> Tuple[Tensor, Tensor]:
         """Views of the keys and the values, ``[n, H, length, D]`` each."""
-        keys, values = self._data[layer, :, slots, :, :length].unbind(0)
-        return keys, values
+        place = (slots.start, slots.stop, 0, length)
+        if place != self._readable.place:
+            keys_values = self._at(*place).flatten(0, 1).unbind(0)
+            self._readable = _Views(place, tuple(zip(keys_values[::2], keys_values[1::2])))
+        return self._readable.of_layer[layer]
+
+    def _at(self, first: int, last: int, start: int, stop: int) -> Tensor:
+        return self._data[:, :, first:last, :, start:stop]
 
     def rearrange(self, order: Tensor, length: int, first: int = 0) -> None:
         """Slot i becomes what slot ``order[i]`` was; only slots that change are copied.
@@ -94,6 +105,13 @@ class KeyValueCache:
         for layer in used:
             for part in layer:
                 part[moved] = part.index_select(0, source)
+
+
+class _Views(NamedTuple):
+    """What lies at a place, of each layer: keys and values together, or apart."""
+
+    place: Tuple[int, ...] = ()
+    of_layer: Sequence[Union[Tensor, Tuple[Tensor, Tensor]]] = ()
 
 
 def _resized(now: int, needed: int) -> int:

@@ -138,25 +138,25 @@ class EnsembleSession:
         return self._spread(mean)
 
     @torch.no_grad()
-    def proposal_scores(self, features: Features, first: int = 0, last: int = 1) -> Tensor:
+    def ranking_scores(
+        self, features: Features, first: int = 0, last: int = 1, rough: bool = False
+    ) -> Tensor:
         """Like :meth:`log_probs` but for a constant at each position: enough to rank tokens.
 
-        A single model is spared the normalisation over the vocabulary, and may round more.
+        A single model is spared the normalisation over the vocabulary, and some bits if ``rough``.
         """
         if len(features) > 1:
             return self.log_probs(features, first, last)
-        return self._spread(self._scores(features, first, last, proposing=True)[0].float())
+        return self._spread(self._scores(features, first, last, rough)[0].float())
 
     def _spread(self, scores: Tensor) -> Tensor:
         # Not before: a softmax over 37,000 types takes 15 times as long as one over 2,500.
         return scores if self._shortlist is None else self._members[0].spread(scores)
 
-    def _scores(
-        self, features: Features, first: int, last: int, proposing: bool = False
-    ) -> Features:
+    def _scores(self, features: Features, first: int, last: int, rough: bool = False) -> Features:
         """Logits, divided by the temperature, or what is a member's log-probabilities already."""
         scores = [
-            member.project(member_features, first, last, proposing)
+            member.project(member_features, first, last, rough)
             for member, member_features in zip(self._members, features)
         ]
         if self._temperature == 1.0:

@@ -167,7 +167,7 @@ class IncrementalSession:
                 (self._groups if goes_on else self._resting).append(part)
 
     def project(
-        self, features: Tensor, first: int = 0, last: int = 1, proposing: bool = False
+        self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False
     ) -> Tensor:
         """``[..., V]`` from :meth:`step` to ``[..., 1, V]``: there is one head, and it is done.
 

@@ -4,7 +4,6 @@ from typing import Callable, Dict, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .int8 import Int8Linear, Int8Rows
 from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows, can_block
@@ -18,7 +17,7 @@ class Norm(NamedTuple):
     eps: float
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
 
 class Precision(NamedTuple):
@@ -72,10 +71,10 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 
-def precision_of_proposals(own: Precision, model: torch.dtype, device: torch.device) -> Precision:
-    """How blockwise heads propose, beside a model in a precision of its ``own``.
+def rough_precision(own: Precision, model: torch.dtype, device: torch.device) -> Precision:
+    """For blockwise heads whose proposals p_1 verifies, in a model of its ``own`` precision.
 
-    p_1 verifies what the others propose, so their rounding changes no output, and hardly any
+    Where only p_1's own tokens stay, the other heads' rounding changes no output, and hardly any
     acceptance; and what they cost is to read their weights, which in bf16 are half as long.
     """
     in_fp32 = own.product is Linear and (own.dtype or model) == torch.float32

@@ -220,20 +220,20 @@ class DecoderSession:
 
     @torch.no_grad()
     def project(
-        self, features: Tensor, first: int = 0, last: int = 1, proposing: bool = False
+        self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False
     ) -> Tensor:
         """The output layer over heads ``first ... last - 1`` (head 0 is p_1).
 
         Args:
             features: ``[..., C]`` from :meth:`step`.
-            proposing: whether it is only for proposals, which may be computed with half as many
-                bits; see :func:`~fairseq_fastdec.engine.precision.precision_of_proposals`.
+            rough: with half as many bits, if that is faster, for proposals that are yet to be
+                verified; see :func:`~fairseq_fastdec.engine.precision.rough_precision`.
 
         Returns:
             logits ``[..., last - first, V]``; with a shortlist, of its K types only, ``[..., last -
             first, K]``: :meth:`spread` makes V of them.
         """
-        heads, vocabulary = self._weights.proposals if proposing else self._weights.output
+        heads, vocabulary = self._weights.rough_output if rough else self._weights.output
         features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
         return vocabulary(features) if self._shortlisted is None else self._shortlisted(features)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .heads import HeadWeights
 from .linear import Layer
-from .precision import Norm, Precision, precision_of_proposals
+from .precision import Norm, Precision, rough_precision
 
 
 @dataclass
@@ -91,7 +91,7 @@ class DecoderWeights:
     final_norm: Optional[Norm]
     project_out: Optional[Layer]
     output: Output
-    proposals: Output  # the same, or rougher, for tokens that p_1 is yet to verify
+    rough_output: Output  # may be the same
 
     @classmethod
     @torch.no_grad()
@@ -100,10 +100,10 @@ class DecoderWeights:
     ) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
         embed = decoder.embed_tokens.weight
-        rough = precision_of_proposals(precision, embed.dtype, embed.device)
-        output = proposals = Output.of(decoder, precision, with_vocabulary)
+        rough = rough_precision(precision, embed.dtype, embed.device)
+        output = rough_output = Output.of(decoder, precision, with_vocabulary)
         if output.heads is not None and rough is not precision:
-            proposals = Output.of(decoder, rough, with_vocabulary)
+            rough_output = Output.of(decoder, rough, with_vocabulary)
         layers = decoder_layers(decoder)
         attention = layers[0].self_attn
         return cls(
@@ -125,7 +125,7 @@ class DecoderWeights:
             final_norm=precision.norm_of(decoder.layer_norm),
             project_out=precision.linear_of(decoder.project_out_dim),
             output=output,
-            proposals=proposals,
+            rough_output=rough_output,
         )
 
 

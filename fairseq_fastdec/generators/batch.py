@@ -144,18 +144,19 @@ class Batch:
         scores, tokens = zip(*parts)
         return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)
 
-    def proposals(self, features: Features, n_heads: int) -> Tensor:
+    def proposals(self, features: Features, n_heads: int, verified: bool) -> Tensor:
         """The best tokens of heads p_2 ... p_n after each row's last position.
 
         Args:
             features: ``[R, C]`` of that position.
+            verified: whether none stays that is not p_1's own: then they may be computed roughly.
 
         Returns:
             int64 ``[R, n_heads - 1]``
         """
         if n_heads == 1:
             return self._tokens.new_empty(self.n_rows, 0)
-        scores = self.session.proposal_scores(features, 1, n_heads)
+        scores = self.session.ranking_scores(features, 1, n_heads, rough=verified)
         return first_maximum(self._constrained(scores, 1, n_heads - 1))[1]
 
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
@@ -272,7 +273,7 @@ class Batch:
         if self._block_sizes:
             owners = torch.cat(self._block_sentences).tolist()
             sizes = [
-                torch.as_tensor(size, device=rows.device).expand_as(rows)
+                torch.full_like(rows, size) if isinstance(size, int) else size
                 for size, rows in zip(self._block_sizes, self._block_sentences)
             ]
             for owner, size in zip(owners, torch.cat(sizes).tolist()):

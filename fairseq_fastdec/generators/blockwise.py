@@ -7,7 +7,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine.ensemble import Features, at
-from .acceptance import acceptance_rule
+from .acceptance import Exact, acceptance_rule
 from .argmax import first_maximum
 from .base import Generator
 from .batch import Batch
@@ -27,6 +27,7 @@ class BlockwiseGenerator(Generator):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._block_size = _decoding_block_size(self.options, self.session.block_size)
         self._acceptance = acceptance_rule(self.options, self.dictionary)
+        self._is_exact = isinstance(self._acceptance, Exact)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
@@ -45,9 +46,8 @@ class BlockwiseGenerator(Generator):
             if not batch.n_rows:
                 break
             # Predict.
-            block = torch.cat(
-                [certain[:, None], batch.proposals(features, self._block_size)], dim=1
-            )
+            proposals = batch.proposals(features, self._block_size, verified=self._is_exact)
+            block = torch.cat([certain[:, None], proposals], dim=1)
             # Verify.
             fed = batch.feed(block)
             log_probs = batch.log_probs_of_block(fed, first_step=1)

@@ -122,7 +122,7 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
     (session,) = generator.session.members
     stopwatch.watch(generator, "translate", "search")
     stopwatch.watch(generator.session, "log_probs", "softmax")
-    stopwatch.watch(generator.session, "proposal_scores", "softmax")
+    stopwatch.watch(generator.session, "ranking_scores", "softmax")
     for method, part in (
         ("add", "encoder"),
         ("select", "moving rows"),

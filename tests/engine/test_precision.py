@@ -76,6 +76,23 @@ def test_blockwise_heads_in_int8():
     assert 1e-5 < error < TOLERANCE["int8"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_split_heads_of_a_token_that_comes_alone(dtype):
+    options = dict(block_size=4, block_ffn="split", identity_first_head=True)
+    model = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", **options)).to(dtype)
+    session = DecoderSession(model)
+    session.reset(5)
+    heads = session.weights.output.heads
+    features = torch.randn(3, model.decoder.output_embed_dim, dtype=dtype)
+    for last in (2, 3, 4):
+        with torch.no_grad():
+            expected = model.decoder.head_features(features[:, None], 1, last)[:, 0]
+        together = heads(features, 1, last)
+        alone = torch.cat([heads(features[row : row + 1], 1, last) for row in range(3)])
+        torch.testing.assert_close(together, expected)
+        torch.testing.assert_close(alone, expected)
+
+
 @pytest.mark.parametrize("precision", ["model", "int8"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_proposals_round_in_fp32_only(dtype, precision, monkeypatch):
@@ -86,7 +103,7 @@ def test_proposals_round_in_fp32_only(dtype, precision, monkeypatch):
     session.reset(5)
     session.add(batch["net_input"])
     features = session.step(tokens)
-    exact, rough = (session.project(features, 1, 3, proposing=p) for p in (False, True))
+    exact, rough = (session.project(features, 1, 3, rough=r) for r in (False, True))
     error = (rough - exact).abs().mean() / exact.std()
     halved = dtype == torch.float32 and precision == "model"
     assert (1e-5 < error < TOLERANCE["bf16"]) if halved else error == 0

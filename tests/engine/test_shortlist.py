@@ -245,7 +245,7 @@ def test_probabilities_are_normalised_over_the_shortlist(n_members, shortlist):
         session.reset(20)
         session.add(batch["net_input"])
         features = session.step(tokens)
-        scores.append((session.log_probs(features), session.proposal_scores(features)))
+        scores.append((session.log_probs(features), session.ranking_scores(features)))
     (all_types, _), (log_probs, ranking) = scores
     chosen = torch.isfinite(log_probs)
     assert chosen.eq(chosen[0, 0, 0]).all() and 4 < chosen[0, 0, 0].sum() < 40
