@@ -307,3 +307,8 @@ class Batch:
 
     def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Hypothesis:
         return hypothesis(tokens, self.limits.sentence_score(scores), scores)
+
+
+def one_number(of_rows: Tensor) -> Union[int, Tensor]:
+    """The number of a row that is alone; the host's numbers are cheaper than tensors ``[1]``."""
+    return int(of_rows) if of_rows.numel() == 1 else of_rows

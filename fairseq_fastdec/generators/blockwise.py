@@ -10,7 +10,7 @@ from ..engine.ensemble import Features, at
 from .acceptance import Exact, acceptance_rule
 from .argmax import first_maximum
 from .base import Generator
-from .batch import Batch
+from .batch import Batch, one_number
 from .options import DecodingOptions
 
 
@@ -56,7 +56,7 @@ class BlockwiseGenerator(Generator):
             batch.observe(1, block[:, 1:], best, best_scores, n_accepted + 1)
             # Accept.
             own_scores = log_probs[:, :-1].gather(-1, block[:, 1:, None]).squeeze(-1)
-            n_kept = _one_number(n_accepted + 1)
+            n_kept = one_number(n_accepted + 1)
             took = batch.append(block, torch.cat([scores[:, None], own_scores], dim=1), n_kept)
             batch.session.commit(n_kept)
             batch.record_blocks(took)
@@ -88,11 +88,6 @@ class BlockwiseGenerator(Generator):
         heads = range(1, self._block_size)
         accepted = [sum(size > head for size in sizes) for head in heads]
         self.statistics.count_heads([len(sizes)] * len(heads), accepted)
-
-
-def _one_number(n: Tensor) -> Union[int, Tensor]:
-    # What the host knows of a row that is alone is not looked up again, nor spread over rows.
-    return int(n) if n.numel() == 1 else n
 
 
 def _decoding_block_size(options: DecodingOptions, trained: int) -> int:

@@ -12,7 +12,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from .base import Generator
-from .batch import Batch
+from .batch import Batch, one_number
 from .drafts import draft_source
 
 
@@ -68,8 +68,9 @@ class FixedPointGenerator(Generator):
             settled = torch.minimum(_agreement(drafts, answers) + 1, widths)
             batch.observe(0, drafts, answers, scores, settled, widths)
             taken = self.taken(settled, widths, answers)
-            batch.record_blocks(batch.append(answers, scores, taken))
-            batch.session.commit(taken)
+            n_kept = one_number(taken)
+            batch.record_blocks(batch.append(answers, scores, n_kept))
+            batch.session.commit(n_kept)
             self._drafts.learn(batch, taken)
             newest = answers.gather(1, (taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(taken > 0, newest, last)
