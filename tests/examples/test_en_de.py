@@ -1,10 +1,8 @@
 """The recipe's own parts: reading fairseq-generate's output, the table, its commands."""
 
 import argparse
-import importlib.util
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,36 +132,6 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
     assert [(args.block_size, args.max_update) for args in frozen] == [(8, 1400)] * 2
     assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1500)] * 2
     assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
-
-
-def test_heads_that_learn_with_their_model(tmp_path, monkeypatch):
-    import joint
-    from fairseq import options
-    from run import RECIPES
-
-    commands = []
-    monkeypatch.setattr(joint, "run", commands.append)
-    teachers = {"en": "A @-@ B ( un@@ changed )\n", "de": "Die zu ver@@ su@@ chende Matrix .\n"}
-    (tmp_path / "distilled").mkdir()
-    for language, text in teachers.items():
-        (tmp_path / "distilled" / f"train.{language}").write_text(text, encoding="utf-8")
-    (tmp_path / "joint" / "model").mkdir(parents=True)
-    joint.split_again(tmp_path, tmp_path / "joint")
-    assert (tmp_path / "joint" / "train.en").read_text("utf-8") == "A-B (unchanged)\n"
-    assert (tmp_path / "joint" / "train.de").read_text("utf-8") == "Die zu versuchende Matrix.\n"
-    script, *arguments = [str(word) for word in commands[0][1:]]
-    spec = importlib.util.spec_from_file_location("prepare_data", script)
-    prepare_data = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(prepare_data)
-    monkeypatch.setattr(sys, "argv", [script, *arguments])
-    assert prepare_data.parse_args().bpe_operations == 1000
-
-    joint.train(tmp_path / "joint", replace(RECIPES["full"], network=joint.NETWORK))
-    parser = options.get_training_parser()
-    args = options.parse_args_and_arch(parser, [str(word) for word in commands[1][1:]])
-    assert (args.block_size, args.decoder_layers, args.head_decay) == (8, 6, 0.65)
-    joint.train(tmp_path / "joint", RECIPES["full"])
-    assert len(commands) == 2  # what is there is not made again
 
 
 def test_the_first_heads_of_a_model_are_a_model(tmp_path):
