@@ -108,15 +108,15 @@ class RandomSubLoss(FairseqCriterion):
             n_targets.append(counts["targets"])
             for name, count in counts.items():
                 logging_output[f"{name}_p{head + 1}"] = count
-        if not self.sentence_avg:
-            sample_size = max(n_targets)
-            means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
-            loss = self._weighted(means, heads) * sample_size
-        else:
+        if self.sentence_avg:
             sample_size = logging_output["nsentences"]
             # Heads that were drawn by position have but their share of a sentence each.
             by_position = sub_loss == "random-position"
             loss = torch.stack(losses).sum() if by_position else self._weighted(losses, heads)
+        else:
+            sample_size = max(n_targets)
+            means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
+            loss = self._weighted(means, heads) * sample_size
         logging_output["sample_size"] = sample_size
         return loss, sample_size, logging_output
 

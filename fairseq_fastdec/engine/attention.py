@@ -37,13 +37,12 @@ def _attend_by_products(
 ) -> Tensor:
     batch, heads, n_new, head_dim = queries.shape
     queries, keys, values = (x.flatten(0, 1) for x in (queries, keys, values))
-    if mask is None:
-        scores = torch.bmm(queries, keys.transpose(1, 2))
-    elif mask.size(0) == 1:
+    if mask is not None and mask.size(0) == 1:
         scores = torch.baddbmm(mask[0], queries, keys.transpose(1, 2))
     else:
-        scores = torch.bmm(queries, keys.transpose(1, 2)).view(batch, heads, n_new, -1)
-        scores = scores.add_(mask).flatten(0, 1)
+        scores = torch.bmm(queries, keys.transpose(1, 2))
+        if mask is not None:
+            scores.view(batch, heads, n_new, -1).add_(mask)
     softmax_dtype = torch.promote_types(scores.dtype, torch.float32)
     weights = scores.softmax(dim=-1, dtype=softmax_dtype).to(values.dtype)
     return torch.bmm(weights, values).view(batch, heads, n_new, head_dim)

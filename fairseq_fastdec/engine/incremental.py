@@ -171,6 +171,9 @@ class IncrementalSession:
     ) -> Tensor:
         """``[..., V]`` from :meth:`step` to ``[..., 1, V]``: there is one head, and it is done.
 
+        Args:
+            first, last, rough: for the engine's sessions; no choice here.
+
         Returns:
             log-probabilities, not logits: ``normalized`` says so.
         """

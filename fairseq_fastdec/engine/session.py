@@ -13,13 +13,13 @@ from .encoder import SourceEncoder
 from .forward import ForwardPass, RowKeys, SourceKeys
 from .graphs import StepGraphs
 from .grid import SourceGrid
-from .precision import precision_of
+from .precision import precision_of, rough_precision
 from .recorders import RECORDERS
 from .shortlist import Shortlist, ShortlistedOutput
 from .staleness import Watch
 from .static_step import Decoder, RowState, SourceLayout
 from .support import check_supported
-from .weights import DecoderWeights
+from .weights import DecoderWeights, Output
 
 
 class DecoderSession:
@@ -233,7 +233,7 @@ class DecoderSession:
             logits ``[..., last - first, V]``; with a shortlist, of its K types only, ``[..., last -
             first, K]``: :meth:`spread` makes V of them.
         """
-        heads, vocabulary = self._weights.rough_output if rough else self._weights.output
+        heads, vocabulary = self._rough_output() if rough else self._weights.output
         features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
         return vocabulary(features) if self._shortlisted is None else self._shortlisted(features)
 
@@ -252,6 +252,7 @@ class DecoderSession:
     def _prepare(self) -> None:
         everything = self._shortlisted is None
         self._weights = DecoderWeights.of(self._decoder, self._precision, everything)
+        self._rough: Optional[Output] = None
         if self._shortlisted is not None:
             self._shortlisted.prepare(self._precision.rows_of(self._decoder.output_projection))
         weights = self._weights
@@ -263,6 +264,16 @@ class DecoderSession:
         self._forward = ForwardPass(self._decoder, weights)
         self._prepare_graphs()
         self._watch.reset()
+
+    def _rough_output(self) -> Output:
+        """Prepared when it is first asked for: most methods propose nothing."""
+        if self._rough is None:
+            embed, output = self._decoder.embed_tokens.weight, self._weights.output
+            precision = rough_precision(self._precision, embed.dtype, embed.device)
+            same = output.heads is None or precision is self._precision
+            everything = self._shortlisted is None
+            self._rough = output if same else Output.of(self._decoder, precision, everything)
+        return self._rough
 
     def _prepare_graphs(self) -> None:
         embed = self._weights.embed

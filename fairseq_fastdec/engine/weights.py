@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .heads import HeadWeights
 from .linear import Layer
-from .precision import Norm, Precision, rough_precision
+from .precision import Norm, Precision
 
 
 @dataclass
@@ -91,7 +91,6 @@ class DecoderWeights:
     final_norm: Optional[Norm]
     project_out: Optional[Layer]
     output: Output
-    rough_output: Output  # may be the same
 
     @classmethod
     @torch.no_grad()
@@ -99,17 +98,12 @@ class DecoderWeights:
         cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool = True
     ) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
-        embed = decoder.embed_tokens.weight
-        rough = rough_precision(precision, embed.dtype, embed.device)
-        output = rough_output = Output.of(decoder, precision, with_vocabulary)
-        if output.heads is not None and rough is not precision:
-            rough_output = Output.of(decoder, rough, with_vocabulary)
         layers = decoder_layers(decoder)
         attention = layers[0].self_attn
         return cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
-            embed=precision.tensor(embed),
+            embed=precision.tensor(decoder.embed_tokens.weight),
             embed_scale=decoder.embed_scale,
             project_in=precision.linear_of(decoder.project_in_dim),
             embed_norm=precision.norm_of(decoder.layernorm_embedding),
@@ -124,8 +118,7 @@ class DecoderWeights:
             ),
             final_norm=precision.norm_of(decoder.layer_norm),
             project_out=precision.linear_of(decoder.project_out_dim),
-            output=output,
-            rough_output=rough_output,
+            output=Output.of(decoder, precision, with_vocabulary),
         )
 
 

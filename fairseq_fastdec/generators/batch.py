@@ -99,8 +99,7 @@ class Batch:
         self.session.commit(forced)
         self._append_forced(prefix, forced, features)
         last = tokens.gather(1, forced[:, None]).squeeze(1)
-        order = self.leave()
-        return last if order is None else last[order]
+        return self.without_finished([last])[0]
 
     def feed(self, tokens: Tensor) -> Features:
         """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""

@@ -52,11 +52,11 @@ class BlockwiseGenerator(Generator):
             fed = batch.feed(block)
             log_probs = batch.log_probs_of_block(fed, first_step=1)
             best_scores, best = first_maximum(log_probs)
-            n_accepted = self._accepted(log_probs, best, block)
-            batch.observe(1, block[:, 1:], best, best_scores, n_accepted + 1)
+            n_kept = self._accepted(log_probs, best, block) + 1
+            batch.observe(1, block[:, 1:], best, best_scores, n_kept)
             # Accept.
             own_scores = log_probs[:, :-1].gather(-1, block[:, 1:, None]).squeeze(-1)
-            n_kept = one_number(n_accepted + 1)
+            n_kept = one_number(n_kept)
             took = batch.append(block, torch.cat([scores[:, None], own_scores], dim=1), n_kept)
             batch.session.commit(n_kept)
             batch.record_blocks(took)

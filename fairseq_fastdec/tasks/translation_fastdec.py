@@ -27,9 +27,9 @@ class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
     cpu_autocast: bool = field(
         default=False,
         metadata={
-            "help": "train on a CPU with matrix products in bfloat16 (torch.autocast): several "
-            "times as fast where the processor has instructions for them; parameters, gradients, "
-            "sums and validation stay in fp32"
+            "help": "train on a CPU with matrix products in bfloat16 (torch.autocast): faster "
+            "where the processor has instructions for them; parameters, gradients, sums and "
+            "validation stay in fp32"
         },
     )
 
