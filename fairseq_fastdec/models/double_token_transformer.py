@@ -1,5 +1,6 @@
 """A transformer that predicts two tokens a step (Imamura and Sumita 2020, section 3)."""
 
+import logging
 import math
 from typing import Any, Dict, Optional, Tuple
 
@@ -16,6 +17,9 @@ from fairseq.models.transformer import (
 from torch import Tensor, nn
 
 from ..data.token_order import TokenOrder
+from .from_one_token import complete
+
+logger = logging.getLogger(__name__)
 
 
 class DoubleTokenTransformerDecoder(TransformerDecoder):
@@ -87,6 +91,7 @@ class DoubleTokenTransformerModel(TransformerModel):
     """A stock transformer but for the decoder's mask and learned decoder positions.
 
     The order of its targets is that of ``--task translation_double_token``.
+    ``--finetune-from-model`` takes checkpoints of other orders, and of stock transformers, too.
     """
 
     @classmethod
@@ -105,6 +110,17 @@ class DoubleTokenTransformerModel(TransformerModel):
         args.token_order, args.tokens_per_step = order.name, order.tokens_per_step
         base_double_token_architecture(args)
         return super().build_model(args, task)
+
+    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+        """Let checkpoints of one token a step in; see :func:`~.from_one_token.complete`."""
+        super().upgrade_state_dict_named(state_dict, name)
+        decoder = self.decoder
+        own = self.state_dict()
+        if complete(state_dict, own, decoder.dictionary, decoder.tokens_per_step):
+            logger.info(
+                "the checkpoint is of a model of one token a step: its positions count steps now, "
+                "and what it lacks begins as in a new model"
+            )
 
     @classmethod
     def build_decoder(

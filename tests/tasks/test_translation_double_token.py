@@ -239,6 +239,22 @@ def test_parameters_may_come_from_another_order(corpus, double, tmp_path, caplog
     assert state["task_state"] == {"token_order": "r2l", "tokens_per_step": 2}
 
 
+def test_a_stock_checkpoint_is_a_beginning(corpus, baseline, tmp_path, caplog):
+    """A model that translates learns another order sooner than one that does not."""
+    losses = {}
+    for name, flags in {"new": (), "begun": ("--finetune-from-model", baseline)}.items():
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            path = trained(
+                corpus, tmp_path / name, *TASK, "--arch", "double_token_transformer", *flags,
+                updates=50,
+            )  # fmt: skip
+        losses[name] = float(re.findall(r"'valid' subset \| loss ([\d.]+)", caplog.text)[-1])
+    assert "the checkpoint is of a model of one token a step" in caplog.text
+    assert losses["begun"] < 0.8 * losses["new"]
+    assert len(hypotheses(generate(corpus, path, *TASK, "--beam", 2))) == 29
+
+
 def test_a_stock_checkpoint_is_of_one_order(corpus, baseline, tmp_path):
     stock = generate(corpus, baseline)
     ours = generate(corpus, baseline, *order_flags("l2r", 1), "--decoding", "fairseq")
