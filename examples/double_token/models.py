@@ -1,7 +1,7 @@
 """The models and methods of Table 2 of Imamura and Sumita (WNGT 2020), in its order."""
 
 from dataclasses import dataclass
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 DOUBLE_TOKEN = "translation_double_token"
 CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
@@ -21,9 +21,12 @@ class Model:
     task: str
     order: List[str]  # options of the task, for training and decoding alike
     training: List[str]
+    begins_with: Optional[str] = None  # the parameters of another model
 
 
-def autoregressive(name: str, order: str, tokens_per_step: int) -> Model:
+def autoregressive(
+    name: str, order: str, tokens_per_step: int, begins_with: Optional[str] = None
+) -> Model:
     """A model of this plugin's task: a stock transformer, or one of two tokens a step."""
     arch = "transformer" if tokens_per_step == 1 else "double_token_transformer"
     return Model(
@@ -31,6 +34,7 @@ def autoregressive(name: str, order: str, tokens_per_step: int) -> Model:
         DOUBLE_TOKEN,
         ["--token-order", order, "--tokens-per-step", str(tokens_per_step)],
         ["--arch", arch, *CROSS_ENTROPY],
+        begins_with,
     )
 
 
@@ -39,11 +43,16 @@ SINGLE_L2R = autoregressive("single_l2r", "l2r", 1)
 SINGLE_R2L = autoregressive("single_r2l", "r2l", 1)
 DOUBLE_L2R = autoregressive("double_l2r", "l2r", 2)
 DOUBLE_R2L = autoregressive("double_r2l", "r2l", 2)
+# Not in the paper. Both have twice the updates of the others.
+DOUBLE_AFTER_L2R = autoregressive("double_after_l2r", "bidirectional", 2, SINGLE_L2R.name)
+LONGER_L2R = autoregressive("longer_l2r", "l2r", 1, SINGLE_L2R.name)
 MASK_PREDICT = Model("mask_predict", "translation_lev", [], MASK_PREDICT_TRAINING)
 
 MODELS = (
     SINGLE_L2R,
     DOUBLE_BIDIRECTIONAL,
+    DOUBLE_AFTER_L2R,
+    LONGER_L2R,
     SINGLE_R2L,
     DOUBLE_L2R,
     DOUBLE_R2L,
@@ -92,7 +101,9 @@ MARKED = {"†": BASELINE, "‡": RIGHT_TO_LEFT}
 
 METHODS = (
     Method(PROPOSED, DOUBLE_BIDIRECTIONAL, beam_search),
+    Method("Double-token bidir., begun with L2R", DOUBLE_AFTER_L2R, beam_search),
     Method(BASELINE, SINGLE_L2R, beam_search),
+    Method("Single-token L2R, trained on", LONGER_L2R, beam_search),
     Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
     Method(RIGHT_TO_LEFT, SINGLE_R2L, beam_search),
     Method("Double-token L2R", DOUBLE_L2R, beam_search),

@@ -144,11 +144,14 @@ def train(work: Path, size: Size, model: Model) -> None:
 def training_command(work: Path, size: Size, model: Model) -> List:
     """fairseq-train."""
     chosen = size.mask_predict if model is MASK_PREDICT else size.autoregressive
+    beginning = []
+    if model.begins_with:
+        beginning = ["--finetune-from-model", work / model.begins_with / "averaged.pt"]
     return [
         *en_de.train_command(
             work / "data", work / model.name, size.recipe, model.task, size.save_every, N_AVERAGED
         ),
-        *model.order, *model.training, *chosen.options,
+        *model.order, *model.training, *chosen.options, *beginning,
         # Before, fairseq-train validates and saves at most at the ends of epochs.
         "--validate-after-updates", chosen.updates - N_AVERAGED * size.save_every,
     ]  # fmt: skip

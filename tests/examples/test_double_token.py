@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq import options
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import train as train_cli
@@ -92,9 +93,17 @@ def cells(table):
 def test_all_stages(example, small, tmp_path, capsys):
     example.main()
     n_models, n_methods = len(example.MODELS), len(example.METHODS)
-    assert small.count("fairseq-train") == n_models == 6
+    assert small.count("fairseq-train") == n_models == 8
     assert small.count("fairseq-generate") == 2 * n_methods
     assert len(small) == 2 * n_models + 2 * n_methods
+    for model, start in (("double_after_l2r", "single_l2r"), ("longer_l2r", "single_l2r")):
+        parameters, before = (
+            torch.load(tmp_path / name / "averaged.pt", weights_only=True)["model"]
+            for name in (model, start)
+        )
+        # So few updates leave it close to where it began.
+        name = "encoder.layers.0.fc1.weight"
+        assert (parameters[name] - before[name]).norm() < 0.5 * before[name].norm()
 
     tables = (tmp_path / "tables.md").read_text(encoding="utf-8").split("\n\n")
     printed = capsys.readouterr().out
@@ -106,7 +115,7 @@ def test_all_stages(example, small, tmp_path, capsys):
         assert table["Single-token L2R, by fairseq"]["steps per sentence"] == "-"
         assert table["Mask-Predict (10 iterations)"]["steps per sentence"] == "10.0"
         assert table["Mask-Predict (4 iterations)"]["steps per sentence"] == "4.0"
-    (folder,) = tmp_path.glob("decoded/Double-token-bidir*-beam-1-*")
+    (folder,) = tmp_path.glob("decoded/Double-token-bidir-proposed*-beam-1-*")
     printed = (folder / "generate-test.txt").read_text(encoding="utf-8")
     lengths = [len(text.split()) for text in command_line.hypotheses(printed).values()]
     steps = sum(length // 2 + 1 for length in lengths) / len(lengths)
@@ -145,6 +154,8 @@ def test_every_command_parses(example):
             assert args.task == model.task and args.keep_interval_updates == 10
             first = args.max_update[0] if isinstance(args.max_update, list) else args.max_update
             assert first - args.validate_after_updates == 10 * args.save_interval_updates
+            beginning = args.finetune_from_model
+            assert (beginning is not None) == (model.name in ("double_after_l2r", "longer_l2r"))
 
 
 # --- the tables ----------------------------------------------------------------------------------
