@@ -108,7 +108,12 @@ class EnsembleSession:
             member.commit(n)
 
     def select(self, rows: Tensor) -> None:
-        """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`."""
+        """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`.
+
+        Rows that stay as they are, as in narrow beams until a sentence leaves, cost nothing.
+        """
+        if torch.equal(rows, torch.arange(self.n_rows, device=rows.device)):
+            return
         for member in self._members:
             member.select(rows)
 

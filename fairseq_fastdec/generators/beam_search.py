@@ -262,14 +262,11 @@ class BeamSearch:
         self, parents: Tensor, n_rows: int, beam: Tensor, slots: Tensor, column: Tensor
     ) -> None:
         """Rows for new entries ``[R]``, which continue the rows ``parents``."""
-        as_they_are = torch.arange(n_rows, device=parents.device)
-        # So it is with beams of one entry until a sentence leaves.
-        if not torch.equal(parents, as_they_are):
+        # Beams of one entry keep their rows until a sentence leaves.
+        if not torch.equal(parents, torch.arange(n_rows, device=parents.device)):
             places = inheritance(parents, n_rows)
             beam, slots, column = beam[places], slots[places], column[places]
-            parents = parents[places]
-            if not torch.equal(parents, as_they_are):
-                self._session.select(parents)
+            self._session.select(parents[places])
         resting = self._n_resting_rows
         self._row_slot = torch.cat([self._row_slot[:resting], slots])
         self._row_column = torch.cat([self._row_column[:resting], column])

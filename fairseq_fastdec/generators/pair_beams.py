@@ -178,8 +178,7 @@ class PairBeams:
             return
         pairs = pairs.take(inheritance(pairs.columns, n_entries))
         rows = (beam[:, None] * n_entries + pairs.columns).flatten()
-        if not torch.equal(rows, torch.arange(self._session.n_rows, device=rows.device)):
-            self._session.select(rows)
+        self._session.select(rows)
         self._pairs, self._totals = pairs.tokens, pairs.totals
         self._history.append((self._place, pairs))
 
