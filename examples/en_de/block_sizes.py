@@ -103,11 +103,20 @@ def make_table(args: argparse.Namespace) -> None:
     for block_size in args.block_sizes:
         for name in args.settings:
             model = train(work, recipe, SETTINGS[name], block_size)
-            for acceptance in ACCEPTANCE if name == "both" else ["exact"]:
+            for acceptance in acceptances(block_size) if name == "both" else ["exact"]:
                 rows.append(row_of(work, model, block_size, name, acceptance))
     text = markdown(f"{recipe.test_sentences} test sentences", rows)
     print("\n" + text)
     (work / "block_sizes.md").write_text(text + "\n", encoding="utf-8")
+
+
+def acceptances(block_size: int) -> List[str]:
+    """All but minimum blocks that are larger than blocks can be."""
+    return [
+        name
+        for name, options in ACCEPTANCE.items()
+        if "--min-block-size" not in options or int(options[-1]) <= block_size
+    ]
 
 
 def train(work: Path, recipe: Recipe, setting: Setting, block_size: int) -> Path:

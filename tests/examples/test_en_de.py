@@ -134,6 +134,13 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
     assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
 
 
+def test_no_minimum_block_is_larger_than_a_block():
+    from block_sizes import acceptances
+
+    assert acceptances(2) == ["exact", "top 2", "top 3", "at least 2"]
+    assert acceptances(4) == [*acceptances(2), "at least 3"]
+
+
 def test_the_first_heads_of_a_model_are_a_model(tmp_path):
     from block_sizes import LARGEST, write_first_heads
 
