@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from setuptools import find_packages, setup
+from setuptools import Extension, find_packages, setup
 
 WHEELED = "sys_platform == 'linux' and platform_machine == 'x86_64'"
 # matplotlib writes from right to left by itself from 3.11 on, which needs Python 3.11.
@@ -20,6 +20,15 @@ setup(
     python_requires=">=3.10,<3.13",
     packages=find_packages(include=["fairseq_fastdec", "fairseq_fastdec.*"]),
     package_data={"fairseq_fastdec.visualize": ["page.html"]},
+    # Optional: without a compiler all works, more slowly.
+    ext_modules=[
+        Extension(
+            "fairseq_fastdec.engine.native._step",
+            ["fairseq_fastdec/engine/native/step.cpp"],
+            extra_compile_args=["-std=gnu++17", "-O3"],
+            optional=True,
+        )
+    ],
     install_requires=[
         # fairseq 0.12.2 dies at import on Python 3.11 (mutable dataclass defaults). The two
         # redistributions are upstream's main branch plus that fix: with wheels; for any platform.

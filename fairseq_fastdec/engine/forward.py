@@ -87,6 +87,11 @@ class ForwardPass:
         self._n_positions = POSITIONS
         self._positions = position_table(decoder, POSITIONS, like=weights.embed)
 
+    @property
+    def positions(self) -> Optional[Tensor]:
+        """The embeddings of the positions, ``[N, C]``; ``None`` for models that have none."""
+        return self._positions
+
     def reach(self, n_positions: int) -> bool:
         """Prepare so many positions, if there are more; returns whether they are new tensors."""
         if self._positions is None or n_positions <= self._n_positions:

@@ -13,6 +13,7 @@ from .encoder import SourceEncoder
 from .forward import ForwardPass, RowKeys, SourceKeys
 from .graphs import StepGraphs
 from .grid import SourceGrid
+from .native import MAX_TOKENS, NativeStep
 from .precision import precision_of, rough_precision
 from .recorders import RECORDERS
 from .shortlist import Shortlist, ShortlistedOutput
@@ -172,6 +173,8 @@ class DecoderSession:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
+        if self._native is not None and tokens.numel() <= MAX_TOKENS:
+            return self.native_step(tokens)
         rows = RowKeys(
             self._rows_cache,
             slice(self._paused, self._lengths.numel()),
@@ -180,6 +183,18 @@ class DecoderSession:
             mask=self._self_attention_mask(n_new),
         )
         return self._forward(tokens, rows, self._source_keys)
+
+    def native_step(self, tokens: Tensor) -> Tensor:
+        """:meth:`step`, for a handful of tokens, by compiled code."""
+        return self._native(
+            tokens,
+            (self._rows_cache, self._paused),
+            self._lengths[self._paused :],
+            self._sources_cache,
+            self._row_source[self._paused :],
+            self._source_lengths,
+            self._forward.positions,
+        )
 
     def commit(self, n: Union[int, Tensor]) -> None:
         """Keep the first n tokens of the last step, the same number for all rows or ``[R]``.
@@ -262,6 +277,7 @@ class DecoderSession:
         self._sources_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._masks = CausalMasks(dtype, weights.embed.device, self.tokens_per_step)
         self._forward = ForwardPass(self._decoder, weights)
+        self._native = NativeStep.of(self._decoder, weights, self._precision)
         self._prepare_graphs()
         self._watch.reset()
 

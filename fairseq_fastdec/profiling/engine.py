@@ -16,6 +16,7 @@ from .stopwatch import Stopwatch
 
 PARTS = (
     "encoder",
+    "all layers, compiled",
     "embedding",
     "self-attention, products",
     "self-attention, rest",
@@ -125,6 +126,7 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
     stopwatch.watch(generator.session, "ranking_scores", "softmax")
     for method, part in (
         ("add", "encoder"),
+        ("native_step", "all layers, compiled"),
         ("select", "moving rows"),
         ("project", "output layer"),
     ):

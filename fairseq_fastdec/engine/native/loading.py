@@ -1,0 +1,70 @@
+"""The compiled step, if there is one, and the threads that it runs in.
+
+It is built when the package is installed, where there is a compiler for it; all works without.
+"""
+
+import ctypes
+import functools
+import logging
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Optional
+
+from .structures import Step, Threads
+
+logger = logging.getLogger(__name__)
+
+
+class Library:
+    """What ``step.cpp`` offers."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Raises:
+            OSError: if it is not for this machine.
+            ValueError: if it was built from other sources.
+        """
+        library = ctypes.CDLL(str(path))
+        for name in ("block", "size_of_step", "scratch_size", "run"):
+            getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
+        if library.fastdec_size_of_step() != ctypes.sizeof(Step):
+            raise ValueError("built from other sources")
+        self.block: int = library.fastdec_block()
+        self.scratch_size = library.fastdec_scratch_size
+        self.run = library.fastdec_run
+        self.threads = _threads_of_torch()
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> Optional[Library]:
+    """The library, or ``None`` where it was not built or cannot be loaded."""
+    folder = Path(__file__).parent
+    paths = (folder / f"_step{suffix}" for suffix in EXTENSION_SUFFIXES)
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
+        return None
+    try:
+        return Library(path)
+    except (OSError, ValueError, AttributeError) as problem:
+        logger.warning(
+            "%s: %s; decoding is slower without. Install the package again", path, problem
+        )
+        return None
+
+
+def _threads_of_torch() -> Optional[Threads]:
+    """The pool of torch's GCC OpenMP, or ``None`` where torch has threads of another kind.
+
+    Threads of our own would fight for the processors with torch's, which wait for work spinning.
+    """
+    try:
+        mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    paths = {line.split(maxsplit=5)[5] for line in mapped if "/libgomp" in line}
+    own = sorted(paths, key=lambda path: "/torch/" not in path)
+    if not own:
+        return None
+    openmp = ctypes.CDLL(own[0])
+    functions = (openmp.GOMP_parallel, openmp.omp_get_thread_num, openmp.omp_get_num_threads)
+    return Threads(*(ctypes.cast(function, ctypes.c_void_p).value for function in functions))

@@ -1,0 +1,352 @@
+// A decoder step for a handful of tokens, from ids to features, in fp32.
+//
+// At such sizes torch's time goes into starting some hundred operations. Here one call does them
+// all; the threads that torch has at hand meet between phases, some microseconds apart.
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include <sched.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// One library for all processors of a kind: the loader takes what this one has.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "arch=haswell", "default")))
+#else
+#define FOR_EACH_PROCESSOR
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+constexpr int LANES = 16;
+constexpr int BLOCK = 2 * LANES;  // outputs that lie side by side in a packed weight
+constexpr int TILE = 4;           // tokens that are multiplied by a weight while it is at hand
+
+typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+struct Linear {
+  const float *weight;  // [blocks, inputs, BLOCK]; the last block may be filled up
+  const float *bias;    // [blocks, BLOCK]
+  int64_t inputs, outputs;
+};
+
+struct Norm {
+  const float *weight, *bias;
+  float epsilon;
+};
+
+struct Layer {
+  Linear self_qkv, self_out, cross_query, cross_out, fc1, fc2;
+  Norm self_norm, cross_norm, final_norm;
+};
+
+struct Model {
+  int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm, gelu, together;
+  const Layer *layers;
+  Norm embed_norm, final_norm;  // weight 0: none
+  const float *embed, *positions;
+  int64_t n_types, n_positions;  // 0 positions: none
+  float embed_scale;
+};
+
+// [layers, 2, slots, heads, length, head_dim]
+struct Cache {
+  float *data;
+  int64_t layer, part, slot, head;  // strides
+};
+
+// GCC's OpenMP library, in which torch has its threads: fn(data) in so many of them, or fewer.
+struct Threads {
+  void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
+  int (*number)();
+  int (*count)();
+};
+
+struct Step {
+  Model model;
+  const Threads *threads;
+  Cache rows, sources;
+  int64_t n_rows, n_new, first_slot, n_threads;
+  const int64_t *tokens;          // [n_rows, n_new]
+  const int64_t *past;            // [n_rows]
+  const int64_t *row_source;      // [n_rows]
+  const int64_t *source_lengths;  // by source
+  float *features;                // [n_rows, n_new, dim]
+  float *scratch;                 // see scratch_size
+  std::atomic<int64_t> arrived, phase;
+};
+
+// One of the threads that run a step together.
+struct Thread {
+  int64_t number, count;
+  float *x, *queries, *context, *hidden;  // of all threads: [n, dim], [n, 3 * dim], ...
+  float *normalized, *weights;            // of one thread: [n, dim], [longest]
+};
+
+INLINE void meet(Step &step, const Thread &own) {
+  if (own.count == 1) return;
+  const int64_t phase = step.phase.load(std::memory_order_acquire);
+  if (step.arrived.fetch_add(1, std::memory_order_acq_rel) == own.count - 1) {
+    step.arrived.store(0, std::memory_order_relaxed);
+    step.phase.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  for (int spins = 0; step.phase.load(std::memory_order_acquire) == phase; ++spins) {
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+    // Somebody else may need this processor, perhaps the thread that is waited for.
+    if (spins > 2000) sched_yield();
+  }
+}
+
+// The sum of a[i] * b[i], or of (a[i] - shift)^2 without b.
+INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
+  Lanes lanes = {};
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+    const Lanes left = *(const Lanes *)(a + i) - shift;
+    lanes += left * (b ? *(const Lanes *)(b + i) : left);
+  }
+  float total = 0;
+  for (int lane = 0; lane < LANES; ++lane) total += lanes[lane];
+  for (; i < n; ++i) total += (a[i] - shift) * (b ? b[i] : a[i] - shift);
+  return total;
+}
+
+INLINE float mean(const float *x, int64_t n) {
+  Lanes lanes = {};
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) lanes += *(const Lanes *)(x + i);
+  float total = 0;
+  for (int lane = 0; lane < LANES; ++lane) total += lanes[lane];
+  for (; i < n; ++i) total += x[i];
+  return total / n;
+}
+
+INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
+  const float center = mean(x, n);
+  const float scale = 1 / std::sqrt(dot(x, nullptr, n, center) / n + norm.epsilon);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
+}
+
+enum class Then { STORE, ADD, RELU, GELU };
+
+template <int N>
+INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, Then then) {
+  const float *weight = linear.weight + block * linear.inputs * BLOCK;
+  const float *bias = linear.bias + block * BLOCK;
+  Lanes low[N], high[N];
+  for (int n = 0; n < N; ++n) low[n] = *(const Lanes *)bias, high[n] = *(const Lanes *)(bias + LANES);
+  for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK) {
+    const Lanes first = *(const Lanes *)weight, second = *(const Lanes *)(weight + LANES);
+    for (int n = 0; n < N; ++n) {
+      const float factor = x[n * linear.inputs + i];
+      low[n] += factor * first;
+      high[n] += factor * second;
+    }
+  }
+  const int64_t n_outputs = std::min<int64_t>(BLOCK, linear.outputs - block * BLOCK);
+  for (int n = 0; n < N; ++n) {
+    float *to = y + n * linear.outputs + block * BLOCK;
+    float values[BLOCK];
+    *(Lanes *)values = low[n], *(Lanes *)(values + LANES) = high[n];
+    for (int64_t i = 0; i < n_outputs; ++i) {
+      float value = values[i];
+      if (then == Then::ADD) value += to[i];
+      if (then == Then::RELU) value = std::max(value, 0.0f);
+      if (then == Then::GELU) value *= 0.5f * (1 + std::erf(value * 0.70710678118654752f));
+      to[i] = value;
+    }
+  }
+}
+
+// y [n, outputs] from x [n, inputs]; each thread computes some of the outputs.
+INLINE void multiply(const Linear &linear, const float *x, float *y, int64_t n, const Thread &own,
+                     Then then) {
+  const int64_t n_blocks = (linear.outputs + BLOCK - 1) / BLOCK;
+  const int64_t first = n_blocks * own.number / own.count;
+  const int64_t last = n_blocks * (own.number + 1) / own.count;
+  for (int64_t block = first; block < last; ++block) {
+    int64_t token = 0;
+    for (; token + TILE <= n; token += TILE)
+      tile<TILE>(linear, block, x + token * linear.inputs, y + token * linear.outputs, then);
+    for (; token < n; ++token)
+      tile<1>(linear, block, x + token * linear.inputs, y + token * linear.outputs, then);
+  }
+}
+
+// One query over the first n_keys keys of a head.
+INLINE void attend(const float *query, const float *keys, const float *values, int64_t n_keys,
+                   int64_t head_dim, float *weights, float *context) {
+  float most = -INFINITY, total = 0;
+  for (int64_t key = 0; key < n_keys; ++key)
+    most = std::max(most, weights[key] = dot(query, keys + key * head_dim, head_dim));
+  for (int64_t key = 0; key < n_keys; ++key)
+    total += weights[key] = std::exp(weights[key] - most);
+  std::memset(context, 0, head_dim * sizeof(float));
+  for (int64_t key = 0; key < n_keys; ++key) {
+    const float weight = weights[key] / total;
+    for (int64_t i = 0; i < head_dim; ++i) context[i] += weight * values[key * head_dim + i];
+  }
+}
+
+INLINE int64_t longest(const Step &step) {
+  int64_t most = 0;
+  for (int64_t row = 0; row < step.n_rows; ++row)
+    most = std::max({most, step.past[row] + step.n_new, step.source_lengths[step.row_source[row]]});
+  return most;
+}
+
+INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
+  const Model &model = step.model;
+  const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
+  const int64_t n_pairs = step.n_rows * n_heads;
+  for (int64_t pair = own.number; pair < n_pairs; pair += own.count) {
+    const int64_t row = pair / n_heads, head = pair % n_heads, past = step.past[row];
+    float *keys = step.rows.data + layer * step.rows.layer +
+                  (step.first_slot + row) * step.rows.slot + head * step.rows.head;
+    float *values = keys + step.rows.part;
+    const float *qkv = own.queries + row * step.n_new * 3 * dim + head * head_dim;
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      const int64_t place = (past + token) * head_dim;
+      std::memcpy(keys + place, qkv + token * 3 * dim + dim, head_dim * sizeof(float));
+      std::memcpy(values + place, qkv + token * 3 * dim + 2 * dim, head_dim * sizeof(float));
+    }
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      const int64_t seen = past + (token / model.together + 1) * model.together;
+      attend(qkv + token * 3 * dim, keys, values, seen, head_dim, own.weights,
+             own.context + (row * step.n_new + token) * dim + head * head_dim);
+    }
+  }
+}
+
+INLINE void cross_attention(Step &step, int64_t layer, const Thread &own) {
+  const Model &model = step.model;
+  const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
+  const int64_t n_pairs = step.n_rows * n_heads;
+  for (int64_t pair = own.number; pair < n_pairs; pair += own.count) {
+    const int64_t row = pair / n_heads, head = pair % n_heads, source = step.row_source[row];
+    const float *keys = step.sources.data + layer * step.sources.layer +
+                        source * step.sources.slot + head * step.sources.head;
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      const int64_t place = (row * step.n_new + token) * dim + head * head_dim;
+      attend(own.queries + place, keys, keys + step.sources.part, step.source_lengths[source],
+             head_dim, own.weights, own.context + place);
+    }
+  }
+}
+
+INLINE void embed(const Step &step, float *x) {
+  const Model &model = step.model;
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      const int64_t at = row * step.n_new + token;
+      const float *word = model.embed + step.tokens[at] * model.dim;
+      float *to = x + at * model.dim;
+      for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
+      if (model.n_positions) {
+        const int64_t place = std::min(step.past[row] + token, model.n_positions - 1);
+        const float *position = model.positions + place * model.dim;
+        for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
+      }
+      if (model.embed_norm.weight) normalize(model.embed_norm, to, to, model.dim);
+    }
+  }
+}
+
+INLINE const float *before(const Norm &norm, const Model &model, const Thread &own, int64_t n) {
+  if (!model.pre_norm) return own.x;
+  for (int64_t at = 0; at < n * model.dim; at += model.dim)
+    normalize(norm, own.x + at, own.normalized + at, model.dim);
+  return own.normalized;
+}
+
+// Where layers end in a normalisation, one thread does it, and the others wait.
+INLINE void after(Step &step, const Norm &norm, const Thread &own, int64_t n) {
+  meet(step, own);
+  if (step.model.pre_norm) return;
+  if (own.number == 0)
+    for (int64_t at = 0; at < n * step.model.dim; at += step.model.dim)
+      normalize(norm, own.x + at, own.x + at, step.model.dim);
+  meet(step, own);
+}
+
+FOR_EACH_PROCESSOR void run(Step *that, int64_t number, int64_t count) {
+  Step &step = *that;
+  const Model &model = step.model;
+  const int64_t n = step.n_rows * step.n_new, width = n * model.dim;
+  Thread own;
+  own.number = number, own.count = count;
+  own.x = step.features;
+  own.queries = step.scratch;
+  own.context = own.queries + 3 * width;
+  own.hidden = own.context + width;
+  own.normalized = own.hidden + n * model.hidden + number * (width + longest(step));
+  own.weights = own.normalized + width;
+  if (number == 0) embed(step, own.x);
+  meet(step, own);
+  for (int64_t index = 0; index < model.n_layers; ++index) {
+    const Layer &layer = model.layers[index];
+    multiply(layer.self_qkv, before(layer.self_norm, model, own, n), own.queries, n, own,
+             Then::STORE);
+    meet(step, own);
+    self_attention(step, index, own);
+    meet(step, own);
+    multiply(layer.self_out, own.context, own.x, n, own, Then::ADD);
+    after(step, layer.self_norm, own, n);
+    multiply(layer.cross_query, before(layer.cross_norm, model, own, n), own.queries, n, own,
+             Then::STORE);
+    meet(step, own);
+    cross_attention(step, index, own);
+    meet(step, own);
+    multiply(layer.cross_out, own.context, own.x, n, own, Then::ADD);
+    after(step, layer.cross_norm, own, n);
+    multiply(layer.fc1, before(layer.final_norm, model, own, n), own.hidden, n, own,
+             model.gelu ? Then::GELU : Then::RELU);
+    meet(step, own);
+    multiply(layer.fc2, own.hidden, own.x, n, own, Then::ADD);
+    after(step, layer.final_norm, own, n);
+  }
+  if (model.final_norm.weight && number == 0)
+    for (int64_t at = 0; at < width; at += model.dim)
+      normalize(model.final_norm, own.x + at, own.x + at, model.dim);
+}
+
+void run_as_thread(void *that) {
+  Step *step = static_cast<Step *>(that);
+  run(step, step->threads->number(), step->threads->count());
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t fastdec_block() { return BLOCK; }
+
+int64_t fastdec_size_of_step() { return sizeof(Step); }
+
+int64_t fastdec_scratch_size(const Step *step) {
+  const int64_t n = step->n_rows * step->n_new, dim = step->model.dim;
+  return n * (4 * dim + step->model.hidden) + step->n_threads * (n * dim + longest(*step));
+}
+
+// Returns 0, or 1 for tokens that are not in the dictionary; then nothing has been done.
+int64_t fastdec_run(Step *step) {
+  for (int64_t at = 0; at < step->n_rows * step->n_new; ++at)
+    if (step->tokens[at] < 0 || step->tokens[at] >= step->model.n_types) return 1;
+  step->arrived = step->phase = 0;
+  if (step->n_threads == 1)
+    run(step, 0, 1);
+  else
+    step->threads->parallel(run_as_thread, step, step->n_threads, 0);
+  return 0;
+}
+}

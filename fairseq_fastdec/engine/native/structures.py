@@ -1,0 +1,55 @@
+"""The structures of ``step.cpp``, field by field."""
+
+import ctypes
+
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+
+
+def _fields(kind: type, *names: str) -> list:
+    return [(name, kind) for name in names]
+
+
+class Linear(ctypes.Structure):
+    _fields_ = _fields(_POINTER, "weight", "bias") + _fields(_INT, "inputs", "outputs")
+
+
+class Norm(ctypes.Structure):
+    _fields_ = _fields(_POINTER, "weight", "bias") + _fields(ctypes.c_float, "epsilon")
+
+
+class Layer(ctypes.Structure):
+    _fields_ = _fields(
+        Linear, "self_qkv", "self_out", "cross_query", "cross_out", "fc1", "fc2"
+    ) + _fields(Norm, "self_norm", "cross_norm", "final_norm")
+
+
+class Model(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_layers", "dim", "n_heads", "head_dim", "hidden"),
+        *_fields(_INT, "pre_norm", "gelu", "together"),
+        ("layers", _POINTER),
+        *_fields(Norm, "embed_norm", "final_norm"),
+        *_fields(_POINTER, "embed", "positions"),
+        *_fields(_INT, "n_types", "n_positions"),
+        ("embed_scale", ctypes.c_float),
+    ]
+
+
+class Cache(ctypes.Structure):
+    _fields_ = [("data", _POINTER), *_fields(_INT, "layer", "part", "slot", "head")]
+
+
+class Threads(ctypes.Structure):
+    _fields_ = _fields(_POINTER, "parallel", "number", "count")
+
+
+class Step(ctypes.Structure):
+    _fields_ = [
+        ("model", Model),
+        ("threads", _POINTER),
+        *_fields(Cache, "rows", "sources"),
+        *_fields(_INT, "n_rows", "n_new", "first_slot", "n_threads"),
+        *_fields(_POINTER, "tokens", "past", "row_source", "source_lengths"),
+        *_fields(_POINTER, "features", "scratch"),
+        *_fields(_INT, "arrived", "phase"),
+    ]

@@ -1,0 +1,202 @@
+"""The compiled step: what it does, what it leaves to torch, and how it is loading."""
+
+import logging
+import shutil
+
+import pytest
+import torch
+
+from fairseq_fastdec.engine import DecoderSession, native
+from fairseq_fastdec.engine.native import loading
+from tests import tiny
+
+TASK = tiny.task(20)
+
+compiled = pytest.mark.skipif(native.library() is None, reason="nothing was compiled")
+
+
+def features_of(model, tokens, kept, lengths=(4, 6, 2), natively=True, **options):
+    """Features of steps of ``tokens``, of which each row keeps some; three sentences."""
+    session = DecoderSession(model, **options)
+    session.reset(30)
+    if not natively:
+        session._native = None
+    session.add(tiny.random_batch(TASK, list(lengths))["net_input"])
+    features = []
+    for fed, n in zip(tokens, kept):
+        features.append(session.step(fed).clone())
+        session.commit(n)
+    return features
+
+
+def random_steps(widths=(1, 3, 2, 4), n_rows=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = [torch.randint(4, 20, (n_rows, width), generator=generator) for width in widths]
+    kept = [torch.randint(1, width + 1, (n_rows,), generator=generator) for width in widths]
+    return tokens, kept
+
+
+@compiled
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        dict(decoder_normalize_before=True),
+        dict(activation_fn="gelu"),
+        dict(decoder_learned_pos=True, max_target_positions=5),
+        dict(no_token_positional_embeddings=True),
+        dict(layernorm_embedding=True),
+        # No multiples of what lies side by side in a packed weight or in a register.
+        dict(encoder_embed_dim=44, decoder_embed_dim=44, decoder_ffn_embed_dim=50),
+        dict(encoder_embed_dim=136, decoder_embed_dim=136, decoder_ffn_embed_dim=96),
+    ],
+    ids=lambda options: ", ".join(options) or "post-norm",
+)
+def test_it_gives_what_torch_gives(options):
+    model = tiny.stir(tiny.build_model(TASK, **options))
+    tokens, kept = random_steps()
+    own, expected = (features_of(model, tokens, kept, natively=n) for n in (True, False))
+    for ours, theirs in zip(own, expected):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+        assert not torch.equal(ours, theirs)  # or torch has computed both
+
+
+@compiled
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_threads_change_nothing(threads):
+    model = tiny.stir(tiny.build_model(TASK, decoder_embed_dim=96, encoder_embed_dim=96))
+    tokens, kept = random_steps()
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = features_of(model, tokens, kept)
+        torch.set_num_threads(threads)
+        for _ in range(20):
+            assert all(map(torch.equal, features_of(model, tokens, kept), alone))
+    finally:
+        torch.set_num_threads(before)
+
+
+@compiled
+def test_a_token_is_computed_alike_alone_and_with_others():
+    """Blockwise decoding verifies in one step what greedy decoding finds in several."""
+    model = tiny.stir(tiny.build_model(TASK))
+    tokens = random_steps([6])[0][0]
+    (together,) = features_of(model, [tokens], [6])
+    alone = features_of(model, tokens.split(1, dim=1), [1] * 6)
+    assert torch.equal(torch.cat(alone, dim=1), together)
+    (first,) = features_of(model, [tokens[:1]], [6], lengths=(4,))
+    (among_others,) = features_of(model, [tokens], [6], lengths=(4, 4, 4))
+    assert torch.equal(first[0], among_others[0])
+
+
+@compiled
+def test_steps_of_many_tokens_are_torchs(monkeypatch):
+    model = tiny.stir(tiny.build_model(TASK))
+    session = DecoderSession(model)
+    session.reset(200)
+    session.add(tiny.random_batch(TASK, [4, 6, 2])["net_input"])
+    stepped = []
+    monkeypatch.setattr(
+        session, "native_step", lambda tokens: stepped.append(tokens.numel()) or torch.empty(0)
+    )
+    for width in (1, native.MAX_TOKENS // 3, native.MAX_TOKENS // 3 + 1):
+        session.step(torch.full((3, width), 5))
+    assert stepped == [3, native.MAX_TOKENS // 3 * 3]
+
+
+@compiled
+@pytest.mark.parametrize(
+    "options, precision",
+    [
+        ({}, "bf16"),
+        ({}, "int8"),
+        (dict(dtype=torch.float64), "model"),
+        (dict(scale_attn=True), "model"),
+        (dict(scale_fc=True), "model"),
+        (dict(scale_resids=True), "model"),
+        (dict(decoder_output_dim=28), "model"),
+        (dict(activation_fn="tanh"), "model"),
+    ],
+    ids=str,
+)
+def test_what_is_left_to_torch(options, precision):
+    model = tiny.build_model(TASK, **options)
+    session = DecoderSession(model, precision)
+    session.reset(10)
+    assert session._native is None
+
+
+@compiled
+def test_other_models_in_fp32_are_computed_by_it():
+    session = DecoderSession(tiny.build_model(TASK, dtype=torch.float16), "fp32")
+    session.reset(10)
+    assert session._native is not None
+
+
+@compiled
+def test_trained_parameters_are_followed():
+    model = tiny.stir(tiny.build_model(TASK))
+    session = DecoderSession(model)
+    tokens, batch = torch.full((1, 2), 5), tiny.random_batch(TASK, [4])
+
+    def step():
+        session.reset(10)
+        session.add(batch["net_input"])
+        return session.step(tokens)
+
+    before = step()
+    model.load_state_dict(dict(tiny.stir(tiny.build_model(TASK, seed=3)).state_dict()))
+    after = step()
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(after, features_of(model, [tokens], [2], lengths=(4,))[0])
+
+
+@compiled
+@pytest.mark.parametrize("token", [-1, 10**6])
+def test_tokens_beyond_the_dictionary(token):
+    session = DecoderSession(tiny.build_model(TASK))
+    session.reset(10)
+    session.add(tiny.random_batch(TASK, [4])["net_input"])
+    with pytest.raises(IndexError, match="dictionary"):
+        session.step(torch.tensor([[token]]))
+
+
+@compiled
+def test_where_torch_has_other_threads_it_has_one(monkeypatch):
+    """Not libgomp's, whose pool it would share: Intel's, for example, or macOS's."""
+    monkeypatch.setattr(native.library(), "threads", None)
+    model = tiny.stir(tiny.build_model(TASK))
+    tokens, kept = random_steps()
+    alone = features_of(model, tokens, kept)
+    monkeypatch.undo()
+    assert all(map(torch.equal, features_of(model, tokens, kept), alone))
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """The library is looked for in an empty folder."""
+    monkeypatch.setattr(loading, "__file__", str(tmp_path / "loading.py"))
+    return tmp_path / f"_step{loading.EXTENSION_SUFFIXES[0]}"
+
+
+def test_without_a_library_there_is_none(elsewhere):
+    assert loading.library.__wrapped__() is None
+
+
+@compiled
+def test_a_library_of_other_sources_is_not_used(elsewhere, monkeypatch, caplog):
+    built = loading.Path(native.__file__).parent / elsewhere.name
+    shutil.copy(built, elsewhere)
+    assert loading.library.__wrapped__() is not None
+    monkeypatch.setattr(loading, "Step", native.structures.Model)
+    with caplog.at_level(logging.WARNING):
+        assert loading.library.__wrapped__() is None
+    assert "built from other sources; decoding is slower without" in caplog.text
+
+
+def test_a_library_for_another_machine_is_not_used(elsewhere, caplog):
+    elsewhere.write_bytes(b"\x7fELF of another kind")
+    with caplog.at_level(logging.WARNING):
+        assert loading.library.__wrapped__() is None
+    assert "Install the package again" in caplog.text
