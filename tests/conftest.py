@@ -5,6 +5,8 @@ import random
 import pytest
 import torch
 
+from fairseq_fastdec.engine import precision
+from fairseq_fastdec.engine.native import packed, step
 from tests import command_line
 
 torch.set_num_threads(1)
@@ -56,3 +58,10 @@ def blockwise(corpus, baseline, tmp_path_factory):
         updates=60,
     )  # fmt: skip
     return directory / "checkpoint_last.pt"
+
+
+@pytest.fixture
+def nothing_compiled(monkeypatch):
+    """As where the package was installed without a compiler."""
+    for module in (packed, precision, step):
+        monkeypatch.setattr(module, "library", lambda: None)

@@ -70,20 +70,9 @@ class _SplitOutputs:
 
     def __init__(self, weight: Tensor, bias: Tensor, precision: Precision) -> None:
         self._linears = [precision.linear(*parameters) for parameters in zip(weight, bias)]
-        # A single output may be p_1's: it is to be computed alike whether a token comes alone.
-        for_one = weight.device.type == "cpu" and len(weight) > 1 and weight.numel() <= SMALL
-        self._transposed = (
-            precision.tensor(weight.transpose(1, 2)).contiguous() if for_one else None
-        )
-        self._bias = precision.tensor(bias)[:, None]
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        if self._transposed is not None and hidden.numel() == hidden.size(-1):
-            shares = hidden.view(len(self._linears), 1, -1)
-            outputs = torch.baddbmm(self._bias, shares, self._transposed)
-            return outputs.view(*hidden.shape[:-1], len(self._linears), -1)
-        # Of several tokens a batched product, which does not have oneDNN's layout, takes up to
-        # three times as long.
+        # A batched product, without prepared weights' layout, takes up to three times as long.
         shares = hidden.chunk(len(self._linears), dim=-1)
         outputs = [linear(share) for linear, share in zip(self._linears, shares)]
         return torch.stack(outputs, dim=-2)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from .int8 import Int8Linear, Int8Rows
 from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows, can_block
+from .native.loading import library
 
 
 class Norm(NamedTuple):
@@ -75,10 +76,12 @@ def rough_precision(own: Precision, model: torch.dtype, device: torch.device) ->
     """For blockwise heads whose proposals p_1 verifies, in a model of its ``own`` precision.
 
     Where only p_1's own tokens stay, the other heads' rounding changes no output, and hardly any
-    acceptance; and what they cost is to read their weights, which in bf16 are half as long.
+    acceptance; and what they cost is to read their weights, which in bf16 are half as long. To
+    compiled products, oneDNN's in bf16 lose as much time as they gain.
     """
     in_fp32 = own.product is Linear and (own.dtype or model) == torch.float32
-    halved = in_fp32 and device.type == "cpu" and can_block(torch.bfloat16)
+    by_onednn = device.type == "cpu" and library() is None and can_block(torch.bfloat16)
+    halved = in_fp32 and by_onednn
     return PRECISIONS["bf16"] if halved else own
 
 

@@ -13,7 +13,7 @@ from .encoder import SourceEncoder
 from .forward import ForwardPass, RowKeys, SourceKeys
 from .graphs import StepGraphs
 from .grid import SourceGrid
-from .native import MAX_TOKENS, NativeStep
+from .native.step import MAX_TOKENS, NativeStep
 from .precision import precision_of, rough_precision
 from .recorders import RECORDERS
 from .shortlist import Shortlist, ShortlistedOutput
@@ -277,7 +277,7 @@ class DecoderSession:
         self._sources_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._masks = CausalMasks(dtype, weights.embed.device, self.tokens_per_step)
         self._forward = ForwardPass(self._decoder, weights)
-        self._native = NativeStep.of(self._decoder, weights, self._precision)
+        self._native = NativeStep.of(weights, dtype, self.tokens_per_step)
         self._prepare_graphs()
         self._watch.reset()
 

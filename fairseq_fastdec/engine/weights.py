@@ -107,7 +107,7 @@ class DecoderWeights:
             embed_scale=decoder.embed_scale,
             project_in=precision.linear_of(decoder.project_in_dim),
             embed_norm=precision.norm_of(decoder.layernorm_embedding),
-            layers=[layer_weights(layer, precision) for layer in layers],
+            layers=[_layer_weights(layer, precision) for layer in layers],
             cross_key_values=stacked(
                 [
                     projection
@@ -177,8 +177,7 @@ def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
     )
 
 
-def layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:
-    """Gather and fuse the parameters of one layer."""
+def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:
     cross = layer.encoder_attn
     return LayerWeights(
         pre_norm=layer.normalize_before,

@@ -5,14 +5,19 @@ import shutil
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import DecoderSession, native
-from fairseq_fastdec.engine.native import loading
+from fairseq_fastdec.engine import DecoderSession
+from fairseq_fastdec.engine.linear import Linear
+from fairseq_fastdec.engine.native import loading, packed, step
+from fairseq_fastdec.engine.native.loading import library
+from fairseq_fastdec.engine.native.packed import PackedLinear
 from tests import tiny
 
 TASK = tiny.task(20)
 
-compiled = pytest.mark.skipif(native.library() is None, reason="nothing was compiled")
+compiled = pytest.mark.skipif(library() is None, reason="nothing was compiled")
 
 
 def features_of(model, tokens, kept, lengths=(4, 6, 2), natively=True, **options):
@@ -62,6 +67,34 @@ def test_it_gives_what_torch_gives(options):
 
 
 @compiled
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.lists(st.integers(0, 5), max_size=2),
+    n_inputs=st.integers(1, 70),
+    n_outputs=st.integers(1, 140),
+    biased=st.booleans(),
+    strided=st.booleans(),
+)
+def test_products(shape, n_inputs, n_outputs, biased, strided):
+    torch.manual_seed(n_inputs)
+    weight = torch.randn(n_outputs, n_inputs)
+    bias = torch.randn(n_outputs) if biased else None
+    x = torch.randn(*shape, 2 * n_inputs)[..., ::2] if strided else torch.randn(*shape, n_inputs)
+    expected = torch.nn.functional.linear(
+        x.double(), weight.double(), bias.double() if biased else None
+    )
+    torch.testing.assert_close(Linear(weight, bias)(x).double(), expected, atol=1e-4, rtol=1e-4)
+
+
+@compiled
+def test_products_of_other_numbers():
+    assert PackedLinear.of(torch.zeros(4, 4, dtype=torch.float64), None) is None
+    assert PackedLinear.of(torch.zeros(4, 4, device="meta"), None) is None
+    with pytest.raises(TypeError, match="float64 where fp32"):
+        Linear(torch.zeros(4, 4))(torch.zeros(4, dtype=torch.float64))
+
+
+@compiled
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 def test_threads_change_nothing(threads):
     model = tiny.stir(tiny.build_model(TASK, decoder_embed_dim=96, encoder_embed_dim=96))
@@ -100,9 +133,9 @@ def test_steps_of_many_tokens_are_torchs(monkeypatch):
     monkeypatch.setattr(
         session, "native_step", lambda tokens: stepped.append(tokens.numel()) or torch.empty(0)
     )
-    for width in (1, native.MAX_TOKENS // 3, native.MAX_TOKENS // 3 + 1):
+    for width in (1, step.MAX_TOKENS // 3, step.MAX_TOKENS // 3 + 1):
         session.step(torch.full((3, width), 5))
-    assert stepped == [3, native.MAX_TOKENS // 3 * 3]
+    assert stepped == [3, step.MAX_TOKENS // 3 * 3]
 
 
 @compiled
@@ -165,7 +198,7 @@ def test_tokens_beyond_the_dictionary(token):
 @compiled
 def test_where_torch_has_other_threads_it_has_one(monkeypatch):
     """Not libgomp's, whose pool it would share: Intel's, for example, or macOS's."""
-    monkeypatch.setattr(native.library(), "threads", None)
+    monkeypatch.setattr(library(), "threads", None)
     model = tiny.stir(tiny.build_model(TASK))
     tokens, kept = random_steps()
     alone = features_of(model, tokens, kept)
@@ -186,10 +219,10 @@ def test_without_a_library_there_is_none(elsewhere):
 
 @compiled
 def test_a_library_of_other_sources_is_not_used(elsewhere, monkeypatch, caplog):
-    built = loading.Path(native.__file__).parent / elsewhere.name
+    built = loading.Path(packed.__file__).parent / elsewhere.name
     shutil.copy(built, elsewhere)
     assert loading.library.__wrapped__() is not None
-    monkeypatch.setattr(loading, "Step", native.structures.Model)
+    monkeypatch.setattr(loading, "Step", packed.structures.Model)
     with caplog.at_level(logging.WARNING):
         assert loading.library.__wrapped__() is None
     assert "built from other sources; decoding is slower without" in caplog.text

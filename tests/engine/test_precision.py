@@ -95,7 +95,7 @@ def test_split_heads_of_a_token_that_comes_alone(dtype):
 
 @pytest.mark.parametrize("precision", ["model", "int8"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_proposals_round_in_fp32_only(dtype, precision, monkeypatch):
+def test_proposals_round_in_fp32_only(dtype, precision, monkeypatch, nothing_compiled):
     monkeypatch.setattr("fairseq_fastdec.engine.precision.can_block", lambda dtype: True)
     model = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", block_size=3)).to(dtype)
     batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)

@@ -8,7 +8,7 @@ from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import DecoderSession, compaction, inheritance, native
+from fairseq_fastdec.engine import DecoderSession, compaction, inheritance
 from fairseq_fastdec.engine.attention import CausalMasks, causal_mask
 from fairseq_fastdec.engine.cache import KeyValueCache
 from tests import tiny
@@ -142,10 +142,10 @@ def fuzz(model, task, draw, tolerance, n_operations=12, unit=1):
 
 @pytest.mark.parametrize("kind", ["fp32", "fp32, nothing compiled", "fp64"])
 @pytest.mark.parametrize("options", ARCHITECTURES.values(), ids=ARCHITECTURES)
-def test_every_split_gives_the_full_forward_logits(options, kind, true_double, monkeypatch):
+def test_every_split_gives_the_full_forward_logits(options, kind, true_double, request):
     dtype = torch.float64 if kind == "fp64" else torch.float32
     if kind == "fp32, nothing compiled":
-        monkeypatch.setattr(native, "library", lambda: None)
+        request.getfixturevalue("nothing_compiled")
     task = tiny.task(20)
     model = tiny.stir(tiny.build_model(task, dtype=dtype, **options))
 

@@ -1,4 +1,4 @@
-"""The compiled step, if there is one, and the threads that it runs in.
+"""What was compiled, if it was, and the threads that it runs in.
 
 It is built when the package is installed, where there is a compiler for it; all works without.
 """
@@ -32,6 +32,8 @@ class Library:
         self.block: int = library.fastdec_block()
         self.scratch_size = library.fastdec_scratch_size
         self.run = library.fastdec_run
+        self.multiply = library.fastdec_multiply
+        self.multiply.restype = None
         self.threads = _threads_of_torch()
 
 

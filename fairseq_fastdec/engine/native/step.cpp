@@ -175,11 +175,16 @@ INLINE void multiply(const Linear &linear, const float *x, float *y, int64_t n, 
   const int64_t first = n_blocks * own.number / own.count;
   const int64_t last = n_blocks * (own.number + 1) / own.count;
   for (int64_t block = first; block < last; ++block) {
-    int64_t token = 0;
-    for (; token + TILE <= n; token += TILE)
-      tile<TILE>(linear, block, x + token * linear.inputs, y + token * linear.outputs, then);
-    for (; token < n; ++token)
-      tile<1>(linear, block, x + token * linear.inputs, y + token * linear.outputs, then);
+    for (int64_t token = 0; token < n; token += TILE) {
+      const float *from = x + token * linear.inputs;
+      float *to = y + token * linear.outputs;
+      switch (std::min<int64_t>(n - token, TILE)) {
+        case 1: tile<1>(linear, block, from, to, then); break;
+        case 2: tile<2>(linear, block, from, to, then); break;
+        case 3: tile<3>(linear, block, from, to, then); break;
+        default: tile<TILE>(linear, block, from, to, then);
+      }
+    }
   }
 }
 
@@ -320,6 +325,25 @@ FOR_EACH_PROCESSOR void run(Step *that, int64_t number, int64_t count) {
       normalize(model.final_norm, own.x + at, own.x + at, model.dim);
 }
 
+struct Product {
+  Linear linear;
+  const Threads *threads;
+  int64_t n, n_threads;
+  const float *x;  // [n, inputs]
+  float *y;        // [n, outputs]
+};
+
+FOR_EACH_PROCESSOR void multiply(const Product *product, int64_t number, int64_t count) {
+  Thread own = {};
+  own.number = number, own.count = count;
+  multiply(product->linear, product->x, product->y, product->n, own, Then::STORE);
+}
+
+void multiply_as_thread(void *that) {
+  const Product *product = static_cast<const Product *>(that);
+  multiply(product, product->threads->number(), product->threads->count());
+}
+
 void run_as_thread(void *that) {
   Step *step = static_cast<Step *>(that);
   run(step, step->threads->number(), step->threads->count());
@@ -348,5 +372,12 @@ int64_t fastdec_run(Step *step) {
   else
     step->threads->parallel(run_as_thread, step, step->n_threads, 0);
   return 0;
+}
+
+void fastdec_multiply(Product *product) {
+  if (product->n_threads == 1)
+    multiply(product, 0, 1);
+  else
+    product->threads->parallel(multiply_as_thread, product, product->n_threads, 0);
 }
 }

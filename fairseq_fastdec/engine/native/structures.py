@@ -43,6 +43,15 @@ class Threads(ctypes.Structure):
     _fields_ = _fields(_POINTER, "parallel", "number", "count")
 
 
+class Product(ctypes.Structure):
+    _fields_ = [
+        ("linear", Linear),
+        ("threads", _POINTER),
+        *_fields(_INT, "n", "n_threads"),
+        *_fields(_POINTER, "x", "y"),
+    ]
+
+
 class Step(ctypes.Structure):
     _fields_ = [
         ("model", Model),
