@@ -169,8 +169,8 @@ INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, 
 }
 
 // y [n, outputs] from x [n, inputs]; each thread computes some of the outputs.
-INLINE void multiply(const Linear &linear, const float *x, float *y, int64_t n, const Thread &own,
-                     Then then) {
+FOR_EACH_PROCESSOR void multiply(const Linear &linear, const float *x, float *y, int64_t n,
+                                 const Thread &own, Then then) {
   const int64_t n_blocks = (linear.outputs + BLOCK - 1) / BLOCK;
   const int64_t first = n_blocks * own.number / own.count;
   const int64_t last = n_blocks * (own.number + 1) / own.count;
@@ -333,7 +333,7 @@ struct Product {
   float *y;        // [n, outputs]
 };
 
-FOR_EACH_PROCESSOR void multiply(const Product *product, int64_t number, int64_t count) {
+void multiply(const Product *product, int64_t number, int64_t count) {
   Thread own = {};
   own.number = number, own.count = count;
   multiply(product->linear, product->x, product->y, product->n, own, Then::STORE);
