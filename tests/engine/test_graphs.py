@@ -33,6 +33,11 @@ def given_up(graphs, problem):
     raise AssertionError(problem)
 
 
+@pytest.fixture(autouse=True)
+def only_torch(nothing_compiled):
+    """Graphs are for GPUs; what stands in for one sees torch's operations only."""
+
+
 @pytest.fixture
 def replays(monkeypatch):
     """How often each recorded step was replayed."""

@@ -103,7 +103,7 @@ INLINE void meet(Step &step, const Thread &own) {
     _mm_pause();
 #endif
     // Somebody else may need this processor, perhaps the thread that is waited for.
-    if (spins > 2000) sched_yield();
+    if (spins > 200) sched_yield();
   }
 }
 
