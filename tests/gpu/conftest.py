@@ -14,7 +14,7 @@ from tests.tape import TapeRecorder
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
-def device(request, monkeypatch):
+def device(request, monkeypatch, nothing_compiled):
     """Steps are recorded when their shape comes for the second time, and nothing may be wrong."""
     monkeypatch.setattr(graphs, "OCCURRENCES", 2)
     monkeypatch.setattr(graphs.StepGraphs, "_give_up", given_up)
