@@ -144,7 +144,10 @@ INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, 
   const float *weight = linear.weight + block * linear.inputs * BLOCK;
   const float *bias = linear.bias + block * BLOCK;
   Lanes low[N], high[N];
-  for (int n = 0; n < N; ++n) low[n] = *(const Lanes *)bias, high[n] = *(const Lanes *)(bias + LANES);
+  for (int n = 0; n < N; ++n) {
+    low[n] = *(const Lanes *)bias;
+    high[n] = *(const Lanes *)(bias + LANES);
+  }
   for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK) {
     const Lanes first = *(const Lanes *)weight, second = *(const Lanes *)(weight + LANES);
     for (int n = 0; n < N; ++n) {

@@ -4,7 +4,7 @@ What takes a small model's time in torch is to start some hundred operations for
 """
 
 import ctypes
-from typing import Iterator, Optional, Tuple
+from typing import Optional, Tuple
 
 import torch
 from fairseq.modules import gelu
@@ -67,7 +67,7 @@ class NativeStep:
             together: how many tokens of a step see each other.
         """
         compiled = library()
-        if compiled is None or next(_obstacles(weights, attention), None):
+        if compiled is None or not _is_known(weights, attention):
             return None
         return cls(compiled, weights, together)
 
@@ -142,17 +142,16 @@ def _norm(norm: Optional[Norm]) -> structures.Norm:
     return structures.Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps)
 
 
-def _obstacles(weights: DecoderWeights, attention: torch.dtype) -> Iterator[str]:
-    """What ``step.cpp`` does not know, in words."""
+def _is_known(weights: DecoderWeights, attention: torch.dtype) -> bool:
+    """Whether ``step.cpp`` can do all that such a decoder does."""
     packed = all(isinstance(each, Linear) and each.packed for each in _linears(weights.layers[0]))
-    if not packed or weights.embed.dtype != torch.float32 or attention != torch.float32:
-        yield "other numbers than fp32"
-    if weights.project_in is not None or weights.project_out is not None:
-        yield "embeddings of another width"
-    for layer in weights.layers:
-        feed_forward = layer.feed_forward
-        extras = (layer.self_attn_norm, feed_forward.fc1_norm, feed_forward.residual_scale)
-        if any(extra is not None for extra in extras):
-            yield "NormFormer's norms and scales"
-        if feed_forward.activation not in (F.relu, gelu):
-            yield "another activation"
+    in_fp32 = packed and weights.embed.dtype == attention == torch.float32
+    one_width = weights.project_in is None and weights.project_out is None
+    return in_fp32 and one_width and all(map(_is_plain, weights.layers))
+
+
+def _is_plain(layer: LayerWeights) -> bool:
+    """Whether it has none of NormFormer's norms and scales, and an activation that is compiled."""
+    feed_forward = layer.feed_forward
+    extras = (layer.self_attn_norm, feed_forward.fc1_norm, feed_forward.residual_scale)
+    return all(extra is None for extra in extras) and feed_forward.activation in (F.relu, gelu)
