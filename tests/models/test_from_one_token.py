@@ -51,7 +51,7 @@ def test_positions_count_steps(options):
 def test_all_words_are_known_and_the_end_is_new(options):
     stock = tiny.build_model(ONE, **options)
     model, new = loaded(stock, TWO, **options)
-    for name, parameter in stock.state_dict().items():
+    for name, parameter in stock.named_parameters():
         now = model.state_dict()[name]
         if now.shape == parameter.shape:
             assert torch.equal(now, parameter)
@@ -83,7 +83,7 @@ def test_with_one_token_a_step_nothing_else_changes():
 def test_a_checkpoint_of_its_own_stays_as_it_is():
     model = tiny.stir(tiny.build_model(TWO, ARCH))
     again, _ = loaded(model, TWO)
-    for name, parameter in model.state_dict().items():
+    for name, parameter in model.named_parameters():
         assert torch.equal(again.state_dict()[name], parameter)
 
 
