@@ -16,6 +16,15 @@ FIRST = ONE.target_dictionary.pad() + 1
 END = TWO.target_dictionary.index("<eod>")
 
 
+def parameters_of(model):
+    """All but the unused ones that fairseq 0.12.2 has in its encoder layers."""
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if not name.startswith("encoder.layers")
+    }
+
+
 def loaded(stock, task, **options):
     """A new model with the parameters of ``stock``, and what it was before."""
     model = tiny.build_model(task, ARCH, seed=1, **options)
@@ -51,7 +60,7 @@ def test_positions_count_steps(options):
 def test_all_words_are_known_and_the_end_is_new(options):
     stock = tiny.build_model(ONE, **options)
     model, new = loaded(stock, TWO, **options)
-    for name, parameter in stock.named_parameters():
+    for name, parameter in parameters_of(stock).items():
         now = model.state_dict()[name]
         if now.shape == parameter.shape:
             assert torch.equal(now, parameter)
@@ -83,7 +92,7 @@ def test_with_one_token_a_step_nothing_else_changes():
 def test_a_checkpoint_of_its_own_stays_as_it_is():
     model = tiny.stir(tiny.build_model(TWO, ARCH))
     again, _ = loaded(model, TWO)
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters_of(model).items():
         assert torch.equal(again.state_dict()[name], parameter)
 
 
