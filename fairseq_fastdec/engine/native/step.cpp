@@ -15,21 +15,11 @@
 #include <immintrin.h>
 #endif
 
-// One library for all processors of a kind: the loader takes what this one has.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define FOR_EACH_PROCESSOR __attribute__((target_clones("avx512f", "arch=haswell", "default")))
-#else
-#define FOR_EACH_PROCESSOR
-#endif
 #define INLINE static inline __attribute__((always_inline))
 
 namespace {
 
-constexpr int LANES = 16;
-constexpr int BLOCK = 2 * LANES;  // outputs that lie side by side in a packed weight
-constexpr int TILE = 4;           // tokens that are multiplied by a weight while it is at hand
-
-typedef float Lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+constexpr int BLOCK = 32;  // outputs that lie side by side in a packed weight
 
 struct Linear {
   const float *weight;  // [blocks, inputs, BLOCK]; the last block may be filled up
@@ -107,60 +97,85 @@ INLINE void meet(Step &step, const Thread &own) {
   }
 }
 
+enum class Then { STORE, ADD, RELU, GELU };
+
+struct Kernels {
+  void (*multiply)(const Linear &linear, const float *x, float *y, int64_t n, const Thread &own,
+                   Then then);
+  void (*run)(const Kernels &kernels, Step *step, int64_t number, int64_t count);
+};
+
+typedef float Four __attribute__((vector_size(16)));
+typedef float Eight __attribute__((vector_size(32)));
+typedef float Sixteen __attribute__((vector_size(64)));
+
+template <typename Lanes>
+constexpr int width() {
+  return sizeof(Lanes) / sizeof(float);
+}
+
+// From any address: rows need not begin where registers would.
+template <typename Lanes>
+INLINE Lanes load(const float *from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
+
 // The sum of a[i] * b[i], or of (a[i] - shift)^2 without b.
+template <typename Lanes>
 INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
   Lanes lanes = {};
   int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) {
-    const Lanes left = *(const Lanes *)(a + i) - shift;
-    lanes += left * (b ? *(const Lanes *)(b + i) : left);
+  for (; i + width<Lanes>() <= n; i += width<Lanes>()) {
+    const Lanes left = load<Lanes>(a + i) - shift;
+    lanes += left * (b ? load<Lanes>(b + i) : left);
   }
   float total = 0;
-  for (int lane = 0; lane < LANES; ++lane) total += lanes[lane];
+  for (int lane = 0; lane < width<Lanes>(); ++lane) total += lanes[lane];
   for (; i < n; ++i) total += (a[i] - shift) * (b ? b[i] : a[i] - shift);
   return total;
 }
 
+template <typename Lanes>
 INLINE float mean(const float *x, int64_t n) {
   Lanes lanes = {};
   int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) lanes += *(const Lanes *)(x + i);
+  for (; i + width<Lanes>() <= n; i += width<Lanes>()) lanes += load<Lanes>(x + i);
   float total = 0;
-  for (int lane = 0; lane < LANES; ++lane) total += lanes[lane];
+  for (int lane = 0; lane < width<Lanes>(); ++lane) total += lanes[lane];
   for (; i < n; ++i) total += x[i];
   return total / n;
 }
 
+template <typename Lanes>
 INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
-  const float center = mean(x, n);
-  const float scale = 1 / std::sqrt(dot(x, nullptr, n, center) / n + norm.epsilon);
+  const float center = mean<Lanes>(x, n);
+  const float scale = 1 / std::sqrt(dot<Lanes>(x, nullptr, n, center) / n + norm.epsilon);
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
 }
 
-enum class Then { STORE, ADD, RELU, GELU };
-
-template <int N>
+template <typename Lanes, int N>
 INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, Then then) {
+  constexpr int PARTS = BLOCK / width<Lanes>();
   const float *weight = linear.weight + block * linear.inputs * BLOCK;
   const float *bias = linear.bias + block * BLOCK;
-  Lanes low[N], high[N];
-  for (int n = 0; n < N; ++n) {
-    low[n] = *(const Lanes *)bias;
-    high[n] = *(const Lanes *)(bias + LANES);
-  }
+  Lanes sums[N][PARTS];
+  for (int n = 0; n < N; ++n)
+    for (int part = 0; part < PARTS; ++part)
+      sums[n][part] = load<Lanes>(bias + part * width<Lanes>());
   for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK) {
-    const Lanes first = *(const Lanes *)weight, second = *(const Lanes *)(weight + LANES);
     for (int n = 0; n < N; ++n) {
       const float factor = x[n * linear.inputs + i];
-      low[n] += factor * first;
-      high[n] += factor * second;
+      for (int part = 0; part < PARTS; ++part)
+        sums[n][part] += factor * load<Lanes>(weight + part * width<Lanes>());
     }
   }
   const int64_t n_outputs = std::min<int64_t>(BLOCK, linear.outputs - block * BLOCK);
   for (int n = 0; n < N; ++n) {
     float *to = y + n * linear.outputs + block * BLOCK;
     float values[BLOCK];
-    *(Lanes *)values = low[n], *(Lanes *)(values + LANES) = high[n];
+    std::memcpy(values, sums[n], sizeof values);
     for (int64_t i = 0; i < n_outputs; ++i) {
       float value = values[i];
       if (then == Then::ADD) value += to[i];
@@ -172,8 +187,11 @@ INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, 
 }
 
 // y [n, outputs] from x [n, inputs]; each thread computes some of the outputs.
-FOR_EACH_PROCESSOR void multiply(const Linear &linear, const float *x, float *y, int64_t n,
-                                 const Thread &own, Then then) {
+template <typename Lanes>
+INLINE void multiply_by(const Linear &linear, const float *x, float *y, int64_t n,
+                        const Thread &own, Then then) {
+  // As many tokens at a time as their sums fit into registers.
+  constexpr int TILE = width<Lanes>() / 4;
   const int64_t n_blocks = (linear.outputs + BLOCK - 1) / BLOCK;
   const int64_t first = n_blocks * own.number / own.count;
   const int64_t last = n_blocks * (own.number + 1) / own.count;
@@ -181,22 +199,26 @@ FOR_EACH_PROCESSOR void multiply(const Linear &linear, const float *x, float *y,
     for (int64_t token = 0; token < n; token += TILE) {
       const float *from = x + token * linear.inputs;
       float *to = y + token * linear.outputs;
-      switch (std::min<int64_t>(n - token, TILE)) {
-        case 1: tile<1>(linear, block, from, to, then); break;
-        case 2: tile<2>(linear, block, from, to, then); break;
-        case 3: tile<3>(linear, block, from, to, then); break;
-        default: tile<TILE>(linear, block, from, to, then);
-      }
+      const int64_t left = n - token;
+      if (left >= TILE)
+        tile<Lanes, TILE>(linear, block, from, to, then);
+      else if (left == 1)
+        tile<Lanes, 1>(linear, block, from, to, then);
+      else if (left == 2)
+        tile<Lanes, 2>(linear, block, from, to, then);
+      else
+        tile<Lanes, 3>(linear, block, from, to, then);
     }
   }
 }
 
 // One query over the first n_keys keys of a head.
+template <typename Lanes>
 INLINE void attend(const float *query, const float *keys, const float *values, int64_t n_keys,
                    int64_t head_dim, float *weights, float *context) {
   float most = -INFINITY, total = 0;
   for (int64_t key = 0; key < n_keys; ++key)
-    most = std::max(most, weights[key] = dot(query, keys + key * head_dim, head_dim));
+    most = std::max(most, weights[key] = dot<Lanes>(query, keys + key * head_dim, head_dim));
   for (int64_t key = 0; key < n_keys; ++key)
     total += weights[key] = std::exp(weights[key] - most);
   std::memset(context, 0, head_dim * sizeof(float));
@@ -213,6 +235,7 @@ INLINE int64_t longest(const Step &step) {
   return most;
 }
 
+template <typename Lanes>
 INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
   const Model &model = step.model;
   const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
@@ -230,12 +253,13 @@ INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
     }
     for (int64_t token = 0; token < step.n_new; ++token) {
       const int64_t seen = past + (token / model.together + 1) * model.together;
-      attend(qkv + token * 3 * dim, keys, values, seen, head_dim, own.weights,
-             own.context + (row * step.n_new + token) * dim + head * head_dim);
+      attend<Lanes>(qkv + token * 3 * dim, keys, values, seen, head_dim, own.weights,
+                    own.context + (row * step.n_new + token) * dim + head * head_dim);
     }
   }
 }
 
+template <typename Lanes>
 INLINE void cross_attention(Step &step, int64_t layer, const Thread &own) {
   const Model &model = step.model;
   const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
@@ -246,12 +270,13 @@ INLINE void cross_attention(Step &step, int64_t layer, const Thread &own) {
                         source * step.sources.slot + head * step.sources.head;
     for (int64_t token = 0; token < step.n_new; ++token) {
       const int64_t place = (row * step.n_new + token) * dim + head * head_dim;
-      attend(own.queries + place, keys, keys + step.sources.part, step.source_lengths[source],
-             head_dim, own.weights, own.context + place);
+      attend<Lanes>(own.queries + place, keys, keys + step.sources.part,
+                    step.source_lengths[source], head_dim, own.weights, own.context + place);
     }
   }
 }
 
+template <typename Lanes>
 INLINE void embed(const Step &step, float *x) {
   const Model &model = step.model;
   for (int64_t row = 0; row < step.n_rows; ++row) {
@@ -265,29 +290,32 @@ INLINE void embed(const Step &step, float *x) {
         const float *position = model.positions + place * model.dim;
         for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
       }
-      if (model.embed_norm.weight) normalize(model.embed_norm, to, to, model.dim);
+      if (model.embed_norm.weight) normalize<Lanes>(model.embed_norm, to, to, model.dim);
     }
   }
 }
 
+template <typename Lanes>
 INLINE const float *before(const Norm &norm, const Model &model, const Thread &own, int64_t n) {
   if (!model.pre_norm) return own.x;
   for (int64_t at = 0; at < n * model.dim; at += model.dim)
-    normalize(norm, own.x + at, own.normalized + at, model.dim);
+    normalize<Lanes>(norm, own.x + at, own.normalized + at, model.dim);
   return own.normalized;
 }
 
 // Where layers end in a normalisation, one thread does it, and the others wait.
+template <typename Lanes>
 INLINE void after(Step &step, const Norm &norm, const Thread &own, int64_t n) {
   meet(step, own);
   if (step.model.pre_norm) return;
   if (own.number == 0)
     for (int64_t at = 0; at < n * step.model.dim; at += step.model.dim)
-      normalize(norm, own.x + at, own.x + at, step.model.dim);
+      normalize<Lanes>(norm, own.x + at, own.x + at, step.model.dim);
   meet(step, own);
 }
 
-FOR_EACH_PROCESSOR void run(Step *that, int64_t number, int64_t count) {
+template <typename Lanes>
+INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t count) {
   Step &step = *that;
   const Model &model = step.model;
   const int64_t n = step.n_rows * step.n_new, width = n * model.dim;
@@ -299,34 +327,62 @@ FOR_EACH_PROCESSOR void run(Step *that, int64_t number, int64_t count) {
   own.hidden = own.context + width;
   own.normalized = own.hidden + n * model.hidden + number * (width + longest(step));
   own.weights = own.normalized + width;
-  if (number == 0) embed(step, own.x);
+  if (number == 0) embed<Lanes>(step, own.x);
   meet(step, own);
   for (int64_t index = 0; index < model.n_layers; ++index) {
     const Layer &layer = model.layers[index];
-    multiply(layer.self_qkv, before(layer.self_norm, model, own, n), own.queries, n, own,
-             Then::STORE);
+    kernels.multiply(layer.self_qkv, before<Lanes>(layer.self_norm, model, own, n), own.queries, n,
+                     own, Then::STORE);
     meet(step, own);
-    self_attention(step, index, own);
+    self_attention<Lanes>(step, index, own);
     meet(step, own);
-    multiply(layer.self_out, own.context, own.x, n, own, Then::ADD);
-    after(step, layer.self_norm, own, n);
-    multiply(layer.cross_query, before(layer.cross_norm, model, own, n), own.queries, n, own,
-             Then::STORE);
+    kernels.multiply(layer.self_out, own.context, own.x, n, own, Then::ADD);
+    after<Lanes>(step, layer.self_norm, own, n);
+    kernels.multiply(layer.cross_query, before<Lanes>(layer.cross_norm, model, own, n), own.queries,
+                     n, own, Then::STORE);
     meet(step, own);
-    cross_attention(step, index, own);
+    cross_attention<Lanes>(step, index, own);
     meet(step, own);
-    multiply(layer.cross_out, own.context, own.x, n, own, Then::ADD);
-    after(step, layer.cross_norm, own, n);
-    multiply(layer.fc1, before(layer.final_norm, model, own, n), own.hidden, n, own,
-             model.gelu ? Then::GELU : Then::RELU);
+    kernels.multiply(layer.cross_out, own.context, own.x, n, own, Then::ADD);
+    after<Lanes>(step, layer.cross_norm, own, n);
+    kernels.multiply(layer.fc1, before<Lanes>(layer.final_norm, model, own, n), own.hidden, n, own,
+                     model.gelu ? Then::GELU : Then::RELU);
     meet(step, own);
-    multiply(layer.fc2, own.hidden, own.x, n, own, Then::ADD);
-    after(step, layer.final_norm, own, n);
+    kernels.multiply(layer.fc2, own.hidden, own.x, n, own, Then::ADD);
+    after<Lanes>(step, layer.final_norm, own, n);
   }
   if (model.final_norm.weight && number == 0)
     for (int64_t at = 0; at < width; at += model.dim)
-      normalize(model.final_norm, own.x + at, own.x + at, model.dim);
+      normalize<Lanes>(model.final_norm, own.x + at, own.x + at, model.dim);
 }
+
+// What is compiled for each kind of processor: registers of 4, 8 or 16 floats.
+#define FOR_PROCESSOR(NAME, LANES, TARGET)                                                      \
+  TARGET void multiply_##NAME(const Linear &linear, const float *x, float *y, int64_t n,        \
+                              const Thread &own, Then then) {                                   \
+    multiply_by<LANES>(linear, x, y, n, own, then);                                             \
+  }                                                                                             \
+  TARGET void run_##NAME(const Kernels &kernels, Step *step, int64_t number, int64_t count) {   \
+    run_by<LANES>(kernels, step, number, count);                                                \
+  }
+
+FOR_PROCESSOR(any, Four, )
+#if defined(__x86_64__)
+FOR_PROCESSOR(avx2, Eight, __attribute__((target("avx2,fma"))))
+FOR_PROCESSOR(avx512, Sixteen, __attribute__((target("avx512f,avx2,fma"))))
+#endif
+
+Kernels choose() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f")) return {multiply_avx512, run_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {multiply_avx2, run_avx2};
+#endif
+  return {multiply_any, run_any};
+}
+
+const Kernels chosen = choose();
 
 struct Product {
   Linear linear;
@@ -339,7 +395,7 @@ struct Product {
 void multiply(const Product *product, int64_t number, int64_t count) {
   Thread own = {};
   own.number = number, own.count = count;
-  multiply(product->linear, product->x, product->y, product->n, own, Then::STORE);
+  chosen.multiply(product->linear, product->x, product->y, product->n, own, Then::STORE);
 }
 
 void multiply_as_thread(void *that) {
@@ -349,7 +405,7 @@ void multiply_as_thread(void *that) {
 
 void run_as_thread(void *that) {
   Step *step = static_cast<Step *>(that);
-  run(step, step->threads->number(), step->threads->count());
+  chosen.run(chosen, step, step->threads->number(), step->threads->count());
 }
 
 }  // namespace
@@ -371,7 +427,7 @@ int64_t fastdec_run(Step *step) {
     if (step->tokens[at] < 0 || step->tokens[at] >= step->model.n_types) return 1;
   step->arrived = step->phase = 0;
   if (step->n_threads == 1)
-    run(step, 0, 1);
+    chosen.run(chosen, step, 0, 1);
   else
     step->threads->parallel(run_as_thread, step, step->n_threads, 0);
   return 0;
