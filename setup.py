@@ -25,7 +25,7 @@ setup(
         Extension(
             "fairseq_fastdec.engine.native._step",
             ["fairseq_fastdec/engine/native/step.cpp"],
-            extra_compile_args=["-std=gnu++17", "-O3"],
+            extra_compile_args=["-std=gnu++17", "-O3", "-Wno-psabi"],
             optional=True,
         )
     ],

@@ -10,6 +10,8 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Optional
 
+import torch
+
 from .structures import Step, Threads
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,15 @@ class Library:
         self.multiply = library.fastdec_multiply
         self.multiply.restype = None
         self.threads = _threads_of_torch()
+
+    @property
+    def n_threads(self) -> int:
+        """In how many threads to compute: as many as torch does, if they are of the pool's kind."""
+        return 1 if self.threads is None else torch.get_num_threads()
+
+    def address_of_threads(self) -> Optional[int]:
+        """Of the structure, for others to point to."""
+        return None if self.threads is None else ctypes.addressof(self.threads)
 
 
 @functools.lru_cache(maxsize=None)

@@ -22,7 +22,7 @@ class PackedLinear:
     """
 
     def __init__(self, compiled: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
-        self._run = compiled.multiply
+        self._library = compiled
         self._n_outputs, n_inputs = weight.shape
         lacking = -self._n_outputs % compiled.block
         blocks = F.pad(weight, (0, 0, 0, lacking)).view(-1, compiled.block, n_inputs)
@@ -32,9 +32,9 @@ class PackedLinear:
         self.structure = structures.Linear(
             self._weight.data_ptr(), self._bias.data_ptr(), n_inputs, self._n_outputs
         )
-        self._has_threads = compiled.threads is not None
-        threads = ctypes.addressof(compiled.threads) if self._has_threads else None
-        self._product = structures.Product(linear=self.structure, threads=threads)
+        self._product = structures.Product(
+            linear=self.structure, threads=compiled.address_of_threads()
+        )
         self._address = ctypes.c_void_p(ctypes.addressof(self._product))
 
     @classmethod
@@ -56,7 +56,7 @@ class PackedLinear:
         y = x.new_empty(*x.shape[:-1], self._n_outputs)
         product = self._product
         product.n = x.numel() // n_inputs
-        product.n_threads = torch.get_num_threads() if self._has_threads else 1
+        product.n_threads = self._library.n_threads
         product.x, product.y = x.data_ptr(), y.data_ptr()
-        self._run(self._address)
+        self._library.multiply(self._address)
         return y

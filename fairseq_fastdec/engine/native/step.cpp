@@ -122,6 +122,13 @@ INLINE Lanes load(const float *from) {
   return lanes;
 }
 
+template <typename Lanes>
+INLINE float total(const Lanes &lanes) {
+  float sum = 0;
+  for (int lane = 0; lane < width<Lanes>(); ++lane) sum += lanes[lane];
+  return sum;
+}
+
 // The sum of a[i] * b[i], or of (a[i] - shift)^2 without b.
 template <typename Lanes>
 INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
@@ -131,10 +138,9 @@ INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
     const Lanes left = load<Lanes>(a + i) - shift;
     lanes += left * (b ? load<Lanes>(b + i) : left);
   }
-  float total = 0;
-  for (int lane = 0; lane < width<Lanes>(); ++lane) total += lanes[lane];
-  for (; i < n; ++i) total += (a[i] - shift) * (b ? b[i] : a[i] - shift);
-  return total;
+  float sum = total(lanes);
+  for (; i < n; ++i) sum += (a[i] - shift) * (b ? b[i] : a[i] - shift);
+  return sum;
 }
 
 template <typename Lanes>
@@ -142,10 +148,9 @@ INLINE float mean(const float *x, int64_t n) {
   Lanes lanes = {};
   int64_t i = 0;
   for (; i + width<Lanes>() <= n; i += width<Lanes>()) lanes += load<Lanes>(x + i);
-  float total = 0;
-  for (int lane = 0; lane < width<Lanes>(); ++lane) total += lanes[lane];
-  for (; i < n; ++i) total += x[i];
-  return total / n;
+  float sum = total(lanes);
+  for (; i < n; ++i) sum += x[i];
+  return sum / n;
 }
 
 template <typename Lanes>
@@ -153,6 +158,12 @@ INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
   const float center = mean<Lanes>(x, n);
   const float scale = 1 / std::sqrt(dot<Lanes>(x, nullptr, n, center) / n + norm.epsilon);
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
+}
+
+// Each of n tokens: x [n, dim] to y [n, dim].
+template <typename Lanes>
+INLINE void normalize_all(const Norm &norm, const float *x, float *y, int64_t n, int64_t dim) {
+  for (int64_t at = 0; at < n * dim; at += dim) normalize<Lanes>(norm, x + at, y + at, dim);
 }
 
 template <typename Lanes, int N>
@@ -235,6 +246,16 @@ INLINE int64_t longest(const Step &step) {
   return most;
 }
 
+// Where a thread's own scratch begins, behind that of all together and of the threads before it.
+INLINE int64_t scratch_before(const Step &step, int64_t thread) {
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  return n * (4 * dim + step.model.hidden) + thread * (n * dim + longest(step));
+}
+
+INLINE float *keys_of(const Cache &cache, int64_t layer, int64_t slot, int64_t head) {
+  return cache.data + layer * cache.layer + slot * cache.slot + head * cache.head;
+}
+
 template <typename Lanes>
 INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
   const Model &model = step.model;
@@ -242,8 +263,7 @@ INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
   const int64_t n_pairs = step.n_rows * n_heads;
   for (int64_t pair = own.number; pair < n_pairs; pair += own.count) {
     const int64_t row = pair / n_heads, head = pair % n_heads, past = step.past[row];
-    float *keys = step.rows.data + layer * step.rows.layer +
-                  (step.first_slot + row) * step.rows.slot + head * step.rows.head;
+    float *keys = keys_of(step.rows, layer, step.first_slot + row, head);
     float *values = keys + step.rows.part;
     const float *qkv = own.queries + row * step.n_new * 3 * dim + head * head_dim;
     for (int64_t token = 0; token < step.n_new; ++token) {
@@ -266,8 +286,7 @@ INLINE void cross_attention(Step &step, int64_t layer, const Thread &own) {
   const int64_t n_pairs = step.n_rows * n_heads;
   for (int64_t pair = own.number; pair < n_pairs; pair += own.count) {
     const int64_t row = pair / n_heads, head = pair % n_heads, source = step.row_source[row];
-    const float *keys = step.sources.data + layer * step.sources.layer +
-                        source * step.sources.slot + head * step.sources.head;
+    const float *keys = keys_of(step.sources, layer, source, head);
     for (int64_t token = 0; token < step.n_new; ++token) {
       const int64_t place = (row * step.n_new + token) * dim + head * head_dim;
       attend<Lanes>(own.queries + place, keys, keys + step.sources.part,
@@ -298,8 +317,7 @@ INLINE void embed(const Step &step, float *x) {
 template <typename Lanes>
 INLINE const float *before(const Norm &norm, const Model &model, const Thread &own, int64_t n) {
   if (!model.pre_norm) return own.x;
-  for (int64_t at = 0; at < n * model.dim; at += model.dim)
-    normalize<Lanes>(norm, own.x + at, own.normalized + at, model.dim);
+  normalize_all<Lanes>(norm, own.x, own.normalized, n, model.dim);
   return own.normalized;
 }
 
@@ -308,9 +326,7 @@ template <typename Lanes>
 INLINE void after(Step &step, const Norm &norm, const Thread &own, int64_t n) {
   meet(step, own);
   if (step.model.pre_norm) return;
-  if (own.number == 0)
-    for (int64_t at = 0; at < n * step.model.dim; at += step.model.dim)
-      normalize<Lanes>(norm, own.x + at, own.x + at, step.model.dim);
+  if (own.number == 0) normalize_all<Lanes>(norm, own.x, own.x, n, step.model.dim);
   meet(step, own);
 }
 
@@ -318,15 +334,15 @@ template <typename Lanes>
 INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t count) {
   Step &step = *that;
   const Model &model = step.model;
-  const int64_t n = step.n_rows * step.n_new, width = n * model.dim;
+  const int64_t n = step.n_rows * step.n_new, size = n * model.dim;
   Thread own;
   own.number = number, own.count = count;
   own.x = step.features;
   own.queries = step.scratch;
-  own.context = own.queries + 3 * width;
-  own.hidden = own.context + width;
-  own.normalized = own.hidden + n * model.hidden + number * (width + longest(step));
-  own.weights = own.normalized + width;
+  own.context = own.queries + 3 * size;
+  own.hidden = own.context + size;
+  own.normalized = step.scratch + scratch_before(step, number);
+  own.weights = own.normalized + size;
   if (number == 0) embed<Lanes>(step, own.x);
   meet(step, own);
   for (int64_t index = 0; index < model.n_layers; ++index) {
@@ -352,8 +368,7 @@ INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t c
     after<Lanes>(step, layer.final_norm, own, n);
   }
   if (model.final_norm.weight && number == 0)
-    for (int64_t at = 0; at < width; at += model.dim)
-      normalize<Lanes>(model.final_norm, own.x + at, own.x + at, model.dim);
+    normalize_all<Lanes>(model.final_norm, own.x, own.x, n, model.dim);
 }
 
 // What is compiled for each kind of processor: registers of 4, 8 or 16 floats.
@@ -417,8 +432,7 @@ int64_t fastdec_block() { return BLOCK; }
 int64_t fastdec_size_of_step() { return sizeof(Step); }
 
 int64_t fastdec_scratch_size(const Step *step) {
-  const int64_t n = step->n_rows * step->n_new, dim = step->model.dim;
-  return n * (4 * dim + step->model.hidden) + step->n_threads * (n * dim + longest(*step));
+  return scratch_before(*step, step->n_threads);
 }
 
 // Returns 0, or 1 for tokens that are not in the dictionary; then nothing has been done.

@@ -50,9 +50,7 @@ class NativeStep:
             n_types=self._embed.size(0),
             embed_scale=weights.embed_scale,
         )
-        self._threads = compiled.threads
-        if self._threads is not None:
-            self._step.threads = ctypes.addressof(self._threads)
+        self._step.threads = compiled.address_of_threads()
         self._address = ctypes.c_void_p(ctypes.addressof(self._step))
         self._scratch = self._embed.new_empty(0)
 
@@ -102,7 +100,7 @@ class NativeStep:
         cache, step.first_slot = rows
         step.rows, step.sources = _cache(cache), _cache(sources)
         step.n_rows, step.n_new = tokens.shape
-        step.n_threads = 1 if self._threads is None else torch.get_num_threads()
+        step.n_threads = self._library.n_threads
         step.tokens, step.past = tokens.data_ptr(), past.data_ptr()
         step.row_source, step.source_lengths = row_source.data_ptr(), source_lengths.data_ptr()
         step.features = features.data_ptr()
