@@ -25,6 +25,9 @@ setup(
         Extension(
             "fairseq_fastdec.engine.native._step",
             ["fairseq_fastdec/engine/native/step.cpp"],
+            depends=[
+                f"fairseq_fastdec/engine/native/{name}.h" for name in ("lanes", "products", "codes")
+            ],
             extra_compile_args=["-std=gnu++17", "-O3", "-Wno-psabi"],
             optional=True,
         )

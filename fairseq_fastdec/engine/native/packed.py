@@ -11,38 +11,29 @@ from . import structures
 from .loading import Library, library
 
 
-class PackedLinear:
-    """``y = x weight^T + bias`` in fp32 on a CPU; weight ``[out, in]``, bias ``[out]`` or ``None``.
+class Packed:
+    """``y = x weight^T + bias`` with weights as ``step.cpp`` reads them, fp32 in and out.
 
-    The weight is kept as ``step.cpp`` reads it: ``[blocks, in, block]``, the last block filled up.
-    A product with one to four tokens takes a fifth to a half of the time of oneDNN's, which begins
-    with some 20 microseconds; from a hundred tokens on the two are alike, and ``F.linear`` takes
-    twice as long (2 cores with AVX-512, 256 x 256 to 512 x 37000). Sums are the same for a token
-    alone as among others, and for any number of threads.
+    A token gives the same alone as among others, and for any number of threads.
+
+    Attributes:
+        structure: the layer, for the compiled step.
     """
 
-    def __init__(self, compiled: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
+    def __init__(
+        self, compiled: Library, linear: structures.Linear, memory: tuple, scratch: int = 0
+    ) -> None:
+        """
+        Args:
+            memory: the tensors that ``linear`` points to.
+            scratch: how many floats a token needs meanwhile.
+        """
         self._library = compiled
-        self._n_outputs, n_inputs = weight.shape
-        lacking = -self._n_outputs % compiled.block
-        blocks = F.pad(weight, (0, 0, 0, lacking)).view(-1, compiled.block, n_inputs)
-        self._weight = blocks.transpose(1, 2).contiguous()
-        bias = weight.new_zeros(self._n_outputs) if bias is None else bias
-        self._bias = F.pad(bias, (0, lacking))
-        self.structure = structures.Linear(
-            self._weight.data_ptr(), self._bias.data_ptr(), n_inputs, self._n_outputs
-        )
-        self._product = structures.Product(
-            linear=self.structure, threads=compiled.address_of_threads()
-        )
+        self._scratch = scratch
+        self._memory = memory
+        self.structure = linear
+        self._product = structures.Product(linear=linear, threads=compiled.address_of_threads())
         self._address = ctypes.c_void_p(ctypes.addressof(self._product))
-
-    @classmethod
-    def of(cls, weight: Tensor, bias: Optional[Tensor]) -> Optional["PackedLinear"]:
-        """The layer, or ``None`` for other numbers, or where nothing was compiled."""
-        compiled = library()
-        here = weight.device.type == "cpu" and weight.dtype == torch.float32
-        return cls(compiled, weight, bias) if here and compiled is not None else None
 
     def __call__(self, x: Tensor) -> Tensor:
         """
@@ -52,11 +43,86 @@ class PackedLinear:
         if x.dtype != torch.float32:
             raise TypeError(f"{x.dtype} where fp32 is multiplied")
         x = x.contiguous()
-        n_inputs = self.structure.inputs
-        y = x.new_empty(*x.shape[:-1], self._n_outputs)
+        y = x.new_empty(*x.shape[:-1], self.structure.outputs)
         product = self._product
-        product.n = x.numel() // n_inputs
+        product.n = x.numel() // self.structure.inputs
         product.n_threads = self._library.n_threads
         product.x, product.y = x.data_ptr(), y.data_ptr()
+        if self._scratch:
+            scratch = x.new_empty(product.n * self._scratch)
+            product.scratch = scratch.data_ptr()
         self._library.multiply(self._address)
         return y
+
+
+class PackedLinear(Packed):
+    """In fp32; weight ``[out, in]``, bias ``[out]`` or ``None``.
+
+    The weight is kept as ``[blocks, in, block]``, the last block filled up. A product with one to
+    four tokens takes a fifth to a half of the time of oneDNN's, which begins with some 20
+    microseconds; from a hundred tokens on the two are alike, and ``F.linear`` takes twice as long
+    (2 cores with AVX-512, 256 x 256 to 512 x 37000).
+    """
+
+    def __init__(self, compiled: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
+        n_outputs, n_inputs = weight.shape
+        lacking = -n_outputs % compiled.block
+        blocks = F.pad(weight, (0, 0, 0, lacking)).view(-1, compiled.block, n_inputs)
+        memory = (blocks.transpose(1, 2).contiguous(), _filled(bias, n_outputs, lacking))
+        linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
+        linear.weight, linear.bias = (tensor.data_ptr() for tensor in memory)
+        super().__init__(compiled, linear, memory)
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Optional[Tensor]) -> Optional["PackedLinear"]:
+        """The layer, or ``None`` for other numbers, or where nothing was compiled."""
+        compiled = library()
+        here = weight.device.type == "cpu" and weight.dtype == torch.float32
+        return cls(compiled, weight, bias) if here and compiled is not None else None
+
+
+class PackedCodes(Packed):
+    """In 8-bit integers; each token is quantised by itself, with 127 steps on either side of 0.
+
+    Codes are kept as ``[blocks, groups of inputs, block, group]``, filled up with zeros.
+    """
+
+    def __init__(
+        self, compiled: Library, codes: Tensor, units: Tensor, bias: Optional[Tensor]
+    ) -> None:
+        n_outputs, n_inputs = codes.shape
+        lacking = -n_outputs % compiled.block
+        filled = F.pad(codes, (0, -n_inputs % compiled.group, 0, lacking))
+        groups = filled.view(-1, compiled.block, filled.size(1) // compiled.group, compiled.group)
+        memory = (
+            groups.transpose(1, 2).contiguous(),
+            # An input of 0 has the code 128.
+            -128 * filled.sum(dim=1, dtype=torch.int32),
+            F.pad(units, (0, lacking)),
+            _filled(bias, n_outputs, lacking),
+        )
+        linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
+        linear.codes, linear.starts, linear.units, linear.bias = (
+            tensor.data_ptr() for tensor in memory
+        )
+        super().__init__(compiled, linear, memory, scratch=1 + filled.size(1) // compiled.group)
+
+    @classmethod
+    def of(cls, codes: Tensor, units: Tensor, bias: Optional[Tensor]) -> Optional["PackedCodes"]:
+        """The layer of weights ``codes * units[:, None]``.
+
+        Args:
+            codes: int8 ``[out, in]``, from -127 to 127, on a CPU.
+            units: fp32 ``[out]``.
+
+        Returns:
+            ``None`` where nothing was compiled, or the processor has no instructions for it.
+        """
+        compiled = library()
+        if compiled is None or not compiled.has_codes:
+            return None
+        return cls(compiled, codes, units, bias)
+
+
+def _filled(bias: Optional[Tensor], n_outputs: int, lacking: int) -> Tensor:
+    return torch.zeros(n_outputs + lacking) if bias is None else F.pad(bias, (0, lacking))

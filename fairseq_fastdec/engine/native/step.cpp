@@ -1,31 +1,15 @@
-// A decoder step for a handful of tokens, from ids to features, in fp32.
+// A decoder step, from ids to features, in fp32 or with products of 8-bit integers.
 //
-// At such sizes torch's time goes into starting some hundred operations. Here one call does them
-// all; the threads that torch has at hand meet between phases, some microseconds apart.
+// With a handful of tokens, torch's time goes into starting some hundred operations. Here one call
+// does them all; the threads that torch has at hand meet between phases, some microseconds apart.
 
-#include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 
 #include <sched.h>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
+#include "codes.h"
 
 namespace {
-
-constexpr int BLOCK = 32;  // outputs that lie side by side in a packed weight
-
-struct Linear {
-  const float *weight;  // [blocks, inputs, BLOCK]; the last block may be filled up
-  const float *bias;    // [blocks, BLOCK]
-  int64_t inputs, outputs;
-};
 
 struct Norm {
   const float *weight, *bias;
@@ -73,10 +57,9 @@ struct Step {
   std::atomic<int64_t> arrived, phase;
 };
 
-// One of the threads that run a step together.
-struct Thread {
-  int64_t number, count;
+struct Thread : Share {
   float *x, *queries, *context, *hidden;  // of all threads: [n, dim], [n, 3 * dim], ...
+  Codes codes;                            // of all threads
   float *normalized, *weights;            // of one thread: [n, dim], [longest]
 };
 
@@ -97,61 +80,11 @@ INLINE void meet(Step &step, const Thread &own) {
   }
 }
 
-enum class Then { STORE, ADD, RELU, GELU };
-
 struct Kernels {
-  void (*multiply)(const Linear &linear, const float *x, float *y, int64_t n, const Thread &own,
+  void (*multiply)(const Linear &linear, const float *x, float *y, int64_t n, const Share &share,
                    Then then);
   void (*run)(const Kernels &kernels, Step *step, int64_t number, int64_t count);
 };
-
-typedef float Four __attribute__((vector_size(16)));
-typedef float Eight __attribute__((vector_size(32)));
-typedef float Sixteen __attribute__((vector_size(64)));
-
-template <typename Lanes>
-constexpr int width() {
-  return sizeof(Lanes) / sizeof(float);
-}
-
-// From any address: rows need not begin where registers would.
-template <typename Lanes>
-INLINE Lanes load(const float *from) {
-  Lanes lanes;
-  std::memcpy(&lanes, from, sizeof lanes);
-  return lanes;
-}
-
-template <typename Lanes>
-INLINE float total(const Lanes &lanes) {
-  float sum = 0;
-  for (int lane = 0; lane < width<Lanes>(); ++lane) sum += lanes[lane];
-  return sum;
-}
-
-// The sum of a[i] * b[i], or of (a[i] - shift)^2 without b.
-template <typename Lanes>
-INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
-  Lanes lanes = {};
-  int64_t i = 0;
-  for (; i + width<Lanes>() <= n; i += width<Lanes>()) {
-    const Lanes left = load<Lanes>(a + i) - shift;
-    lanes += left * (b ? load<Lanes>(b + i) : left);
-  }
-  float sum = total(lanes);
-  for (; i < n; ++i) sum += (a[i] - shift) * (b ? b[i] : a[i] - shift);
-  return sum;
-}
-
-template <typename Lanes>
-INLINE float mean(const float *x, int64_t n) {
-  Lanes lanes = {};
-  int64_t i = 0;
-  for (; i + width<Lanes>() <= n; i += width<Lanes>()) lanes += load<Lanes>(x + i);
-  float sum = total(lanes);
-  for (; i < n; ++i) sum += x[i];
-  return sum / n;
-}
 
 template <typename Lanes>
 INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
@@ -160,96 +93,57 @@ INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
 }
 
-// Each of n tokens: x [n, dim] to y [n, dim].
-template <typename Lanes>
-INLINE void normalize_all(const Norm &norm, const float *x, float *y, int64_t n, int64_t dim) {
-  for (int64_t at = 0; at < n * dim; at += dim) normalize<Lanes>(norm, x + at, y + at, dim);
-}
-
-template <typename Lanes, int N>
-INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, Then then) {
-  constexpr int PARTS = BLOCK / width<Lanes>();
-  const float *weight = linear.weight + block * linear.inputs * BLOCK;
-  const float *bias = linear.bias + block * BLOCK;
-  Lanes sums[N][PARTS];
-  for (int n = 0; n < N; ++n)
+// The sum of weights[key] * values[key] in PARTS registers, from one place on.
+template <typename Lanes, int PARTS>
+INLINE void mix(const float *weights, const float *values, int64_t n_keys, int64_t head_dim,
+                float scale, float *context) {
+  Lanes sums[PARTS] = {};
+  for (int64_t key = 0; key < n_keys; ++key, values += head_dim)
     for (int part = 0; part < PARTS; ++part)
-      sums[n][part] = load<Lanes>(bias + part * width<Lanes>());
-  for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK) {
-    for (int n = 0; n < N; ++n) {
-      const float factor = x[n * linear.inputs + i];
-      for (int part = 0; part < PARTS; ++part)
-        sums[n][part] += factor * load<Lanes>(weight + part * width<Lanes>());
-    }
-  }
-  const int64_t n_outputs = std::min<int64_t>(BLOCK, linear.outputs - block * BLOCK);
-  for (int n = 0; n < N; ++n) {
-    float *to = y + n * linear.outputs + block * BLOCK;
-    float values[BLOCK];
-    std::memcpy(values, sums[n], sizeof values);
-    for (int64_t i = 0; i < n_outputs; ++i) {
-      float value = values[i];
-      if (then == Then::ADD) value += to[i];
-      if (then == Then::RELU) value = std::max(value, 0.0f);
-      if (then == Then::GELU) value *= 0.5f * (1 + std::erf(value * 0.70710678118654752f));
-      to[i] = value;
-    }
-  }
-}
-
-// y [n, outputs] from x [n, inputs]; each thread computes some of the outputs.
-template <typename Lanes>
-INLINE void multiply_by(const Linear &linear, const float *x, float *y, int64_t n,
-                        const Thread &own, Then then) {
-  // As many tokens at a time as their sums fit into registers.
-  constexpr int TILE = width<Lanes>() / 4;
-  const int64_t n_blocks = (linear.outputs + BLOCK - 1) / BLOCK;
-  const int64_t first = n_blocks * own.number / own.count;
-  const int64_t last = n_blocks * (own.number + 1) / own.count;
-  for (int64_t block = first; block < last; ++block) {
-    for (int64_t token = 0; token < n; token += TILE) {
-      const float *from = x + token * linear.inputs;
-      float *to = y + token * linear.outputs;
-      const int64_t left = n - token;
-      if (left >= TILE)
-        tile<Lanes, TILE>(linear, block, from, to, then);
-      else if (left == 1)
-        tile<Lanes, 1>(linear, block, from, to, then);
-      else if (left == 2)
-        tile<Lanes, 2>(linear, block, from, to, then);
-      else
-        tile<Lanes, 3>(linear, block, from, to, then);
-    }
-  }
+      sums[part] += weights[key] * load<Lanes>(values + part * width<Lanes>());
+  for (int part = 0; part < PARTS; ++part)
+    store(sums[part] * scale, context + part * width<Lanes>());
 }
 
 // One query over the first n_keys keys of a head.
 template <typename Lanes>
 INLINE void attend(const float *query, const float *keys, const float *values, int64_t n_keys,
                    int64_t head_dim, float *weights, float *context) {
-  float most = -INFINITY, total = 0;
+  constexpr int WIDTH = width<Lanes>();
+  float most = -INFINITY, sum = 0;
   for (int64_t key = 0; key < n_keys; ++key)
     most = std::max(most, weights[key] = dot<Lanes>(query, keys + key * head_dim, head_dim));
-  for (int64_t key = 0; key < n_keys; ++key)
-    total += weights[key] = std::exp(weights[key] - most);
-  std::memset(context, 0, head_dim * sizeof(float));
-  for (int64_t key = 0; key < n_keys; ++key) {
-    const float weight = weights[key] / total;
-    for (int64_t i = 0; i < head_dim; ++i) context[i] += weight * values[key * head_dim + i];
+  for (int64_t key = n_keys; key % WIDTH; ++key) weights[key] = -INFINITY;
+  for (int64_t key = 0; key < n_keys; key += WIDTH) {
+    const Lanes some = exponential(load<Lanes>(weights + key) - most);
+    store(some, weights + key);
+    sum += total(some);
+  }
+  int64_t i = 0;
+  for (; i + 4 * WIDTH <= head_dim; i += 4 * WIDTH)
+    mix<Lanes, 4>(weights, values + i, n_keys, head_dim, 1 / sum, context + i);
+  for (; i + WIDTH <= head_dim; i += WIDTH)
+    mix<Lanes, 1>(weights, values + i, n_keys, head_dim, 1 / sum, context + i);
+  for (; i < head_dim; ++i) {
+    float rest = 0;
+    for (int64_t key = 0; key < n_keys; ++key) rest += weights[key] * values[key * head_dim + i];
+    context[i] = rest / sum;
   }
 }
 
+// Room for the attention's weights, in registers of any width.
 INLINE int64_t longest(const Step &step) {
   int64_t most = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
     most = std::max({most, step.past[row] + step.n_new, step.source_lengths[step.row_source[row]]});
-  return most;
+  return most + width<Sixteen>();
 }
 
 // Where a thread's own scratch begins, behind that of all together and of the threads before it.
 INLINE int64_t scratch_before(const Step &step, int64_t thread) {
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
-  return n * (4 * dim + step.model.hidden) + thread * (n * dim + longest(step));
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim, hidden = step.model.hidden;
+  const int64_t of_all = n * (4 * dim + hidden) + size_of_codes(n, std::max(dim, hidden));
+  return of_all + thread * (n * dim + longest(step));
 }
 
 INLINE float *keys_of(const Cache &cache, int64_t layer, int64_t slot, int64_t head) {
@@ -314,68 +208,93 @@ INLINE void embed(const Step &step, float *x) {
   }
 }
 
+// y [n, outputs] from x [n, inputs], which is normalised before if there is a norm to it.
 template <typename Lanes>
-INLINE const float *before(const Norm &norm, const Model &model, const Thread &own, int64_t n) {
-  if (!model.pre_norm) return own.x;
-  normalize_all<Lanes>(norm, own.x, own.normalized, n, model.dim);
-  return own.normalized;
+INLINE void apply(const Kernels &kernels, Step &step, const Linear &linear, const Norm *norm,
+                  const float *x, float *y, Then then, const Thread &own) {
+  const int64_t n = step.n_rows * step.n_new, dim = linear.inputs;
+  if (linear.weight) {
+    // Each thread normalises all tokens for itself: they need not meet then.
+    for (int64_t at = 0; norm && at < n * dim; at += dim)
+      normalize<Lanes>(*norm, x + at, own.normalized + at, dim);
+    kernels.multiply(linear, norm ? own.normalized : x, y, n, own, then);
+    return;
+  }
+  for (int64_t token = own.number; token < n; token += own.count) {
+    const float *from = x + token * dim;
+    if (norm) normalize<Lanes>(*norm, from, own.normalized, dim);
+    quantize(norm ? own.normalized : from, dim, own.codes, token);
+  }
+  meet(step, own);
+  multiply_codes(linear, own.codes, y, n, own, then);
 }
 
-// Where layers end in a normalisation, one thread does it, and the others wait.
+// The end of a sublayer, whose output has been added to x.
 template <typename Lanes>
-INLINE void after(Step &step, const Norm &norm, const Thread &own, int64_t n) {
+INLINE void after(Step &step, const Norm &norm, const Thread &own) {
   meet(step, own);
   if (step.model.pre_norm) return;
-  if (own.number == 0) normalize_all<Lanes>(norm, own.x, own.x, n, step.model.dim);
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  for (int64_t token = own.number; token < n; token += own.count)
+    normalize<Lanes>(norm, own.x + token * dim, own.x + token * dim, dim);
   meet(step, own);
 }
 
-template <typename Lanes>
-INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t count) {
-  Step &step = *that;
-  const Model &model = step.model;
-  const int64_t n = step.n_rows * step.n_new, size = n * model.dim;
+INLINE Thread thread_of(const Step &step, int64_t number, int64_t count) {
+  const int64_t n = step.n_rows * step.n_new, size = n * step.model.dim;
   Thread own;
   own.number = number, own.count = count;
   own.x = step.features;
   own.queries = step.scratch;
   own.context = own.queries + 3 * size;
   own.hidden = own.context + size;
+  own.codes = codes_in(own.hidden + n * step.model.hidden, n);
   own.normalized = step.scratch + scratch_before(step, number);
   own.weights = own.normalized + size;
+  return own;
+}
+
+template <typename Lanes>
+INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t count) {
+  Step &step = *that;
+  const Model &model = step.model;
+  const Thread own = thread_of(step, number, count);
   if (number == 0) embed<Lanes>(step, own.x);
   meet(step, own);
   for (int64_t index = 0; index < model.n_layers; ++index) {
     const Layer &layer = model.layers[index];
-    kernels.multiply(layer.self_qkv, before<Lanes>(layer.self_norm, model, own, n), own.queries, n,
-                     own, Then::STORE);
+    const auto before = [&](const Norm &norm) { return model.pre_norm ? &norm : nullptr; };
+    apply<Lanes>(kernels, step, layer.self_qkv, before(layer.self_norm), own.x, own.queries,
+                 Then::STORE, own);
     meet(step, own);
     self_attention<Lanes>(step, index, own);
     meet(step, own);
-    kernels.multiply(layer.self_out, own.context, own.x, n, own, Then::ADD);
-    after<Lanes>(step, layer.self_norm, own, n);
-    kernels.multiply(layer.cross_query, before<Lanes>(layer.cross_norm, model, own, n), own.queries,
-                     n, own, Then::STORE);
+    apply<Lanes>(kernels, step, layer.self_out, nullptr, own.context, own.x, Then::ADD, own);
+    after<Lanes>(step, layer.self_norm, own);
+    apply<Lanes>(kernels, step, layer.cross_query, before(layer.cross_norm), own.x, own.queries,
+                 Then::STORE, own);
     meet(step, own);
     cross_attention<Lanes>(step, index, own);
     meet(step, own);
-    kernels.multiply(layer.cross_out, own.context, own.x, n, own, Then::ADD);
-    after<Lanes>(step, layer.cross_norm, own, n);
-    kernels.multiply(layer.fc1, before<Lanes>(layer.final_norm, model, own, n), own.hidden, n, own,
-                     model.gelu ? Then::GELU : Then::RELU);
+    apply<Lanes>(kernels, step, layer.cross_out, nullptr, own.context, own.x, Then::ADD, own);
+    after<Lanes>(step, layer.cross_norm, own);
+    apply<Lanes>(kernels, step, layer.fc1, before(layer.final_norm), own.x, own.hidden,
+                 model.gelu ? Then::GELU : Then::RELU, own);
     meet(step, own);
-    kernels.multiply(layer.fc2, own.hidden, own.x, n, own, Then::ADD);
-    after<Lanes>(step, layer.final_norm, own, n);
+    apply<Lanes>(kernels, step, layer.fc2, nullptr, own.hidden, own.x, Then::ADD, own);
+    after<Lanes>(step, layer.final_norm, own);
   }
-  if (model.final_norm.weight && number == 0)
-    normalize_all<Lanes>(model.final_norm, own.x, own.x, n, model.dim);
+  if (model.final_norm.weight)
+    for (int64_t token = number; token < step.n_rows * step.n_new; token += count)
+      normalize<Lanes>(model.final_norm, own.x + token * model.dim, own.x + token * model.dim,
+                       model.dim);
 }
 
 // What is compiled for each kind of processor: registers of 4, 8 or 16 floats.
 #define FOR_PROCESSOR(NAME, LANES, TARGET)                                                      \
   TARGET void multiply_##NAME(const Linear &linear, const float *x, float *y, int64_t n,        \
-                              const Thread &own, Then then) {                                   \
-    multiply_by<LANES>(linear, x, y, n, own, then);                                             \
+                              const Share &share, Then then) {                                  \
+    multiply_by<LANES>(linear, x, y, n, share, then);                                           \
   }                                                                                             \
   TARGET void run_##NAME(const Kernels &kernels, Step *step, int64_t number, int64_t count) {   \
     run_by<LANES>(kernels, step, number, count);                                                \
@@ -399,23 +318,53 @@ Kernels choose() {
 
 const Kernels chosen = choose();
 
+bool has_vnni() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
+const bool HAS_CODES = has_vnni();
+
 struct Product {
   Linear linear;
   const Threads *threads;
   int64_t n, n_threads;
   const float *x;  // [n, inputs]
   float *y;        // [n, outputs]
+  float *scratch;  // [size_of_codes], where there are codes
 };
 
-void multiply(const Product *product, int64_t number, int64_t count) {
-  Thread own = {};
-  own.number = number, own.count = count;
-  chosen.multiply(product->linear, product->x, product->y, product->n, own, Then::STORE);
+void quantize(const Product &product, const Share &share) {
+  const int64_t inputs = product.linear.inputs;
+  const Codes codes = codes_in(product.scratch, product.n);
+  for (int64_t token = share.number; token < product.n; token += share.count)
+    quantize(product.x + token * inputs, inputs, codes, token);
 }
 
-void multiply_as_thread(void *that) {
-  const Product *product = static_cast<const Product *>(that);
-  multiply(product, product->threads->number(), product->threads->count());
+void multiply(const Product &product, const Share &share) {
+  if (product.linear.weight)
+    chosen.multiply(product.linear, product.x, product.y, product.n, share, Then::STORE);
+  else
+    multiply_codes(product.linear, codes_in(product.scratch, product.n), product.y, product.n,
+                   share, Then::STORE);
+}
+
+template <void (*DO)(const Product &, const Share &)>
+void as_thread(void *that) {
+  const Product &product = *static_cast<const Product *>(that);
+  DO(product, {product.threads->number(), product.threads->count()});
+}
+
+template <void (*DO)(const Product &, const Share &)>
+void in_threads(Product *product) {
+  if (product->n_threads == 1)
+    DO(*product, {0, 1});
+  else
+    product->threads->parallel(as_thread<DO>, product, product->n_threads, 0);
 }
 
 void run_as_thread(void *that) {
@@ -428,6 +377,10 @@ void run_as_thread(void *that) {
 extern "C" {
 
 int64_t fastdec_block() { return BLOCK; }
+
+int64_t fastdec_group() { return GROUP; }
+
+int64_t fastdec_has_codes() { return HAS_CODES; }
 
 int64_t fastdec_size_of_step() { return sizeof(Step); }
 
@@ -448,9 +401,7 @@ int64_t fastdec_run(Step *step) {
 }
 
 void fastdec_multiply(Product *product) {
-  if (product->n_threads == 1)
-    multiply(product, 0, 1);
-  else
-    product->threads->parallel(multiply_as_thread, product, product->n_threads, 0);
+  if (!product->linear.weight) in_threads<quantize>(product);
+  in_threads<multiply>(product);
 }
 }

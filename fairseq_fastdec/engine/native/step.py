@@ -1,9 +1,10 @@
-"""Steps of a handful of tokens in one call of compiled code, where a processor multiplies.
+"""A decoder's steps in one call of compiled code, where a processor multiplies.
 
 What takes a small model's time in torch is to start some hundred operations for each step.
 """
 
 import ctypes
+import sys
 from typing import Optional, Tuple
 
 import torch
@@ -18,13 +19,19 @@ from ..weights import DecoderWeights, LayerWeights
 from . import structures
 from .loading import Library, library
 
-# Measured up to so many: 2.2 times torch's speed with 8 tokens of a small model, 1.1 times with 160
-# of transformer base.
+# In fp32 measured up to so many: 2.2 times torch's speed with 8 tokens of a small model, 1.1 times
+# with 160 of transformer base.
 MAX_TOKENS = 192
 
 
 class NativeStep:
-    """The step of one decoder."""
+    """The step of one decoder.
+
+    Attributes:
+        max_tokens: of a step; larger ones are torch's. In 8-bit integers all steps are compiled:
+            where torch rounds an attention's sums otherwise, rounding to 8 bits makes 1 part in 127
+            of it.
+    """
 
     def __init__(self, compiled: Library, weights: DecoderWeights, together: int) -> None:
         self._library = compiled
@@ -53,19 +60,17 @@ class NativeStep:
         self._step.threads = compiled.address_of_threads()
         self._address = ctypes.c_void_p(ctypes.addressof(self._step))
         self._scratch = self._embed.new_empty(0)
+        self.max_tokens = MAX_TOKENS if isinstance(first.self_qkv, Linear) else sys.maxsize
 
     @classmethod
-    def of(
-        cls, weights: DecoderWeights, attention: torch.dtype, together: int
-    ) -> Optional["NativeStep"]:
+    def of(cls, weights: DecoderWeights, together: int) -> Optional["NativeStep"]:
         """The step, or ``None`` if it was not compiled or is not for such a model.
 
         Args:
-            attention: the dtype of the caches.
             together: how many tokens of a step see each other.
         """
         compiled = library()
-        if compiled is None or not _is_known(weights, attention):
+        if compiled is None or not _is_known(weights):
             return None
         return cls(compiled, weights, together)
 
@@ -82,7 +87,7 @@ class NativeStep:
         """
         Args:
             tokens: int64 ``[R, T]``.
-            rows: where their keys and values lie, and the slot of the first row.
+            rows: where their keys and values lie, in fp32, and the slot of the first row.
             past: int64 ``[R]``, the lengths of the rows.
             sources, row_source, source_lengths: the sources' keys and values, the slot of each
                 row's source, int64 ``[R]``, and the sources' lengths by slot.
@@ -140,16 +145,20 @@ def _norm(norm: Optional[Norm]) -> structures.Norm:
     return structures.Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps)
 
 
-def _is_known(weights: DecoderWeights, attention: torch.dtype) -> bool:
+def _is_known(weights: DecoderWeights) -> bool:
     """Whether ``step.cpp`` can do all that such a decoder does."""
-    packed = all(isinstance(each, Linear) and each.packed for each in _linears(weights.layers[0]))
-    in_fp32 = packed and weights.embed.dtype == attention == torch.float32
     one_width = weights.project_in is None and weights.project_out is None
+    in_fp32 = weights.embed.dtype == torch.float32
     return in_fp32 and one_width and all(map(_is_plain, weights.layers))
 
 
 def _is_plain(layer: LayerWeights) -> bool:
-    """Whether it has none of NormFormer's norms and scales, and an activation that is compiled."""
+    """Whether it has compiled products, and none of NormFormer's norms and scales.
+
+    Of activations those are compiled that fairseq's large models have.
+    """
+    if not all(getattr(linear, "packed", None) for linear in _linears(layer)):
+        return False
     feed_forward = layer.feed_forward
     extras = (layer.self_attn_norm, feed_forward.fc1_norm, feed_forward.residual_scale)
     return all(extra is None for extra in extras) and feed_forward.activation in (F.relu, gelu)

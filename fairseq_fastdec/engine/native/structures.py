@@ -10,7 +10,9 @@ def _fields(kind: type, *names: str) -> list:
 
 
 class Linear(ctypes.Structure):
-    _fields_ = _fields(_POINTER, "weight", "bias") + _fields(_INT, "inputs", "outputs")
+    _fields_ = _fields(_POINTER, "weight", "codes", "starts", "units", "bias") + _fields(
+        _INT, "inputs", "outputs"
+    )
 
 
 class Norm(ctypes.Structure):
@@ -48,7 +50,7 @@ class Product(ctypes.Structure):
         ("linear", Linear),
         ("threads", _POINTER),
         *_fields(_INT, "n", "n_threads"),
-        *_fields(_POINTER, "x", "y"),
+        *_fields(_POINTER, "x", "y", "scratch"),
     ]
 
 

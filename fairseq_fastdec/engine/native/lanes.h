@@ -1,0 +1,105 @@
+// Sums over registers of 4, 8 or 16 floats.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+typedef float Four __attribute__((vector_size(16)));
+typedef float Eight __attribute__((vector_size(32)));
+typedef float Sixteen __attribute__((vector_size(64)));
+
+// As many whole numbers of 32 bits.
+template <typename Lanes>
+struct Whole;
+template <>
+struct Whole<Four> {
+  typedef int32_t Numbers __attribute__((vector_size(16)));
+};
+template <>
+struct Whole<Eight> {
+  typedef int32_t Numbers __attribute__((vector_size(32)));
+};
+template <>
+struct Whole<Sixteen> {
+  typedef int32_t Numbers __attribute__((vector_size(64)));
+};
+
+template <typename Lanes>
+constexpr int width() {
+  return sizeof(Lanes) / sizeof(float);
+}
+
+// From and to any address: rows need not begin where registers would.
+template <typename Lanes>
+INLINE Lanes load(const float *from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
+
+template <typename Lanes>
+INLINE void store(const Lanes &lanes, float *to) {
+  std::memcpy(to, &lanes, sizeof lanes);
+}
+
+INLINE float total(const Four &x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+
+INLINE float total(const Eight &x) {
+  const Four low = {x[0], x[1], x[2], x[3]}, high = {x[4], x[5], x[6], x[7]};
+  return total(low + high);
+}
+
+INLINE float total(const Sixteen &x) {
+  const Eight low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+  const Eight high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
+  return total(low + high);
+}
+
+// The sum of a[i] * b[i], or of (a[i] - shift)^2 without b.
+template <typename Lanes>
+INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
+  Lanes lanes = {};
+  int64_t i = 0;
+  for (; i + width<Lanes>() <= n; i += width<Lanes>()) {
+    const Lanes left = load<Lanes>(a + i) - shift;
+    lanes += left * (b ? load<Lanes>(b + i) : left);
+  }
+  float sum = total(lanes);
+  for (; i < n; ++i) sum += (a[i] - shift) * (b ? b[i] : a[i] - shift);
+  return sum;
+}
+
+template <typename Lanes>
+INLINE float mean(const float *x, int64_t n) {
+  Lanes lanes = {};
+  int64_t i = 0;
+  for (; i + width<Lanes>() <= n; i += width<Lanes>()) lanes += load<Lanes>(x + i);
+  float sum = total(lanes);
+  for (; i < n; ++i) sum += x[i];
+  return sum / n;
+}
+
+// e to the power of x, of numbers up to 0, to some 1e-7 of it.
+template <typename Lanes>
+INLINE Lanes exponential(Lanes x) {
+  typedef typename Whole<Lanes>::Numbers Numbers;
+  const Lanes smallest = Lanes{} - 87.0f;
+  x = x > smallest ? x : smallest;
+  // x = n ln(2) + rest. Adding 1.5 * 2^23 rounds to whole numbers, and leaves n in the last bits.
+  const float magic = 12582912.0f;
+  const Lanes shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
+  const Lanes rest = x - n * 0.693359375f + n * 2.12194440e-4f;
+  Lanes y = rest * 1.9875691500e-4f + 1.3981999507e-3f;
+  for (float next : {8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
+    y = y * rest + next;
+  y = y * rest * rest + rest + 1.0f;
+  const Numbers power = ((Numbers)shifted << 23) + (127 << 23);
+  return y * (Lanes)power;
+}
+
+}  // namespace

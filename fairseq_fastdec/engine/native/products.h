@@ -1,0 +1,94 @@
+// Linear layers, and their products in fp32.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "lanes.h"
+
+namespace {
+
+constexpr int BLOCK = 32;  // outputs that lie side by side in a packed weight
+
+// The last block may be filled up.
+struct Linear {
+  const float *weight;    // [blocks, inputs, BLOCK], or 0 where there are codes instead:
+  const int8_t *codes;    // [blocks, groups, BLOCK, GROUP], the last group filled up with zeros
+  const int32_t *starts;  // [blocks, BLOCK]: what takes the inputs' ZERO out of their sums
+  const float *units;     // [blocks, BLOCK]: what 1 is worth in an output's codes
+  const float *bias;      // [blocks, BLOCK]
+  int64_t inputs, outputs;
+};
+
+// One of the threads that do something together.
+struct Share {
+  int64_t number, count;
+};
+
+enum class Then { STORE, ADD, RELU, GELU };
+
+INLINE void finish(const float *values, float *to, int64_t n, Then then) {
+  for (int64_t i = 0; i < n; ++i) {
+    float value = values[i];
+    if (then == Then::ADD) value += to[i];
+    if (then == Then::RELU) value = std::max(value, 0.0f);
+    if (then == Then::GELU) value *= 0.5f * (1 + std::erf(value * 0.70710678118654752f));
+    to[i] = value;
+  }
+}
+
+INLINE int64_t outputs_of(const Linear &linear, int64_t block) {
+  return std::min<int64_t>(BLOCK, linear.outputs - block * BLOCK);
+}
+
+template <typename Lanes, int N>
+INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, Then then) {
+  constexpr int PARTS = BLOCK / width<Lanes>();
+  const float *weight = linear.weight + block * linear.inputs * BLOCK;
+  const float *bias = linear.bias + block * BLOCK;
+  Lanes sums[N][PARTS];
+  for (int n = 0; n < N; ++n)
+    for (int part = 0; part < PARTS; ++part)
+      sums[n][part] = load<Lanes>(bias + part * width<Lanes>());
+  for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK) {
+    for (int n = 0; n < N; ++n) {
+      const float factor = x[n * linear.inputs + i];
+      for (int part = 0; part < PARTS; ++part)
+        sums[n][part] += factor * load<Lanes>(weight + part * width<Lanes>());
+    }
+  }
+  for (int n = 0; n < N; ++n) {
+    float values[BLOCK];
+    std::memcpy(values, sums[n], sizeof values);
+    finish(values, y + n * linear.outputs + block * BLOCK, outputs_of(linear, block), then);
+  }
+}
+
+// y [n, outputs] from x [n, inputs]; each thread computes some of the outputs.
+template <typename Lanes>
+INLINE void multiply_by(const Linear &linear, const float *x, float *y, int64_t n,
+                        const Share &share, Then then) {
+  // As many tokens at a time as their sums fit into registers.
+  constexpr int TILE = width<Lanes>() / 4;
+  const int64_t n_blocks = (linear.outputs + BLOCK - 1) / BLOCK;
+  const int64_t first = n_blocks * share.number / share.count;
+  const int64_t last = n_blocks * (share.number + 1) / share.count;
+  for (int64_t block = first; block < last; ++block) {
+    for (int64_t token = 0; token < n; token += TILE) {
+      const float *from = x + token * linear.inputs;
+      float *to = y + token * linear.outputs;
+      const int64_t left = n - token;
+      if (left >= TILE)
+        tile<Lanes, TILE>(linear, block, from, to, then);
+      else if (left == 1)
+        tile<Lanes, 1>(linear, block, from, to, then);
+      else if (left == 2)
+        tile<Lanes, 2>(linear, block, from, to, then);
+      else
+        tile<Lanes, 3>(linear, block, from, to, then);
+    }
+  }
+}
+
+}  // namespace
