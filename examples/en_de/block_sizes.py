@@ -5,7 +5,8 @@
     python examples/en_de/block_sizes.py --block-sizes 4 --settings both  # one cell
 
 It begins with the baseline and the distilled data of ``run.py --size full``, and makes them if
-they are not there. Every command is printed as it would be typed; what exists is not made again.
+they are not there. With ``--teacher-seed 2`` another model like the baseline distils. Every command
+is printed as it would be typed; what exists is not made again.
 """
 
 import argparse
@@ -40,8 +41,9 @@ from table import markdown, read_lines, read_run
 sys.path.insert(0, str(ROOT))
 import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
 
+BASELINES_SEED = 1
 LARGEST = 8
-BLOCK_SIZES = (2, 4, LARGEST)
+BLOCK_SIZES = (1, 2, 4, LARGEST)
 # Heads on a frozen base learn fast; what they have learned is where fine-tuning begins. The rate
 # falls as if for 2,500 updates.
 FROZEN = [*schedule(2000, 2e-3, 100, 2500), "--max-update", "1400", "--dropout", "0.1"]
@@ -52,15 +54,19 @@ FINE_TUNED = [*schedule(2000, 2e-4, 100, 1500), "--dropout", "0.1", "--head-deca
 class Setting(NamedTuple):
     """A column of the table: what is trained, on which targets."""
 
-    data: str
+    distilled: bool
     fine_tuned: bool
+
+    def data(self, teacher_seed: int) -> str:
+        """The folder of its training data in the work directory."""
+        return f"{distilled_by(teacher_seed)}/data" if self.distilled else "data"
 
 
 SETTINGS = {
-    "regular": Setting("data", False),
-    "distillation": Setting("distilled/data", False),
-    "fine-tuning": Setting("data", True),
-    "both": Setting("distilled/data", True),
+    "regular": Setting(distilled=False, fine_tuned=False),
+    "distillation": Setting(distilled=True, fine_tuned=False),
+    "fine-tuning": Setting(distilled=False, fine_tuned=True),
+    "both": Setting(distilled=True, fine_tuned=True),
 }
 ACCEPTANCE: Dict[str, List[str]] = {
     "exact": [],
@@ -87,6 +93,14 @@ def parse_args() -> argparse.Namespace:
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
     )
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    parser.add_argument(
+        "--teacher-seed",
+        type=int,
+        choices=range(1, 100),
+        default=BASELINES_SEED,
+        metavar="N",
+        help=f"of the model that distils (default: {BASELINES_SEED}, the baseline itself)",
+    )
     parser.add_argument("--workdir", type=Path, default=ROOT / "work" / "en_de_full")
     add_autocast_option(parser)
     return parser.parse_args()
@@ -98,13 +112,20 @@ def make_table(args: argparse.Namespace) -> None:
     work.mkdir(parents=True, exist_ok=True)
     prepare(work, recipe)
     train_baseline(work, recipe)
-    distil(work)
+    teach(work, recipe, args.teacher_seed)
     rows = []
     for block_size in args.block_sizes:
         for name in args.settings:
-            model = train(work, recipe, SETTINGS[name], block_size)
+            setting = SETTINGS[name]
+            # The paper's row k = 1 has no heads, which are what fine-tuning begins with.
+            if block_size == 1 and setting.fine_tuned:
+                continue
+            data = setting.data(args.teacher_seed)
+            model = train(work, recipe, data, setting.fine_tuned, block_size)
+            by_another = setting.distilled and args.teacher_seed != BASELINES_SEED
+            label = f"{name} by seed {args.teacher_seed}" if by_another else name
             for acceptance in acceptances(block_size) if name == "both" else ["exact"]:
-                rows.append(row_of(work, model, block_size, name, acceptance))
+                rows.append(row_of(work, model, block_size, label, acceptance))
     text = markdown(f"{recipe.test_sentences} test sentences", rows)
     print("\n" + text)
     (work / "block_sizes.md").write_text(text + "\n", encoding="utf-8")
@@ -119,12 +140,31 @@ def acceptances(block_size: int) -> List[str]:
     ]
 
 
-def train(work: Path, recipe: Recipe, setting: Setting, block_size: int) -> Path:
+def distilled_by(teacher_seed: int) -> str:
+    """The folder of a teacher's translations."""
+    return "distilled" if teacher_seed == BASELINES_SEED else f"distilled-{teacher_seed}"
+
+
+def teach(work: Path, recipe: Recipe, seed: int) -> None:
+    """The distilled data, and the model that makes them."""
+    teacher = "baseline" if seed == BASELINES_SEED else f"teacher-{seed}"
+    train_baseline(work, recipe, teacher, seed=seed)
+    distil(work, teacher, distilled_by(seed))
+
+
+def train(work: Path, recipe: Recipe, data: str, fine_tuned: bool, block_size: int) -> Path:
     """The checkpoint of a cell."""
-    frozen = train_frozen(work, recipe, setting.data)
-    if not setting.fine_tuned:
-        return frozen
-    return train_fine_tuned(work, recipe, setting.data, block_size, frozen)
+    if block_size == 1:
+        return train_without_heads(work, recipe, data)
+    frozen = train_frozen(work, recipe, data)
+    return train_fine_tuned(work, recipe, data, block_size, frozen) if fine_tuned else frozen
+
+
+def train_without_heads(work: Path, recipe: Recipe, data: str) -> Path:
+    """The baseline, or one like it that learns from distilled data."""
+    name = "baseline" if data == "data" else f"single-{Path(data).parts[0]}"
+    train_baseline(work, recipe, name, data)
+    return work / name / "checkpoint_last.pt"
 
 
 def train_frozen(work: Path, recipe: Recipe, data: str) -> Path:
@@ -171,14 +211,14 @@ def row_of(
 ) -> Dict[str, str]:
     """Decode the test set; batches, since only BLEU and blocks are looked at."""
     label = f"{setting} {block_size} {acceptance}".replace(" ", "-")
+    method = ["blockwise", "--decoding-block-size", block_size] if block_size > 1 else ["greedy"]
     output = work / "decoded" / label
     if not finished(output):
         generate_into(
             output,
             [
                 work / "data", *plugin_options(), "--path", model, *test_options(work),
-                "--decoding", "blockwise", "--decoding-block-size", block_size,
-                *ACCEPTANCE[acceptance], "--beam", "1", "--batch-size", "32",
+                "--decoding", *method, *ACCEPTANCE[acceptance], "--beam", "1", "--batch-size", "32",
                 "--decoding-stats", output / "stats.jsonl",
             ],
         )  # fmt: skip
@@ -189,7 +229,8 @@ def row_of(
         "setting": setting,
         "acceptance": acceptance,
         "BLEU": f"{read_run(output, setting, acceptance).bleu:.2f}",
-        "mean accepted block size": f"{sum(blocks) / len(blocks):.2f}",
+        # Greedy decoding notes no blocks.
+        "mean accepted block size": f"{sum(blocks) / len(blocks) if blocks else 1:.2f}",
     }
 
 

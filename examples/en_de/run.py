@@ -175,30 +175,32 @@ def prepare(work: Path, recipe: Recipe) -> None:
     )
 
 
-def train_baseline(work: Path, recipe: Recipe, name: str = "baseline") -> None:
+def train_baseline(
+    work: Path, recipe: Recipe, name: str = "baseline", data: str = "data", seed: int = 1
+) -> None:
     """A stock transformer."""
     if not finished(work / name):
         run(
-            train_command(work / "data", work / name, recipe)
+            train_command(work / data, work / name, recipe, seed=seed)
             + [*recipe.baseline_options, "--arch", "transformer"]
             + ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
         )
         mark_finished(work / name)
 
 
-def distil(work: Path) -> None:
-    """Replace the training targets by the baseline's greedy translations (section 6.2).
+def distil(work: Path, teacher: str = "baseline", name: str = "distilled") -> None:
+    """Replace the training targets by the teacher's greedy translations (section 6.2).
 
     The heads have to guess what p_1 will say, and on distilled data that is what they are taught. A
     translation far longer than its source is a model going in circles, and is left out.
     """
-    folder = work / "distilled"
+    folder = work / name
     if finished(folder):
         return
     run(
         [
             sys.executable, ROOT / "scripts" / "distill.py", work / "data", *plugin_options(),
-            "--path", work / "baseline" / "checkpoint_last.pt", "--destdir", folder,
+            "--path", work / teacher / "checkpoint_last.pt", "--destdir", folder,
             "--decoding", "greedy", "--beam", "1", "--batch-size", "64",
             "--max-len-a", "1.5", "--max-len-b", "20",
             "--drop-longer-a", "1.5", "--drop-longer-b", "5",
@@ -237,6 +239,7 @@ def train_command(
     task: str = "translation_fastdec",
     save_every: int = 1000,
     keep: int = 1,
+    seed: int = 1,
 ) -> List:
     """What all trainings have in common.
 
@@ -247,7 +250,7 @@ def train_command(
     return [
         *fairseq("train"), data, *plugin_options(task), *recipe.network,
         "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
-        "--seed", "1",
+        "--seed", seed,
         "--save-interval-updates", save_every, "--keep-interval-updates", keep,
         "--no-epoch-checkpoints", "--validate-interval", "100",
         "--log-format", "simple", "--log-interval", "50", "--save-dir", save_dir,

@@ -116,10 +116,10 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
     monkeypatch.setattr(block_sizes, "run", commands.append)
     monkeypatch.setattr(block_sizes, "write_first_heads", lambda *arguments: None)
     for setting in block_sizes.SETTINGS.values():
-        for folder in ("frozen", "fine-tuned"):
-            name = f"{folder}-{Path(setting.data).parts[0]}"
-            (tmp_path / (name + "-2" * (folder == "fine-tuned"))).mkdir(exist_ok=True)
-        block_sizes.train(tmp_path, block_sizes.RECIPES["full"], setting, 2)
+        data = setting.data(teacher_seed=1)
+        for folder in ("frozen-{}", "fine-tuned-{}-2"):
+            (tmp_path / folder.format(Path(data).parts[0])).mkdir(exist_ok=True)
+        block_sizes.train(tmp_path, block_sizes.RECIPES["full"], data, setting.fine_tuned, 2)
     parsed = []
     for command in commands:
         # Parsing adds the options of the architecture, once.
@@ -132,6 +132,36 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
     assert [(args.block_size, args.max_update) for args in frozen] == [(8, 1400)] * 2
     assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1500)] * 2
     assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
+
+
+def test_a_teacher_of_another_seed(tmp_path, monkeypatch):
+    import block_sizes
+    import run
+
+    commands = []
+    monkeypatch.setattr(run, "run", commands.append)
+    monkeypatch.setattr(block_sizes, "run", commands.append)
+    for folder in ("baseline", "teacher-2", "distilled", "distilled-2", "single-distilled-2"):
+        (tmp_path / folder).mkdir()
+    recipe = block_sizes.RECIPES["full"]
+    for seed in (1, 2):
+        block_sizes.teach(tmp_path, recipe, seed)
+    data = block_sizes.SETTINGS["distillation"].data(teacher_seed=2)
+    student = block_sizes.train(tmp_path, recipe, data, False, 1)
+    assert student == tmp_path / "single-distilled-2" / "checkpoint_last.pt"
+    told = []
+    for command in commands:
+        at = {str(word): str(value) for word, value in zip(command, command[1:])}
+        names = ("--seed", "--save-dir", "--path", "--destdir")
+        told.append({name: at[name].replace(f"{tmp_path}/", "") for name in names if name in at})
+    assert told == [
+        {"--seed": "1", "--save-dir": "baseline"},
+        {"--path": "baseline/checkpoint_last.pt", "--destdir": "distilled"},
+        {"--seed": "2", "--save-dir": "teacher-2"},
+        {"--path": "teacher-2/checkpoint_last.pt", "--destdir": "distilled-2"},
+        {"--seed": "1", "--save-dir": "single-distilled-2"},
+    ]
+    assert commands[-1][1] == tmp_path / "distilled-2" / "data"
 
 
 def test_no_minimum_block_is_larger_than_a_block():
