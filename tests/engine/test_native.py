@@ -93,6 +93,16 @@ def test_products(shape, n_inputs, n_outputs, biased, strided):
 
 
 @compiled
+def test_gelu_of_large_and_small_numbers():
+    """Of both signs, where it is all but 0, x / 2 and x."""
+    model = tiny.stir(tiny.build_model(TASK, activation_fn="gelu"), scale=2.0)
+    tokens, kept = random_steps()
+    own, expected = (features_of(model, tokens, kept, natively=n) for n in (True, False))
+    for ours, theirs in zip(own, expected):
+        torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=2e-5)
+
+
+@compiled
 def test_products_of_other_numbers():
     assert PackedLinear.of(torch.zeros(4, 4, dtype=torch.float64), None) is None
     assert PackedLinear.of(torch.zeros(4, 4, device="meta"), None) is None

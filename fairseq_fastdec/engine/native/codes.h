@@ -85,7 +85,8 @@ WITH_VNNI INLINE void tile_of_codes(const Linear &linear, int64_t block, const u
       const int64_t output = block * BLOCK + i;
       values[i] = whole[i] * (units[n] * linear.units[output]) + linear.bias[output];
     }
-    finish(values, y + n * linear.outputs + block * BLOCK, outputs_of(linear, block), then);
+    float *to = y + n * linear.outputs + block * BLOCK;
+    finish<Sixteen>(values, to, outputs_of(linear, block), then);
   }
 }
 

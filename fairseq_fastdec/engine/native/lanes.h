@@ -102,4 +102,14 @@ INLINE Lanes exponential(Lanes x) {
   return y * (Lanes)power;
 }
 
+// x times the normal distribution function; erf by Abramowitz and Stegun, 7.1.26, to 1.5e-7.
+template <typename Lanes>
+INLINE Lanes gelu(Lanes x) {
+  const Lanes z = (x < 0 ? -x : x) * 0.70710678118654752f, t = 1 / (1 + z * 0.3275911f);
+  Lanes tail = t * 1.061405429f - 1.453152027f;
+  for (float next : {1.421413741f, -0.284496736f, 0.254829592f}) tail = tail * t + next;
+  tail = tail * t * exponential(-z * z) * 0.5f;
+  return x * (x < 0 ? tail : 1 - tail);
+}
+
 }  // namespace

@@ -28,12 +28,16 @@ struct Share {
 
 enum class Then { STORE, ADD, RELU, GELU };
 
-INLINE void finish(const float *values, float *to, int64_t n, Then then) {
+// What follows a product; of the BLOCK values only the first n have a place.
+template <typename Lanes>
+INLINE void finish(float *values, float *to, int64_t n, Then then) {
+  if (then == Then::GELU)
+    for (int i = 0; i < BLOCK; i += width<Lanes>())
+      store(gelu(load<Lanes>(values + i)), values + i);
   for (int64_t i = 0; i < n; ++i) {
     float value = values[i];
     if (then == Then::ADD) value += to[i];
     if (then == Then::RELU) value = std::max(value, 0.0f);
-    if (then == Then::GELU) value *= 0.5f * (1 + std::erf(value * 0.70710678118654752f));
     to[i] = value;
   }
 }
@@ -61,7 +65,8 @@ INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, 
   for (int n = 0; n < N; ++n) {
     float values[BLOCK];
     std::memcpy(values, sums[n], sizeof values);
-    finish(values, y + n * linear.outputs + block * BLOCK, outputs_of(linear, block), then);
+    float *to = y + n * linear.outputs + block * BLOCK;
+    finish<Lanes>(values, to, outputs_of(linear, block), then);
   }
 }
 
