@@ -22,10 +22,15 @@ class Model:
     order: List[str]  # options of the task, for training and decoding alike
     training: List[str]
     begins_with: Optional[str] = None  # the parameters of another model
+    distilled: bool = False  # learns from the teacher's translations
 
 
 def autoregressive(
-    name: str, order: str, tokens_per_step: int, begins_with: Optional[str] = None
+    name: str,
+    order: str,
+    tokens_per_step: int,
+    begins_with: Optional[Model] = None,
+    distilled: bool = False,
 ) -> Model:
     """A model of this plugin's task: a stock transformer, or one of two tokens a step."""
     arch = "transformer" if tokens_per_step == 1 else "double_token_transformer"
@@ -34,7 +39,8 @@ def autoregressive(
         DOUBLE_TOKEN,
         ["--token-order", order, "--tokens-per-step", str(tokens_per_step)],
         ["--arch", arch, *CROSS_ENTROPY],
-        begins_with,
+        begins_with.name if begins_with else None,
+        distilled,
     )
 
 
@@ -43,16 +49,25 @@ SINGLE_L2R = autoregressive("single_l2r", "l2r", 1)
 SINGLE_R2L = autoregressive("single_r2l", "r2l", 1)
 DOUBLE_L2R = autoregressive("double_l2r", "l2r", 2)
 DOUBLE_R2L = autoregressive("double_r2l", "r2l", 2)
-# Not in the paper. Both have twice the updates of the others.
-DOUBLE_AFTER_L2R = autoregressive("double_after_l2r", "bidirectional", 2, SINGLE_L2R.name)
-LONGER_L2R = autoregressive("longer_l2r", "l2r", 1, SINGLE_L2R.name)
+# Not in the paper: both go on from L2R, then once more, and then with the former's translations.
+LONGER_L2R = autoregressive("longer_l2r", "l2r", 1, SINGLE_L2R)
+DOUBLE_AFTER_L2R = autoregressive("double_after_l2r", "bidirectional", 2, SINGLE_L2R)
+LONGER_DOUBLE = autoregressive("longer_double", "bidirectional", 2, DOUBLE_AFTER_L2R)
+TEACHER = LONGER_L2R
+DISTILLED_L2R = autoregressive("distilled_l2r", "l2r", 1, LONGER_L2R, distilled=True)
+DISTILLED_DOUBLE = autoregressive(
+    "distilled_double", "bidirectional", 2, LONGER_DOUBLE, distilled=True
+)
 MASK_PREDICT = Model("mask_predict", "translation_lev", [], MASK_PREDICT_TRAINING)
 
 MODELS = (
     SINGLE_L2R,
     DOUBLE_BIDIRECTIONAL,
-    DOUBLE_AFTER_L2R,
     LONGER_L2R,
+    DOUBLE_AFTER_L2R,
+    LONGER_DOUBLE,
+    DISTILLED_L2R,
+    DISTILLED_DOUBLE,
     SINGLE_R2L,
     DOUBLE_L2R,
     DOUBLE_R2L,
@@ -102,8 +117,11 @@ MARKED = {"†": BASELINE, "‡": RIGHT_TO_LEFT}
 METHODS = (
     Method(PROPOSED, DOUBLE_BIDIRECTIONAL, beam_search),
     Method("Double-token bidir., begun with L2R", DOUBLE_AFTER_L2R, beam_search),
+    Method("Double-token bidir., trained on", LONGER_DOUBLE, beam_search),
+    Method("Double-token bidir., distilled", DISTILLED_DOUBLE, beam_search),
     Method(BASELINE, SINGLE_L2R, beam_search),
     Method("Single-token L2R, trained on", LONGER_L2R, beam_search),
+    Method("Single-token L2R, distilled", DISTILLED_L2R, beam_search),
     Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
     Method(RIGHT_TO_LEFT, SINGLE_R2L, beam_search),
     Method("Double-token L2R", DOUBLE_L2R, beam_search),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train and compare the models of Imamura and Sumita (WNGT 2020) on real English-German text.
 
-    python examples/double_token/run.py                 # shortened: about two hours on 2 cores
+    python examples/double_token/run.py                 # shortened: about three hours on 2 cores
     python examples/double_token/run.py --size full     # many hours
 
 Prints their Table 2 (quality and speed) and Table 3 (precision at both ends of the sentence). Every
@@ -21,7 +21,17 @@ sys.path.insert(0, str(HERE.parent / "en_de"))
 
 import run as en_de  # noqa: E402
 from comparison import Decoded, read_decoded, show_comparison  # noqa: E402
-from models import BASELINE, MASK_PREDICT, METHODS, MODELS, PROPOSED, Method, Model  # noqa: E402
+from models import (  # noqa: E402
+    BASELINE,
+    MASK_PREDICT,
+    METHODS,
+    MODELS,
+    PROPOSED,
+    TEACHER,
+    Method,
+    Model,
+    beam_search,
+)
 from precision import show_precision  # noqa: E402
 
 N_AVERAGED = 10
@@ -110,6 +120,8 @@ def compare(args: argparse.Namespace) -> None:
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, size.recipe)
     for model in MODELS:
+        if model.distilled:
+            distil(work)
         # Mask-Predict's task is fairseq's, which has no such option.
         train(work, size if model is MASK_PREDICT else own_task, model)
         average(work, model)
@@ -134,6 +146,22 @@ def show_tables(work: Path, decoded: List[Decoded]) -> None:
     (work / "tables.md").write_text("\n\n".join(tables) + "\n", encoding="utf-8")
 
 
+def distil(work: Path) -> None:
+    """The training data with the teacher's translations as targets."""
+    folder = work / "distilled"
+    if not en_de.finished(folder):
+        en_de.run(
+            [
+                sys.executable, en_de.ROOT / "scripts" / "distill.py", work / "data",
+                *en_de.plugin_options(TEACHER.task), *TEACHER.order,
+                "--path", work / TEACHER.name / "averaged.pt", "--destdir", folder,
+                "--decoding", "beam", "--batch-size", "64", *beam_search(5),
+                "--drop-longer-a", "1.5", "--drop-longer-b", "5",
+            ]
+        )  # fmt: skip
+        en_de.mark_finished(folder)
+
+
 def train(work: Path, size: Size, model: Model) -> None:
     """One model; the checkpoints of its last updates are kept."""
     if not en_de.finished(work / model.name):
@@ -149,7 +177,8 @@ def training_command(work: Path, size: Size, model: Model) -> List:
         beginning = ["--finetune-from-model", work / model.begins_with / "averaged.pt"]
     return [
         *en_de.train_command(
-            work / "data", work / model.name, size.recipe, model.task, size.save_every, N_AVERAGED
+            work / ("distilled/data" if model.distilled else "data"), work / model.name,
+            size.recipe, model.task, size.save_every, N_AVERAGED,
         ),
         *model.order, *model.training, *chosen.options, *beginning,
         # Before, fairseq-train validates and saves at most at the ends of epochs.

@@ -13,6 +13,7 @@ from fairseq import options
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import train as train_cli
 
+from fairseq_fastdec.distillation import command as distillation
 from tests import command_line
 from tests.scripts.test_average_checkpoints import average_checkpoints
 
@@ -50,6 +51,8 @@ def small(example, corpus, tmp_path, monkeypatch, caplog):
             with caplog.at_level(logging.INFO):
                 command_line.run(generate_cli, *arguments)
             log.write_text(caplog.text, encoding="utf-8")
+        elif arguments[0].endswith("distill.py"):
+            distillation.main([*arguments[1:], "--cpu", "--no-progress-bar", "--num-workers", "0"])
         else:
             average_checkpoints.main(arguments[1:])
 
@@ -93,10 +96,22 @@ def cells(table):
 def test_all_stages(example, small, tmp_path, capsys):
     example.main()
     n_models, n_methods = len(example.MODELS), len(example.METHODS)
-    assert small.count("fairseq-train") == n_models == 8
+    assert small.count("fairseq-train") == n_models == 11
     assert small.count("fairseq-generate") == 2 * n_methods
-    assert len(small) == 2 * n_models + 2 * n_methods
-    for model, start in (("double_after_l2r", "single_l2r"), ("longer_l2r", "single_l2r")):
+    # Each model is averaged, and one translates the training data.
+    assert len(small) == 2 * n_models + 1 + 2 * n_methods
+    sizes = [
+        (tmp_path / folder / "train.en-de.de.bin").stat().st_size
+        for folder in ("data", "distilled/data")
+    ]
+    # Translations of a model that has learned little are not the references.
+    assert sizes[0] != sizes[1] > 0
+    for model, start in (
+        ("longer_l2r", "single_l2r"),
+        ("double_after_l2r", "single_l2r"),
+        ("longer_double", "double_after_l2r"),
+        ("distilled_double", "longer_double"),
+    ):
         parameters, before = (
             torch.load(tmp_path / name / "averaged.pt", weights_only=True)["model"]
             for name in (model, start)
@@ -137,7 +152,7 @@ def test_autocast_is_for_the_models_of_this_plugin(example, small, tmp_path, mon
         trained[model.name] = "--cpu-autocast" in command
 
     monkeypatch.setattr(example, "train", train)
-    for stage in ("average", "decode", "show_tables"):
+    for stage in ("average", "distil", "decode", "show_tables"):
         monkeypatch.setattr(example, stage, lambda *arguments: None)
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--cpu-autocast"])
     example.main()
@@ -155,7 +170,9 @@ def test_every_command_parses(example):
             first = args.max_update[0] if isinstance(args.max_update, list) else args.max_update
             assert first - args.validate_after_updates == 10 * args.save_interval_updates
             beginning = args.finetune_from_model
-            assert (beginning is not None) == (model.name in ("double_after_l2r", "longer_l2r"))
+            assert (beginning is None) == (model.begins_with is None)
+            learned_from = Path(command[1])
+            assert learned_from == Path("work/distilled/data" if model.distilled else "work/data")
 
 
 # --- the tables ----------------------------------------------------------------------------------
