@@ -30,7 +30,6 @@ from models import (  # noqa: E402
     TEACHER,
     Method,
     Model,
-    beam_search,
 )
 from precision import show_precision  # noqa: E402
 
@@ -148,18 +147,9 @@ def show_tables(work: Path, decoded: List[Decoded]) -> None:
 
 def distil(work: Path) -> None:
     """The training data with the teacher's translations as targets."""
-    folder = work / "distilled"
-    if not en_de.finished(folder):
-        en_de.run(
-            [
-                sys.executable, en_de.ROOT / "scripts" / "distill.py", work / "data",
-                *en_de.plugin_options(TEACHER.task), *TEACHER.order,
-                "--path", work / TEACHER.name / "averaged.pt", "--destdir", folder,
-                "--decoding", "beam", "--batch-size", "64", *beam_search(5),
-                "--drop-longer-a", "1.5", "--drop-longer-b", "5",
-            ]
-        )  # fmt: skip
-        en_de.mark_finished(folder)
+    task = [*en_de.plugin_options(TEACHER.task), *TEACHER.order]
+    decoding = [*task, "--decoding", "beam", "--beam", "5"]
+    en_de.distil(work, f"{TEACHER.name}/averaged.pt", options=decoding)
 
 
 def train(work: Path, size: Size, model: Model) -> None:

@@ -149,7 +149,7 @@ def teach(work: Path, recipe: Recipe, seed: int) -> None:
     """The distilled data, and the model that makes them."""
     teacher = "baseline" if seed == BASELINES_SEED else f"teacher-{seed}"
     train_baseline(work, recipe, teacher, seed=seed)
-    distil(work, teacher, distilled_by(seed))
+    distil(work, f"{teacher}/checkpoint_last.pt", distilled_by(seed))
 
 
 def train(work: Path, recipe: Recipe, data: str, fine_tuned: bool, block_size: int) -> Path:

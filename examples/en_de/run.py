@@ -188,8 +188,13 @@ def train_baseline(
         mark_finished(work / name)
 
 
-def distil(work: Path, teacher: str = "baseline", name: str = "distilled") -> None:
-    """Replace the training targets by the teacher's greedy translations (section 6.2).
+def distil(
+    work: Path,
+    teacher: str = "baseline/checkpoint_last.pt",
+    name: str = "distilled",
+    options: Optional[List] = None,
+) -> None:
+    """Replace the training targets by the teacher's translations (section 6.2), greedy by default.
 
     The heads have to guess what p_1 will say, and on distilled data that is what they are taught. A
     translation far longer than its source is a model going in circles, and is left out.
@@ -199,9 +204,9 @@ def distil(work: Path, teacher: str = "baseline", name: str = "distilled") -> No
         return
     run(
         [
-            sys.executable, ROOT / "scripts" / "distill.py", work / "data", *plugin_options(),
-            "--path", work / teacher / "checkpoint_last.pt", "--destdir", folder,
-            "--decoding", "greedy", "--beam", "1", "--batch-size", "64",
+            sys.executable, ROOT / "scripts" / "distill.py", work / "data",
+            *(options or [*plugin_options(), "--decoding", "greedy", "--beam", "1"]),
+            "--path", work / teacher, "--destdir", folder, "--batch-size", "64",
             "--max-len-a", "1.5", "--max-len-b", "20",
             "--drop-longer-a", "1.5", "--drop-longer-b", "5",
         ]

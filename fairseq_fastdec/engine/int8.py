@@ -62,15 +62,9 @@ class Int8Linear:
             bias: fp32 ``[out]`` or ``None``.
         """
         scale = _scale_of(weight)
-        self.packed = PackedCodes.of(_quantised(weight, scale).int_repr(), scale, bias)
-        if self.packed is not None:
-            self._product: Layer = self.packed
-        elif fewer_bits() is None:
-            product = _float_product(_quantised(weight, scale).dequantize())
-            self._product = TokenwiseLinear(product, bias)
-        else:
-            product = _int8_product(weight, scale, fewer_bits())
-            self._product = TokenwiseLinear(product, bias)
+        quantised = _quantised(weight, scale)
+        self.packed = PackedCodes.of(quantised.int_repr(), scale, bias)
+        self._product: Layer = self.packed or TokenwiseLinear(_torch_product(quantised), bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._product(x)
@@ -97,11 +91,7 @@ class Int8Rows:
         codes, scale = self._codes.index_select(0, outputs), self._scale[outputs]
         bias = None if self._bias is None else self._bias[outputs]
         packed = PackedCodes.of(codes, scale, bias)
-        if packed is not None:
-            return packed
-        if fewer_bits() is None:
-            return TokenwiseLinear(_float_product(codes * scale[:, None]), bias)
-        return TokenwiseLinear(_codes_product(codes, scale, fewer_bits()), bias)
+        return packed or TokenwiseLinear(_codes_product(codes, scale), bias)
 
 
 @functools.lru_cache(maxsize=None)
@@ -139,12 +129,20 @@ def _int8_product(weight: Tensor, scale: Tensor, reduce_range: bool) -> Layer:
     return _packed_product(_quantised(weight, scale), reduce_range)
 
 
-def _codes_product(codes: Tensor, scale: Tensor, reduce_range: bool) -> Layer:
-    """The same from quantised weights; torch packs them four times as fast with one scale."""
+def _torch_product(quantised: Tensor) -> Layer:
+    if fewer_bits() is None:
+        return _float_product(quantised.dequantize())
+    return _packed_product(quantised, fewer_bits())
+
+
+def _codes_product(codes: Tensor, scale: Tensor) -> Layer:
+    """The same from the codes of some rows; torch packs them four times as fast with one scale."""
+    if fewer_bits() is None:
+        return _float_product(codes * scale[:, None])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         quantised = torch._make_per_tensor_quantized_tensor(codes, 1.0, 0)
-    product = _packed_product(quantised, reduce_range)
+    product = _packed_product(quantised, fewer_bits())
     return lambda x: product(x) * scale
 
 

@@ -8,13 +8,10 @@ from torch.nn import functional as F
 
 from fairseq_fastdec.engine import int8
 from fairseq_fastdec.engine.int8 import Int8Linear, Int8Rows
-from fairseq_fastdec.engine.native.loading import library
-
-has_codes = library() is not None and library().has_codes
-compiled_only = pytest.mark.skipif(not has_codes, reason="nothing was compiled for it")
+from tests.engine.test_native import with_codes
 
 
-@pytest.fixture(params=[pytest.param("compiled", marks=compiled_only), "torch"])
+@pytest.fixture(params=[pytest.param("compiled", marks=with_codes), "torch"])
 def products(request):
     if request.param == "torch":
         request.getfixturevalue("nothing_compiled")
@@ -72,7 +69,7 @@ def test_a_token_does_not_feel_its_neighbours(products, n_tokens, others, seed):
     assert torch.equal(product(x)[:n_tokens], alone)
 
 
-@compiled_only
+@with_codes
 @settings(max_examples=60, deadline=None)
 @given(
     n_tokens=st.integers(0, 20),

@@ -16,7 +16,7 @@ namespace {
 constexpr int GROUP = 4;   // inputs of which one instruction adds up the products
 constexpr int ZERO = 128;  // the code of an input of 0
 
-// A token's inputs as codes.
+// The inputs of n tokens as codes.
 struct Codes {
   uint8_t *codes;  // [n, length_of_codes]
   float *units;    // [n]: what 1 is worth in a token's codes
@@ -93,10 +93,9 @@ WITH_VNNI INLINE void tile_of_codes(const Linear &linear, int64_t block, const u
 // multiply_by, for codes. Sums of whole numbers are the same in any order.
 WITH_VNNI void multiply_codes(const Linear &linear, const Codes &x, float *y, int64_t n,
                               const Share &share, Then then) {
-  const int64_t n_blocks = (linear.outputs + BLOCK - 1) / BLOCK;
   const int64_t length = length_of_codes(linear.inputs);
-  for (int64_t block = n_blocks * share.number / share.count;
-       block < n_blocks * (share.number + 1) / share.count; ++block) {
+  const int64_t end = first_block(linear, share.number + 1, share);
+  for (int64_t block = first_block(linear, share.number, share); block < end; ++block) {
     for (int64_t token = 0; token < n;) {
       const uint8_t *from = x.codes + token * length;
       const float *units = x.units + token;

@@ -1,4 +1,4 @@
-// Sums over registers of 4, 8 or 16 floats.
+// Arithmetic in registers of 4, 8 or 16 floats.
 
 #pragma once
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include "lanes.h"
 
@@ -46,6 +45,11 @@ INLINE int64_t outputs_of(const Linear &linear, int64_t block) {
   return std::min<int64_t>(BLOCK, linear.outputs - block * BLOCK);
 }
 
+// The first of the blocks that a thread computes; its last one lies before the next thread's first.
+INLINE int64_t first_block(const Linear &linear, int64_t thread, const Share &share) {
+  return (linear.outputs + BLOCK - 1) / BLOCK * thread / share.count;
+}
+
 template <typename Lanes, int N>
 INLINE void tile(const Linear &linear, int64_t block, const float *x, float *y, Then then) {
   constexpr int PARTS = BLOCK / width<Lanes>();
@@ -76,10 +80,8 @@ INLINE void multiply_by(const Linear &linear, const float *x, float *y, int64_t 
                         const Share &share, Then then) {
   // As many tokens at a time as their sums fit into registers.
   constexpr int TILE = width<Lanes>() / 4;
-  const int64_t n_blocks = (linear.outputs + BLOCK - 1) / BLOCK;
-  const int64_t first = n_blocks * share.number / share.count;
-  const int64_t last = n_blocks * (share.number + 1) / share.count;
-  for (int64_t block = first; block < last; ++block) {
+  const int64_t end = first_block(linear, share.number + 1, share);
+  for (int64_t block = first_block(linear, share.number, share); block < end; ++block) {
     for (int64_t token = 0; token < n; token += TILE) {
       const float *from = x + token * linear.inputs;
       float *to = y + token * linear.outputs;

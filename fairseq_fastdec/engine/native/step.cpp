@@ -4,6 +4,7 @@
 // does them all; the threads that torch has at hand meet between phases, some microseconds apart.
 
 #include <atomic>
+#include <cmath>
 
 #include <sched.h>
 
@@ -229,14 +230,20 @@ INLINE void apply(const Kernels &kernels, Step &step, const Linear &linear, cons
   multiply_codes(linear, own.codes, y, n, own, then);
 }
 
+// A thread's share of the tokens in x.
+template <typename Lanes>
+INLINE void normalize_share(const Step &step, const Norm &norm, const Thread &own) {
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  for (int64_t token = own.number; token < n; token += own.count)
+    normalize<Lanes>(norm, own.x + token * dim, own.x + token * dim, dim);
+}
+
 // The end of a sublayer, whose output has been added to x.
 template <typename Lanes>
 INLINE void after(Step &step, const Norm &norm, const Thread &own) {
   meet(step, own);
   if (step.model.pre_norm) return;
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
-  for (int64_t token = own.number; token < n; token += own.count)
-    normalize<Lanes>(norm, own.x + token * dim, own.x + token * dim, dim);
+  normalize_share<Lanes>(step, norm, own);
   meet(step, own);
 }
 
@@ -284,10 +291,7 @@ INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t c
     apply<Lanes>(kernels, step, layer.fc2, nullptr, own.hidden, own.x, Then::ADD, own);
     after<Lanes>(step, layer.final_norm, own);
   }
-  if (model.final_norm.weight)
-    for (int64_t token = number; token < step.n_rows * step.n_new; token += count)
-      normalize<Lanes>(model.final_norm, own.x + token * model.dim, own.x + token * model.dim,
-                       model.dim);
+  if (model.final_norm.weight) normalize_share<Lanes>(step, model.final_norm, own);
 }
 
 // What is compiled for each kind of processor: registers of 4, 8 or 16 floats.
@@ -326,8 +330,6 @@ bool has_vnni() {
   return false;
 #endif
 }
-
-const bool HAS_CODES = has_vnni();
 
 struct Product {
   Linear linear;
@@ -380,7 +382,7 @@ int64_t fastdec_block() { return BLOCK; }
 
 int64_t fastdec_group() { return GROUP; }
 
-int64_t fastdec_has_codes() { return HAS_CODES; }
+int64_t fastdec_has_codes() { return has_vnni(); }
 
 int64_t fastdec_size_of_step() { return sizeof(Step); }
 
