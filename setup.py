@@ -26,7 +26,8 @@ setup(
             "fairseq_fastdec.engine.native._step",
             ["fairseq_fastdec/engine/native/step.cpp"],
             depends=[
-                f"fairseq_fastdec/engine/native/{name}.h" for name in ("lanes", "products", "codes")
+                f"fairseq_fastdec/engine/native/{name}.h"
+                for name in ("lanes", "products", "codes", "choices", "rows")
             ],
             extra_compile_args=["-std=gnu++17", "-O3", "-Wno-psabi"],
             optional=True,

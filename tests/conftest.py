@@ -5,8 +5,9 @@ import random
 import pytest
 import torch
 
-from fairseq_fastdec.engine import precision
+from fairseq_fastdec.engine import cache, precision
 from fairseq_fastdec.engine.native import packed, step
+from fairseq_fastdec.generators import choices
 from tests import command_line
 
 torch.set_num_threads(1)
@@ -63,5 +64,5 @@ def blockwise(corpus, baseline, tmp_path_factory):
 @pytest.fixture
 def nothing_compiled(monkeypatch):
     """As where the package was installed without a compiler."""
-    for module in (packed, precision, step):
+    for module in (packed, precision, step, cache, choices):
         monkeypatch.setattr(module, "library", lambda: None)

@@ -3,8 +3,12 @@
 import math
 from typing import NamedTuple, Sequence, Tuple, Union
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from .native.loading import library
+from .native.moves import Mover
 
 
 class KeyValueCache:
@@ -29,6 +33,8 @@ class KeyValueCache:
     ) -> None:
         self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
         self._memory = self._spare = self._data.flatten()
+        compiled = library() if device.type == "cpu" else None
+        self._mover = None if compiled is None else Mover(compiled)
         # Layers are read and written one by one, at the same place: their views are made together.
         self._readable = self._writable = _Views()
 
@@ -92,11 +98,14 @@ class KeyValueCache:
             length: how far the slots are in use.
             first: the slot that counts as slot 0.
         """
-        moved = (order != torch.arange(order.numel(), device=order.device)).nonzero().squeeze(1)
-        if moved.numel() == 0:
-            return
-        source = order[moved]
         used = self._data[:, :, first:, :, :length]
+        if self._mover is not None:
+            origins = order.numpy()
+            places = (origins != np.arange(origins.size)).nonzero()[0]
+            self._mover(used, origins[places], places)
+            return
+        moved = (order != torch.arange(order.numel(), device=order.device)).nonzero().squeeze(1)
+        source = order[moved]
         if used.is_cuda:
             used[:, :, moved] = used[:, :, source]
             return

@@ -1,5 +1,6 @@
 """Which rows move when others leave."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,31 +23,25 @@ def compaction(keep: Tensor) -> Tensor:
     return order
 
 
-def inheritance(parents: Tensor, n_rows: int) -> Tensor:
+def inheritance(parents: np.ndarray, n_rows: int) -> np.ndarray:
     """The order in which children take rows so that few rows move.
 
     The first child of a row takes that row over, if it is still there among as many rows as there
     are children; the other children fill what is left, in their order.
 
     Args:
-        parents: int64 ``[..., R']``, the row that each child continues; all but the last dimension
-            are groups of rows that do not mix.
-        n_rows: R, the number of rows of a group now.
+        parents: int64 ``[R']``, the row that each child continues.
+        n_rows: R, the number of rows now.
 
     Returns:
-        int64 ``[..., R']``: which child each new row holds.
+        int64 ``[R']``: which child each new row holds.
     """
-    n = parents.size(-1)
-    if n == 1:  # narrow beams ask at every step
-        return torch.zeros_like(parents)
-    index = torch.arange(n, device=parents.device).expand_as(parents)
-    heirs = parents.new_full((*parents.shape[:-1], max(n_rows, n)), n)
-    heirs.scatter_reduce_(-1, parents, index, "amin")
-    heirs = heirs[..., :n]
-    inherited = heirs < n
-    # One place more, for the rows that nobody inherits.
-    is_heir = torch.zeros(*parents.shape[:-1], n + 1, dtype=torch.bool, device=parents.device)
-    is_heir.scatter_(-1, heirs, True)
-    others = is_heir[..., :n].long().argsort(dim=-1, stable=True)
-    rank = (~inherited).long().cumsum(dim=-1) - 1
-    return torch.where(inherited, heirs, others.gather(-1, rank.clamp(min=0)))
+    n = parents.size
+    heirs = np.full(max(n_rows, n), n)
+    # Of several children of a row the one that is written last stays, which is the first.
+    heirs[parents[::-1]] = np.arange(n)[::-1]
+    heirs = heirs[:n]
+    is_heir = np.zeros(n + 1, dtype=bool)
+    is_heir[heirs] = True
+    heirs[heirs == n] = (~is_heir[:n]).nonzero()[0]
+    return heirs

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import Dict, List, Optional, Sequence, Union
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -141,6 +141,19 @@ class EnsembleSession:
             return self._spread(log_probs[0])
         mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
         return self._spread(mean)
+
+    @torch.no_grad()
+    def scores(self, features: Features, first: int = 0, last: int = 1) -> Tuple[Tensor, bool]:
+        """:meth:`log_probs`, or what only lacks the softmax: of a single model, its logits.
+
+        Returns:
+            float32 ``[..., last - first, V]``, to be written to at will, and whether they are
+            log-probabilities
+        """
+        alone = len(self._members) == 1 and self._shortlist is None
+        if not alone or self._members[0].normalized:
+            return self.log_probs(features, first, last), True
+        return self._scores(features, first, last)[0].float(), False
 
     @torch.no_grad()
     def ranking_scores(

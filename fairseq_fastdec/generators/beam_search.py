@@ -1,6 +1,5 @@
 """Beam search over sentences that come and go, with beams of any width."""
 
-import math
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Dict, List, Optional
@@ -10,20 +9,15 @@ import torch
 from torch import Tensor
 
 from ..engine import EnsembleSession, compaction, inheritance
-from ..engine.ensemble import Features
+from ..engine.ensemble import at
 from .candidates import Candidates, Rows, best_extensions
+from .choices import Chooser, Demands
 from .finalization import RULES
 from .history import History
 from .limits import Limits
 from .sentences import Result, Sentences
 from .slots import Slots
 from .statistics import Statistics
-
-HOST_KNOWLEDGE = (
-    "number", "length", "width", "waiting", "final", "steps", "expansions",
-    # From which length on every token is possible, and from which on only EOS.
-    "free", "max_len",
-)  # fmt: skip
 
 
 @dataclass
@@ -49,6 +43,9 @@ class BeamSearch:
     The rows of the session are the growing entries of all beams; the rows in focus are the last
     ones. Where a row lies says nothing: it knows its slot (which sentence) and its column (which
     entry of the beam). So when a beam changes, an entry that goes on stays where it is.
+
+    All this is on the host. Of a step, the device sees the tokens and the order of the rows, and
+    the host each row's best tokens.
     """
 
     def __init__(
@@ -62,19 +59,20 @@ class BeamSearch:
         """
         Args:
             session: reset, with no rows.
+            device: the session's.
         """
         self._session = session
         self._limits = limits
+        self._choose = Chooser(limits)
         self._statistics = statistics
         self._heuristics = heuristics
         self._rule = RULES[heuristics.finalize]
-        self._slots = Slots(heuristics.width, device)
-        self._history = History(heuristics.width, device)
-        self._row_slot = torch.zeros(0, dtype=torch.long, device=device)
+        self._device = device
+        self._slots = Slots(heuristics.width)
+        self._history = History(heuristics.width)
+        self._row_slot = np.zeros(0, dtype=np.int64)
         self._row_column = self._row_slot
-        # The host's knowledge: of each slot,
-        self._known = {name: np.zeros(0, dtype=np.int64) for name in HOST_KNOWLEDGE}
-        # and the slots in use, in the order of their rows. Those in focus are the last ones.
+        # The slots in use, in the order of their rows. Those in focus are the last ones.
         self._live = np.zeros(0, dtype=np.int64)
         self._n_resting = 0
         self._n_resting_rows = 0
@@ -82,41 +80,32 @@ class BeamSearch:
     @property
     def numbers(self) -> np.ndarray:
         """The numbers of the sentences under way, ``[S]``."""
-        return self._known["number"][self._live]
+        return self._slots.number[self._live]
 
     @property
     def lengths(self) -> np.ndarray:
         """How many tokens their entries have, ``[S]``."""
-        return self._known["length"][self._live]
+        return self._slots.length[self._live]
 
     @property
     def widths(self) -> np.ndarray:
         """How many entries of their beams are growing, ``[S]``."""
-        return self._known["width"][self._live]
+        return self._slots.width[self._live]
 
     def admit(self, new: Sentences, bos: int) -> None:
         """Encode more sentences; each begins with one entry, ``bos``, in focus."""
-        n = len(new.numbers)
-        slots = self._slots.take(n, new.prefix)
-        device_slots = torch.tensor(slots, device=self._row_slot.device)
-        self._slots.max_len[device_slots] = new.max_len
-        self._slots.n_forced[device_slots] = new.n_forced
-        self._slots.n_waived[device_slots] = new.n_waived
-        self._slots.forced[device_slots, : new.prefix.size(1)] = new.prefix
+        slots = self._slots.take(len(new.numbers), new.prefix.cpu().numpy())
+        self._slots.number[slots] = new.numbers
+        for name in ("max_len", "n_forced", "n_waived"):
+            getattr(self._slots, name)[slots] = getattr(new, name).cpu().numpy()
+        self._slots.free[slots] = self._slots.n_forced[slots].clip(min=self._limits.min_len)
         self._history.reserve(self._slots.n, 1)
-        self._history.begin(device_slots, bos)
+        self._history.begin(slots, bos)
         self._session.add(new.net_input, new.prefix)
         self._statistics.encoder_invocations += 1
-        self._row_slot = torch.cat([self._row_slot, device_slots])
-        self._row_column = torch.cat([self._row_column, torch.zeros_like(device_slots)])
-        for name, known in self._known.items():
-            self._known[name] = np.resize(known, self._slots.n)
-            self._known[name][slots] = 0
-        self._known["number"][slots] = new.numbers
-        self._known["width"][slots] = 1
-        self._known["free"][slots] = new.n_forced.clamp(min=self._limits.min_len).cpu().numpy()
-        self._known["max_len"][slots] = new.max_len.cpu().numpy()
-        self._live = np.concatenate([self._live, np.array(slots, dtype=np.int64)])
+        self._row_slot = np.concatenate([self._row_slot, slots])
+        self._row_column = np.concatenate([self._row_column, np.zeros_like(slots)])
+        self._live = np.concatenate([self._live, slots])
         self._look()
 
     def focus(self, chosen: np.ndarray) -> None:
@@ -124,13 +113,13 @@ class BeamSearch:
         in_focus = np.arange(chosen.size) >= self._n_resting
         if np.array_equal(chosen, in_focus):
             return
-        slot_chosen = torch.zeros(self._slots.n, dtype=torch.bool)
-        slot_chosen[torch.from_numpy(self._live[chosen])] = True
-        row_chosen = slot_chosen.to(self._row_slot.device)[self._row_slot]
-        order = torch.cat([(~row_chosen).nonzero(), row_chosen.nonzero()]).squeeze(1)
-        if bool((order[1:] < order[:-1]).any()):
+        slot_chosen = np.zeros(self._slots.n, dtype=bool)
+        slot_chosen[self._live[chosen]] = True
+        row_chosen = slot_chosen[self._row_slot]
+        order = row_chosen.argsort(kind="stable")
+        if (np.diff(order) < 0).any():
             self._session.pause(0)
-            self._session.select(order)
+            self._session.select(self._on_device(order))
             self._row_slot, self._row_column = self._row_slot[order], self._row_column[order]
         self._live = np.concatenate([self._live[~chosen], self._live[chosen]])
         self._n_resting = int((~chosen).sum())
@@ -144,109 +133,97 @@ class BeamSearch:
         columns = self._row_column[self._n_resting_rows :]
         lengths = self._slots.length[slots]
         tokens = self._history.tokens(slots, lengths, columns)
-        features = self._session.step(tokens[:, None])
+        features = self._session.step(self._on_device(tokens)[:, None])
         self._session.commit(1)
-        self._count(slots.numel())
+        self._count(slots.size)
+        n = self._heuristics.width * self._rule.candidates_per_entry
+        scores, normalized = self._session.scores(at(features, 0))
+        own = self._choose(
+            scores[:, 0],
+            min(n, self._heuristics.per_entry or n),
+            self._demands(slots, lengths),
+            normalize=not normalized,
+        )
         extensions = best_extensions(
-            self._log_probs([member[:, 0] for member in features], slots, lengths),
+            own,
             self._history.scores(slots, lengths, columns),
-            Rows(self._beam, columns, self._focus.numel(), self._widest),
-            self._heuristics.width * self._rule.candidates_per_entry,
-            self._heuristics.per_entry,
+            Rows(self._beam, columns, self._focus.size, self._widest),
+            n,
         )
         candidates = Candidates(
             extensions.scores,
             extensions.tokens,
-            self._slots.length[self._focus][:, None].expand_as(extensions.rows),
+            np.broadcast_to(self._slots.length[self._focus][:, None], extensions.rows.shape),
             columns[extensions.rows],
             extensions.rows,
         )
-        return self._keep(self._with_those_that_wait(candidates), slots.numel())
+        return self._keep(self._with_those_that_wait(candidates), slots.size)
 
-    def _log_probs(self, features: Features, slots: Tensor, steps: Tensor) -> Tensor:
-        """Constrained log-probabilities ``[R, V]`` of the rows' next tokens."""
-        log_probs = self._session.log_probs(features)[..., 0, :]
-        if self._is_free():
-            return self._limits.penalize(log_probs)
-        max_len, n_waived = self._slots.max_len[slots], self._slots.n_waived[slots]
-        self._limits.constrain(log_probs, steps, max_len, n_waived)
-        forced = (steps < self._slots.n_forced[slots]).nonzero().squeeze(1)
-        if forced.numel():
-            token = self._slots.forced[slots[forced], steps[forced]]
-            kept = log_probs[forced, token]
-            log_probs[forced] = -math.inf
-            log_probs[forced, token] = kept
-        return log_probs
-
-    def _is_free(self) -> bool:
-        """Whether no beam in focus is so short, or so long, that it cannot go on with any token."""
-        in_focus = self._live[self._n_resting :]
-        lengths = self._known["length"][in_focus]
-        within = (lengths >= self._known["free"][in_focus]) & (
-            lengths < self._known["max_len"][in_focus]
-        )
-        return bool(within.all())
+    def _demands(self, slots: np.ndarray, steps: np.ndarray) -> Optional[Demands]:
+        """What a prefix, --min-len and the longest length ask of the rows' next tokens, if any."""
+        of = self._slots
+        now = of.length[self._focus]
+        if ((now >= of.free[self._focus]) & (now < of.max_len[self._focus])).all():
+            return None
+        demands = Demands.of(self._limits, steps, of.max_len[slots], of.n_waived[slots])
+        forced = (steps < of.n_forced[slots]).nonzero()[0]
+        demands.only[forced] = of.forced[slots[forced], steps[forced]]
+        return demands
 
     def _with_those_that_wait(self, candidates: Candidates) -> Candidates:
-        if not self._known["waiting"][self._live[self._n_resting :]].any():
+        slots = self._slots
+        if not slots.n_waiting[self._focus].any():
             return candidates
-        lengths = self._slots.waiting_lengths[self._focus]
+        lengths = slots.waiting_lengths[self._focus]
         waiting = Candidates(
-            self._slots.waiting_scores[self._focus],
-            torch.full_like(lengths, self._limits.eos),
+            slots.waiting_scores[self._focus],
+            np.full_like(lengths, self._limits.eos),
             lengths,
-            self._slots.waiting_columns[self._focus],
-            torch.zeros_like(lengths),
+            slots.waiting_columns[self._focus],
+            np.zeros_like(lengths),
         )
-        both = (torch.cat(pair, dim=1) for pair in zip(candidates, waiting))
+        both = (np.concatenate(pair, axis=1) for pair in zip(candidates, waiting))
         return Candidates(*both).best(self._heuristics.width)
 
     def _keep(self, candidates: Candidates, n_rows: int) -> List[Result]:
         """Let the rule judge the candidates, and the beams be what it leaves of them."""
-        slots = self._focus
+        of, slots = self._slots, self._focus
         verdict = self._rule.judge(
             candidates.scores,
-            candidates.tokens.eq(self._limits.eos),
-            self._slots.n_final[slots],
-            self._slots.best_final[slots],
+            candidates.tokens == self._limits.eos,
+            of.n_final[slots],
+            of.best_final[slots],
             self._heuristics.width,
             self._heuristics.threshold,
         )
-        counts = torch.stack(verdict).sum(dim=2).cpu().numpy()
-        n_final, widths, n_waiting = counts
-        in_focus = self._live[self._n_resting :]
         ends = (candidates.scores, candidates.lengths, candidates.columns)
-        if n_final.any():
-            self._slots.finish(slots, verdict.final, *ends)
-        if n_waiting.any() or self._known["waiting"][in_focus].any():
-            self._slots.wait(slots, verdict.waiting, *ends)
-        self._known["final"][in_focus] += n_final
-        self._known["waiting"][in_focus] = n_waiting
-        done = (self._known["final"][in_focus] >= self._heuristics.width) | (widths == 0)
-        self._known["width"][in_focus] = widths
-        results: List[Result] = []
+        if verdict.final.any():
+            of.finish(slots, verdict.final, *ends)
+        if self._rule.lets_wait:
+            of.wait(slots, verdict.waiting, *ends)
         active = verdict.active
+        of.width[slots] = active.sum(axis=1)
+        done = (of.n_final[slots] >= self._heuristics.width) | (of.width[slots] == 0)
+        results: List[Result] = []
         if done.any():
-            results = self._results(in_focus[done])
+            results = self._results(slots[done])
             # In the order in which the session's sources close the gaps.
-            order = compaction(torch.from_numpy(~done))
-            self._leave(in_focus, done, order.numpy())
-            order = order.to(active.device)
+            order = compaction(torch.from_numpy(~done)).numpy()
+            of.give_back(slots[done])
             candidates = Candidates(*(field[order] for field in candidates))
-            active = active[order]
-            self._focus = slots[order]
+            active, self._focus = active[order], slots[order]
+            self._live = np.concatenate([self._live[: self._n_resting], self._focus])
         self._extend(candidates, active, n_rows)
         return results
 
-    def _extend(self, candidates: Candidates, active: Tensor, n_rows: int) -> None:
+    def _extend(self, candidates: Candidates, active: np.ndarray, n_rows: int) -> None:
         """The beams become their ``active`` candidates, bool ``[S, C]``."""
-        entry = active.nonzero(as_tuple=True)
+        entry = active.nonzero()
         beam = entry[0]
         self._slots.length[self._focus] += 1
-        self._known["length"][self._live[self._n_resting :]] += 1
-        column = (active.cumsum(dim=1) - 1)[entry]
+        column = (active.cumsum(axis=1) - 1)[entry]
         slots = self._focus[beam]
-        self._history.reserve(self._slots.n, int(self._known["length"].max()))
+        self._history.reserve(self._slots.n, int(self._slots.length.max()))
         self._history.extend(
             slots,
             candidates.lengths[entry] + 1,
@@ -256,57 +233,56 @@ class BeamSearch:
             candidates.scores[entry],
         )
         self._settle(candidates.rows[entry], n_rows, beam, slots, column)
-        self._widest = int(self._known["width"][self._live[self._n_resting :]].max(initial=0))
+        self._widest = int(self._slots.width[self._focus].max(initial=0))
 
     def _settle(
-        self, parents: Tensor, n_rows: int, beam: Tensor, slots: Tensor, column: Tensor
+        self,
+        parents: np.ndarray,
+        n_rows: int,
+        beam: np.ndarray,
+        slots: np.ndarray,
+        column: np.ndarray,
     ) -> None:
         """Rows for new entries ``[R]``, which continue the rows ``parents``."""
         # Beams of one entry keep their rows until a sentence leaves.
-        if not torch.equal(parents, torch.arange(n_rows, device=parents.device)):
+        if not np.array_equal(parents, np.arange(n_rows)):
             places = inheritance(parents, n_rows)
             beam, slots, column = beam[places], slots[places], column[places]
-            self._session.select(parents[places])
+            self._session.select(self._on_device(parents[places]))
         resting = self._n_resting_rows
-        self._row_slot = torch.cat([self._row_slot[:resting], slots])
-        self._row_column = torch.cat([self._row_column[:resting], column])
+        self._row_slot = np.concatenate([self._row_slot[:resting], slots])
+        self._row_column = np.concatenate([self._row_column[:resting], column])
         self._beam = beam
 
-    def _leave(self, in_focus: np.ndarray, done: np.ndarray, order: np.ndarray) -> None:
-        """Make room for others where sentences in focus are ``done``; ``order`` has the rest."""
-        self._slots.give_back(in_focus[done].tolist())
-        self._live = np.concatenate([self._live[: self._n_resting], in_focus[order]])
-
-    def _results(self, finished: np.ndarray) -> List[Result]:
-        """The hypotheses of the sentences in the slots ``finished``."""
-        slots = torch.from_numpy(finished).to(self._focus.device)
-        counts = self._slots.n_final[slots]
-        if bool(counts.eq(0).any()):
-            self._slots.give_up(slots[counts.eq(0)])
-        counts = self._slots.n_final[slots].tolist()
-        hypotheses = iter(self._history.hypotheses(self._slots.ends(slots), self._limits))
+    def _results(self, slots: np.ndarray) -> List[Result]:
+        """The hypotheses of the sentences in the ``slots``, which are done."""
+        of = self._slots
+        of.give_up(slots[of.n_final[slots] == 0])
+        ends = of.ends(slots)
+        hypotheses = iter(self._history.hypotheses(ends, self._limits, self._device))
         results = []
-        for slot, count in zip(finished, counts):
-            own = sorted(islice(hypotheses, count), key=_score, reverse=True)
-            known = {name: int(values[slot]) for name, values in self._known.items()}
-            results.append(Result(known["number"], own, known["steps"], known["expansions"]))
+        for slot in slots.tolist():
+            own = sorted(islice(hypotheses, int(of.n_final[slot])), key=_score, reverse=True)
+            known = (int(values[slot]) for values in (of.steps, of.expansions))
+            results.append(Result(int(of.number[slot]), own, *known))
         return results
 
     def _count(self, n_rows: int) -> None:
-        in_focus = self._live[self._n_resting :]
         self._statistics.count_step(n_rows)
-        self._statistics.count_beams(in_focus.size)
-        self._known["steps"][in_focus] += 1
-        self._known["expansions"][in_focus] += self._known["width"][in_focus]
+        self._statistics.count_beams(self._focus.size)
+        self._slots.steps[self._focus] += 1
+        self._slots.expansions[self._focus] += self._slots.width[self._focus]
 
     def _look(self) -> None:
         """Learn which beams are in focus, and to which of them each row belongs."""
-        in_focus = self._live[self._n_resting :]
-        self._focus = torch.from_numpy(in_focus).to(self._row_slot.device)
-        position = torch.zeros(self._slots.n, dtype=torch.long, device=self._focus.device)
-        position[self._focus] = torch.arange(in_focus.size, device=self._focus.device)
+        self._focus = self._live[self._n_resting :]
+        position = np.zeros(self._slots.n, dtype=np.int64)
+        position[self._focus] = np.arange(self._focus.size)
         self._beam = position[self._row_slot[self._n_resting_rows :]]
-        self._widest = int(self._known["width"][in_focus].max(initial=0))
+        self._widest = int(self._slots.width[self._focus].max(initial=0))
+
+    def _on_device(self, numbers: np.ndarray) -> Tensor:
+        return torch.from_numpy(numbers).to(self._device)
 
 
 def _score(hypothesis: Dict[str, Any]) -> float:

@@ -7,16 +7,15 @@ last token is EOS.
 import math
 from typing import Callable, Dict, NamedTuple, Union
 
-import torch
-from torch import Tensor
+import numpy as np
 
 
 class Verdict(NamedTuple):
     """Three disjoint sets of candidates, bool ``[S, C]``; the others are forgotten."""
 
-    final: Tensor  # hypotheses of the result from now on
-    active: Tensor  # to be extended
-    waiting: Tensor  # ended, but not final while better ones grow
+    final: np.ndarray  # hypotheses of the result from now on
+    active: np.ndarray  # to be extended
+    waiting: np.ndarray  # ended, but not final while better ones grow
 
 
 class Rule(NamedTuple):
@@ -28,7 +27,12 @@ class Rule(NamedTuple):
 
 
 def _judge_as_fairseq(
-    scores: Tensor, ended: Tensor, n_final: Tensor, best_final: Tensor, width: int, threshold: float
+    scores: np.ndarray,
+    ended: np.ndarray,
+    n_final: np.ndarray,
+    best_final: np.ndarray,
+    width: int,
+    threshold: float,
 ) -> Verdict:
     """fairseq's rule: what has ended among the first ``width`` candidates is final at once.
 
@@ -45,14 +49,19 @@ def _judge_as_fairseq(
             ones included, is forgotten.
     """
     kept = _within(threshold, scores, best_final)
-    among_first = torch.arange(scores.size(1), device=scores.device) < width
+    among_first = np.arange(scores.shape[1]) < width
     final = _first(kept & ended & among_first, width - n_final)
     active = _first(kept & ~ended, width)
-    return Verdict(final, active, torch.zeros_like(final))
+    return Verdict(final, active, np.zeros_like(final))
 
 
 def _judge_as_paper(
-    scores: Tensor, ended: Tensor, n_final: Tensor, best_final: Tensor, width: int, threshold: float
+    scores: np.ndarray,
+    ended: np.ndarray,
+    n_final: np.ndarray,
+    best_final: np.ndarray,
+    width: int,
+    threshold: float,
 ) -> Verdict:
     """The rule of Yang et al. 2020, appendix A.1: ended candidates stay on the beam.
 
@@ -60,10 +69,10 @@ def _judge_as_paper(
     may fall off the beam before. Arguments as above.
     """
     exists = scores > -math.inf
-    on_beam = exists & (torch.arange(scores.size(1), device=scores.device) < width)
-    leading = (on_beam & ended).long().cumprod(dim=1).bool()
+    on_beam = exists & (np.arange(scores.shape[1]) < width)
+    leading = np.logical_and.accumulate(on_beam & ended, axis=1)
     final = _first(leading, width - n_final)
-    left = width - n_final - final.sum(dim=1)
+    left = width - n_final - final.sum(axis=1)
     rest = _first(on_beam & ~leading & _within(threshold, scores, best_final), left)
     return Verdict(final, rest & ~ended, rest & ended)
 
@@ -74,16 +83,16 @@ RULES: Dict[str, Rule] = {
 }
 
 
-def _within(threshold: float, scores: Tensor, best_final: Tensor) -> Tensor:
+def _within(threshold: float, scores: np.ndarray, best_final: np.ndarray) -> np.ndarray:
     """Absolute threshold pruning (section 4): not worse than the best by more than delta."""
     exists = scores > -math.inf
     if threshold == math.inf:
         return exists
-    best = torch.maximum(scores[:, 0], best_final)
+    best = np.maximum(scores[:, 0], best_final)
     return (scores >= (best - threshold)[:, None]) & exists
 
 
-def _first(flags: Tensor, n: Union[int, Tensor]) -> Tensor:
+def _first(flags: np.ndarray, n: Union[int, np.ndarray]) -> np.ndarray:
     """The first n set flags of each row: one number, or int64 ``[S]``."""
     most = n if isinstance(n, int) else n[:, None]
-    return flags & (flags.cumsum(dim=1) <= most)
+    return flags & (flags.cumsum(axis=1) <= most)

@@ -93,18 +93,6 @@ class Limits:
             scores[..., self.eos] = torch.where(at_limit, eos_scores.clamp(min=least), eos_scores)
         return scores
 
-    def constrain_step(self, scores: Tensor, step: int, max_len: int, n_forced: int = 0) -> Tensor:
-        """:meth:`constrain` where all distributions are for one step, which the host knows."""
-        self.penalize(scores)
-        if n_forced <= step < self.min_len:
-            scores[..., self.eos] = -math.inf
-        if step >= max_len:
-            least = torch.finfo(scores.dtype).min
-            eos_scores = scores[..., self.eos].clamp(min=least)
-            scores.fill_(-math.inf)
-            scores[..., self.eos] = eos_scores
-        return scores
-
     def penalize(self, scores: Tensor) -> Tensor:
         """What :meth:`constrain` does at any step, however long the sentence is; in place."""
         # fairseq's rule for NaN, too: otherwise no token would compare as best.

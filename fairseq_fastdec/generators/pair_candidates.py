@@ -3,33 +3,27 @@
 import math
 from typing import NamedTuple, Tuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from .candidates import FullRows, best_extensions, best_of_each
+from .candidates import Rows, best_extensions, best_first, taken
+from .choices import Choices
 
 
 class Pairs(NamedTuple):
     """Pairs that continue S beams, best first, ``[S, C]``; a total of ``-inf`` means none."""
 
-    totals: Tensor  # float32, cumulative
-    columns: Tensor  # int64, the entry that is continued
-    tokens: Tensor  # int64 [S, C, 2], left and right
-    scores: Tensor  # float32 [S, C, 2], their log-probabilities
+    totals: np.ndarray  # float32, cumulative
+    columns: np.ndarray  # int64, the entry that is continued
+    tokens: np.ndarray  # int64 [S, C, 2], left and right
+    scores: np.ndarray  # float32 [S, C, 2], their log-probabilities
 
-    def take(self, order: Tensor) -> "Pairs":
+    def take(self, order: np.ndarray) -> "Pairs":
         """The chosen ones of each beam, ``[S, C']``."""
-        both = order[:, :, None].expand(-1, -1, 2)
-        return Pairs(
-            self.totals.gather(1, order),
-            self.columns.gather(1, order),
-            self.tokens.gather(1, both),
-            self.scores.gather(1, both),
-        )
+        return Pairs(*taken(order, *self))
 
 
 def double_topk(
-    left: Tensor, right: Tensor, totals: Tensor, width: int, end: int
+    left: Choices, right: Choices, totals: np.ndarray, width: int, end: int
 ) -> Tuple[Pairs, Pairs]:
     """The W best pairs of each beam, and the W best of those that do not end (section 3.2).
 
@@ -42,39 +36,44 @@ def double_topk(
     may be the end) of an entry are never among the best W pairs.
 
     Args:
-        left, right: log-probabilities float32 ``[S * W', V]`` of each entry's two tokens.
+        left, right: the best tokens of each of the S * W' entries on either side: 2W on the left
+            and W + 1 on the right, or more, or all there are.
         totals: float32 ``[S, W']``, each entry's score so far; ``-inf``: there is none.
         width: W.
         end: the token that ends decoding, on either side.
     """
     n_beams, n_entries = totals.shape
-    n_left = min(2 * width, n_entries * left.size(1))
-    beams = FullRows(n_beams, n_entries, totals.device)
-    lefts = best_extensions(left, totals.flatten(), beams, n_left)
-    right_scores, right_tokens = best_of_each(right, width + 1)
-    n_right = right_scores.size(1)
+    beam, column = np.indices(totals.shape).reshape(2, -1)
+    rows = Rows(beam, column, n_beams, n_entries)
+    lefts = best_extensions(left, totals.reshape(-1), rows, 2 * width)
+    right_scores, right_tokens = (field[:, : width + 1][lefts.rows] for field in right)
 
     # All pairs of these, flat: [S, 2W * (W + 1)].
-    pair_totals = (lefts.scores[:, :, None] + right_scores[lefts.rows]).flatten(1)
-    right_tokens = right_tokens[lefts.rows]
-    ends = (right_tokens.eq(end) | lefts.tokens.eq(end)[:, :, None]).flatten(1)
-    # Both lists at once: [2, S, W].
-    pools = torch.stack([pair_totals, pair_totals.masked_fill(ends, -math.inf)])
-    chosen_totals, order = pools.topk(min(width, pools.size(2)), dim=2)
-    choice = order // n_right
-    rows = lefts.rows.expand(2, -1, -1).gather(2, choice)
-    tokens = (
-        lefts.tokens.expand(2, -1, -1).gather(2, choice),
-        right_tokens.flatten(1).expand(2, -1, -1).gather(2, order),
-    )
-    own = (left[rows, tokens[0]], right[rows, tokens[1]])
-    columns = rows % n_entries
-    both = (chosen_totals, columns, torch.stack(tokens, dim=-1), torch.stack(own, dim=-1))
-    best, unfinished = zip(*both)
-    return Pairs(*best), Pairs(*unfinished)
+    pair_totals = (lefts.scores[:, :, None] + right_scores).reshape(n_beams, -1)
+    ends = (right_tokens == end) | (lefts.tokens == end)[:, :, None]
+    going_on = np.where(ends.reshape(n_beams, -1), np.float32(-math.inf), pair_totals)
+
+    def best_of(pool: np.ndarray) -> Pairs:
+        order = best_first(pool, width)
+        choice = order // right_scores.shape[2]
+        best, right_score, right_token = taken(
+            order,
+            pool,
+            right_scores.reshape(n_beams, -1),
+            right_tokens.reshape(n_beams, -1),
+        )
+        chosen, token, place = taken(choice, lefts.rows, lefts.tokens, lefts.places)
+        return Pairs(
+            best,
+            chosen % n_entries,
+            np.stack([token, right_token], axis=-1),
+            np.stack([left.scores[chosen, place], right_score], axis=-1),
+        )
+
+    return best_of(pair_totals), best_of(going_on)
 
 
-def repeated(pairs: Pairs, ends: Tensor, end: int) -> Tensor:
+def repeated(pairs: Pairs, ends: np.ndarray, end: int) -> np.ndarray:
     """Which of the pairs that end make the same sentence as a better one.
 
     Only a single token with the end on either side can: all other pairs of a sentence follow from
@@ -86,8 +85,8 @@ def repeated(pairs: Pairs, ends: Tensor, end: int) -> Tensor:
     Returns:
         bool ``[S, C]``
     """
-    left, right = pairs.tokens.unbind(dim=-1)
-    last = torch.where(left.eq(end), right, left)
-    same = pairs.columns[:, :, None].eq(pairs.columns[:, None])
-    same &= last[:, :, None].eq(last[:, None]) & ends[:, None]
-    return same.tril(-1).any(dim=2)
+    left, right = pairs.tokens[..., 0], pairs.tokens[..., 1]
+    last = np.where(left == end, right, left)
+    same = pairs.columns[:, :, None] == pairs.columns[:, None]
+    same &= (last[:, :, None] == last[:, None]) & ends[:, None]
+    return np.tril(same, -1).any(axis=2)

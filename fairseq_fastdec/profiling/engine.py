@@ -122,8 +122,8 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
     stopwatch = Stopwatch()
     (session,) = generator.session.members
     stopwatch.watch(generator, "translate", "search")
-    stopwatch.watch(generator.session, "log_probs", "softmax")
-    stopwatch.watch(generator.session, "ranking_scores", "softmax")
+    for method in ("log_probs", "scores", "ranking_scores"):
+        stopwatch.watch(generator.session, method, "softmax")
     for method, part in (
         ("add", "encoder"),
         ("native_step", "all layers, compiled"),

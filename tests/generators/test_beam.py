@@ -9,7 +9,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.generators import build_generator, candidates
+from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.limits import Limits
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.schedule import Capacity
@@ -22,6 +22,7 @@ from tests.generators.test_against_fairseq import (
     options_strategy,
     stock_model,
 )
+from tests.generators.test_choices import WAYS, chosen_by
 
 EOS = TASK.target_dictionary.eos()
 
@@ -71,18 +72,16 @@ def in_order(hypotheses):
     return sorted(hypotheses, key=lambda h: (-round(h["score"].item(), 3), h["tokens"].tolist()))
 
 
-@pytest.fixture(autouse=True)
-def columns_for_any_vocabulary(monkeypatch):
-    """The tests' vocabulary would be too small for them."""
-    monkeypatch.setattr(candidates, "SMALLEST_SCAN", 1)
-
-
 # --- beam is fairseq's ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
-@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize(
+    "dtype,way",
+    [(torch.float32, "compiled"), (torch.float32, "columns"), (torch.float64, "top-k")],
+    ids=["fp32-compiled", "fp32-columns", "fp64-top-k"],
+)
+@settings(max_examples=20, deadline=None)
 @given(
     beam=st.integers(1, 9),
     options=options_strategy,
@@ -90,12 +89,12 @@ def columns_for_any_vocabulary(monkeypatch):
     left_pad=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_beam_is_fairseqs(trained, dtype, beam, options, lengths, left_pad, seed):
+def test_beam_is_fairseqs(trained, dtype, way, beam, options, lengths, left_pad, seed):
     models = [stock_model(0, dtype, trained)]
     sample = tiny.random_batch(TASK, lengths, left_pad, seed)
-    assert_same(
-        decode(models, sample, "beam", beam, **options), fairseq(models, sample, beam, **options)
-    )
+    with chosen_by(way):
+        ours = decode(models, sample, "beam", beam, **options)
+    assert_same(ours, fairseq(models, sample, beam, **options))
 
 
 @settings(max_examples=15, deadline=None)
@@ -110,7 +109,8 @@ def test_ensembles_of_different_sizes(options, lengths, seed):
     assert_same(decode(models, sample, "beam", 4, **options), fairseq(models, sample, 4, **options))
 
 
-@settings(max_examples=25, deadline=None)
+@WAYS
+@settings(max_examples=20, deadline=None)
 @given(
     beam=st.integers(1, 5),
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=7),
@@ -119,7 +119,7 @@ def test_ensembles_of_different_sizes(options, lengths, seed):
     max_len_b=st.integers(2, 12),
     min_len=st.integers(1, 2),
 )
-def test_prefixes(beam, lengths, seed, width, max_len_b, min_len):
+def test_prefixes(way, beam, lengths, seed, width, max_len_b, min_len):
     """As --prefix-size takes them: the reference's first tokens, its EOS too, and padding.
 
     On a prefix that is nothing but EOS fairseq fails an assertion.
@@ -128,10 +128,9 @@ def test_prefixes(beam, lengths, seed, width, max_len_b, min_len):
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     prefix = sample["target"][:, :width]
     options = dict(max_len_b=max_len_b, min_len=min_len, prefix=prefix)
-    assert_same(
-        decode(models, sample, "beam", beam, **options),
-        fairseq(models, sample, beam, **options),
-    )
+    with chosen_by(way):
+        ours = decode(models, sample, "beam", beam, **options)
+    assert_same(ours, fairseq(models, sample, beam, **options))
 
 
 def test_a_prefix_that_is_nothing_but_eos():

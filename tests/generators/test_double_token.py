@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.choices import Choices
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.pair_candidates import double_topk
 from tests import tiny
@@ -272,8 +273,11 @@ def test_double_topk_is_the_papers_3w_pairs(n_beams, n_entries, width, seed, sur
         logits[..., 10] += 6
     log_probs = logits.log_softmax(-1)
     totals = torch.randn(n_beams, n_entries, generator=generator)
-    left, right = log_probs.flatten(0, 1).unbind(1)
-    best, unfinished = double_topk(left, right, totals, width, end=10)
+    left, right = (
+        Choices(*(field.numpy() for field in side.topk(min(2 * width, 11))))
+        for side in log_probs.flatten(0, 1).unbind(1)
+    )
+    best, unfinished = double_topk(left, right, totals.numpy(), width, end=10)
     for beam in range(n_beams):
         lefts = (totals[beam, :, None] + log_probs[beam, :, 0]).flatten().sort(descending=True)
         pool = []
@@ -295,7 +299,7 @@ def assert_pairs(pairs, beam, expected):
     assert pairs.totals[beam, :n].tolist() == pytest.approx([p[0] for p in expected], abs=1e-4)
     assert pairs.columns[beam, :n].tolist() == [p[1] for p in expected]
     assert pairs.tokens[beam, :n].tolist() == [list(p[2:]) for p in expected]
-    assert pairs.totals[beam, n:].eq(-math.inf).all()
+    assert (pairs.totals[beam, n:] == -math.inf).all()
 
 
 # --- batches -------------------------------------------------------------------------------------

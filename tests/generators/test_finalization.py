@@ -2,8 +2,8 @@
 
 import math
 
+import numpy as np
 import pytest
-import torch
 
 from fairseq_fastdec.generators.finalization import RULES
 
@@ -12,9 +12,9 @@ NOTHING = -math.inf
 
 def judge(rule, candidates, width, threshold=math.inf, n_final=0, best_final=NOTHING):
     """Each candidate's fate; ``"-1.0 $"`` has ended."""
-    scores = torch.tensor([[float(candidate.split()[0]) for candidate in candidates]])
-    ended = torch.tensor([["$" in candidate for candidate in candidates]])
-    finals = (torch.tensor([n_final]), torch.tensor([best_final]))
+    scores = np.array([[float(candidate.split()[0]) for candidate in candidates]], np.float32)
+    ended = np.array([["$" in candidate for candidate in candidates]])
+    finals = (np.array([n_final]), np.array([best_final], np.float32))
     verdict = RULES[rule].judge(scores, ended, *finals, width, threshold)
     assert not (verdict.final & verdict.active | verdict.active & verdict.waiting).any()
     fates = []

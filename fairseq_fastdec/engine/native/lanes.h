@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -58,6 +59,29 @@ INLINE float total(const Sixteen &x) {
   const Eight low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
   const Eight high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
   return total(low + high);
+}
+
+INLINE float greatest(const Four &x) {
+  return std::max(std::max(x[0], x[2]), std::max(x[1], x[3]));
+}
+
+INLINE float greatest(const Eight &x) {
+  const Four low = {x[0], x[1], x[2], x[3]}, high = {x[4], x[5], x[6], x[7]};
+  return greatest(low > high ? low : high);
+}
+
+INLINE float greatest(const Sixteen &x) {
+  const Eight low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+  const Eight high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
+  return greatest(low > high ? low : high);
+}
+
+// Whether some of the numbers are not 0.
+template <typename Numbers>
+INLINE bool any(const Numbers &numbers) {
+  int32_t all = 0;
+  for (size_t i = 0; i < sizeof numbers / sizeof all; ++i) all |= numbers[i];
+  return all != 0;
 }
 
 // The sum of a[i] * b[i], or of (a[i] - shift)^2 without b.

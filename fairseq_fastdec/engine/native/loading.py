@@ -38,7 +38,10 @@ class Library:
         self.scratch_size = library.fastdec_scratch_size
         self.run = library.fastdec_run
         self.multiply = library.fastdec_multiply
-        self.multiply.restype = None
+        self.choose = library.fastdec_choose
+        self.move = library.fastdec_move
+        for function in (self.multiply, self.choose, self.move):
+            function.restype = None
         self.threads = _threads_of_torch()
 
     @property

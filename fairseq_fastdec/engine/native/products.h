@@ -2,8 +2,6 @@
 
 #pragma once
 
-#include <algorithm>
-
 #include "lanes.h"
 
 namespace {
@@ -23,6 +21,13 @@ struct Linear {
 // One of the threads that do something together.
 struct Share {
   int64_t number, count;
+};
+
+// GCC's OpenMP library, in which torch has its threads: fn(data) in so many of them, or fewer.
+struct Threads {
+  void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
+  int (*number)();
+  int (*count)();
 };
 
 enum class Then { STORE, ADD, RELU, GELU };

@@ -8,7 +8,9 @@
 
 #include <sched.h>
 
+#include "choices.h"
 #include "codes.h"
+#include "rows.h"
 
 namespace {
 
@@ -35,13 +37,6 @@ struct Model {
 struct Cache {
   float *data;
   int64_t layer, part, slot, head;  // strides
-};
-
-// GCC's OpenMP library, in which torch has its threads: fn(data) in so many of them, or fewer.
-struct Threads {
-  void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
-  int (*number)();
-  int (*count)();
 };
 
 struct Step {
@@ -85,6 +80,7 @@ struct Kernels {
   void (*multiply)(const Linear &linear, const float *x, float *y, int64_t n, const Share &share,
                    Then then);
   void (*run)(const Kernels &kernels, Step *step, int64_t number, int64_t count);
+  void (*choose)(const Choice &choice, const Share &share);
 };
 
 template <typename Lanes>
@@ -302,6 +298,9 @@ INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t c
   }                                                                                             \
   TARGET void run_##NAME(const Kernels &kernels, Step *step, int64_t number, int64_t count) {   \
     run_by<LANES>(kernels, step, number, count);                                                \
+  }                                                                                             \
+  TARGET void choose_##NAME(const Choice &choice, const Share &share) {                         \
+    best_of_rows<LANES>(choice, share);                                                         \
   }
 
 FOR_PROCESSOR(any, Four, )
@@ -310,17 +309,17 @@ FOR_PROCESSOR(avx2, Eight, __attribute__((target("avx2,fma"))))
 FOR_PROCESSOR(avx512, Sixteen, __attribute__((target("avx512f,avx2,fma"))))
 #endif
 
-Kernels choose() {
+Kernels kernels() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return {multiply_avx512, run_avx512};
+  if (__builtin_cpu_supports("avx512f")) return {multiply_avx512, run_avx512, choose_avx512};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return {multiply_avx2, run_avx2};
+    return {multiply_avx2, run_avx2, choose_avx2};
 #endif
-  return {multiply_any, run_any};
+  return {multiply_any, run_any, choose_any};
 }
 
-const Kernels chosen = choose();
+const Kernels chosen = kernels();
 
 bool has_vnni() {
 #if defined(__x86_64__)
@@ -355,18 +354,20 @@ void multiply(const Product &product, const Share &share) {
                    share, Then::STORE);
 }
 
-template <void (*DO)(const Product &, const Share &)>
+void choose(const Choice &choice, const Share &share) { chosen.choose(choice, share); }
+
+template <typename Task, void (*DO)(const Task &, const Share &)>
 void as_thread(void *that) {
-  const Product &product = *static_cast<const Product *>(that);
-  DO(product, {product.threads->number(), product.threads->count()});
+  const Task &task = *static_cast<const Task *>(that);
+  DO(task, {task.threads->number(), task.threads->count()});
 }
 
-template <void (*DO)(const Product &, const Share &)>
-void in_threads(Product *product) {
-  if (product->n_threads == 1)
-    DO(*product, {0, 1});
+template <typename Task, void (*DO)(const Task &, const Share &)>
+void in_threads(Task *task) {
+  if (task->n_threads == 1)
+    DO(*task, {0, 1});
   else
-    product->threads->parallel(as_thread<DO>, product, product->n_threads, 0);
+    task->threads->parallel(as_thread<Task, DO>, task, task->n_threads, 0);
 }
 
 void run_as_thread(void *that) {
@@ -403,7 +404,11 @@ int64_t fastdec_run(Step *step) {
 }
 
 void fastdec_multiply(Product *product) {
-  if (!product->linear.weight) in_threads<quantize>(product);
-  in_threads<multiply>(product);
+  if (!product->linear.weight) in_threads<Product, quantize>(product);
+  in_threads<Product, multiply>(product);
 }
+
+void fastdec_choose(Choice *choice) { in_threads<Choice, choose>(choice); }
+
+void fastdec_move(Move *task) { in_threads<Move, move>(task); }
 }

@@ -1,4 +1,4 @@
-"""The structures of ``step.cpp``, field by field."""
+"""The structures of the compiled code, field by field."""
 
 import ctypes
 
@@ -51,6 +51,29 @@ class Product(ctypes.Structure):
         ("threads", _POINTER),
         *_fields(_INT, "n", "n_threads"),
         *_fields(_POINTER, "x", "y", "scratch"),
+    ]
+
+
+class Choice(ctypes.Structure):
+    _fields_ = [
+        ("threads", _POINTER),
+        *_fields(_INT, "n_rows", "n_types", "n_best", "n_threads", "normalize"),
+        ("never", _POINTER),
+        *_fields(_INT, "n_never", "eos", "penalized"),
+        ("penalty", ctypes.c_float),
+        *_fields(_POINTER, "scores", "only", "no_end", "best", "tokens"),
+    ]
+
+
+class Move(ctypes.Structure):
+    _fields_ = [
+        ("threads", _POINTER),
+        ("n_threads", _INT),
+        ("data", _POINTER),
+        *_fields(_INT, "n_parts", "n_heads", "part", "slot", "head", "used"),
+        *_fields(_POINTER, "origins", "places"),
+        ("n", _INT),
+        ("scratch", _POINTER),
     ]
 
 

@@ -1,0 +1,54 @@
+"""Rows of a cache that change their places, by compiled code."""
+
+import ctypes
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import structures
+from .loading import Library
+
+# Two threads take longer to begin than one to move so little.
+FEW_BYTES = 200_000
+
+
+class Mover:
+    """Moves rows; its scratch is kept, as asking for memory takes longer than copying it."""
+
+    def __init__(self, compiled: Library) -> None:
+        self._library = compiled
+        self._scratch = torch.empty(0, dtype=torch.uint8)
+
+    def __call__(self, data: Tensor, origins: np.ndarray, places: np.ndarray) -> None:
+        """The rows at ``places`` become what those at ``origins`` were.
+
+        Args:
+            data: ``[layers, 2, slots, heads, length, head_dim]`` on a CPU, whose last two
+                dimensions lie together.
+            origins, places: int64 ``[n]``; no place twice.
+        """
+        size = data.element_size()
+        n_layers, _, _, n_heads, length, head_dim = data.shape
+        used = length * head_dim * size
+        moved = origins.size * n_heads * used
+        n_threads = 1 if 2 * n_layers * moved < FEW_BYTES else self._library.n_threads
+        if self._scratch.numel() < n_threads * moved:
+            self._scratch = torch.empty(2 * n_threads * moved, dtype=torch.uint8)
+        part, slot, head = (size * data.stride(axis) for axis in (1, 2, 3))
+        move = structures.Move(
+            threads=self._library.address_of_threads(),
+            n_threads=n_threads,
+            data=data.data_ptr(),
+            n_parts=2 * n_layers,
+            n_heads=n_heads,
+            part=part,
+            slot=slot,
+            head=head,
+            used=used,
+            origins=origins.ctypes.data,
+            places=places.ctypes.data,
+            n=origins.size,
+            scratch=self._scratch.data_ptr(),
+        )
+        self._library.move(ctypes.byref(move))
