@@ -47,7 +47,6 @@ class Extensions(NamedTuple):
     scores: np.ndarray  # float32, cumulative
     rows: np.ndarray  # int64, the row that is extended
     tokens: np.ndarray  # int64
-    places: np.ndarray  # int64, which of the row's own choices it is
 
 
 def best_extensions(own: Choices, totals: np.ndarray, rows: Rows, n: int) -> Extensions:
@@ -63,8 +62,7 @@ def best_extensions(own: Choices, totals: np.ndarray, rows: Rows, n: int) -> Ext
     number = rows.grid(np.arange(totals.size), 0)
     (chosen,) = taken(order // n_own, number)
     (best,) = taken(order, scores)
-    places = order % n_own
-    return Extensions(best, chosen, own.tokens[chosen, places], places)
+    return Extensions(best, chosen, own.tokens[chosen, order % n_own])
 
 
 def best_first(scores: np.ndarray, n: int) -> np.ndarray:

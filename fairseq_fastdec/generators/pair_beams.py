@@ -1,7 +1,7 @@
 """The beams of a batch, two tokens a step: Algorithm 1 of Imamura and Sumita 2020."""
 
 import math
-from typing import List, NamedTuple, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import torch
@@ -90,9 +90,10 @@ class PairBeams:
         # Left tokens first: both sides' vocabularies are read at once.
         both = [member.transpose(0, 1).flatten(0, 1) for member in features]
         scores, normalized = self._session.scores(both)
-        demands = Demands(*map(np.concatenate, zip(self._demands(0), self._demands(1))))
-        own = self._choose(scores[:, 0], 2 * self._width, demands, normalize=not normalized)
-        left, right = map(Choices._make, zip(*(np.split(field, 2) for field in own)))
+        own = self._choose(scores[:, 0], 2 * self._width, self._demands(), normalize=not normalized)
+        n_rows = n_sentences * n_entries
+        left = Choices(own.scores[:n_rows], own.tokens[:n_rows])
+        right = Choices(own.scores[n_rows:], own.tokens[n_rows:])
         best, unfinished = double_topk(left, right, self._totals, self._width, self._limits.eos)
         self._expansions += n_entries
         self._go_on(unfinished, self._end(best, unfinished), n_entries)
@@ -125,21 +126,22 @@ class PairBeams:
             self._on_device(scores).flatten(1),
         )
 
-    def _demands(self, side: int) -> Demands:
-        """Limits in tokens of the natural sentence: slot n is where its n-th token can stand.
+    def _demands(self) -> Optional[Demands]:
+        """What limits and a prefix ask of all left and then all right tokens, if anything.
 
-        With the end in a left slot a sentence has no more tokens than slots before; in a right
-        slot, one more. So each side obeys fairseq's rules as if it came alone.
-
-        Args:
-            side: 0 for the left tokens, 1 for the right ones.
+        Limits are in tokens of the natural sentence: slot n is where its n-th token can stand. With
+        the end in a left slot a sentence has no more tokens than slots before; in a right slot, one
+        more. So each side obeys fairseq's rules as if it came alone.
         """
-        slot, n_forced = 2 * self._step + side, self._forced.shape[1]
+        slot, n_forced = 2 * self._step, self._forced.shape[1]
+        if slot >= max(n_forced, self._limits.min_len) and slot + 1 < self._max_len:
+            return None
         n_sentences, n_entries, _ = self._pairs.shape
-        steps = np.full(n_sentences * n_entries, slot)
-        demands = Demands.of(self._limits, steps, self._max_len, n_forced)
+        slots = np.array([slot, slot + 1]).repeat(n_sentences * n_entries)
+        demands = Demands.of(self._limits, slots, self._max_len, n_forced)
         if slot < n_forced:
-            forced = self._forced[self._sentences, slot].repeat(n_entries)
+            # The widths of prefixes are even.
+            forced = self._forced[self._sentences, slot : slot + 2].T.reshape(-1).repeat(n_entries)
             given = forced != self._limits.pad
             demands.only[given] = forced[given]
         return demands

@@ -5,7 +5,7 @@ from typing import NamedTuple, Tuple
 
 import numpy as np
 
-from .candidates import Rows, best_extensions, best_first, taken
+from .candidates import best_first, taken
 from .choices import Choices
 
 
@@ -42,35 +42,61 @@ def double_topk(
         width: W.
         end: the token that ends decoding, on either side.
     """
-    n_beams, n_entries = totals.shape
-    beam, column = np.indices(totals.shape).reshape(2, -1)
-    rows = Rows(beam, column, n_beams, n_entries)
-    lefts = best_extensions(left, totals.reshape(-1), rows, 2 * width)
-    right_scores, right_tokens = (field[:, : width + 1][lefts.rows] for field in right)
+    pool = _Pool(left, right, totals, width, end)
+    best = pool.best(pool.totals, width)
+    # Mostly nothing ends, and the same pairs go on.
+    if not (best.tokens == end).any():
+        return best, best
+    going_on = np.where(pool.ends, np.float32(-math.inf), pool.totals)
+    return best, pool.best(going_on, width)
 
-    # All pairs of these, flat: [S, 2W * (W + 1)].
-    pair_totals = (lefts.scores[:, :, None] + right_scores).reshape(n_beams, -1)
-    ends = (right_tokens == end) | (lefts.tokens == end)[:, :, None]
-    going_on = np.where(ends.reshape(n_beams, -1), np.float32(-math.inf), pair_totals)
 
-    def best_of(pool: np.ndarray) -> Pairs:
-        order = best_first(pool, width)
-        choice = order // right_scores.shape[2]
-        best, right_score, right_token = taken(
-            order,
-            pool,
-            right_scores.reshape(n_beams, -1),
-            right_tokens.reshape(n_beams, -1),
+class _Pool:
+    """The pairs of the 2W best left tokens of each of S beams with W + 1 right tokens of theirs.
+
+    Attributes:
+        totals: float32 ``[S, 2W * (W + 1)]``
+        ends: bool, whether one of the tokens is an end.
+    """
+
+    def __init__(
+        self, left: Choices, right: Choices, totals: np.ndarray, width: int, end: int
+    ) -> None:
+        n_beams, self._n_entries = totals.shape
+        self._left = left
+        n_left = left.scores.shape[1]
+        left_totals = (left.scores + totals.reshape(-1, 1)).reshape(n_beams, -1)
+        order = best_first(left_totals, 2 * width)
+        (best,) = taken(order, left_totals)
+        self._rows = order // n_left + np.arange(0, totals.size, self._n_entries)[:, None]
+        self._places = order % n_left
+        right_scores = right.scores[self._rows, : width + 1]
+        right_tokens = right.tokens[self._rows, : width + 1]
+        self._n_right = right_scores.shape[2]
+        self.totals = (best[:, :, None] + right_scores).reshape(n_beams, -1)
+        left_ends = left.tokens[self._rows, self._places] == end
+        self.ends = ((right_tokens == end) | left_ends[:, :, None]).reshape(n_beams, -1)
+        self._right_scores = right_scores.reshape(n_beams, -1)
+        self._right_tokens = right_tokens.reshape(n_beams, -1)
+
+    def best(self, totals: np.ndarray, width: int) -> Pairs:
+        """The ``width`` best of each beam, with the totals given."""
+        order = best_first(totals, width)
+        best, right_scores, right_tokens = taken(
+            order, totals, self._right_scores, self._right_tokens
         )
-        chosen, token, place = taken(choice, lefts.rows, lefts.tokens, lefts.places)
-        return Pairs(
-            best,
-            chosen % n_entries,
-            np.stack([token, right_token], axis=-1),
-            np.stack([left.scores[chosen, place], right_score], axis=-1),
-        )
+        rows, places = taken(order // self._n_right, self._rows, self._places)
+        tokens = (self._left.tokens[rows, places], right_tokens)
+        scores = (self._left.scores[rows, places], right_scores)
+        return Pairs(best, rows % self._n_entries, _side_by_side(tokens), _side_by_side(scores))
 
-    return best_of(pair_totals), best_of(going_on)
+
+def _side_by_side(sides: Tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Left and right, ``[S, C]`` each, as ``[S, C, 2]``."""
+    left, right = sides
+    both = np.empty((*left.shape, 2), dtype=left.dtype)
+    both[..., 0], both[..., 1] = left, right
+    return both
 
 
 def repeated(pairs: Pairs, ends: np.ndarray, end: int) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""Compiled code for fp32 on CPUs: products, and whole decoder steps."""
+"""Compiled code for CPUs: products, whole decoder steps, the choice of tokens, moving rows."""
