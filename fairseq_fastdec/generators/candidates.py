@@ -7,6 +7,8 @@ import numpy as np
 
 from .choices import Choices
 
+FEW_SCORES = 2000  # to be sorted as they are
+
 
 class Candidates(NamedTuple):
     """Candidates of S sentences, best first, ``[S, C]``; a score of ``-inf`` means none."""
@@ -70,7 +72,12 @@ def best_first(scores: np.ndarray, n: int) -> np.ndarray:
 
     Among equals those that stand first, so that nothing depends on how wide other beams are.
     """
-    return (-scores).argsort(axis=-1, kind="stable")[..., :n]
+    cost = -scores
+    if scores.size > FEW_SCORES and n < scores.shape[-1]:
+        # What is surely not among them is made equal, and sorting equals takes no time.
+        bound = np.partition(cost, n - 1, axis=-1)[..., n - 1, None]
+        cost[cost > bound] = math.inf
+    return cost.argsort(axis=-1, kind="stable")[..., :n]
 
 
 def taken(order: np.ndarray, *fields: np.ndarray) -> tuple:

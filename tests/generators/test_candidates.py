@@ -3,9 +3,11 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.generators import candidates
 from fairseq_fastdec.generators.candidates import Rows, best_extensions
 from fairseq_fastdec.generators.choices import Choices
 
@@ -48,6 +50,22 @@ def test_best_extensions(widths, n_own, n, impossible, seed):
         columns = (found.scores[which], found.rows[which], found.tokens[which])
         extensions = [one for one in zip(*(c.tolist() for c in columns)) if one[0] > -math.inf]
         assert extensions == expected
+
+
+@pytest.mark.parametrize("few", [0, 10**9], ids=["many", "few"])
+@given(
+    n_rows=st.integers(1, 3), n_columns=st.integers(1, 30), n=st.integers(1, 30),
+    n_values=st.integers(1, 9), seed=st.integers(0, 999),
+)  # fmt: skip
+def test_best_first_is_a_stable_sort(few, n_rows, n_columns, n, n_values, seed):
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, n_values, (n_rows, n_columns)).astype(np.float32)
+    scores[scores == 0] = -math.inf
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "FEW_SCORES", few)
+        found = candidates.best_first(scores, n)
+    for row, order in zip(scores.tolist(), found.tolist()):
+        assert order == sorted(range(n_columns), key=lambda place: -row[place])[:n]
 
 
 def test_equal_scores_keep_their_order_in_any_grid():
