@@ -102,9 +102,12 @@ class KeyValueCache:
         if self._mover is not None:
             origins = order.numpy()
             places = (origins != np.arange(origins.size)).nonzero()[0]
-            self._mover(used, origins[places], places)
+            if places.size:
+                self._mover(used, origins[places], places)
             return
         moved = (order != torch.arange(order.numel(), device=order.device)).nonzero().squeeze(1)
+        if moved.numel() == 0:
+            return
         source = order[moved]
         if used.is_cuda:
             used[:, :, moved] = used[:, :, source]

@@ -143,17 +143,16 @@ class EnsembleSession:
         return self._spread(mean)
 
     @torch.no_grad()
-    def scores(self, features: Features, first: int = 0, last: int = 1) -> Tuple[Tensor, bool]:
-        """:meth:`log_probs`, or what only lacks the softmax: of a single model, its logits.
+    def scores(self, features: Features) -> Tuple[Tensor, bool]:
+        """p_1's :meth:`log_probs`, or what only lacks the softmax: of a single model, its logits.
 
         Returns:
-            float32 ``[..., last - first, V]``, to be written to at will, and whether they are
-            log-probabilities
+            float32 ``[..., V]``, to be written to at will, and whether they are log-probabilities
         """
         alone = len(self._members) == 1 and self._shortlist is None
         if not alone or self._members[0].normalized:
-            return self.log_probs(features, first, last), True
-        return self._scores(features, first, last)[0].float(), False
+            return self.log_probs(features)[..., 0, :], True
+        return self._scores(features, 0, 1)[0][..., 0, :].float(), False
 
     @torch.no_grad()
     def ranking_scores(

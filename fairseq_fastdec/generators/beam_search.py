@@ -98,7 +98,6 @@ class BeamSearch:
         self._slots.number[slots] = new.numbers
         for name in ("max_len", "n_forced", "n_waived"):
             getattr(self._slots, name)[slots] = getattr(new, name).cpu().numpy()
-        self._slots.free[slots] = self._slots.n_forced[slots].clip(min=self._limits.min_len)
         self._history.reserve(self._slots.n, 1)
         self._history.begin(slots, bos)
         self._session.add(new.net_input, new.prefix)
@@ -139,7 +138,7 @@ class BeamSearch:
         n = self._heuristics.width * self._rule.candidates_per_entry
         scores, normalized = self._session.scores(at(features, 0))
         own = self._choose(
-            scores[:, 0],
+            scores,
             min(n, self._heuristics.per_entry or n),
             self._demands(slots, lengths),
             normalize=not normalized,
@@ -147,7 +146,7 @@ class BeamSearch:
         extensions = best_extensions(
             own,
             self._history.scores(slots, lengths, columns),
-            Rows(self._beam, columns, self._focus.size, self._widest),
+            Rows(self._beam, columns, self._focus.size, int(self._slots.width[self._focus].max())),
             n,
         )
         candidates = Candidates(
@@ -163,7 +162,8 @@ class BeamSearch:
         """What a prefix, --min-len and the longest length ask of the rows' next tokens, if any."""
         of = self._slots
         now = of.length[self._focus]
-        if ((now >= of.free[self._focus]) & (now < of.max_len[self._focus])).all():
+        free = np.maximum(of.n_forced[self._focus], self._limits.min_len)
+        if ((now >= free) & (now < of.max_len[self._focus])).all():
             return None
         demands = Demands.of(self._limits, steps, of.max_len[slots], of.n_waived[slots])
         forced = (steps < of.n_forced[slots]).nonzero()[0]
@@ -233,7 +233,6 @@ class BeamSearch:
             candidates.scores[entry],
         )
         self._settle(candidates.rows[entry], n_rows, beam, slots, column)
-        self._widest = int(self._slots.width[self._focus].max(initial=0))
 
     def _settle(
         self,
@@ -279,7 +278,6 @@ class BeamSearch:
         position = np.zeros(self._slots.n, dtype=np.int64)
         position[self._focus] = np.arange(self._focus.size)
         self._beam = position[self._row_slot[self._n_resting_rows :]]
-        self._widest = int(self._slots.width[self._focus].max(initial=0))
 
     def _on_device(self, numbers: np.ndarray) -> Tensor:
         return torch.from_numpy(numbers).to(self._device)

@@ -90,7 +90,7 @@ class PairBeams:
         # Left tokens first: both sides' vocabularies are read at once.
         both = [member.transpose(0, 1).flatten(0, 1) for member in features]
         scores, normalized = self._session.scores(both)
-        own = self._choose(scores[:, 0], 2 * self._width, self._demands(), normalize=not normalized)
+        own = self._choose(scores, 2 * self._width, self._demands(), normalize=not normalized)
         n_rows = n_sentences * n_entries
         left = Choices(own.scores[:n_rows], own.tokens[:n_rows])
         right = Choices(own.scores[n_rows:], own.tokens[n_rows:])

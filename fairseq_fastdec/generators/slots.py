@@ -25,7 +25,6 @@ class Slots:
         self.max_len = numbers
         self.n_forced = numbers  # how many of the first tokens are given
         self.n_waived = numbers  # how many of the first steps know no --min-len
-        self.free = numbers  # from which length on all tokens are possible
         self.forced = table[:, :0]
         self.n_final = numbers
         self.best_final = numbers.astype(np.float32)
