@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_fastdec.engine import cache, precision
-from fairseq_fastdec.engine.native import packed, step
+from fairseq_fastdec.engine.native import network, packed
 from fairseq_fastdec.generators import choices
 from tests import command_line
 
@@ -64,5 +64,5 @@ def blockwise(corpus, baseline, tmp_path_factory):
 @pytest.fixture
 def nothing_compiled(monkeypatch):
     """As where the package was installed without a compiler."""
-    for module in (packed, precision, step, cache, choices):
+    for module in (packed, precision, network, cache, choices):
         monkeypatch.setattr(module, "library", lambda: None)

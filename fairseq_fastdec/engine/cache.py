@@ -74,6 +74,11 @@ class KeyValueCache:
             self._writable = _Views(place, self._at(*place).unbind(0))
         self._writable.of_layer[layer].copy_(key_values.permute(2, 0, 3, 1, 4))
 
+    def write_all(self, slots: slice, key_values: Tensor) -> None:
+        """Store ``[n, T, layers, 2, H, D]`` from the first position of consecutive slots on."""
+        place = (slots.start, slots.stop, 0, key_values.size(1))
+        self._at(*place).copy_(key_values.permute(2, 3, 0, 4, 1, 5))
+
     def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""
         rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]

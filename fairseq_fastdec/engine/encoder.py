@@ -1,20 +1,21 @@
 """The encoder's face to the session: source sentences in, their states out."""
 
-from dataclasses import dataclass
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
 from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBase
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from .attention import additive, attend
-from .linear import Layer
-from .precision import Norm, Precision
+from .attention import attend, padding_mask
+from .encoder_weights import EncoderLayerWeights, EncoderWeights, encoder_layers
+from .native.encoder import NativeEncoder
+from .positions import Positions
+from .precision import Precision
 from .staleness import Watch
 from .support import attention_problems, linear_problems
-from .weights import FeedForward, feed_forward, queries_keys_values
 
 
 class Encoded(NamedTuple):
@@ -32,12 +33,13 @@ class SourceEncoder:
         self._precision = precision
         self._stock = runs_prepared(encoder)
         self._watch = Watch(encoder) if self._stock else None
-        self._weights: Optional[EncoderWeights] = None
 
     def prepare(self) -> None:
         """Follow the encoder's parameters if they may have changed."""
         if self._stock and self._watch.changed():
             self._weights = EncoderWeights.of(self._encoder, self._precision)
+            self._positions = Positions(self._encoder, like=self._weights.embed)
+            self._native = NativeEncoder.of(self._weights)
             self._watch.reset()
 
     @torch.no_grad()
@@ -46,64 +48,41 @@ class SourceEncoder:
         Args:
             net_input: what fairseq's batches hold: ``src_tokens`` ``[B, S]``, padded on either
                 side, ``src_lengths`` ``[B]``, and whatever else the encoder takes.
+
+        Raises:
+            IndexError: for sources that are longer than the positions that the model has learned.
         """
         if self._stock:
-            padding = net_input["src_tokens"].eq(self._encoder.padding_idx)
-            padding = padding if padding.any() else None
-            states = self._states(net_input["src_tokens"], padding)
-        else:
-            encoded = self._encoder.forward_torchscript(net_input)
-            states = self._precision.tensor(encoded["encoder_out"][0].transpose(0, 1))
-            padding = next(iter(encoded["encoder_padding_mask"]), None)
-        if padding is None or not padding.any():
-            full = torch.full((states.size(0),), states.size(1), device=states.device)
-            return Encoded(states, full)
-        return _pad_right(states, padding)
+            tokens = net_input["src_tokens"]
+            tokens, lengths = _padded_right(tokens, tokens.eq(self._encoder.padding_idx))
+            return Encoded(self._states(tokens, lengths), lengths)
+        encoded = self._encoder.forward_torchscript(net_input)
+        states = self._precision.tensor(encoded["encoder_out"][0].transpose(0, 1))
+        padding = next(iter(encoded["encoder_padding_mask"]), None)
+        if padding is None:
+            padding = states.new_zeros(states.shape[:2], dtype=torch.bool)
+        return Encoded(*_padded_right(states, padding))
 
-    def _states(self, tokens: Tensor, padding: Optional[Tensor]) -> Tensor:
+    def _states(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        n_tokens = tokens.size(1)
+        self._positions.reach(n_tokens)
+        positions = self._positions.table
+        if positions is not None and n_tokens > positions.size(0):
+            raise IndexError(
+                f"a source of {n_tokens} tokens; the model has {positions.size(0)} positions"
+            )
+        if self._native is not None:
+            return self._native(tokens, lengths, positions)
         weights = self._weights
-        x = self._precision.tensor(self._encoder.forward_embedding(tokens)[0])
-        mask = None if padding is None else additive(padding[:, None, None, :], x.dtype)
+        x = weights.embed_scale * F.embedding(tokens, weights.embed)
+        if positions is not None:
+            x = x + positions[:n_tokens]
+        if weights.embed_norm is not None:
+            x = weights.embed_norm(x)
+        mask = padding_mask(lengths, n_tokens, x.dtype) if int(lengths.min()) < n_tokens else None
         for layer in weights.layers:
             x = layer.feed_forward(_attended(layer, x, weights.n_heads, mask))
         return x if weights.final_norm is None else weights.final_norm(x)
-
-
-@dataclass
-class EncoderLayerWeights:
-    """One encoder layer."""
-
-    qkv: Layer  # C -> 3C, the queries scaled
-    out: Layer
-    norm: Norm
-    feed_forward: FeedForward
-
-
-@dataclass
-class EncoderWeights:
-    """What follows the embedding in a stock transformer encoder."""
-
-    n_heads: int
-    layers: List[EncoderLayerWeights]
-    final_norm: Optional[Norm]
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, encoder: TransformerEncoderBase, precision: Precision) -> "EncoderWeights":
-        """Gather and fuse the parameters."""
-        return cls(
-            n_heads=encoder.layers[0].self_attn.num_heads,
-            layers=[
-                EncoderLayerWeights(
-                    qkv=queries_keys_values(layer.self_attn, precision),
-                    out=precision.linear_of(layer.self_attn.out_proj),
-                    norm=precision.norm_of(layer.self_attn_layer_norm),
-                    feed_forward=feed_forward(layer, precision),
-                )
-                for layer in _layers(encoder)
-            ],
-            final_norm=precision.norm_of(encoder.layer_norm),
-        )
 
 
 def runs_prepared(encoder: FairseqEncoder) -> bool:
@@ -115,8 +94,10 @@ def runs_prepared(encoder: FairseqEncoder) -> bool:
             any(getattr(type(encoder), method) is getattr(base, method) for base in stock)
             for method in ("forward", "forward_scriptable", "forward_embedding")
         )
+        and type(encoder.embed_tokens) is nn.Embedding
+        and encoder.quant_noise is None
         and len(encoder.layers) > 0
-        and all(_runs_prepared(layer) for layer in _layers(encoder))
+        and all(_runs_prepared(layer) for layer in encoder_layers(encoder))
     )
 
 
@@ -128,11 +109,6 @@ def _runs_prepared(layer: nn.Module) -> bool:
         and not any(attention_problems(layer.self_attn))
         and not any(linear_problems(layer))
     )
-
-
-def _layers(encoder: TransformerEncoderBase) -> List[TransformerEncoderLayerBase]:
-    """All layers in order. Iterating ``encoder.layers`` skips some of them under LayerDrop."""
-    return [encoder.layers[index] for index in range(len(encoder.layers))]
 
 
 def _attended(
@@ -148,8 +124,18 @@ def _attended(
     return x if pre_norm else layer.norm(x)
 
 
-def _pad_right(states: Tensor, padding: Tensor) -> Encoded:
-    """Move the padding of ``states`` ``[B, S, C]`` behind the content, wherever it was."""
-    content_first = padding.long().argsort(dim=1, stable=True)
-    moved = states.gather(1, content_first[:, :, None].expand_as(states))
-    return Encoded(moved, (~padding).sum(dim=1))
+def _padded_right(content: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
+    """Move what is padding behind the rest, wherever it was.
+
+    Args:
+        content: ``[B, S, ...]``.
+        padding: bool ``[B, S]``.
+
+    Returns:
+        ``[B, S, ...]``, and how much of each row is no padding, int64 ``[B]``
+    """
+    if not padding.any():
+        return content, torch.full((content.size(0),), content.size(1), device=content.device)
+    order = padding.long().argsort(dim=1, stable=True)
+    order = order.view(*order.shape, *[1] * (content.dim() - 2))
+    return content.gather(1, order.expand_as(content)), (~padding).sum(dim=1)

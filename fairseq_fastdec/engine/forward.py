@@ -9,10 +9,8 @@ from torch.nn import functional as F
 
 from .attention import attend
 from .cache import KeyValueCache
-from .weights import DecoderWeights, LayerWeights, position_table
-
-# So many positions are prepared at once, that the table is seldom made anew.
-POSITIONS = 256
+from .positions import Positions
+from .weights import DecoderWeights, LayerWeights
 
 
 class Grid(Protocol):
@@ -82,23 +80,17 @@ class ForwardPass:
     """From tokens to features."""
 
     def __init__(self, decoder: TransformerDecoderBase, weights: DecoderWeights) -> None:
-        self._decoder = decoder
         self._weights = weights
-        self._n_positions = POSITIONS
-        self._positions = position_table(decoder, POSITIONS, like=weights.embed)
+        self._positions = Positions(decoder, like=weights.embed)
 
     @property
     def positions(self) -> Optional[Tensor]:
         """The embeddings of the positions, ``[N, C]``; ``None`` for models that have none."""
-        return self._positions
+        return self._positions.table
 
     def reach(self, n_positions: int) -> bool:
         """Prepare so many positions, if there are more; returns whether they are new tensors."""
-        if self._positions is None or n_positions <= self._n_positions:
-            return False
-        self._n_positions = n_positions
-        self._positions = position_table(self._decoder, n_positions, like=self._weights.embed)
-        return True
+        return self._positions.reach(n_positions)
 
     def __call__(self, tokens: Tensor, rows: RowKeys, sources: SourceKeys) -> Tensor:
         """
@@ -125,7 +117,7 @@ class ForwardPass:
         x = weights.embed_scale * F.embedding(tokens, weights.embed)
         if weights.project_in is not None:
             x = weights.project_in(x)
-        if self._positions is not None:
+        if self.positions is not None:
             x = x + self._position_embeddings(positions, tokens.size(1))
         if weights.embed_norm is not None:
             x = weights.embed_norm(x)
@@ -133,7 +125,7 @@ class ForwardPass:
 
     def _position_embeddings(self, positions: Union[int, Tensor], n_new: int) -> Tensor:
         """Positions beyond the last are the last."""
-        table = self._positions
+        table = self.positions
         if not isinstance(positions, int):
             return table[positions.clamp(max=table.size(0) - 1)]
         if positions + n_new <= table.size(0):

@@ -320,9 +320,7 @@ class DecoderSession:
         key_values = weights.cross_key_values(states).view(
             n_sources, longest, len(weights.layers), 2, weights.n_heads, weights.head_dim
         )
-        for index in range(len(weights.layers)):
-            slots = slice(start, start + n_sources)
-            self._sources_cache.write(index, slots, 0, key_values[:, :, index])
+        self._sources_cache.write_all(slice(start, start + n_sources), key_values)
         self._source_lengths = torch.cat([self._source_lengths, lengths])
 
     def _drop_sources_without_rows(self) -> None:

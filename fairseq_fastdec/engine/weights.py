@@ -5,7 +5,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.modules import MultiheadAttention, SinusoidalPositionalEmbedding
+from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
@@ -125,26 +125,6 @@ class DecoderWeights:
 def decoder_layers(decoder: TransformerDecoderBase) -> List[TransformerDecoderLayerBase]:
     """All layers in order. Iterating ``decoder.layers`` skips some of them under LayerDrop."""
     return [decoder.layers[index] for index in range(len(decoder.layers))]
-
-
-def position_table(
-    decoder: TransformerDecoderBase, n_positions: int, like: Tensor
-) -> Optional[Tensor]:
-    """The embeddings of target positions 0, 1, ...: ``[N, C]``, N as many as asked for or trained.
-
-    In the dtype and on the device of ``like``. Returns ``None`` for models without positions
-    (``--no-token-positional-embeddings``).
-    """
-    embedding = decoder.embed_positions
-    if embedding is None:
-        return None
-    first = decoder.padding_idx + 1
-    if isinstance(embedding, SinusoidalPositionalEmbedding):
-        table = SinusoidalPositionalEmbedding.get_embedding(
-            first + n_positions, embedding.embedding_dim, decoder.padding_idx
-        )
-        return table[first:].to(like)
-    return embedding.weight.detach()[first : first + n_positions].to(like)
 
 
 def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Layer:

@@ -1,10 +1,9 @@
-"""Sessions in other precisions than the model's, and encoders of every kind."""
+"""Sessions in other precisions than the model's."""
 
 import pytest
 import torch
 
 from fairseq_fastdec.engine import DecoderSession, EnsembleSession
-from fairseq_fastdec.engine.encoder import runs_prepared
 from fairseq_fastdec.engine.precision import PRECISIONS, precision_of
 from tests import tiny
 from tests.engine.test_session import ARCHITECTURES, full_logits, random_targets
@@ -107,50 +106,6 @@ def test_proposals_round_in_fp32_only(dtype, precision, monkeypatch, nothing_com
     error = (rough - exact).abs().mean() / exact.std()
     halved = dtype == torch.float32 and precision == "model"
     assert (1e-5 < error < TOLERANCE["bf16"]) if halved else error == 0
-
-
-def test_a_stock_encoder_runs_from_prepared_weights(monkeypatch):
-    model = tiny.stir(tiny.build_model(TASK))
-    batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
-    exact = full_logits(model, batch, tokens)
-    monkeypatch.setattr(type(model.encoder), "forward_torchscript", None)
-    logits = logits_of(DecoderSession(model), batch, tokens, 5)
-    torch.testing.assert_close(logits, exact, atol=1e-5, rtol=0)
-
-
-def own_forward(model):
-    class Custom(type(model.encoder)):
-        def forward_scriptable(self, *args, **kwargs):
-            encoded = super().forward_scriptable(*args, **kwargs)
-            return {**encoded, "encoder_out": [encoded["encoder_out"][0] * 0.5]}
-
-    model.encoder.__class__ = Custom
-
-
-def own_layer(model):
-    class Custom(type(model.encoder.layers[1])):
-        def residual_connection(self, x, residual):
-            return residual - x
-
-    model.encoder.layers[1].__class__ = Custom
-
-
-def a_bias_key(model):
-    attention = model.encoder.layers[0].self_attn
-    attention.bias_k = attention.bias_v = torch.nn.Parameter(torch.randn(1, 1, 32))
-
-
-@pytest.mark.parametrize("change", [own_forward, own_layer, a_bias_key])
-@pytest.mark.parametrize("precision", ["model", "int8"])
-def test_other_encoders_run_as_they_are(change, precision):
-    model = tiny.stir(tiny.build_model(TASK))
-    assert runs_prepared(model.encoder)
-    change(model)
-    assert not runs_prepared(model.encoder)
-    batch, tokens = tiny.random_batch(TASK, [4, 9]), random_targets(TASK, 2, 5)
-    exact = full_logits(model, batch, tokens)
-    logits = logits_of(DecoderSession(model, precision), batch, tokens, 5)
-    assert (logits - exact).abs().mean() / exact.std() < TOLERANCE[precision]
 
 
 def test_what_cannot_be_computed_so_is_refused():

@@ -1,4 +1,4 @@
-// A decoder step, from ids to features, in fp32 or with products of 8-bit integers.
+// A decoder step or an encoder, from ids to features, in fp32 or with products of 8-bit integers.
 //
 // With a handful of tokens, torch's time goes into starting some hundred operations. Here one call
 // does them all; the threads that torch has at hand meet between phases, some microseconds apart.
@@ -19,13 +19,15 @@ struct Norm {
   float epsilon;
 };
 
+// Without cross_query it has no attention to sources.
 struct Layer {
   Linear self_qkv, self_out, cross_query, cross_out, fc1, fc2;
   Norm self_norm, cross_norm, final_norm;
 };
 
 struct Model {
-  int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm, gelu, together;
+  int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm, gelu;
+  int64_t together;  // so many tokens see each other, 0: all of a row
   const Layer *layers;
   Norm embed_norm, final_norm;  // weight 0: none
   const float *embed, *positions;
@@ -47,7 +49,7 @@ struct Step {
   const int64_t *tokens;          // [n_rows, n_new]
   const int64_t *past;            // [n_rows]
   const int64_t *row_source;      // [n_rows]
-  const int64_t *source_lengths;  // by source
+  const int64_t *source_lengths;  // by source; of an encoder, the rows' own
   float *features;                // [n_rows, n_new, dim]
   float *scratch;                 // see scratch_size
   std::atomic<int64_t> arrived, phase;
@@ -147,6 +149,13 @@ INLINE float *keys_of(const Cache &cache, int64_t layer, int64_t slot, int64_t h
   return cache.data + layer * cache.layer + slot * cache.slot + head * cache.head;
 }
 
+// How many of the first keys of its row a new token sees.
+INLINE int64_t seen_by(const Step &step, int64_t row, int64_t token) {
+  const int64_t together = step.model.together;
+  if (!together) return step.source_lengths[step.row_source[row]];
+  return step.past[row] + (token / together + 1) * together;
+}
+
 template <typename Lanes>
 INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
   const Model &model = step.model;
@@ -162,11 +171,9 @@ INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
       std::memcpy(keys + place, qkv + token * 3 * dim + dim, head_dim * sizeof(float));
       std::memcpy(values + place, qkv + token * 3 * dim + 2 * dim, head_dim * sizeof(float));
     }
-    for (int64_t token = 0; token < step.n_new; ++token) {
-      const int64_t seen = past + (token / model.together + 1) * model.together;
-      attend<Lanes>(qkv + token * 3 * dim, keys, values, seen, head_dim, own.weights,
-                    own.context + (row * step.n_new + token) * dim + head * head_dim);
-    }
+    for (int64_t token = 0; token < step.n_new; ++token)
+      attend<Lanes>(qkv + token * 3 * dim, keys, values, seen_by(step, row, token), head_dim,
+                    own.weights, own.context + (row * step.n_new + token) * dim + head * head_dim);
   }
 }
 
@@ -258,22 +265,18 @@ INLINE Thread thread_of(const Step &step, int64_t number, int64_t count) {
 }
 
 template <typename Lanes>
-INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t count) {
-  Step &step = *that;
+INLINE void run_layer(const Kernels &kernels, Step &step, int64_t index, const Thread &own) {
   const Model &model = step.model;
-  const Thread own = thread_of(step, number, count);
-  if (number == 0) embed<Lanes>(step, own.x);
+  const Layer &layer = model.layers[index];
+  const auto before = [&](const Norm &norm) { return model.pre_norm ? &norm : nullptr; };
+  apply<Lanes>(kernels, step, layer.self_qkv, before(layer.self_norm), own.x, own.queries,
+               Then::STORE, own);
   meet(step, own);
-  for (int64_t index = 0; index < model.n_layers; ++index) {
-    const Layer &layer = model.layers[index];
-    const auto before = [&](const Norm &norm) { return model.pre_norm ? &norm : nullptr; };
-    apply<Lanes>(kernels, step, layer.self_qkv, before(layer.self_norm), own.x, own.queries,
-                 Then::STORE, own);
-    meet(step, own);
-    self_attention<Lanes>(step, index, own);
-    meet(step, own);
-    apply<Lanes>(kernels, step, layer.self_out, nullptr, own.context, own.x, Then::ADD, own);
-    after<Lanes>(step, layer.self_norm, own);
+  self_attention<Lanes>(step, index, own);
+  meet(step, own);
+  apply<Lanes>(kernels, step, layer.self_out, nullptr, own.context, own.x, Then::ADD, own);
+  after<Lanes>(step, layer.self_norm, own);
+  if (layer.cross_query.outputs) {
     apply<Lanes>(kernels, step, layer.cross_query, before(layer.cross_norm), own.x, own.queries,
                  Then::STORE, own);
     meet(step, own);
@@ -281,12 +284,23 @@ INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t c
     meet(step, own);
     apply<Lanes>(kernels, step, layer.cross_out, nullptr, own.context, own.x, Then::ADD, own);
     after<Lanes>(step, layer.cross_norm, own);
-    apply<Lanes>(kernels, step, layer.fc1, before(layer.final_norm), own.x, own.hidden,
-                 model.gelu ? Then::GELU : Then::RELU, own);
-    meet(step, own);
-    apply<Lanes>(kernels, step, layer.fc2, nullptr, own.hidden, own.x, Then::ADD, own);
-    after<Lanes>(step, layer.final_norm, own);
   }
+  apply<Lanes>(kernels, step, layer.fc1, before(layer.final_norm), own.x, own.hidden,
+               model.gelu ? Then::GELU : Then::RELU, own);
+  meet(step, own);
+  apply<Lanes>(kernels, step, layer.fc2, nullptr, own.hidden, own.x, Then::ADD, own);
+  after<Lanes>(step, layer.final_norm, own);
+}
+
+template <typename Lanes>
+INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t count) {
+  Step &step = *that;
+  const Model &model = step.model;
+  const Thread own = thread_of(step, number, count);
+  if (number == 0) embed<Lanes>(step, own.x);
+  meet(step, own);
+  for (int64_t index = 0; index < model.n_layers; ++index)
+    run_layer<Lanes>(kernels, step, index, own);
   if (model.final_norm.weight) normalize_share<Lanes>(step, model.final_norm, own);
 }
 

@@ -3,21 +3,17 @@
 What takes a small model's time in torch is to start some hundred operations for each step.
 """
 
-import ctypes
 import sys
-from typing import Optional, Tuple
+from typing import List, Optional, Tuple
 
-import torch
-from fairseq.modules import gelu
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..cache import KeyValueCache
 from ..linear import Layer, Linear
-from ..precision import Norm
 from ..weights import DecoderWeights, LayerWeights
 from . import structures
-from .loading import Library, library
+from .loading import Library
+from .network import Network, library_for, norm_of
 
 # In fp32 measured up to so many: 2.2 times torch's speed with 8 tokens of a small model, 1.1 times
 # with 160 of transformer base.
@@ -34,33 +30,10 @@ class NativeStep:
     """
 
     def __init__(self, compiled: Library, weights: DecoderWeights, together: int) -> None:
-        self._library = compiled
-        self._embed = weights.embed.contiguous()
-        self._weights = weights  # whose memory the structures point to
-        structs = [_layer(layer) for layer in weights.layers]
-        self._layers = (structures.Layer * len(structs))(*structs)
-        self._step = structures.Step()
-        first = weights.layers[0]
-        self._step.model = structures.Model(
-            n_layers=len(structs),
-            dim=self._embed.size(1),
-            n_heads=weights.n_heads,
-            head_dim=weights.head_dim,
-            hidden=structs[0].fc1.outputs,
-            pre_norm=first.pre_norm,
-            gelu=first.feed_forward.activation is gelu,
-            together=together,
-            layers=ctypes.addressof(self._layers),
-            embed_norm=_norm(weights.embed_norm),
-            final_norm=_norm(weights.final_norm),
-            embed=self._embed.data_ptr(),
-            n_types=self._embed.size(0),
-            embed_scale=weights.embed_scale,
-        )
-        self._step.threads = compiled.address_of_threads()
-        self._address = ctypes.c_void_p(ctypes.addressof(self._step))
-        self._scratch = self._embed.new_empty(0)
-        self.max_tokens = MAX_TOKENS if isinstance(first.self_qkv, Linear) else sys.maxsize
+        layers = [_structure(layer) for layer in weights.layers]
+        self._network = Network(compiled, weights, layers, together)
+        in_fp32 = isinstance(weights.layers[0].self_qkv, Linear)
+        self.max_tokens = MAX_TOKENS if in_fp32 else sys.maxsize
 
     @classmethod
     def of(cls, weights: DecoderWeights, together: int) -> Optional["NativeStep"]:
@@ -69,8 +42,11 @@ class NativeStep:
         Args:
             together: how many tokens of a step see each other.
         """
-        compiled = library()
-        if compiled is None or not _is_known(weights):
+        linears = [linear for layer in weights.layers for linear in _linears(layer)]
+        compiled = library_for(weights, linears)
+        one_width = weights.project_in is None and weights.project_out is None
+        plain = all(layer.self_attn_norm is None for layer in weights.layers)
+        if compiled is None or not (one_width and plain):
             return None
         return cls(compiled, weights, together)
 
@@ -99,26 +75,16 @@ class NativeStep:
         Raises:
             IndexError: for tokens that are not in the dictionary.
         """
-        step, model = self._step, self._step.model
-        tokens = tokens.contiguous()
-        features = self._embed.new_empty(*tokens.shape, model.dim)
-        cache, step.first_slot = rows
-        step.rows, step.sources = _cache(cache), _cache(sources)
-        step.n_rows, step.n_new = tokens.shape
-        step.n_threads = self._library.n_threads
-        step.tokens, step.past = tokens.data_ptr(), past.data_ptr()
-        step.row_source, step.source_lengths = row_source.data_ptr(), source_lengths.data_ptr()
-        step.features = features.data_ptr()
-        model.positions, model.n_positions = (
-            (None, 0) if positions is None else (positions.data_ptr(), positions.size(0))
+        cache, first_slot = rows
+        return self._network(
+            tokens,
+            (_cache(cache), first_slot),
+            past,
+            positions,
+            row_source,
+            source_lengths,
+            _cache(sources),
         )
-        size = self._library.scratch_size(self._address)
-        if size > self._scratch.numel():
-            self._scratch = self._embed.new_empty(2 * size)
-        step.scratch = self._scratch.data_ptr()
-        if self._library.run(self._address):
-            raise IndexError("tokens that are not in the dictionary")
-        return features
 
 
 def _cache(cache: KeyValueCache) -> structures.Cache:
@@ -128,37 +94,12 @@ def _cache(cache: KeyValueCache) -> structures.Cache:
     return structures.Cache(address, 2 * n_slots * slot, n_slots * slot, slot, head)
 
 
-def _linears(layer: LayerWeights) -> Tuple[Layer, ...]:
-    attentions = (layer.self_qkv, layer.self_out, layer.cross_query, layer.cross_out)
-    return (*attentions, layer.feed_forward.fc1, layer.feed_forward.fc2)
+def _linears(layer: LayerWeights) -> List[Layer]:
+    attentions = [layer.self_qkv, layer.self_out, layer.cross_query, layer.cross_out]
+    return [*attentions, layer.feed_forward.fc1, layer.feed_forward.fc2]
 
 
-def _layer(layer: LayerWeights) -> structures.Layer:
+def _structure(layer: LayerWeights) -> structures.Layer:
     linears = (linear.packed.structure for linear in _linears(layer))
     norms = (layer.self_norm, layer.cross_norm, layer.feed_forward.norm)
-    return structures.Layer(*linears, *map(_norm, norms))
-
-
-def _norm(norm: Optional[Norm]) -> structures.Norm:
-    if norm is None:
-        return structures.Norm()
-    return structures.Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps)
-
-
-def _is_known(weights: DecoderWeights) -> bool:
-    """Whether ``step.cpp`` can do all that such a decoder does."""
-    one_width = weights.project_in is None and weights.project_out is None
-    in_fp32 = weights.embed.dtype == torch.float32
-    return in_fp32 and one_width and all(map(_is_plain, weights.layers))
-
-
-def _is_plain(layer: LayerWeights) -> bool:
-    """Whether it has compiled products, and none of NormFormer's norms and scales.
-
-    Of activations those are compiled that fairseq's large models have.
-    """
-    if not all(getattr(linear, "packed", None) for linear in _linears(layer)):
-        return False
-    feed_forward = layer.feed_forward
-    extras = (layer.self_attn_norm, feed_forward.fc1_norm, feed_forward.residual_scale)
-    return all(extra is None for extra in extras) and feed_forward.activation in (F.relu, gelu)
+    return structures.Layer(*linears, *map(norm_of, norms))
