@@ -118,7 +118,7 @@ class DecoderSession:
         self._lengths = self._source_lengths
         self._paused = 0
         self._measure_rows()
-        self._measure_sources()
+        self._regroup()
 
     @torch.no_grad()
     def add(self, net_input: Dict[str, Tensor], forced: Optional[Tensor] = None) -> None:
@@ -138,7 +138,7 @@ class DecoderSession:
         self._row_source = torch.cat([self._row_source, new_rows])
         self._lengths = torch.cat([self._lengths, torch.zeros_like(new_rows)])
         self._measure_rows()
-        self._measure_sources()
+        self._regroup()
 
     @torch.no_grad()
     def pause(self, n_rows: int) -> None:
@@ -151,7 +151,7 @@ class DecoderSession:
         if n_rows != self._paused:
             self._paused = n_rows
             self._measure_rows()
-            self._measure_sources()
+            self._regroup()
 
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ class DecoderSession:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
-        if self._native is not None and tokens.numel() <= self._native.max_tokens:
+        if self._native is not None:
             return self.native_step(tokens)
         rows = RowKeys(
             self._rows_cache,
@@ -182,7 +182,7 @@ class DecoderSession:
             n_keys=self._longest + n_new,
             mask=self._self_attention_mask(n_new),
         )
-        return self._forward(tokens, rows, self._source_keys)
+        return self._forward(tokens, rows, self._keys_of_sources())
 
     def native_step(self, tokens: Tensor) -> Tensor:
         """:meth:`step`, by compiled code."""
@@ -231,7 +231,7 @@ class DecoderSession:
         if not same_sources:
             self._row_source = self._joined(self._row_source, sources)
             self._drop_sources_without_rows()
-            self._measure_sources()
+            self._regroup()
 
     @torch.no_grad()
     def project(
@@ -342,24 +342,26 @@ class DecoderSession:
         self._shortest, self._longest = _extremes(self._lengths[self._paused :])
         self._longest_paused = _extremes(self._lengths[: self._paused])[1]
 
-    def _measure_sources(self) -> None:
-        """Learn how the rows belong to the sources, and how far the sources' padding reaches."""
+    def _regroup(self) -> None:
+        """The rows belong to the sources in another way than before."""
         self._layout: Optional[SourceLayout] = None
-        row_source = self._row_source[self._paused :]
-        # Rows come and go at the end, and their sources with them: those of paused rows lie before.
-        first = int(row_source.min()) if self._paused and row_source.numel() else 0
-        lengths = self._source_lengths[first:]
-        self._sources = slice(first, self._source_lengths.numel())
-        shortest, self._longest_source = _extremes(lengths)
-        if not row_source.numel():
-            return
-        mask = None
-        if shortest < self._longest_source:
-            mask = padding_mask(lengths, self._longest_source, self._sources_cache.dtype)
-        grid = SourceGrid.of(row_source - first, lengths.numel())
-        self._source_keys = SourceKeys(
-            self._sources_cache, self._sources, self._longest_source, mask, grid
-        )
+        self._source_keys: Optional[SourceKeys] = None
+
+    def _keys_of_sources(self) -> SourceKeys:
+        if self._source_keys is None:
+            row_source = self._row_source[self._paused :]
+            # Rows come and go at the end, and their sources with them: those of paused rows lie
+            # before.
+            first = int(row_source.min()) if self._paused else 0
+            lengths = self._source_lengths[first:]
+            shortest, longest = _extremes(lengths)
+            cache, mask = self._sources_cache, None
+            if shortest < longest:
+                mask = padding_mask(lengths, longest, cache.dtype)
+            grid = SourceGrid.of(row_source - first, lengths.numel())
+            slots = slice(first, self._source_lengths.numel())
+            self._source_keys = SourceKeys(cache, slots, longest, mask, grid)
+        return self._source_keys
 
     def _new_positions(self, n_new: int) -> Union[int, Tensor]:
         if self._shortest == self._longest:

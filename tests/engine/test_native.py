@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.cache import KeyValueCache
 from fairseq_fastdec.engine.linear import Linear
-from fairseq_fastdec.engine.native import loading, moves, packed, step
+from fairseq_fastdec.engine.native import loading, moves, packed
 from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.engine.native.packed import PackedLinear
 from tests import tiny
@@ -146,21 +146,6 @@ def test_a_token_is_computed_alike_alone_and_with_others(precision):
 
 
 @compiled
-def test_steps_of_many_tokens_are_torchs(monkeypatch):
-    model = tiny.stir(tiny.build_model(TASK))
-    session = DecoderSession(model)
-    session.reset(200)
-    session.add(tiny.random_batch(TASK, [4, 6, 2])["net_input"])
-    stepped = []
-    monkeypatch.setattr(
-        session, "native_step", lambda tokens: stepped.append(tokens.numel()) or torch.empty(0)
-    )
-    for width in (1, step.MAX_TOKENS // 3, step.MAX_TOKENS // 3 + 1):
-        session.step(torch.full((3, width), 5))
-    assert stepped == [3, step.MAX_TOKENS // 3 * 3]
-
-
-@compiled
 @pytest.mark.parametrize(
     "options, precision",
     [
@@ -190,15 +175,19 @@ def test_int8_is_left_to_torch_where_the_processor_has_no_instructions(monkeypat
     assert session._rows_cache.dtype == torch.float64
 
 
-@with_codes
-def test_all_steps_in_int8_are_compiled():
-    """Rounding to 8 bits would make large differences of the small ones between two attentions."""
-    model = tiny.stir(tiny.build_model(TASK))
-    tokens = torch.randint(4, 20, (3, step.MAX_TOKENS))
-    lengths = dict(lengths=(4, 6, 2), precision="int8")
-    (together,) = features_of(model, [tokens], [1], **lengths)
-    alone = features_of(model, tokens.split(step.MAX_TOKENS // 3, dim=1), [64] * 3, **lengths)
+@compiled
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_steps_of_many_tokens(precision):
+    """Also of more than there is scratch memory kept for."""
+    model = tiny.stir(tiny.build_model(TASK, decoder_ffn_embed_dim=3 * 4096))
+    tokens = torch.randint(4, 20, (3, 150))
+    options = dict(lengths=(4, 6, 2), precision=precision)
+    (together,) = features_of(model, [tokens], [1], **options)
+    alone = features_of(model, tokens.split(50, dim=1), [50] * 3, **options)
     assert torch.equal(torch.cat(alone, dim=1), together)
+    if precision == "model":
+        (by_torch,) = features_of(model, [tokens], [1], natively=False, **options)
+        torch.testing.assert_close(together, by_torch, atol=1e-4, rtol=1e-4)
 
 
 @compiled
