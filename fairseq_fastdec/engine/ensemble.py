@@ -147,12 +147,14 @@ class EnsembleSession:
         """p_1's :meth:`log_probs`, or what only lacks the softmax: of a single model, its logits.
 
         Returns:
-            float32 ``[..., V]``, to be written to at will, and whether they are log-probabilities
+            float32 ``[..., V]``, to be written to at will until the next call, which may use their
+            memory again; and whether they are log-probabilities
         """
         alone = len(self._members) == 1 and self._shortlist is None
         if not alone or self._members[0].normalized:
             return self.log_probs(features)[..., 0, :], True
-        return self._scores(features, 0, 1)[0][..., 0, :].float(), False
+        logits = self._members[0].logits(features[0]).float()
+        return (logits if self._temperature == 1.0 else logits / self._temperature), False
 
     @torch.no_grad()
     def ranking_scores(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .native.packed import PackedLinear
+from .native.packed import PackedHalves, PackedLinear
 
 # oneDNN picks the blocked layout of a weight by the number of inputs it is to expect; this one
 # loses nothing measurable from 1 to 160 inputs.
@@ -53,14 +53,25 @@ class Linear:
         return F.linear(x, self._weight, self._bias)
 
 
-class BFloat16Linear(Linear):
-    """The same product of numbers rounded to bf16; inputs and outputs keep the inputs' dtype."""
+class BFloat16Linear:
+    """The same product of numbers rounded to bf16; inputs and outputs keep the inputs' dtype.
+
+    Compiled, where the processor has instructions for it, or else by torch, which rounds biases and
+    outputs, too.
+
+    Attributes:
+        packed: the compiled product, or ``None``.
+    """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
-        super().__init__(weight.bfloat16(), None if bias is None else bias.bfloat16())
+        self.packed = PackedHalves.of(weight, bias)
+        if self.packed is None:
+            self._rounded = Linear(weight.bfloat16(), None if bias is None else bias.bfloat16())
 
     def __call__(self, x: Tensor) -> Tensor:
-        return super().__call__(x.bfloat16()).to(x.dtype)
+        if self.packed is not None:
+            return self.packed(x)
+        return self._rounded(x.bfloat16()).to(x.dtype)
 
 
 class Rows(Protocol):
@@ -96,9 +107,6 @@ class LinearRows:
 
 class BFloat16Rows(LinearRows):
     """The same of a :class:`BFloat16Linear`."""
-
-    def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
-        super().__init__(weight.bfloat16(), None if bias is None else bias.bfloat16())
 
     def take(self, outputs: Tensor) -> BFloat16Linear:
         """The layer of some outputs, int64 ``[K]``."""

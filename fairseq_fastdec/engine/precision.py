@@ -77,12 +77,13 @@ def rough_precision(own: Precision, model: torch.dtype, device: torch.device) ->
     """For blockwise heads whose proposals p_1 verifies, in a model of its ``own`` precision.
 
     Where only p_1's own tokens stay, the other heads' rounding changes no output, and hardly any
-    acceptance; and what they cost is to read their weights, which in bf16 are half as long. To
-    compiled products, oneDNN's in bf16 lose as much time as they gain.
+    acceptance; and what they cost is to read their weights, which in bf16 are half as long. Beside
+    compiled products in fp32, oneDNN's in bf16 lose as much time as they gain.
     """
     in_fp32 = own.product is Linear and (own.dtype or model) == torch.float32
-    by_onednn = device.type == "cpu" and library() is None and can_block(torch.bfloat16)
-    halved = in_fp32 and by_onednn
+    compiled = library()
+    has_bf16 = can_block(torch.bfloat16) if compiled is None else compiled.has_halves
+    halved = in_fp32 and device.type == "cpu" and has_bf16
     return PRECISIONS["bf16"] if halved else own
 
 

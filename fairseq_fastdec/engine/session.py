@@ -253,6 +253,21 @@ class DecoderSession:
         return vocabulary(features) if self._shortlisted is None else self._shortlisted(features)
 
     @torch.no_grad()
+    def logits(self, features: Tensor) -> Tensor:
+        """p_1's logits ``[..., V]``, or ``[..., K]``, in memory that the next call may use again.
+
+        The system gives large stretches of memory page by page when they are first written to,
+        which takes ten times as long as writing to them again: 14 ms for 320 rows of 37,000 types.
+        """
+        packed = getattr(self._weights.output.vocabulary, "packed", None)
+        if packed is None or self._weights.output.heads is not None:
+            return self.project(features)[..., 0, :]
+        size = features.numel() // features.size(-1) * packed.structure.outputs
+        if size > self._logits.numel():
+            self._logits = features.new_empty(size)
+        return packed(features, out=self._logits)
+
+    @torch.no_grad()
     def spread(self, scores: Tensor) -> Tensor:
         """Scores of what :meth:`project` computes, as scores of the whole vocabulary.
 
@@ -268,6 +283,7 @@ class DecoderSession:
         everything = self._shortlisted is None
         self._weights = DecoderWeights.of(self._decoder, self._precision, everything)
         self._rough: Optional[Output] = None
+        self._logits = self._weights.embed.new_empty(0)
         if self._shortlisted is not None:
             self._shortlisted.prepare(self._precision.rows_of(self._decoder.output_projection))
         weights = self._weights

@@ -129,6 +129,7 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
         ("native_step", "all layers, compiled"),
         ("select", "moving rows"),
         ("project", "output layer"),
+        ("logits", "output layer"),
     ):
         stopwatch.watch(session, method, part)
     _watch_layers(session, stopwatch)

@@ -5,17 +5,14 @@ import torch
 
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.encoder import SourceEncoder, runs_prepared
-from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.engine.precision import PRECISIONS
 from tests import tiny
+from tests.engine.test_native import PRECISIONS as COMPILED
+from tests.engine.test_native import compiled
 from tests.engine.test_precision import TOLERANCE, logits_of
 from tests.engine.test_session import full_logits, random_targets
 
 TASK = tiny.task(20)
-
-compiled = pytest.mark.skipif(library() is None, reason="nothing was compiled")
-has_codes = library() is not None and library().has_codes
-with_codes = pytest.mark.skipif(not has_codes, reason="nothing was compiled for 8-bit integers")
 
 OPTIONS = [
     {},
@@ -62,7 +59,7 @@ def test_it_gives_what_fairseq_gives(options, left_pad, natively):
 
 
 @compiled
-@pytest.mark.parametrize("precision", ["model", pytest.param("int8", marks=with_codes)])
+@pytest.mark.parametrize("precision", COMPILED)
 def test_compiled_states_depend_on_nothing_beside_the_sentence(precision):
     model = tiny.stir(tiny.build_model(TASK, encoder_normalize_before=True))
     batch = tiny.random_batch(TASK, [4, 9, 1, 9])
@@ -100,9 +97,9 @@ def test_batches_of_any_size_follow_each_other():
 @pytest.mark.parametrize(
     "options, precision",
     [
-        ({}, "bf16"),
         (dict(dtype=torch.float64), "model"),
         (dict(activation_fn="tanh"), "model"),
+        (dict(activation_fn="tanh"), "bf16"),
     ],
     ids=str,
 )

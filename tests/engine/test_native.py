@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.cache import KeyValueCache
-from fairseq_fastdec.engine.linear import Linear
+from fairseq_fastdec.engine.linear import BFloat16Linear, Linear
 from fairseq_fastdec.engine.native import loading, moves, packed
 from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.engine.native.packed import PackedLinear
@@ -21,7 +21,13 @@ TASK = tiny.task(20)
 compiled = pytest.mark.skipif(library() is None, reason="nothing was compiled")
 has_codes = library() is not None and library().has_codes
 with_codes = pytest.mark.skipif(not has_codes, reason="nothing was compiled for 8-bit integers")
-PRECISIONS = ["model", pytest.param("int8", marks=with_codes)]
+has_halves = library() is not None and library().has_halves
+with_halves = pytest.mark.skipif(not has_halves, reason="nothing was compiled for bf16")
+PRECISIONS = [
+    "model",
+    pytest.param("bf16", marks=with_halves),
+    pytest.param("int8", marks=with_codes),
+]
 
 
 def features_of(model, tokens, kept, lengths=(4, 6, 2), natively=True, **options):
@@ -93,6 +99,27 @@ def test_products(shape, n_inputs, n_outputs, biased, strided):
     torch.testing.assert_close(Linear(weight, bias)(x).double(), expected, atol=1e-4, rtol=1e-4)
 
 
+@with_halves
+@settings(max_examples=60, deadline=None)
+@given(
+    n_tokens=st.integers(0, 18),
+    n_inputs=st.integers(1, 70),
+    n_outputs=st.integers(1, 140),
+    biased=st.booleans(),
+)
+def test_products_in_bf16(n_tokens, n_inputs, n_outputs, biased):
+    """Of rounded numbers; the sums and the bias are not rounded."""
+    torch.manual_seed(n_inputs)
+    weight, x = torch.randn(n_outputs, n_inputs), torch.randn(n_tokens, n_inputs)
+    bias = torch.randn(n_outputs) if biased else None
+    expected = x.bfloat16().double() @ weight.bfloat16().double().t()
+    if biased:
+        expected += bias.double()
+    product = BFloat16Linear(weight, bias)
+    assert product.packed is not None
+    torch.testing.assert_close(product(x).double(), expected, atol=1e-4, rtol=1e-4)
+
+
 @compiled
 def test_gelu_of_large_and_small_numbers():
     """Of both signs, where it is all but 0, x / 2 and x."""
@@ -149,8 +176,8 @@ def test_a_token_is_computed_alike_alone_and_with_others(precision):
 @pytest.mark.parametrize(
     "options, precision",
     [
-        ({}, "bf16"),
         (dict(dtype=torch.float64), "model"),
+        (dict(dtype=torch.bfloat16), "model"),
         (dict(scale_attn=True), "model"),
         (dict(scale_fc=True), "model"),
         (dict(scale_resids=True), "model"),
@@ -167,9 +194,10 @@ def test_what_is_left_to_torch(options, precision):
 
 
 @compiled
-def test_int8_is_left_to_torch_where_the_processor_has_no_instructions(monkeypatch):
-    monkeypatch.setattr(library(), "has_codes", False)
-    session = DecoderSession(tiny.build_model(TASK), "int8", equal_steps=True)
+@pytest.mark.parametrize("precision, has", [("bf16", "has_halves"), ("int8", "has_codes")])
+def test_what_the_processor_has_no_instructions_for(precision, has, monkeypatch):
+    monkeypatch.setattr(library(), has, False)
+    session = DecoderSession(tiny.build_model(TASK), precision, equal_steps=True)
     session.reset(10)
     assert session._native is None
     assert session._rows_cache.dtype == torch.float64
@@ -195,6 +223,23 @@ def test_other_models_in_fp32_are_computed_by_it():
     session = DecoderSession(tiny.build_model(TASK, dtype=torch.float16), "fp32")
     session.reset(10)
     assert session._native is not None
+
+
+@pytest.mark.parametrize("arch", ["transformer", "blockwise_transformer"])
+def test_logits(arch):
+    """Those of p_1, in the same memory if that is enough."""
+    session = DecoderSession(tiny.stir(tiny.build_model(TASK, arch)))
+    session.reset(10)
+    session.add(tiny.random_batch(TASK, [4, 6, 2])["net_input"])
+    for n_rows in (2, 3, 1):
+        features = session.step(torch.randint(4, 20, (3, 2)))[:n_rows]
+        logits = session.logits(features)
+        assert torch.equal(logits, session.project(features)[:, :, 0])
+        assert session.logits(features[:, 0]).shape == (n_rows, len(TASK.target_dictionary))
+    if library() is not None and arch == "transformer":
+        features = session.step(torch.randint(4, 20, (3, 2)))
+        largest = session.logits(features).data_ptr()
+        assert session.logits(features[:1]).data_ptr() == largest
 
 
 @compiled

@@ -4,13 +4,6 @@
 
 #include "products.h"
 
-#if defined(__x86_64__)
-// GCC's own header makes registers of nothing.
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#endif
-
 namespace {
 
 constexpr int GROUP = 4;   // inputs of which one instruction adds up the products
@@ -24,20 +17,12 @@ struct Codes {
 
 INLINE int64_t length_of_codes(int64_t inputs) { return (inputs + GROUP - 1) / GROUP * GROUP; }
 
-// Floats that hold the codes of n tokens.
-INLINE int64_t size_of_codes(int64_t n, int64_t inputs) {
-  return n + n * length_of_codes(inputs) / GROUP;
-}
-
 INLINE Codes codes_in(float *memory, int64_t n) {
   return {reinterpret_cast<uint8_t *>(memory + n), memory};
 }
 
 #if defined(__x86_64__)
 #define WITH_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma")))
-
-// A mask of the first n of 16.
-INLINE uint16_t first(int64_t n) { return n < 16 ? (1 << n) - 1 : 0xffff; }
 
 // A token's inputs x [inputs], with 127 steps on either side of 0.
 WITH_VNNI void quantize(const float *x, int64_t inputs, const Codes &to, int64_t token) {

@@ -6,6 +6,13 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__x86_64__)
+// GCC's own header makes registers of nothing.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 namespace {
@@ -34,6 +41,9 @@ template <typename Lanes>
 constexpr int width() {
   return sizeof(Lanes) / sizeof(float);
 }
+
+// A mask of the first n of 16.
+INLINE uint16_t first(int64_t n) { return n < 16 ? (1 << n) - 1 : 0xffff; }
 
 // From and to any address: rows need not begin where registers would.
 template <typename Lanes>

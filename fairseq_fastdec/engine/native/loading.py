@@ -27,14 +27,20 @@ class Library:
             ValueError: if it was built from other sources.
         """
         library = ctypes.CDLL(str(path))
-        for name in ("block", "group", "has_codes", "size_of_step", "scratch_size", "run"):
+        for name in ("block", "pair", "group", "has_halves", "has_codes", "run"):
+            getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
+        for name in ("size_of_step", "size_of_narrow", "scratch_size"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
         if library.fastdec_size_of_step() != ctypes.sizeof(Step):
             raise ValueError("built from other sources")
         self.block: int = library.fastdec_block()
+        self.pair: int = library.fastdec_pair()
         self.group: int = library.fastdec_group()
-        # Whether this processor has instructions for products of 8-bit integers.
+        # Whether this processor has instructions for products of bf16 and of 8-bit integers.
+        self.has_halves = bool(library.fastdec_has_halves())
         self.has_codes = bool(library.fastdec_has_codes())
+        library.fastdec_size_of_narrow.argtypes = (ctypes.c_int64, ctypes.c_int64)
+        self.size_of_narrow = library.fastdec_size_of_narrow
         self.scratch_size = library.fastdec_scratch_size
         self.run = library.fastdec_run
         self.multiply = library.fastdec_multiply

@@ -10,11 +10,12 @@ constexpr int BLOCK = 32;  // outputs that lie side by side in a packed weight
 
 // The last block may be filled up.
 struct Linear {
-  const float *weight;    // [blocks, inputs, BLOCK], or 0 where there are codes instead:
-  const int8_t *codes;    // [blocks, groups, BLOCK, GROUP], the last group filled up with zeros
-  const int32_t *starts;  // [blocks, BLOCK]: what takes the inputs' ZERO out of their sums
-  const float *units;     // [blocks, BLOCK]: what 1 is worth in an output's codes
-  const float *bias;      // [blocks, BLOCK]
+  const float *weight;     // [blocks, inputs, BLOCK], or 0 where there are others instead:
+  const uint16_t *halves;  // [blocks, pairs, BLOCK, PAIR], bf16, the last pair filled up, or
+  const int8_t *codes;     // [blocks, groups, BLOCK, GROUP], the last group filled up with zeros
+  const int32_t *starts;   // [blocks, BLOCK]: what takes the inputs' ZERO out of their sums
+  const float *units;      // [blocks, BLOCK]: what 1 is worth in an output's codes
+  const float *bias;       // [blocks, BLOCK]
   int64_t inputs, outputs;
 };
 

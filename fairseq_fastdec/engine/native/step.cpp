@@ -1,4 +1,4 @@
-// A decoder step or an encoder, from ids to features, in fp32 or with products of 8-bit integers.
+// A decoder step or an encoder, from ids to features; products are of fp32, bf16 or 8-bit integers.
 //
 // With a handful of tokens, torch's time goes into starting some hundred operations. Here one call
 // does them all; the threads that torch has at hand meet between phases, some microseconds apart.
@@ -9,7 +9,7 @@
 #include <sched.h>
 
 #include "choices.h"
-#include "codes.h"
+#include "narrow.h"
 #include "rows.h"
 
 namespace {
@@ -57,7 +57,7 @@ struct Step {
 
 struct Thread : Share {
   float *x, *queries, *context, *hidden;  // of all threads: [n, dim], [n, 3 * dim], ...
-  Codes codes;                            // of all threads
+  float *narrow;                          // of all threads
   float *normalized, *weights;            // of one thread: [n, dim], [longest]
 };
 
@@ -141,7 +141,7 @@ INLINE int64_t longest(const Step &step) {
 // Where a thread's own scratch begins, behind that of all together and of the threads before it.
 INLINE int64_t scratch_before(const Step &step, int64_t thread) {
   const int64_t n = step.n_rows * step.n_new, dim = step.model.dim, hidden = step.model.hidden;
-  const int64_t of_all = n * (4 * dim + hidden) + size_of_codes(n, std::max(dim, hidden));
+  const int64_t of_all = n * (4 * dim + hidden) + size_of_narrow(n, std::max(dim, hidden));
   return of_all + thread * (n * dim + longest(step));
 }
 
@@ -227,10 +227,10 @@ INLINE void apply(const Kernels &kernels, Step &step, const Linear &linear, cons
   for (int64_t token = own.number; token < n; token += own.count) {
     const float *from = x + token * dim;
     if (norm) normalize<Lanes>(*norm, from, own.normalized, dim);
-    quantize(norm ? own.normalized : from, dim, own.codes, token);
+    narrow(linear, norm ? own.normalized : from, own.narrow, token, n);
   }
   meet(step, own);
-  multiply_codes(linear, own.codes, y, n, own, then);
+  multiply_narrow(linear, own.narrow, y, n, own, then);
 }
 
 // A thread's share of the tokens in x.
@@ -258,7 +258,7 @@ INLINE Thread thread_of(const Step &step, int64_t number, int64_t count) {
   own.queries = step.scratch;
   own.context = own.queries + 3 * size;
   own.hidden = own.context + size;
-  own.codes = codes_in(own.hidden + n * step.model.hidden, n);
+  own.narrow = own.hidden + n * step.model.hidden;
   own.normalized = step.scratch + scratch_before(step, number);
   own.weights = own.normalized + size;
   return own;
@@ -350,22 +350,20 @@ struct Product {
   int64_t n, n_threads;
   const float *x;  // [n, inputs]
   float *y;        // [n, outputs]
-  float *scratch;  // [size_of_codes], where there are codes
+  float *scratch;  // [size_of_narrow], without fp32 weights
 };
 
-void quantize(const Product &product, const Share &share) {
+void narrow(const Product &product, const Share &share) {
   const int64_t inputs = product.linear.inputs;
-  const Codes codes = codes_in(product.scratch, product.n);
   for (int64_t token = share.number; token < product.n; token += share.count)
-    quantize(product.x + token * inputs, inputs, codes, token);
+    narrow(product.linear, product.x + token * inputs, product.scratch, token, product.n);
 }
 
 void multiply(const Product &product, const Share &share) {
   if (product.linear.weight)
     chosen.multiply(product.linear, product.x, product.y, product.n, share, Then::STORE);
   else
-    multiply_codes(product.linear, codes_in(product.scratch, product.n), product.y, product.n,
-                   share, Then::STORE);
+    multiply_narrow(product.linear, product.scratch, product.y, product.n, share, Then::STORE);
 }
 
 void choose(const Choice &choice, const Share &share) { chosen.choose(choice, share); }
@@ -397,9 +395,15 @@ int64_t fastdec_block() { return BLOCK; }
 
 int64_t fastdec_group() { return GROUP; }
 
+int64_t fastdec_pair() { return PAIR; }
+
 int64_t fastdec_has_codes() { return has_vnni(); }
 
+int64_t fastdec_has_halves() { return has_bf16(); }
+
 int64_t fastdec_size_of_step() { return sizeof(Step); }
+
+int64_t fastdec_size_of_narrow(int64_t n, int64_t inputs) { return size_of_narrow(n, inputs); }
 
 int64_t fastdec_scratch_size(const Step *step) {
   return scratch_before(*step, step->n_threads);
@@ -418,7 +422,7 @@ int64_t fastdec_run(Step *step) {
 }
 
 void fastdec_multiply(Product *product) {
-  if (!product->linear.weight) in_threads<Product, quantize>(product);
+  if (!product->linear.weight) in_threads<Product, narrow>(product);
   in_threads<Product, multiply>(product);
 }
 

@@ -10,7 +10,7 @@ def _fields(kind: type, *names: str) -> list:
 
 
 class Linear(ctypes.Structure):
-    _fields_ = _fields(_POINTER, "weight", "codes", "starts", "units", "bias") + _fields(
+    _fields_ = _fields(_POINTER, "weight", "halves", "codes", "starts", "units", "bias") + _fields(
         _INT, "inputs", "outputs"
     )
 
