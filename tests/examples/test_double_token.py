@@ -1,7 +1,5 @@
 """The example of double-token decoding: tiny models through all its stages, and its tables."""
 
-import importlib.util
-import logging
 import shutil
 import sys
 from dataclasses import replace
@@ -10,51 +8,21 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq import options
-from fairseq_cli import generate as generate_cli
-from fairseq_cli import train as train_cli
 
-from fairseq_fastdec.distillation import command as distillation
 from tests import command_line
-from tests.scripts.test_average_checkpoints import average_checkpoints
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-OWN_MODULES = ("run", "table", "distill", "models", "comparison", "precision", "significance")
+from tests.examples import in_process
 
 
 @pytest.fixture
 def example(monkeypatch):
-    """``examples/double_token/run.py`` as a module, with those beside it and of ``../en_de``."""
-    folders = [str(EXAMPLES / name) for name in ("en_de", "double_token")]
-    monkeypatch.setattr(sys, "path", [*folders, *sys.path])
-    path = EXAMPLES / "double_token" / "run.py"
-    spec = importlib.util.spec_from_file_location("double_token_example", path)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    yield module
-    for name in OWN_MODULES:
-        sys.modules.pop(name, None)
+    """``examples/double_token/run.py`` as a module."""
+    yield from in_process.loaded(monkeypatch, "run.py")
 
 
 @pytest.fixture
 def small(example, corpus, tmp_path, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    commands = []
-
-    def run(command, log=None):
-        program, *arguments = map(str, command)
-        commands.append(Path(program).name)
-        caplog.clear()
-        if program.endswith("fairseq-train"):
-            command_line.run(train_cli, *arguments)
-        elif program.endswith("fairseq-generate"):
-            with caplog.at_level(logging.INFO):
-                command_line.run(generate_cli, *arguments)
-            log.write_text(caplog.text, encoding="utf-8")
-        elif arguments[0].endswith("distill.py"):
-            distillation.main([*arguments[1:], "--cpu", "--no-progress-bar", "--num-workers", "0"])
-        else:
-            average_checkpoints.main(arguments[1:])
+    commands, run = in_process.runner(caplog)
 
     def prepare(work, recipe):
         if not (work / "data").exists():

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Double-token and single-token decoding of models that learn the same teacher's translations.
+
+    python examples/double_token/more_sources.py    # about five hours of one core
+
+Both begin with the model that comes along, learn its translations of the training data, and then,
+with twice as many decoder layers, the translations of more sources (crossing.py) by the
+single-token one. Every command is printed as it would be typed. A stage whose result exists is
+skipped, so that an interrupted run goes on where it was.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "en_de"))
+sys.path.insert(0, str(HERE.parent.parent))
+
+import run as en_de  # noqa: E402
+from crossing import crossed  # noqa: E402
+from models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search  # noqa: E402
+from table import markdown, read_run  # noqa: E402
+
+import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
+
+FIRST_MODEL = HERE.parent / "en_de" / "model" / "checkpoint.pt"
+# Of a blockwise decoder, what a stock one does not have.
+HEADS = "decoder.heads."
+N_CROSSED = 72_000
+DECODER_LAYERS = 4
+N_AVERAGED, SAVE_EVERY = 10, 50
+BEAMS = (10, 1)
+MODELS = {"Single-token L2R": DISTILLED_L2R, "Double-token bidir.": DISTILLED_DOUBLE}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What both models learn before or after the other stage."""
+
+    name: str
+    title: str
+    data: str
+    updates: int
+    options: List
+
+
+STAGES = (
+    Stage(
+        "taught", "the first model's translations", "distilled/data", 6000,
+        [*en_de.schedule(3000, 2e-3, 400, 6000), "--dropout", "0.2"],
+    ),
+    Stage(
+        "deeper", "and of more sources, 4 decoder layers", "mixed/data", 4700,
+        [*en_de.schedule(3000, 1.5e-3, 300, 4700), "--dropout", "0.1",
+         "--decoder-layers", DECODER_LAYERS],
+    ),
+)  # fmt: skip
+
+
+def main() -> None:
+    """All stages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--workdir", type=Path, default=en_de.ROOT / "work" / "double_token_more_sources"
+    )
+    en_de.add_autocast_option(parser)
+    args = parser.parse_args()
+    with en_de.resumable():
+        compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
+
+
+def compare(work: Path, recipe: en_de.Recipe) -> None:
+    """From raw text to the table."""
+    taught, deeper = STAGES
+    work.mkdir(parents=True, exist_ok=True)
+    en_de.prepare(work, recipe)
+    translate(work, "data", "distilled", [*en_de.plugin_options(), "--path", FIRST_MODEL])
+    for model in MODELS.values():
+        begin = work / "first.pt"
+        if not begin.exists():
+            rewrite(FIRST_MODEL, begin, without_heads)
+        train(work, recipe, taught, model, begin)
+    mix(work)
+    for model in MODELS.values():
+        begin = work / f"{folder_of(taught, model)}_deeper.pt"
+        if not begin.exists():
+            rewrite(work / folder_of(taught, model) / "averaged.pt", begin, deepened)
+        train(work, recipe, deeper, model, begin)
+    show(work, [(stage, title, decode(work, stage, title)) for stage in STAGES for title in MODELS])
+
+
+def folder_of(stage: Stage, model: Model) -> str:
+    """Where a model is at the end of a stage."""
+    return f"{stage.name}_{model.name}"
+
+
+def rewrite(source: Path, destination: Path, change: Any) -> None:
+    """A checkpoint with other parameters, in fp32."""
+    checkpoint = torch.load(source, map_location="cpu", weights_only=True)
+    state = {name: value.float() for name, value in checkpoint["model"].items()}
+    torch.save({**checkpoint, "model": change(state)}, destination)
+
+
+def without_heads(state: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+    """The base of a blockwise model with ``--identity-first-head``."""
+    return {name: value for name, value in state.items() if not name.startswith(HEADS)}
+
+
+def deepened(state: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+    """With more decoder layers, which change nothing yet: copies of the last whose outputs are 0.
+
+    That takes layers that normalise their inputs.
+    """
+    layers = "decoder.layers."
+    last = max(int(name.split(".")[2]) for name in state if name.startswith(layers))
+    own = {name for name in state if name.startswith(f"{layers}{last}.")}
+    for layer in range(last + 1, DECODER_LAYERS):
+        for name in own:
+            part = name.removeprefix(f"{layers}{last}.")
+            is_output = ".out_proj." in f".{part}" or part.startswith("fc2.")
+            value = state[name]
+            state[f"{layers}{layer}.{part}"] = torch.zeros_like(value) if is_output else value
+    return state
+
+
+def translate(work: Path, data: str, name: str, teacher: List) -> None:
+    """The training data of ``data`` with a teacher's translations for targets."""
+    if en_de.finished(work / name):
+        return
+    en_de.run(
+        [
+            sys.executable, en_de.ROOT / "scripts" / "distill.py", work / data, *teacher,
+            "--decoding", "beam", "--beam", "5", "--destdir", work / name, "--batch-size", "64",
+            "--max-len-a", "1.5", "--max-len-b", "20",
+            "--drop-longer-a", "1.5", "--drop-longer-b", "5",
+        ]
+    )  # fmt: skip
+    en_de.mark_finished(work / name)
+
+
+def train(work: Path, recipe: en_de.Recipe, stage: Stage, model: Model, begin: Path) -> None:
+    """One model; its last checkpoints are averaged."""
+    folder = work / folder_of(stage, model)
+    if not en_de.finished(folder):
+        en_de.run(
+            [
+                *en_de.train_command(
+                    work / stage.data, folder, recipe, model.task, SAVE_EVERY, N_AVERAGED
+                ),
+                *model.order, *model.training, *stage.options, "--finetune-from-model", begin,
+                "--validate-after-updates", stage.updates - N_AVERAGED * SAVE_EVERY,
+            ]
+        )  # fmt: skip
+        en_de.mark_finished(folder)
+    if not (folder / "averaged.pt").exists():
+        en_de.run(
+            [
+                sys.executable, en_de.ROOT / "scripts" / "average_checkpoints.py",
+                "--inputs", folder, "--num-update-checkpoints", N_AVERAGED,
+                "--output", folder / "averaged.pt",
+            ]
+        )  # fmt: skip
+
+
+def mix(work: Path) -> None:
+    """The distilled data, twice, and the translations of crossed sources."""
+    if en_de.finished(work / "mixed"):
+        return
+    sentences = read(work / "distilled/data/text/train.en")
+    sources = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=7)
+    lines = [" ".join(source) for source in sources]
+    # Targets are asked for, and not read.
+    binarise(work, "crossed", lines, lines)
+    teacher = folder_of(STAGES[0], DISTILLED_L2R)
+    task = [*en_de.plugin_options(DISTILLED_L2R.task), *DISTILLED_L2R.order]
+    averaged = work / teacher / "averaged.pt"
+    translate(work, "crossed/data", "translated", [*task, "--path", averaged])
+    binarise(work, "mixed", *(mixed(work, language) for language in ("en", "de")))
+    en_de.mark_finished(work / "mixed")
+
+
+def mixed(work: Path, language: str) -> List[str]:
+    """One side of the mixed data."""
+    own, others = (
+        read(work / name / "data/text" / f"train.{language}")
+        for name in ("distilled", "translated")
+    )
+    return own + own + others
+
+
+def read(path: Path) -> List[str]:
+    """The lines of a text; what else Python takes for their ends can be in a sentence."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> None:
+    """Training data ``NAME/data`` like the first, of text in subwords."""
+    text, data = work / name / "text", work / "data"
+    text.mkdir(parents=True, exist_ok=True)
+    for language, lines in (("en", sources), ("de", targets)):
+        content = "".join(line + "\n" for line in lines)
+        (text / f"train.{language}").write_text(content, encoding="utf-8")
+    en_de.run(
+        [
+            *en_de.fairseq("preprocess"), "-s", "en", "-t", "de", "--trainpref", text / "train",
+            "--srcdict", data / "dict.en.txt", "--tgtdict", data / "dict.de.txt",
+            "--destdir", work / name / "data",
+        ]
+    )  # fmt: skip
+    for pattern in ("valid.*", "bpe.codes"):
+        for file in data.glob(pattern):
+            (work / name / "data" / file.name).write_bytes(file.read_bytes())
+
+
+def decode(work: Path, stage: Stage, title: str) -> Dict[int, float]:
+    """BLEU on the test set, by beam width."""
+    model = MODELS[title]
+    bleu = {}
+    for beam in BEAMS:
+        output = work / "decoded" / f"{folder_of(stage, model)}_beam_{beam}"
+        if not en_de.finished(output):
+            en_de.generate_into(
+                output,
+                [
+                    work / "data", *en_de.plugin_options(model.task), *model.order,
+                    *beam_search(beam), "--batch-size", "32", *en_de.test_options(work),
+                    "--path", work / folder_of(stage, model) / "averaged.pt",
+                ],
+            )  # fmt: skip
+        bleu[beam] = read_run(output, title, title).bleu
+    return bleu
+
+
+def show(work: Path, results: List) -> None:
+    """Print the table, and keep it as Markdown."""
+    rows = [
+        {
+            "model": title,
+            "learned": stage.title,
+            **{f"beam {k}": f"{v:.2f}" for k, v in bleu.items()},
+        }
+        for stage, title, bleu in results
+    ]
+    text = markdown("BLEU where both learned the same translations", rows)
+    print("\n" + text)
+    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

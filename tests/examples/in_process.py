@@ -1,0 +1,59 @@
+"""Examples as modules, and the commands that they print and run, in this process."""
+
+import importlib.util
+import logging
+import sys
+from pathlib import Path
+from typing import Callable, Iterator, List, Tuple
+
+from fairseq_cli import generate as generate_cli
+from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import train as train_cli
+
+from fairseq_fastdec.distillation import command as distillation
+from tests import command_line
+from tests.scripts.test_average_checkpoints import average_checkpoints
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+# Of both folders, by the names that they import each other with.
+OWN_MODULES = (
+    "run", "table", "distill", "models", "comparison", "precision", "significance", "crossing",
+)  # fmt: skip
+
+
+def loaded(monkeypatch, script: str) -> Iterator:
+    """A script of ``double_token`` as a module, with those beside it and of ``en_de``."""
+    folders = [str(EXAMPLES / name) for name in ("en_de", "double_token")]
+    monkeypatch.setattr(sys, "path", [*folders, *sys.path])
+    path = EXAMPLES / "double_token" / script
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    yield module
+    for name in OWN_MODULES:
+        sys.modules.pop(name, None)
+
+
+def runner(caplog) -> Tuple[List[str], Callable]:
+    """What is run in place of an example's ``run``, and the programs that it has been given."""
+    commands: List[str] = []
+
+    def run(command, log=None):
+        program, *arguments = map(str, command)
+        commands.append(Path(program).name)
+        caplog.clear()
+        if program.endswith("fairseq-train"):
+            command_line.run(train_cli, *arguments, "--num-workers", 0)
+        elif program.endswith("fairseq-preprocess"):
+            command_line.run(preprocess_cli, *arguments)
+        elif program.endswith("fairseq-generate"):
+            with caplog.at_level(logging.INFO):
+                command_line.run(generate_cli, *arguments)
+            log.write_text(caplog.text, encoding="utf-8")
+        elif arguments[0].endswith("distill.py"):
+            distillation.main([*arguments[1:], "--cpu", "--no-progress-bar", "--num-workers", "0"])
+        else:
+            average_checkpoints.main(arguments[1:])
+
+    return commands, run

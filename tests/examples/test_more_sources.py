@@ -1,0 +1,88 @@
+"""The example that learns translations of more sources: tiny models through all its stages."""
+
+import shutil
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests import command_line, tiny
+from tests.examples import in_process
+
+TASK = tiny.task(20)
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """``more_sources.py`` as a module."""
+    yield from in_process.loaded(monkeypatch, "more_sources.py")
+
+
+@pytest.fixture
+def small(example, corpus, blockwise, monkeypatch, caplog):
+    """The example on the tiny corpus, its commands in this process; returns what was run."""
+    commands, run = in_process.runner(caplog)
+
+    def prepare(work, recipe):
+        if not (work / "data").exists():
+            shutil.copytree(corpus, work / "data")
+
+    stages = [
+        replace(stage, updates=20, options=[*schedule, *extra])
+        for stage, extra in zip(example.STAGES, ([], ["--decoder-layers", 4]))
+        for schedule in [example.en_de.schedule(100, 3e-3, 5, 20)]
+    ]
+    recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
+    monkeypatch.setattr(example, "STAGES", stages)
+    monkeypatch.setattr(example, "SAVE_EVERY", 1)
+    monkeypatch.setattr(example, "N_CROSSED", 40)
+    monkeypatch.setattr(example, "FIRST_MODEL", blockwise)
+    monkeypatch.setattr(sys.modules["crossing"], "JOINTS", frozenset("abc"))
+    monkeypatch.setattr(example.en_de, "RECIPES", {"full": recipe})
+    monkeypatch.setattr(example.en_de, "run", run)
+    monkeypatch.setattr(example.en_de, "prepare", prepare)
+    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
+    monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
+    return commands
+
+
+def test_all_stages(example, small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["more_sources.py", "--workdir", str(tmp_path)])
+    example.main()
+    assert small.count("fairseq-train") == 4 and small.count("fairseq-generate") == 8
+    n_lines = {
+        name: len(example.read(tmp_path / name / "text/train.en"))
+        for name in ("distilled/data", "translated/data", "mixed")
+    }
+    assert 30 < n_lines["translated/data"] <= 40
+    assert n_lines["mixed"] == 2 * n_lines["distilled/data"] + n_lines["translated/data"]
+    parameters = torch.load(
+        tmp_path / "deeper_distilled_double" / "averaged.pt", weights_only=True
+    )["model"]
+    outputs = [parameters[f"decoder.layers.{layer}.fc2.weight"].norm() for layer in range(4)]
+    assert outputs[0] > 10 * outputs[3] > 0
+    table = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert table in capsys.readouterr().out + "\n" and table.count("Double-token bidir.") == 2
+    before = len(small)
+    example.main()
+    assert len(small) == before
+
+
+def test_more_layers_change_nothing_yet(example):
+    options = dict(encoder_normalize_before=True, decoder_normalize_before=True)
+    model = tiny.stir(tiny.build_model(TASK, **options))
+    deeper = tiny.build_model(TASK, decoder_layers=4, **options)
+    deeper.load_state_dict(example.deepened(dict(model.state_dict())))
+    batch = tiny.random_batch(TASK, [4, 6])["net_input"]
+    tokens = torch.randint(4, 20, (2, 5))
+    for own, other in zip(deeper.parameters(), model.parameters()):
+        own.requires_grad, other.requires_grad = False, False
+    logits = [one(batch["src_tokens"], batch["src_lengths"], tokens)[0] for one in (model, deeper)]
+    assert torch.equal(*logits)
+
+
+def test_the_base_of_a_blockwise_model(example):
+    blockwise = tiny.build_model(TASK, "blockwise_transformer", identity_first_head=True)
+    base = tiny.build_model(TASK)
+    assert example.without_heads(blockwise.state_dict()).keys() == base.state_dict().keys()
