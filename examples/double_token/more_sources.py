@@ -13,7 +13,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Callable, Dict, List
 
 import torch
 
@@ -25,16 +25,20 @@ import run as en_de  # noqa: E402
 from crossing import crossed  # noqa: E402
 from models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search  # noqa: E402
 from table import markdown, read_run  # noqa: E402
+from trainer import Training, average, command, training  # noqa: E402
 
-import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
+# It lets torch load fairseq's checkpoints, too.
+from fairseq_fastdec.distillation.dataset import binarize, copy_rest  # noqa: E402
 
 FIRST_MODEL = HERE.parent / "en_de" / "model" / "checkpoint.pt"
 # Of a blockwise decoder, what a stock one does not have.
 HEADS = "decoder.heads."
 N_CROSSED = 72_000
 DECODER_LAYERS = 4
-N_AVERAGED, SAVE_EVERY = 10, 50
+SAVE_EVERY = 50
 BEAMS = (10, 1)
+TEACHING = ["--decoding", "beam", "--beam", "5"]
+State = Dict[str, torch.Tensor]
 MODELS = {"Single-token L2R": DISTILLED_L2R, "Double-token bidir.": DISTILLED_DOUBLE}
 
 
@@ -45,21 +49,26 @@ class Stage:
     name: str
     title: str
     data: str
-    updates: int
-    options: List
+    training: Training
+    network: List
 
 
 STAGES = (
     Stage(
-        "taught", "the first model's translations", "distilled/data", 6000,
-        [*en_de.schedule(3000, 2e-3, 400, 6000), "--dropout", "0.2"],
+        "taught",
+        "the first model's translations",
+        "distilled/data",
+        training(3000, 2e-3, 400, 6000, dropout=0.2),
+        [],
     ),
     Stage(
-        "deeper", "and of more sources, 4 decoder layers", "mixed/data", 4700,
-        [*en_de.schedule(3000, 1.5e-3, 300, 4700), "--dropout", "0.1",
-         "--decoder-layers", DECODER_LAYERS],
+        "deeper",
+        "and of more sources, 4 decoder layers",
+        "mixed",
+        training(3000, 1.5e-3, 300, 4700, dropout=0.1),
+        ["--decoder-layers", DECODER_LAYERS],
     ),
-)  # fmt: skip
+)
 
 
 def main() -> None:
@@ -81,17 +90,14 @@ def compare(work: Path, recipe: en_de.Recipe) -> None:
     taught, deeper = STAGES
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
-    translate(work, "data", "distilled", [*en_de.plugin_options(), "--path", FIRST_MODEL])
+    en_de.distil(work, FIRST_MODEL, options=[*en_de.plugin_options(), *TEACHING])
+    rewrite(FIRST_MODEL, work / "first.pt", without_heads)
     for model in MODELS.values():
-        begin = work / "first.pt"
-        if not begin.exists():
-            rewrite(FIRST_MODEL, begin, without_heads)
-        train(work, recipe, taught, model, begin)
+        train(work, recipe, taught, model, work / "first.pt")
     mix(work)
     for model in MODELS.values():
         begin = work / f"{folder_of(taught, model)}_deeper.pt"
-        if not begin.exists():
-            rewrite(work / folder_of(taught, model) / "averaged.pt", begin, deepened)
+        rewrite(work / folder_of(taught, model) / "averaged.pt", begin, deepened)
         train(work, recipe, deeper, model, begin)
     show(work, [(stage, title, decode(work, stage, title)) for stage in STAGES for title in MODELS])
 
@@ -101,26 +107,28 @@ def folder_of(stage: Stage, model: Model) -> str:
     return f"{stage.name}_{model.name}"
 
 
-def rewrite(source: Path, destination: Path, change: Any) -> None:
+def rewrite(source: Path, destination: Path, change: Callable[[State], State]) -> None:
     """A checkpoint with other parameters, in fp32."""
+    if destination.exists():
+        return
     checkpoint = torch.load(source, map_location="cpu", weights_only=True)
     state = {name: value.float() for name, value in checkpoint["model"].items()}
     torch.save({**checkpoint, "model": change(state)}, destination)
 
 
-def without_heads(state: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+def without_heads(state: State) -> State:
     """The base of a blockwise model with ``--identity-first-head``."""
     return {name: value for name, value in state.items() if not name.startswith(HEADS)}
 
 
-def deepened(state: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+def deepened(state: State) -> State:
     """With more decoder layers, which change nothing yet: copies of the last whose outputs are 0.
 
     That takes layers that normalise their inputs.
     """
     layers = "decoder.layers."
     last = max(int(name.split(".")[2]) for name in state if name.startswith(layers))
-    own = {name for name in state if name.startswith(f"{layers}{last}.")}
+    own = [name for name in state if name.startswith(f"{layers}{last}.")]
     for layer in range(last + 1, DECODER_LAYERS):
         for name in own:
             part = name.removeprefix(f"{layers}{last}.")
@@ -130,43 +138,16 @@ def deepened(state: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
     return state
 
 
-def translate(work: Path, data: str, name: str, teacher: List) -> None:
-    """The training data of ``data`` with a teacher's translations for targets."""
-    if en_de.finished(work / name):
-        return
-    en_de.run(
-        [
-            sys.executable, en_de.ROOT / "scripts" / "distill.py", work / data, *teacher,
-            "--decoding", "beam", "--beam", "5", "--destdir", work / name, "--batch-size", "64",
-            "--max-len-a", "1.5", "--max-len-b", "20",
-            "--drop-longer-a", "1.5", "--drop-longer-b", "5",
-        ]
-    )  # fmt: skip
-    en_de.mark_finished(work / name)
-
-
 def train(work: Path, recipe: en_de.Recipe, stage: Stage, model: Model, begin: Path) -> None:
     """One model; its last checkpoints are averaged."""
     folder = work / folder_of(stage, model)
     if not en_de.finished(folder):
-        en_de.run(
-            [
-                *en_de.train_command(
-                    work / stage.data, folder, recipe, model.task, SAVE_EVERY, N_AVERAGED
-                ),
-                *model.order, *model.training, *stage.options, "--finetune-from-model", begin,
-                "--validate-after-updates", stage.updates - N_AVERAGED * SAVE_EVERY,
-            ]
-        )  # fmt: skip
+        chosen = command(
+            work / stage.data, folder, recipe, model, stage.training, SAVE_EVERY, begin
+        )
+        en_de.run([*chosen, *stage.network])
         en_de.mark_finished(folder)
-    if not (folder / "averaged.pt").exists():
-        en_de.run(
-            [
-                sys.executable, en_de.ROOT / "scripts" / "average_checkpoints.py",
-                "--inputs", folder, "--num-update-checkpoints", N_AVERAGED,
-                "--output", folder / "averaged.pt",
-            ]
-        )  # fmt: skip
+    average(folder)
 
 
 def mix(work: Path) -> None:
@@ -178,10 +159,9 @@ def mix(work: Path) -> None:
     lines = [" ".join(source) for source in sources]
     # Targets are asked for, and not read.
     binarise(work, "crossed", lines, lines)
-    teacher = folder_of(STAGES[0], DISTILLED_L2R)
+    teacher = work / folder_of(STAGES[0], DISTILLED_L2R) / "averaged.pt"
     task = [*en_de.plugin_options(DISTILLED_L2R.task), *DISTILLED_L2R.order]
-    averaged = work / teacher / "averaged.pt"
-    translate(work, "crossed/data", "translated", [*task, "--path", averaged])
+    en_de.distil(work, teacher, "translated", [*task, *TEACHING], data="crossed")
     binarise(work, "mixed", *(mixed(work, language) for language in ("en", "de")))
     en_de.mark_finished(work / "mixed")
 
@@ -201,22 +181,14 @@ def read(path: Path) -> List[str]:
 
 
 def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> None:
-    """Training data ``NAME/data`` like the first, of text in subwords."""
-    text, data = work / name / "text", work / "data"
+    """Training data like the first, of text in subwords."""
+    text = work / name / "text"
     text.mkdir(parents=True, exist_ok=True)
     for language, lines in (("en", sources), ("de", targets)):
         content = "".join(line + "\n" for line in lines)
         (text / f"train.{language}").write_text(content, encoding="utf-8")
-    en_de.run(
-        [
-            *en_de.fairseq("preprocess"), "-s", "en", "-t", "de", "--trainpref", text / "train",
-            "--srcdict", data / "dict.en.txt", "--tgtdict", data / "dict.de.txt",
-            "--destdir", work / name / "data",
-        ]
-    )  # fmt: skip
-    for pattern in ("valid.*", "bpe.codes"):
-        for file in data.glob(pattern):
-            (work / name / "data" / file.name).write_bytes(file.read_bytes())
+    binarize(work / name, work / "data", ("en", "de"), workers=1)
+    copy_rest(work / "data", work / name)
 
 
 def decode(work: Path, stage: Stage, title: str) -> Dict[int, float]:

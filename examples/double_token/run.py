@@ -32,24 +32,10 @@ from models import (  # noqa: E402
     Model,
 )
 from precision import show_precision  # noqa: E402
+from trainer import Training, average, command, training  # noqa: E402
 
-N_AVERAGED = 10
 # Beam widths and batch sizes; the first are the paper's.
 SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
-
-
-@dataclass
-class Training:
-    """How long and how fast a model learns."""
-
-    updates: int
-    options: List[str]
-
-
-def training(max_tokens: int, lr: float, warmup: int, updates: int, dropout: float) -> Training:
-    """Options of fairseq-train."""
-    options = en_de.schedule(max_tokens, lr, warmup, updates) + ["--dropout", str(dropout)]
-    return Training(updates, options)
 
 
 @dataclass
@@ -123,7 +109,7 @@ def compare(args: argparse.Namespace) -> None:
             distil(work)
         # Mask-Predict's task is fairseq's, which has no such option.
         train(work, size if model is MASK_PREDICT else own_task, model)
-        average(work, model)
+        average(work / model.name)
     decoded = [
         decode(work, method, beam, batch_size, number)
         for number in range(1, args.rounds + 1)
@@ -161,32 +147,15 @@ def train(work: Path, size: Size, model: Model) -> None:
 
 def training_command(work: Path, size: Size, model: Model) -> List:
     """fairseq-train."""
-    chosen = size.mask_predict if model is MASK_PREDICT else size.autoregressive
-    beginning = []
-    if model.begins_with:
-        beginning = ["--finetune-from-model", work / model.begins_with / "averaged.pt"]
-    return [
-        *en_de.train_command(
-            work / ("distilled/data" if model.distilled else "data"), work / model.name,
-            size.recipe, model.task, size.save_every, N_AVERAGED,
-        ),
-        *model.order, *model.training, *chosen.options, *beginning,
-        # Before, fairseq-train validates and saves at most at the ends of epochs.
-        "--validate-after-updates", chosen.updates - N_AVERAGED * size.save_every,
-    ]  # fmt: skip
-
-
-def average(work: Path, model: Model) -> None:
-    """The mean of its last checkpoints."""
-    averaged = work / model.name / "averaged.pt"
-    if not averaged.exists():
-        en_de.run(
-            [
-                sys.executable, en_de.ROOT / "scripts" / "average_checkpoints.py",
-                "--inputs", work / model.name, "--num-update-checkpoints", N_AVERAGED,
-                "--output", averaged,
-            ]
-        )  # fmt: skip
+    return command(
+        work / ("distilled/data" if model.distilled else "data"),
+        work / model.name,
+        size.recipe,
+        model,
+        size.mask_predict if model is MASK_PREDICT else size.autoregressive,
+        size.save_every,
+        work / model.begins_with / "averaged.pt" if model.begins_with else None,
+    )
 
 
 def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) -> Decoded:

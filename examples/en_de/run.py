@@ -17,7 +17,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Union
 
 from table import Run, read_run, show_table, translated_line
 
@@ -190,9 +190,10 @@ def train_baseline(
 
 def distil(
     work: Path,
-    teacher: str = "baseline/checkpoint_last.pt",
+    teacher: Union[str, Path] = "baseline/checkpoint_last.pt",
     name: str = "distilled",
     options: Optional[List] = None,
+    data: str = "data",
 ) -> None:
     """Replace the training targets by the teacher's translations (section 6.2), greedy by default.
 
@@ -204,7 +205,7 @@ def distil(
         return
     run(
         [
-            sys.executable, ROOT / "scripts" / "distill.py", work / "data",
+            sys.executable, ROOT / "scripts" / "distill.py", work / data,
             *(options or [*plugin_options(), "--decoding", "greedy", "--beam", "1"]),
             "--path", work / teacher, "--destdir", folder, "--batch-size", "64",
             "--max-len-a", "1.5", "--max-len-b", "20",

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import attend, padding_mask
-from .encoder_weights import EncoderLayerWeights, EncoderWeights, encoder_layers
+from .encoder_weights import EncoderLayerWeights, EncoderWeights
 from .native.encoder import NativeEncoder
 from .positions import Positions
 from .precision import Precision
 from .staleness import Watch
 from .support import attention_problems, linear_problems
+from .weights import layers_of
 
 
 class Encoded(NamedTuple):
@@ -97,7 +98,7 @@ def runs_prepared(encoder: FairseqEncoder) -> bool:
         and type(encoder.embed_tokens) is nn.Embedding
         and encoder.quant_noise is None
         and len(encoder.layers) > 0
-        and all(_runs_prepared(layer) for layer in encoder_layers(encoder))
+        and all(_runs_prepared(layer) for layer in layers_of(encoder))
     )
 
 

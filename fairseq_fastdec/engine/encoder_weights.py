@@ -5,12 +5,11 @@ from typing import List, Optional
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
-from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor
 
 from .linear import Layer
 from .precision import Norm, Precision
-from .weights import FeedForward, feed_forward, queries_keys_values
+from .weights import FeedForward, feed_forward, layers_of, queries_keys_values
 
 
 @dataclass
@@ -53,12 +52,7 @@ class EncoderWeights:
                     norm=precision.norm_of(layer.self_attn_layer_norm),
                     feed_forward=feed_forward(layer, precision),
                 )
-                for layer in encoder_layers(encoder)
+                for layer in layers_of(encoder)
             ],
             final_norm=precision.norm_of(encoder.layer_norm),
         )
-
-
-def encoder_layers(encoder: TransformerEncoderBase) -> List[TransformerEncoderLayerBase]:
-    """All layers in order. Iterating ``encoder.layers`` skips some of them under LayerDrop."""
-    return [encoder.layers[index] for index in range(len(encoder.layers))]

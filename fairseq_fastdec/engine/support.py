@@ -8,7 +8,7 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import nn
 
-from .weights import decoder_layers
+from .weights import layers_of
 
 INSTEAD = "use --decoding fairseq for this model"
 
@@ -52,7 +52,7 @@ def _problems(model: nn.Module) -> Iterator[str]:
         yield "the model was trained with product-quantisation noise (--quant-noise-pq)"
     if decoder.cross_self_attention:
         yield "the model attends to source and target at once (--cross-self-attention)"
-    for layer in decoder_layers(decoder):
+    for layer in layers_of(decoder):
         yield from _layer_problems(layer)
 
 

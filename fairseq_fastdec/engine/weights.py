@@ -98,7 +98,7 @@ class DecoderWeights:
         cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool = True
     ) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
-        layers = decoder_layers(decoder)
+        layers = layers_of(decoder)
         attention = layers[0].self_attn
         return cls(
             n_heads=attention.num_heads,
@@ -122,9 +122,9 @@ class DecoderWeights:
         )
 
 
-def decoder_layers(decoder: TransformerDecoderBase) -> List[TransformerDecoderLayerBase]:
-    """All layers in order. Iterating ``decoder.layers`` skips some of them under LayerDrop."""
-    return [decoder.layers[index] for index in range(len(decoder.layers))]
+def layers_of(coder: nn.Module) -> List[nn.Module]:
+    """A coder's layers in order. Iterating ``coder.layers`` skips some of them under LayerDrop."""
+    return [coder.layers[index] for index in range(len(coder.layers))]
 
 
 def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Layer:

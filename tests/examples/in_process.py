@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Callable, Iterator, List, Tuple
 
 from fairseq_cli import generate as generate_cli
-from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 
 from fairseq_fastdec.distillation import command as distillation
@@ -17,7 +16,8 @@ from tests.scripts.test_average_checkpoints import average_checkpoints
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # Of both folders, by the names that they import each other with.
 OWN_MODULES = (
-    "run", "table", "distill", "models", "comparison", "precision", "significance", "crossing",
+    "run", "table", "distill", "models", "trainer", "comparison", "precision", "significance",
+    "crossing",
 )  # fmt: skip
 
 
@@ -45,8 +45,6 @@ def runner(caplog) -> Tuple[List[str], Callable]:
         caplog.clear()
         if program.endswith("fairseq-train"):
             command_line.run(train_cli, *arguments, "--num-workers", 0)
-        elif program.endswith("fairseq-preprocess"):
-            command_line.run(preprocess_cli, *arguments)
         elif program.endswith("fairseq-generate"):
             with caplog.at_level(logging.INFO):
                 command_line.run(generate_cli, *arguments)

@@ -28,11 +28,8 @@ def small(example, corpus, blockwise, monkeypatch, caplog):
         if not (work / "data").exists():
             shutil.copytree(corpus, work / "data")
 
-    stages = [
-        replace(stage, updates=12, options=[*schedule, *extra])
-        for stage, extra in zip(example.STAGES, ([], ["--decoder-layers", 4]))
-        for schedule in [example.en_de.schedule(100, 3e-3, 5, 12)]
-    ]
+    training = example.training(100, 3e-3, 5, 12, dropout=0)
+    stages = [replace(stage, training=training) for stage in example.STAGES]
     recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
     monkeypatch.setattr(example, "STAGES", stages)
     monkeypatch.setattr(example, "SAVE_EVERY", 1)
@@ -70,6 +67,7 @@ def test_all_stages(example, small, tmp_path, monkeypatch, capsys):
     assert len(small) == before
 
 
+@torch.no_grad()
 def test_more_layers_change_nothing_yet(example):
     options = dict(encoder_normalize_before=True, decoder_normalize_before=True)
     model = tiny.stir(tiny.build_model(TASK, **options))
@@ -77,8 +75,6 @@ def test_more_layers_change_nothing_yet(example):
     deeper.load_state_dict(example.deepened(dict(model.state_dict())))
     batch = tiny.random_batch(TASK, [4, 6])["net_input"]
     tokens = torch.randint(4, 20, (2, 5))
-    for own, other in zip(deeper.parameters(), model.parameters()):
-        own.requires_grad, other.requires_grad = False, False
     logits = [one(batch["src_tokens"], batch["src_lengths"], tokens)[0] for one in (model, deeper)]
     assert torch.equal(*logits)
 

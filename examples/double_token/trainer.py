@@ -1,0 +1,61 @@
+"""How a model of this comparison is trained and averaged."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Optional
+
+import run as en_de
+from models import Model
+
+N_AVERAGED = 10
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast a model learns."""
+
+    updates: int
+    options: List[str]
+
+
+def training(max_tokens: int, lr: float, warmup: int, updates: int, dropout: float) -> Training:
+    """Options of fairseq-train."""
+    options = en_de.schedule(max_tokens, lr, warmup, updates) + ["--dropout", str(dropout)]
+    return Training(updates, options)
+
+
+def command(
+    data: Path,
+    folder: Path,
+    recipe: en_de.Recipe,
+    model: Model,
+    chosen: Training,
+    save_every: int,
+    begins_with: Optional[Path] = None,
+) -> List:
+    """fairseq-train; the checkpoints of the last updates are kept.
+
+    Args:
+        begins_with: a checkpoint with its parameters (default: a new model).
+    """
+    beginning = [] if begins_with is None else ["--finetune-from-model", begins_with]
+    return [
+        *en_de.train_command(data, folder, recipe, model.task, save_every, N_AVERAGED),
+        *model.order, *model.training, *chosen.options, *beginning,
+        # Before, fairseq-train validates and saves at most at the ends of epochs.
+        "--validate-after-updates", chosen.updates - N_AVERAGED * save_every,
+    ]  # fmt: skip
+
+
+def average(folder: Path) -> None:
+    """The mean of a model's last checkpoints, beside them."""
+    averaged = folder / "averaged.pt"
+    if not averaged.exists():
+        en_de.run(
+            [
+                sys.executable, en_de.ROOT / "scripts" / "average_checkpoints.py",
+                "--inputs", folder, "--num-update-checkpoints", N_AVERAGED,
+                "--output", averaged,
+            ]
+        )  # fmt: skip
