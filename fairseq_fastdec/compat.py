@@ -1,7 +1,8 @@
 """What is needed to run fairseq safely on today's torch; no other module works around versions.
 
 fairseq's main branch also loses sentences: :func:`install` gives them back. And fairseq-train does
-not tell the task what it goes on from: now it does.
+not tell the task what it goes on from: now it does. Of several workers the first reads a
+checkpoint, and the others can take it from there again.
 
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
 (``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
@@ -12,11 +13,14 @@ import _codecs
 import argparse
 import functools
 import os
+import pickle
+from typing import Any
 
 import numpy
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
+from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from fairseq.trainer import Trainer
@@ -37,6 +41,7 @@ def install() -> None:
         data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
     if not hasattr(Trainer.load_checkpoint, "__wrapped__"):
         Trainer.load_checkpoint = _with_check_by_task(Trainer.load_checkpoint)
+    distributed_utils._broadcast_object_slow = _broadcast_object
 
 
 def _checkpoint_classes() -> list:
@@ -122,3 +127,22 @@ def _with_check_by_task(load_checkpoint):
             checkpoint_utils.load_checkpoint_to_cpu = read
 
     return load_checked
+
+
+def _broadcast_object(obj: Any, src_rank: int, group: object, dist_device: torch.device) -> Any:
+    """An object without tensors of one worker, on all of them.
+
+    fairseq passes a checkpoint that one worker has read on as a checkpoint again, with options of
+    omegaconf's classes by now, which torch's restricted unpickler refuses. Workers of one training
+    are no strangers to each other: fairseq gathers their logs by pickle, too.
+    """
+    is_source = distributed_utils.get_rank(group) == src_rank
+    data = pickle.dumps(obj) if is_source else b""
+    length = torch.tensor([len(data)], device=dist_device)
+    distributed_utils.broadcast(length, src=src_rank, group=group)
+    if is_source:
+        buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(dist_device)
+    else:
+        buffer = torch.empty(int(length), dtype=torch.uint8, device=dist_device)
+    distributed_utils.broadcast(buffer, src=src_rank, group=group)
+    return obj if is_source else pickle.loads(buffer.cpu().numpy().tobytes())

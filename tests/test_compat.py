@@ -9,6 +9,8 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
+from fairseq.distributed import utils as distributed_utils
+from omegaconf import OmegaConf
 
 from tests import tiny
 
@@ -98,3 +100,31 @@ def test_every_sentence_is_in_a_batch_once_and_in_order(n_sentences, limits):
         **limits,
     )
     assert [index for batch in batches for index in batch] == list(range(n_sentences))
+
+
+def passed_on(rank, folder):
+    """What a worker of two gets of the state that the first has read."""
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
+    )
+    state = None
+    if rank == 0:
+        options = {"model": argparse.Namespace(arch="transformer"), "lr": [0.1]}
+        state = {
+            "cfg": OmegaConf.create(options, flags={"allow_objects": True}),
+            "model": {"weight": torch.arange(6.0).view(2, 3)},
+            "extra_state": {"epoch": 3, "meters": numpy.float64(0.5)},
+        }
+    group = torch.distributed.group.WORLD
+    received = distributed_utils.broadcast_object(state, 0, group)
+    (folder / str(rank)).write_bytes(pickle.dumps(received))
+
+
+def test_workers_get_the_checkpoint_that_the_first_has_read(tmp_path):
+    torch.multiprocessing.start_processes(
+        passed_on, (tmp_path,), nprocs=2, start_method="forkserver"
+    )
+    first, second = (pickle.loads((tmp_path / rank).read_bytes()) for rank in "01")
+    assert second["cfg"] == first["cfg"] and second["cfg"].model.arch == "transformer"
+    assert second["model"]["weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert second["extra_state"] == {"epoch": 3, "meters": 0.5}
