@@ -8,11 +8,12 @@ from typing import Any, Dict, Iterator, List, Tuple
 import torch
 from fairseq import utils
 from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
+
+from .smoothed_cross_entropy import smoothed_cross_entropy
 
 SUB_LOSS_CHOICES = ChoiceEnum(["random", "random-position", "mean"])
 
@@ -31,6 +32,13 @@ class RandomSubLossConfig(FairseqDataclass):
             "estimate of the mean; random-position: another head for each target position, drawn "
             "likewise, so that every update teaches all heads at the cost of one; mean: the mean "
             "of all heads' losses, for whoever has the memory and the time"
+        },
+    )
+    heads_per_position: int = field(
+        default=1,
+        metadata={
+            "help": "with --sub-loss random-position, so many different heads for each position: "
+            "more is learned of what the base computes once"
         },
     )
     head_decay: float = field(
@@ -64,14 +72,24 @@ class RandomSubLoss(FairseqCriterion):
         sentence_avg: bool = False,
         ignore_prefix_size: int = 0,
         head_decay: float = 1.0,
+        heads_per_position: int = 1,
     ) -> None:
         """
         Raises:
-            ValueError: if ``head_decay`` is not above 0.
+            ValueError: if ``head_decay`` is not above 0, or ``heads_per_position`` is not at
+                least 1 or asked for with another ``sub_loss``.
         """
         super().__init__(task)
         if head_decay <= 0:
             raise ValueError(f"--head-decay {head_decay}: must be more than 0; 1 treats all alike")
+        if heads_per_position < 1:
+            raise ValueError(f"--heads-per-position {heads_per_position}: must be at least 1")
+        if heads_per_position > 1 and str(sub_loss) != "random-position":
+            raise ValueError(
+                f"--heads-per-position {heads_per_position}: needs --sub-loss random-position, "
+                f"not {sub_loss}"
+            )
+        self.heads_per_position = heads_per_position
         self.head_decay = head_decay
         self.eps = label_smoothing
         self.sub_loss = str(sub_loss)
@@ -110,9 +128,11 @@ class RandomSubLoss(FairseqCriterion):
                 logging_output[f"{name}_p{head + 1}"] = count
         if self.sentence_avg:
             sample_size = logging_output["nsentences"]
-            # Heads that were drawn by position have but their share of a sentence each.
-            by_position = sub_loss == "random-position"
-            loss = torch.stack(losses).sum() if by_position else self._weighted(losses, heads)
+            if sub_loss == "random-position":
+                # Each head has but its share of a sentence.
+                loss = torch.stack(losses).sum() / min(self.heads_per_position, len(heads))
+            else:
+                loss = self._weighted(losses, heads)
         else:
             sample_size = max(n_targets)
             means = [loss / max(n, 1) for loss, n in zip(losses, n_targets)]
@@ -125,10 +145,12 @@ class RandomSubLoss(FairseqCriterion):
         return self._random(update).choices(heads, self._shares(heads).tolist())[0]
 
     def draw_by_position(self, heads: List[int], update: int, shape: torch.Size) -> Tensor:
-        """One of the heads for each position: int64 ``[B, T]``, on the CPU."""
+        """Different heads for each position: int64 ``[B, T, N]``, on the CPU."""
         generator = torch.Generator().manual_seed(self._random(update).getrandbits(63))
-        drawn = torch.multinomial(self._shares(heads), shape.numel(), True, generator=generator)
-        return torch.tensor(heads)[drawn].view(shape)
+        n_drawn = min(self.heads_per_position, len(heads))
+        shares = self._shares(heads).expand(shape.numel(), -1)
+        drawn = torch.multinomial(shares, n_drawn, generator=generator)
+        return torch.tensor(heads)[drawn].view(*shape, n_drawn)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
@@ -184,12 +206,16 @@ class RandomSubLoss(FairseqCriterion):
         self, model: Any, sample: Dict[str, Any]
     ) -> Iterator[Tuple[int, Tensor, Tensor]]:
         heads, target = _learning_heads(model), sample["target"]
-        head_of = self.draw_by_position(heads, model.num_updates, target.shape).to(target.device)
-        logits = model(**sample["net_input"], head_of=head_of)[0]
-        head_of[:, : self.ignore_prefix_size] = -1
+        drawn = self.draw_by_position(heads, model.num_updates, target.shape).to(target.device)
+        drawn[:, : self.ignore_prefix_size] = -1
+        targets = [shifted(target, head, self.padding_idx) for head in range(heads[-1] + 1)]
+        places = [
+            ((drawn == head).any(dim=-1) & own.ne(self.padding_idx)).flatten().nonzero().squeeze(1)
+            for head, own in enumerate(targets)
+        ]
+        logits = model(**sample["net_input"], places=places)[0].split([len(own) for own in places])
         for head in heads:
-            own = head_of == head
-            yield head, logits[own], shifted(target, head, self.padding_idx)[own]
+            yield head, logits[head], targets[head].flatten()[places[head]]
 
     def _logits(
         self, model: Any, sample: Dict[str, Any], sub_loss: str
@@ -217,16 +243,13 @@ class RandomSubLoss(FairseqCriterion):
             yield head, decoder.output_layer(own)
 
     def _sub_loss(self, logits: Tensor, target: Tensor) -> Tuple[Tensor, Dict[str, Any]]:
-        log_probs = utils.log_softmax(logits, dim=-1).flatten(0, -2)
-        target = target.flatten()
-        loss, nll = label_smoothed_nll_loss(
-            log_probs, target, self.eps, ignore_index=self.padding_idx
-        )
+        logits, target = logits.flatten(0, -2), target.flatten()
         real = target.ne(self.padding_idx)
+        loss, nll = smoothed_cross_entropy(logits, target, self.eps, self.padding_idx)
         counts = {
             "loss": loss.detach(),
             "nll": nll.detach(),
-            "correct": (log_probs.argmax(dim=-1).eq(target) & real).sum(),
+            "correct": (logits.argmax(dim=-1).eq(target) & real).sum(),
             "targets": int(real.sum()),
         }
         return loss, counts

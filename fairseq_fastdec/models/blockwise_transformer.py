@@ -1,7 +1,7 @@
 """A transformer whose k heads predict the next k tokens (Stern et al. 2018, sections 4 and 6)."""
 
 import logging
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import register_model, register_model_architecture
@@ -69,26 +69,24 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             return own
         return torch.cat([own, self.heads(features, 0, last - 1)], dim=-2)
 
-    def features_by_head(self, features: Tensor, head_of: Tensor) -> Tensor:
-        """The features of one head for each position, at the cost of one head.
+    def features_by_head(self, features: Tensor, places: Sequence[Tensor]) -> Tensor:
+        """The features of each head at some positions of its own, and nowhere else.
 
         Args:
             features: ``[B, T, C]`` from ``extract_features``.
-            head_of: int64 ``[B, T]``, 0 for p_1.
+            places: for each head, p_1 first, int64 ``[P_i]``: positions as numbers below B T.
 
         Returns:
-            ``[B, T, C]``, ready for ``output_layer``
+            ``[P_1 + ... + P_k, C]``, one head after the other, ready for ``output_layer``
         """
-        rows, head_of = features.flatten(0, 1), head_of.flatten()
-        of_each = [(head_of == head).nonzero().squeeze(1) for head in range(self.block_size)]
+        rows = features.flatten(0, 1)
         # A head without positions takes part too, with none: DDP waits for its gradient.
-        chosen = torch.cat(
+        return torch.cat(
             [
-                self.head_features(rows[positions], head, head + 1).squeeze(-2)
-                for head, positions in enumerate(of_each)
+                self.head_features(rows[own], head, head + 1).squeeze(-2)
+                for head, own in enumerate(places)
             ]
         )
-        return chosen[torch.cat(of_each).argsort()].view_as(features)
 
     def forward(
         self,
@@ -98,7 +96,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         features_only: bool = False,
         head: int = 0,
         heads: Optional[Tuple[int, int]] = None,
-        head_of: Optional[Tensor] = None,
+        places: Optional[Sequence[Tensor]] = None,
         **options: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
         """As the stock decoder's, for one head or several.
@@ -108,11 +106,12 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             features_only: return the base features ``[B, T, C]`` before any head.
             head: 0 for p_1, ... , k - 1 for p_k.
             heads: ``(first, last)``, instead of ``head``: heads ``first ... last - 1`` at once.
-            head_of: int64 ``[B, T]``, instead of ``head``: another head for each position.
+            places: instead of ``head``: where each head predicts, as for
+                :meth:`features_by_head`.
 
         Returns:
-            logits ``[B, T, V]``, or ``[B, T, last - first, V]`` of ``heads``, and the stock
-            decoder's extras
+            logits ``[B, T, V]``, ``[B, T, last - first, V]`` of ``heads`` or
+            ``[P_1 + ... + P_k, V]`` of ``places``, and the stock decoder's extras
 
         Raises:
             IndexError: for heads that the model does not have.
@@ -126,8 +125,8 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         )
         if features_only:
             return features, extra
-        if head_of is not None:
-            return self.output_layer(self.features_by_head(features, head_of)), extra
+        if places is not None:
+            return self.output_layer(self.features_by_head(features, places)), extra
         first, last = heads or (head, head + 1)
         chosen = self.head_features(features, first, last)
         if self.training and self.identity_first_head and last == 1:
@@ -240,7 +239,7 @@ class BlockwiseTransformerModel(TransformerModel):
             src_tokens: int64 ``[B, S]``; src_lengths: int64 ``[B]``.
             prev_output_tokens: int64 ``[B, T]``.
             head: 0 for p_1, ... , k - 1 for p_k.
-            options: those of the decoder's ``forward``, such as ``heads`` and ``head_of``.
+            options: those of the decoder's ``forward``, such as ``heads`` and ``places``.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
         return self.decoder(

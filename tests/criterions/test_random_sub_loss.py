@@ -158,7 +158,7 @@ def test_decaying_draws_by_position_weigh_as_the_mean_does(monkeypatch):
     losses = []
     for drawn in (torch.zeros, torch.ones):
         monkeypatch.setattr(
-            criterion, "draw_by_position", lambda heads, update, shape: drawn(shape).long()
+            criterion, "draw_by_position", lambda heads, update, shape: drawn(*shape, 1).long()
         )
         loss, size, _ = criterion(model, sample)
         losses.append(loss.item() / size)
@@ -180,7 +180,9 @@ def test_the_same_head_everywhere_is_the_draw_of_that_head(monkeypatch, identity
     ]
     monkeypatch.setattr(criterions[0], "draw", lambda heads, update: head)
     monkeypatch.setattr(
-        criterions[1], "draw_by_position", lambda heads, update, shape: torch.full(shape, head)
+        criterions[1],
+        "draw_by_position",
+        lambda heads, update, shape: torch.full((*shape, 1), head),
     )
     found = []
     for criterion in criterions:
@@ -206,7 +208,7 @@ def test_heads_that_take_turns_add_up_to_the_mean(monkeypatch, identity, padded)
         monkeypatch.setattr(
             criterion,
             "draw_by_position",
-            lambda heads, update, shape: (torch.arange(shape.numel()) + turn).view(shape) % 4,
+            lambda heads, update, shape: (torch.arange(shape.numel()) + turn).view(*shape, 1) % 4,
         )
         model.zero_grad()
         loss, sample_size, _ = criterion(model, sample)
@@ -219,6 +221,41 @@ def test_heads_that_take_turns_add_up_to_the_mean(monkeypatch, identity, padded)
     assert sum(loss for loss, _ in turns) / 4 == pytest.approx(mean_loss, rel=1e-5)
     average = {name: sum(g[name] for _, g in turns) / 4 for name in mean_gradient}
     torch.testing.assert_close(average, mean_gradient, atol=1e-5, rtol=1e-4)
+
+
+def test_different_heads_for_a_position():
+    """As often as it is drawn, each head is one of so many, and none twice at one position."""
+    criterion = RandomSubLoss(TASK, 0, "random-position", seed=1, heads_per_position=3)
+    draws = criterion.draw_by_position([1, 2, 3, 4], 5, torch.Size([40, 100]))
+    assert draws.shape == (40, 100, 3)
+    assert all(len(set(heads)) == 3 for heads in draws.view(-1, 3).tolist())
+    counts = collections.Counter(draws.flatten().tolist())
+    assert all(abs(counts[head] - 3000) < 120 for head in (1, 2, 3, 4))
+    few = criterion.draw_by_position([1, 2], 5, torch.Size([2, 2]))
+    assert few.sort(dim=-1).values.tolist() == [[[1, 2]] * 2] * 2
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_all_heads_for_each_position_are_the_mean(sentence_avg):
+    model, sample = build(block_size=3).train(), batch()
+    model.encoder.dropout_module.p = model.decoder.dropout_module.p = 0
+    found = []
+    for sub_loss, n_drawn in (("mean", 1), ("random-position", 3), ("random-position", 9)):
+        criterion = RandomSubLoss(TASK, 0.1, sub_loss, 1, sentence_avg, heads_per_position=n_drawn)
+        model.zero_grad()
+        loss, size, logged = criterion(model, sample)
+        loss.backward()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        found.append((loss, size, logged["correct_p3"], logged["targets_p3"], gradients))
+    torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found[2], found[1])
+
+
+def test_heads_for_a_position_are_refused():
+    with pytest.raises(ValueError, match="--heads-per-position 0: must be at least 1"):
+        RandomSubLoss(TASK, 0, "random-position", seed=1, heads_per_position=0)
+    with pytest.raises(ValueError, match="--heads-per-position 2: needs --sub-loss random-pos"):
+        RandomSubLoss(TASK, 0, "mean", seed=1, heads_per_position=2)
 
 
 def test_training_uses_the_models_update_number():

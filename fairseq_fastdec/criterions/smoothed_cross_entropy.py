@@ -1,0 +1,56 @@
+"""Label-smoothed cross entropy whose gradient is one reading of the probabilities."""
+
+from typing import Any, Tuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def smoothed_cross_entropy(
+    logits: Tensor, target: Tensor, epsilon: float, pad: int
+) -> Tuple[Tensor, Tensor]:
+    """What fairseq's ``label_smoothed_nll_loss`` gives for ``log_softmax(logits)``, in less time.
+
+    Args:
+        logits: ``[P, V]``, float.
+        target: int64 ``[P]``; positions of ``pad`` do not count.
+        epsilon: of the probability, the share that the other words have alike.
+
+    Returns:
+        the summed loss, and the summed negative log-likelihood, which has no gradient; both in
+        fp32, or fp64 for such logits
+    """
+    return _SmoothedCrossEntropy.apply(logits, target, epsilon, pad)
+
+
+class _SmoothedCrossEntropy(torch.autograd.Function):
+    """torch's own way keeps, and goes back through, a tensor ``[P, V]`` for each step of it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, target: Tensor, epsilon: float, pad: int
+    ) -> Tuple[Tensor, Tensor]:
+        exact = torch.promote_types(logits.dtype, torch.float32)
+        log_probs = torch.log_softmax(logits, dim=-1, dtype=exact)
+        real = target.ne(pad)
+        nll = -log_probs.gather(1, target[:, None]).squeeze(1).masked_fill(~real, 0).sum()
+        others = epsilon / (logits.size(-1) - 1)
+        own = 1 - epsilon - others
+        loss = own * nll
+        if epsilon:
+            loss = loss - others * log_probs.sum(dim=-1).masked_fill(~real, 0).sum()
+        ctx.save_for_backward(log_probs, target, real)
+        ctx.own, ctx.others, ctx.dtype = own, others, logits.dtype
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Tuple[Tensor, None, None, None]:
+        log_probs, target, real = ctx.saved_tensors
+        # Of each word's logit: its probability, less what it ought to be.
+        gradients = log_probs.exp().sub_(ctx.others)
+        gradients.scatter_add_(1, target[:, None], gradients.new_full((len(target), 1), -ctx.own))
+        gradients.mul_((real * gradient)[:, None])
+        return gradients.to(ctx.dtype), None, None, None
