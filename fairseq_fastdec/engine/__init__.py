@@ -9,12 +9,14 @@ from .incremental import IncrementalSession
 from .session import DecoderSession
 from .shortlist import Shortlist
 from .support import UnsupportedModel
+from .tree import TokenTree
 
 __all__ = [
     "DecoderSession",
     "EnsembleSession",
     "IncrementalSession",
     "Shortlist",
+    "TokenTree",
     "UnsupportedModel",
     "compaction",
     "inheritance",

@@ -67,6 +67,24 @@ def causal_mask(
     return additive(hidden, dtype)
 
 
+def tree_mask(past: Tensor, sees: Tensor, n_keys: int, dtype: torch.dtype) -> Tensor:
+    """What the tokens of trees may see: their row's past, and what is on the path to them.
+
+    Args:
+        past: int64 ``[R]``, the valid length of each row before the new positions.
+        sees: bool ``[R, n_new, n_new]``.
+
+    Returns:
+        additive mask ``[R, 1, n_new, n_keys]``
+    """
+    n_rows, n_new = sees.shape[:2]
+    seen = torch.arange(n_keys, device=past.device) < past[:, None, None]
+    seen = seen.repeat(1, n_new, 1)
+    places = past[:, None, None] + torch.arange(n_new, device=past.device)
+    seen.scatter_(2, places.expand(n_rows, n_new, n_new), sees)
+    return additive(~seen[:, None], dtype)
+
+
 class CausalMasks:
     """:func:`causal_mask` where all rows have one length: slices of a single table.
 

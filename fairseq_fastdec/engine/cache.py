@@ -123,6 +123,22 @@ class KeyValueCache:
             for part in layer:
                 part[moved] = part.index_select(0, source)
 
+    def gather(self, starts: Tensor, path: Tensor, first: int = 0) -> None:
+        """From its start on, each slot holds what now lies at the places of its path behind it.
+
+        Args:
+            starts: int64 ``[n]``, of consecutive slots.
+            path: int64 ``[n, D]``, distances from the start.
+            first: the slot that counts as slot 0.
+        """
+        steps = torch.arange(path.size(1), device=path.device)
+        moved = (path != steps).any(dim=1).nonzero().squeeze(1)
+        if moved.numel() == 0:
+            return
+        rows, starts = (first + moved)[:, None], starts[moved, None]
+        used = self._data.permute(2, 4, 0, 1, 3, 5)
+        used[rows, starts + steps] = used[rows, starts + path[moved]]
+
 
 class _Views(NamedTuple):
     """What lies at a place, of each layer: keys and values together, or apart."""

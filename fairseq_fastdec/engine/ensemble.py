@@ -13,6 +13,7 @@ from .incremental import IncrementalSession, decodes_incrementally
 from .session import DecoderSession
 from .shortlist import Shortlist
 from .support import unsupported_part
+from .tree import TokenTree
 
 logger = logging.getLogger(__name__)
 
@@ -98,14 +99,19 @@ class EnsembleSession:
         for member in self._members:
             member.add(net_input, forced)
 
-    def step(self, tokens: Tensor) -> Features:
+    def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
-        return [member.step(tokens) for member in self._members]
+        if tree is None:
+            return [member.step(tokens) for member in self._members]
+        return [member.step(tokens, tree) for member in self._members]
 
-    def commit(self, n: Union[int, Tensor]) -> None:
+    def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
         """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
         for member in self._members:
-            member.commit(n)
+            if path is None:
+                member.commit(n)
+            else:
+                member.commit(n, path)
 
     def select(self, rows: Tensor) -> None:
         """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`.

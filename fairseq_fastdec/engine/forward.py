@@ -29,24 +29,34 @@ class RowKeys(NamedTuple):
     Attributes:
         cache: of all rows.
         slots: where the rows of the step lie in it.
-        positions: of the new tokens, int64 ``[R, T]``; the first of them alone, where it is the
-            same for all rows.
+        places: where those of the new tokens go, int64 ``[R, T]``; the first place alone, where it
+            is the same for all rows.
         n_keys: L, how many positions are attended to.
         mask: ``[R or 1, 1, T, L]``, or ``None`` where all may be.
+        depths: of the tokens of trees, int64 ``[R, T]``.
     """
 
     cache: KeyValueCache
     slots: slice
-    positions: Union[int, Tensor]
+    places: Union[int, Tensor]
     n_keys: int
     mask: Optional[Tensor]
+    depths: Optional[Tensor] = None
+
+    @property
+    def positions(self) -> Union[int, Tensor]:
+        """Of the new tokens, which in a tree are not where their keys are."""
+        if self.depths is None:
+            return self.places
+        first = self.places if isinstance(self.places, int) else self.places[:, :1]
+        return first + self.depths
 
     def attend(self, layer: int, qkv: Tensor) -> Tensor:
         """Remember the new keys and values and attend: ``[R, T, 3, H, D]`` to ``[R, T, C]``."""
-        if isinstance(self.positions, int):
-            self.cache.write(layer, self.slots, self.positions, qkv[:, :, 1:])
+        if isinstance(self.places, int):
+            self.cache.write(layer, self.slots, self.places, qkv[:, :, 1:])
         else:
-            self.cache.write_ragged(layer, self.slots, self.positions, qkv[:, :, 1:])
+            self.cache.write_ragged(layer, self.slots, self.places, qkv[:, :, 1:])
         keys, values = self.cache.read(layer, self.slots, self.n_keys)
         return attend(qkv[:, :, 0].transpose(1, 2), keys, values, self.mask)
 

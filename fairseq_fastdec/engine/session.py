@@ -6,7 +6,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from .attention import CausalMasks, causal_mask, padding_mask
+from .attention import CausalMasks, causal_mask, padding_mask, tree_mask
 from .cache import KeyValueCache
 from .compaction import compaction
 from .encoder import SourceEncoder
@@ -20,6 +20,7 @@ from .shortlist import Shortlist, ShortlistedOutput
 from .staleness import Watch
 from .static_step import Decoder, RowState, SourceLayout
 from .support import check_supported
+from .tree import TokenTree
 from .weights import DecoderWeights, Output
 
 
@@ -154,37 +155,40 @@ class DecoderSession:
             self._regroup()
 
     @torch.no_grad()
-    def step(self, tokens: Tensor) -> Tensor:
+    def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """Feed T tokens to every row, after the tokens that the row has committed.
 
         Args:
             tokens: int64 ``[R, T]``, T a multiple of :attr:`tokens_per_step`. Rows that have fewer
                 to feed are filled up with anything: features of later tokens never reach those of
                 earlier steps, and only committed tokens stay.
+            tree: which of them follow which (default: each the one before). Only for decoders of
+                one token a step; on a GPU without a graph.
 
         Returns:
             features ``[R, T, C]`` as ``decoder.extract_features`` gives them.
         """
-        if self._graphs.active:
+        if self._graphs.active and tree is None:
             return self._graphs.step(self._row_state(), tokens, self._step)
-        return self._step(tokens)
+        return self._step(tokens, tree)
 
-    def _step(self, tokens: Tensor) -> Tensor:
+    def _step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
         if self._native is not None:
-            return self.native_step(tokens)
+            return self.native_step(tokens, tree)
         rows = RowKeys(
             self._rows_cache,
             slice(self._paused, self._lengths.numel()),
-            self._new_positions(n_new),
+            self._new_places(n_new),
             n_keys=self._longest + n_new,
-            mask=self._self_attention_mask(n_new),
+            mask=self._self_attention_mask(n_new, tree),
+            depths=None if tree is None else tree.depths,
         )
         return self._forward(tokens, rows, self._keys_of_sources())
 
-    def native_step(self, tokens: Tensor) -> Tensor:
+    def native_step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """:meth:`step`, by compiled code."""
         return self._native(
             tokens,
@@ -194,14 +198,20 @@ class DecoderSession:
             self._row_source[self._paused :],
             self._source_lengths,
             self._forward.positions,
+            None if tree is None else tree.parents,
         )
 
-    def commit(self, n: Union[int, Tensor]) -> None:
+    @torch.no_grad()
+    def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
         """Keep the first n tokens of the last step, the same number for all rows or ``[R]``.
 
         Args:
             n: multiples of :attr:`tokens_per_step`.
+            path: of a tree, the first n of these tokens instead, each of which follows the one
+                before: int64 ``[R, D]``, D at least n; what is behind the n is any token's index.
         """
+        if path is not None:
+            self._rows_cache.gather(self._lengths[self._paused :], path, first=self._paused)
         self._lengths = self._joined(self._lengths, self._lengths[self._paused :] + n)
         if isinstance(n, int):
             self._shortest += n
@@ -379,13 +389,16 @@ class DecoderSession:
             self._source_keys = SourceKeys(cache, slots, longest, mask, grid)
         return self._source_keys
 
-    def _new_positions(self, n_new: int) -> Union[int, Tensor]:
+    def _new_places(self, n_new: int) -> Union[int, Tensor]:
         if self._shortest == self._longest:
             return self._longest
         lengths = self._lengths[self._paused :]
         return lengths[:, None] + torch.arange(n_new, device=lengths.device)
 
-    def _self_attention_mask(self, n_new: int) -> Optional[Tensor]:
+    def _self_attention_mask(self, n_new: int, tree: Optional[TokenTree]) -> Optional[Tensor]:
+        if tree is not None:
+            lengths, n_keys = self._lengths[self._paused :], self._longest + n_new
+            return tree_mask(lengths, tree.sees, n_keys, self._rows_cache.dtype)
         if self._shortest == self._longest:
             alone = n_new <= self.tokens_per_step
             return None if alone else self._masks.of(self._longest, n_new)

@@ -5,9 +5,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from ..engine import EnsembleSession, compaction
+from ..engine import EnsembleSession, TokenTree, compaction
 from ..engine.ensemble import Features
 from .argmax import first_maximum
+from .choices import Choices, Chooser, Demands
 from .hypothesis import Hypotheses, Hypothesis, hypothesis
 from .limits import Limits, prefix_lengths
 from .statistics import SentenceRecord, Statistics
@@ -49,6 +50,7 @@ class Batch:
         self.limits = limits
         self.max_len = limits.max_len(source_width)
         self.source_lengths = source.ne(limits.pad).sum(dim=1)
+        self._chooser = Chooser(limits)
         self._statistics = statistics
         self._observer = observer
         session.reset(self.max_len + 1)
@@ -103,28 +105,33 @@ class Batch:
         last = tokens.gather(1, forced[:, None]).squeeze(1)
         return self.without_finished([last])[0]
 
-    def feed(self, tokens: Tensor) -> Features:
+    def feed(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""
         self._statistics.count_step(self.n_rows)
         self._fed_sentences.append(self.sentence)
-        return self.session.step(tokens)
+        return self.session.step(tokens, tree)
 
-    def log_probs_of_block(self, features: Features, first_step: int) -> Tensor:
+    def log_probs_of_block(
+        self, features: Features, first_step: int, depths: Optional[Tensor] = None
+    ) -> Tensor:
         """p_1's constrained log-probabilities ``[R, T, V]`` after each token of a block.
 
         Args:
             features: ``[R, T, C]``.
             first_step: how many tokens after the row's own the first distribution is for: 0 where
                 the block begins with the row's last token, 1 where it begins with its next one.
+            depths: of the tokens of a tree, int64 ``[R, T]``.
         """
         log_probs = self.session.log_probs(features)[..., 0, :]
-        return self._constrained(log_probs, first_step, features[0].size(1))
+        return self._constrained(log_probs, first_step, features[0].size(1), depths)
 
-    def answers(self, features: Features, first_step: int = 0) -> Tuple[Tensor, Tensor]:
+    def answers(
+        self, features: Features, first_step: int = 0, depths: Optional[Tensor] = None
+    ) -> Tuple[Tensor, Tensor]:
         """p_1's best token after each token of a block.
 
         Args:
-            features, first_step: as for :meth:`log_probs_of_block`.
+            features, first_step, depths: as for :meth:`log_probs_of_block`.
 
         Returns:
             log-probabilities float32 ``[R, T]`` and tokens int64 ``[R, T]``. The distributions
@@ -132,14 +139,15 @@ class Batch:
         """
         n_rows, n_tokens = features[0].shape[:2]
         at_once = max(1, MAX_DISTRIBUTIONS // n_rows)
-        parts = [
-            first_maximum(
-                self.log_probs_of_block(
-                    [member[:, first : first + at_once] for member in features], first_step + first
-                )
-            )
-            for first in range(0, n_tokens, at_once)
-        ]
+        parts = []
+        for first in range(0, n_tokens, at_once):
+            some = [member[:, first : first + at_once] for member in features]
+            if depths is None:
+                log_probs = self.log_probs_of_block(some, first_step + first)
+            else:
+                own = depths[:, first : first + at_once]
+                log_probs = self.log_probs_of_block(some, first_step, own)
+            parts.append(first_maximum(log_probs))
         if len(parts) == 1:
             return parts[0]
         scores, tokens = zip(*parts)
@@ -159,6 +167,22 @@ class Batch:
             return self._tokens.new_empty(self.n_rows, 0)
         scores = self.session.ranking_scores(features, 1, n_heads, rough=verified)
         return first_maximum(self._constrained(scores, 1, n_heads - 1))[1]
+
+    def ranked_proposals(self, features: Features, n_heads: int, n_best: int) -> Choices:
+        """The n best tokens of each of the heads p_2 ... p_n, best first, on the host.
+
+        Args:
+            features: ``[R, C]`` of each row's last position.
+
+        Returns:
+            scores and tokens ``[R * (n_heads - 1), n_best]``, head by head for each row
+        """
+        scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
+        demands = None
+        if not self._known_to_be_within_limits(1, n_heads - 1):
+            steps = self._steps(1, n_heads - 1).flatten().cpu().numpy()
+            demands = Demands.of(self.limits, steps, self.max_len, self._n_forced)
+        return self._chooser(scores, n_best, demands, normalize=True)
 
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
         """Extend each row by the first n of its tokens, up to and including the first EOS.
@@ -292,14 +316,26 @@ class Batch:
     def _steps(self, first: int, n: int) -> Tensor:
         return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)
 
-    def _constrained(self, scores: Tensor, first: int, n: int) -> Tensor:
-        """What limits and penalties leave of the scores of n steps, ``first`` beyond the row."""
+    def _constrained(
+        self, scores: Tensor, first: int, n: int, depths: Optional[Tensor] = None
+    ) -> Tensor:
+        """What limits and penalties leave of the scores of n steps, ``first`` beyond the row.
+
+        Args:
+            depths: how far beyond the first each step is, int64 ``[R, n]`` (default: 0, 1, ...).
+        """
+        if self._known_to_be_within_limits(first, n):
+            return self.limits.penalize(scores)
+        steps = self._steps(first, n)
+        if depths is not None:
+            steps = steps[:, :1] + depths
+        return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
+
+    def _known_to_be_within_limits(self, first: int, n: int) -> bool:
+        """:meth:`_within_limits`, after a look at the rows if need be."""
         if not self._within_limits(first, n):
             self._at_least, self._at_most = torch.stack(self.lengths.aminmax()).tolist()
-            if not self._within_limits(first, n):
-                steps = self._steps(first, n)
-                return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
-        return self.limits.penalize(scores)
+        return self._within_limits(first, n)
 
     def _within_limits(self, first: int, n: int) -> bool:
         """Whether it is known that no length is too short or too long for so many steps."""

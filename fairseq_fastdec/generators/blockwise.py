@@ -6,12 +6,13 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..engine.ensemble import Features, at
-from .acceptance import Exact, acceptance_rule
-from .argmax import first_maximum
+from ..engine.ensemble import Features
+from .acceptance import acceptance_rule
 from .base import Generator
 from .batch import Batch, one_number
+from .blocks import Blocks, Chains
 from .options import DecodingOptions
+from .proposal_trees import Trees
 
 
 class BlockwiseGenerator(Generator):
@@ -25,9 +26,13 @@ class BlockwiseGenerator(Generator):
     name = "blockwise"
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        self._block_size = _decoding_block_size(self.options, self.session.block_size)
-        self._acceptance = acceptance_rule(self.options, self.dictionary)
-        self._is_exact = isinstance(self._acceptance, Exact)
+        options = self.options
+        self._block_size = _decoding_block_size(options, self.session.block_size)
+        if options.proposal_tree is None:
+            rule = acceptance_rule(options, self.dictionary)
+            self._blocks: Blocks = Chains(self._block_size, rule)
+        else:
+            self._blocks = Trees(self._block_size, options.proposal_tree, self.limits)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
@@ -35,7 +40,7 @@ class BlockwiseGenerator(Generator):
             return
         features = batch.feed(last[:, None])
         batch.session.commit(1)
-        verified = []
+        taken = []
         # p_1's token after the last accepted position needs no verification.
         best_scores, best = batch.answers(features)
         batch.observe(0, best[:, 1:], best, best_scores, torch.ones_like(last))
@@ -45,24 +50,18 @@ class BlockwiseGenerator(Generator):
             features, certain, scores = self._end_rows(batch, features, certain, scores)
             if not batch.n_rows:
                 break
-            # Predict.
-            proposals = batch.proposals(features, self._block_size, verified=self._is_exact)
-            block = torch.cat([certain[:, None], proposals], dim=1)
-            # Verify.
-            fed = batch.feed(block)
-            log_probs = batch.log_probs_of_block(fed, first_step=1)
-            best_scores, best = first_maximum(log_probs)
-            n_kept = self._accepted(log_probs, best, block) + 1
-            batch.observe(1, block[:, 1:], best, best_scores, n_kept)
+            # Predict, verify.
+            block = self._blocks.verified(batch, features, certain)
             # Accept.
-            own_scores = log_probs[:, :-1].gather(-1, block[:, 1:, None]).squeeze(-1)
-            n_kept = one_number(n_kept)
-            took = batch.append(block, torch.cat([scores[:, None], own_scores], dim=1), n_kept)
-            batch.session.commit(n_kept)
+            n_kept = one_number(block.n_kept)
+            took = batch.append(
+                block.tokens, torch.cat([scores[:, None], block.scores], dim=1), n_kept
+            )
+            batch.session.commit(n_kept, block.path)
             batch.record_blocks(took)
-            verified.append(took)
-            *features, certain, scores = at([*fed, best, best_scores], n_kept - 1)
-        self._count_heads(verified)
+            taken.append(took)
+            features, certain, scores = block.features, block.next_token, block.next_score
+        self._count_heads(taken)
 
     def _end_rows(
         self, batch: Batch, features: Features, certain: Tensor, scores: Tensor
@@ -76,11 +75,6 @@ class BlockwiseGenerator(Generator):
         batch.record_blocks(took)
         *features, certain, scores = batch.without_finished([*features, certain, scores])
         return features, certain, scores
-
-    def _accepted(self, log_probs: Tensor, best: Tensor, block: Tensor) -> Tensor:
-        """How many proposals of each row p_1 accepts in a row: int64 ``[R]``."""
-        verdict = self._acceptance.judge(log_probs[:, :-1], best[:, :-1], block[:, 1:])
-        return verdict.long().cumprod(dim=1).sum(dim=1)
 
     def _count_heads(self, taken: List[Union[int, Tensor]]) -> None:
         """``taken``: how many tokens each row took of the blocks of a step, those of all steps."""

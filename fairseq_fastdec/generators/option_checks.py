@@ -40,6 +40,7 @@ MINIMA = {
     "acceptance_topk": 1,
     "acceptance_distance": 0,
     "min_block_size": 1,
+    "proposal_tree": 1,
     "jacobi_block_size": 1,
     "parallel_len_a": 0,
     "parallel_len_b": 0,
@@ -65,6 +66,7 @@ METHODS_OF_OPTION = {
     "acceptance_topk": ("blockwise",),
     "acceptance_distance": ("blockwise",),
     "min_block_size": ("blockwise",),
+    "proposal_tree": ("blockwise",),
     "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
     "parallel_len_a": ("hybrid_jacobi",),
     "parallel_len_b": ("hybrid_jacobi",),
@@ -86,6 +88,7 @@ METHODS_OF_OPTION = {
 CHOICE_OF_OPTION = {
     "acceptance_topk": ("acceptance", ("topk",)),
     "acceptance_distance": ("acceptance", ("distance",)),
+    "proposal_tree": ("acceptance", ("exact",)),
     "ngram_order": ("draft", ("ngram", "source")),
     "ngram_pool": ("draft", ("ngram",)),
 }
@@ -110,6 +113,11 @@ def check_options(options: Any) -> None:
         _check_value(option.name, value)
         if value != option.default:
             _check_has_a_use(options, option.name, value)
+    if options.proposal_tree is not None and options.min_block_size > 1:
+        raise ValueError(
+            f"--min-block-size {options.min_block_size}: of a tree nothing is kept that p_1 does "
+            "not agree with; remove it or --proposal-tree"
+        )
 
 
 def _check_value(name: str, value: Any) -> None:

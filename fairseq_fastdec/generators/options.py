@@ -98,6 +98,14 @@ class DecodingOptions(FairseqDataclass):
         default=1,
         metadata={"help": "blockwise: keep at least this many tokens a step, whatever p_1 says"},
     )
+    proposal_tree: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "blockwise: verify this many proposals, a tree of the continuations that the "
+            "heads together find most probable, and keep its longest path that p_1 agrees with: "
+            "the same output in fewer steps (default: each head's best token, one after the other)"
+        },
+    )
     jacobi_block_size: int = field(
         default=3,
         metadata={"help": "gs_jacobi, hybrid_jacobi: tokens solved in parallel (the paper's b)"},

@@ -82,6 +82,7 @@ class Network:
         row_source: Tensor,
         source_lengths: Tensor,
         sources: Optional[structures.Cache] = None,
+        parents: Optional[Tensor] = None,
     ) -> Tensor:
         """
         Args:
@@ -93,12 +94,15 @@ class Network:
                 sources' lengths by slot. Where all tokens of a row see each other, they are of the
                 row itself: it has so many tokens, and anything behind them.
             sources: the sources' keys and values, if any layer attends to them.
+            parents: int64 ``[R, T]``, see :class:`~..tree.TokenTree` (default: each token follows
+                the one before).
 
         Returns:
             fp32 ``[R, T, C]``
 
         Raises:
             IndexError: for tokens that are not in the dictionary.
+            ValueError: for parents that make no tree, or one of more than 64 tokens in a row.
         """
         step, model = self._step, self._step.model
         tokens = tokens.contiguous()
@@ -108,6 +112,8 @@ class Network:
         step.n_rows, step.n_new = tokens.shape
         step.n_threads = self._library.n_threads
         step.tokens, step.past = tokens.data_ptr(), past.data_ptr()
+        parents = None if parents is None else parents.contiguous()
+        step.parents = None if parents is None else parents.data_ptr()
         step.row_source, step.source_lengths = row_source.data_ptr(), source_lengths.data_ptr()
         step.features = features.data_ptr()
         model.positions, model.n_positions = (
@@ -115,8 +121,11 @@ class Network:
         )
         scratch = self._memory(self._library.scratch_size(self._address))
         step.scratch = scratch.data_ptr()
-        if self._library.run(self._address):
+        problem = self._library.run(self._address)
+        if problem == 1:
             raise IndexError("tokens that are not in the dictionary")
+        if problem == 2:
+            raise ValueError("a tree whose tokens do not follow earlier ones, or too many in a row")
         return features
 
     def _memory(self, size: int) -> Tensor:

@@ -3,6 +3,7 @@
 // With a handful of tokens, torch's time goes into starting some hundred operations. Here one call
 // does them all; the threads that torch has at hand meet between phases, some microseconds apart.
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -47,6 +48,7 @@ struct Step {
   Cache rows, sources;
   int64_t n_rows, n_new, first_slot, n_threads;
   const int64_t *tokens;          // [n_rows, n_new]
+  const int64_t *parents;         // [n_rows, n_new], which token each follows; null: the last one
   const int64_t *past;            // [n_rows]
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // by source; of an encoder, the rows' own
@@ -92,26 +94,45 @@ INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
 }
 
+// How many tokens of a tree can follow each other.
+constexpr int64_t DEEPEST = 64;
+
+// The keys that a query looks at: the first n, and of those behind them the ones on a path.
+struct Seen {
+  int64_t n, n_path = 0;
+  const int64_t *path = nullptr;
+
+  int64_t count() const { return n + n_path; }
+  int64_t place(int64_t key) const { return key < n ? key : n + path[key - n]; }
+};
+
 // The sum of weights[key] * values[key] in PARTS registers, from one place on.
 template <typename Lanes, int PARTS>
-INLINE void mix(const float *weights, const float *values, int64_t n_keys, int64_t head_dim,
+INLINE void mix(const float *weights, const float *values, const Seen &seen, int64_t head_dim,
                 float scale, float *context) {
   Lanes sums[PARTS] = {};
-  for (int64_t key = 0; key < n_keys; ++key, values += head_dim)
+  const auto add = [&](int64_t key, const float *value) {
     for (int part = 0; part < PARTS; ++part)
-      sums[part] += weights[key] * load<Lanes>(values + part * width<Lanes>());
+      sums[part] += weights[key] * load<Lanes>(value + part * width<Lanes>());
+  };
+  for (int64_t key = 0; key < seen.n; ++key) add(key, values + key * head_dim);
+  for (int64_t key = seen.n; key < seen.count(); ++key)
+    add(key, values + seen.place(key) * head_dim);
   for (int part = 0; part < PARTS; ++part)
     store(sums[part] * scale, context + part * width<Lanes>());
 }
 
-// One query over the first n_keys keys of a head.
+// One query over the keys of a head, in the order in which their tokens follow each other: its
+// sums are the same whatever else lies between them.
 template <typename Lanes>
-INLINE void attend(const float *query, const float *keys, const float *values, int64_t n_keys,
+INLINE void attend(const float *query, const float *keys, const float *values, const Seen &seen,
                    int64_t head_dim, float *weights, float *context) {
   constexpr int WIDTH = width<Lanes>();
+  const int64_t n_keys = seen.count();
   float most = -INFINITY, sum = 0;
   for (int64_t key = 0; key < n_keys; ++key)
-    most = std::max(most, weights[key] = dot<Lanes>(query, keys + key * head_dim, head_dim));
+    most = std::max(
+        most, weights[key] = dot<Lanes>(query, keys + seen.place(key) * head_dim, head_dim));
   for (int64_t key = n_keys; key % WIDTH; ++key) weights[key] = -INFINITY;
   for (int64_t key = 0; key < n_keys; key += WIDTH) {
     const Lanes some = exponential(load<Lanes>(weights + key) - most);
@@ -120,12 +141,18 @@ INLINE void attend(const float *query, const float *keys, const float *values, i
   }
   int64_t i = 0;
   for (; i + 4 * WIDTH <= head_dim; i += 4 * WIDTH)
-    mix<Lanes, 4>(weights, values + i, n_keys, head_dim, 1 / sum, context + i);
+    mix<Lanes, 4>(weights, values + i, seen, head_dim, 1 / sum, context + i);
   for (; i + WIDTH <= head_dim; i += WIDTH)
-    mix<Lanes, 1>(weights, values + i, n_keys, head_dim, 1 / sum, context + i);
+    mix<Lanes, 1>(weights, values + i, seen, head_dim, 1 / sum, context + i);
+  for (; i + 4 <= head_dim; i += 4)
+    mix<Four, 1>(weights, values + i, seen, head_dim, 1 / sum, context + i);
   for (; i < head_dim; ++i) {
     float rest = 0;
-    for (int64_t key = 0; key < n_keys; ++key) rest += weights[key] * values[key * head_dim + i];
+    for (int64_t key = 0; key < n_keys; ++key) {
+      // Or else some products would be rounded before they are added, depending on the loop.
+      const volatile float product = weights[key] * values[seen.place(key) * head_dim + i];
+      rest += product;
+    }
     context[i] = rest / sum;
   }
 }
@@ -149,11 +176,33 @@ INLINE float *keys_of(const Cache &cache, int64_t layer, int64_t slot, int64_t h
   return cache.data + layer * cache.layer + slot * cache.slot + head * cache.head;
 }
 
-// How many of the first keys of its row a new token sees.
-INLINE int64_t seen_by(const Step &step, int64_t row, int64_t token) {
+// The tokens of a tree from its root to one of them; returns how many.
+INLINE int64_t path_to(const Step &step, int64_t row, int64_t token, int64_t *path) {
+  const int64_t *parents = step.parents + row * step.n_new;
+  int64_t n = 0;
+  for (int64_t at = token; at >= 0; at = parents[at]) path[n++] = at;
+  std::reverse(path, path + n);
+  return n;
+}
+
+// Which keys of its row a new token sees; of a tree, its path is written where there is room.
+INLINE Seen seen_by(const Step &step, int64_t row, int64_t token, int64_t *room) {
   const int64_t together = step.model.together;
-  if (!together) return step.source_lengths[step.row_source[row]];
-  return step.past[row] + (token / together + 1) * together;
+  if (!together) return {step.source_lengths[step.row_source[row]]};
+  if (!step.parents) return {step.past[row] + (token / together + 1) * together};
+  return {step.past[row], path_to(step, row, token, room), room};
+}
+
+bool are_trees(const Step &step) {
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    const int64_t *parents = step.parents + row * step.n_new;
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      int64_t depth = 0;
+      for (int64_t at = token; at >= 0; at = parents[at])
+        if (parents[at] < -1 || parents[at] >= at || ++depth > DEEPEST) return false;
+    }
+  }
+  return true;
 }
 
 template <typename Lanes>
@@ -171,8 +220,9 @@ INLINE void self_attention(Step &step, int64_t layer, const Thread &own) {
       std::memcpy(keys + place, qkv + token * 3 * dim + dim, head_dim * sizeof(float));
       std::memcpy(values + place, qkv + token * 3 * dim + 2 * dim, head_dim * sizeof(float));
     }
+    int64_t path[DEEPEST];
     for (int64_t token = 0; token < step.n_new; ++token)
-      attend<Lanes>(qkv + token * 3 * dim, keys, values, seen_by(step, row, token), head_dim,
+      attend<Lanes>(qkv + token * 3 * dim, keys, values, seen_by(step, row, token, path), head_dim,
                     own.weights, own.context + (row * step.n_new + token) * dim + head * head_dim);
   }
 }
@@ -188,7 +238,7 @@ INLINE void cross_attention(Step &step, int64_t layer, const Thread &own) {
     for (int64_t token = 0; token < step.n_new; ++token) {
       const int64_t place = (row * step.n_new + token) * dim + head * head_dim;
       attend<Lanes>(own.queries + place, keys, keys + step.sources.part,
-                    step.source_lengths[source], head_dim, own.weights, own.context + place);
+                    {step.source_lengths[source]}, head_dim, own.weights, own.context + place);
     }
   }
 }
@@ -196,6 +246,7 @@ INLINE void cross_attention(Step &step, int64_t layer, const Thread &own) {
 template <typename Lanes>
 INLINE void embed(const Step &step, float *x) {
   const Model &model = step.model;
+  int64_t path[DEEPEST];
   for (int64_t row = 0; row < step.n_rows; ++row) {
     for (int64_t token = 0; token < step.n_new; ++token) {
       const int64_t at = row * step.n_new + token;
@@ -203,7 +254,8 @@ INLINE void embed(const Step &step, float *x) {
       float *to = x + at * model.dim;
       for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
       if (model.n_positions) {
-        const int64_t place = std::min(step.past[row] + token, model.n_positions - 1);
+        const int64_t before = step.parents ? path_to(step, row, token, path) - 1 : token;
+        const int64_t place = std::min(step.past[row] + before, model.n_positions - 1);
         const float *position = model.positions + place * model.dim;
         for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
       }
@@ -409,10 +461,12 @@ int64_t fastdec_scratch_size(const Step *step) {
   return scratch_before(*step, step->n_threads);
 }
 
-// Returns 0, or 1 for tokens that are not in the dictionary; then nothing has been done.
+// Returns 0, or 1 for tokens that are not in the dictionary, 2 for parents that make no tree or too
+// deep a one; then nothing has been done.
 int64_t fastdec_run(Step *step) {
   for (int64_t at = 0; at < step->n_rows * step->n_new; ++at)
     if (step->tokens[at] < 0 || step->tokens[at] >= step->model.n_types) return 1;
+  if (step->parents && !are_trees(*step)) return 2;
   step->arrived = step->phase = 0;
   if (step->n_threads == 1)
     chosen.run(chosen, step, 0, 1);

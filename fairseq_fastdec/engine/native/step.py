@@ -52,6 +52,7 @@ class NativeStep:
         row_source: Tensor,
         source_lengths: Tensor,
         positions: Optional[Tensor],
+        parents: Optional[Tensor] = None,
     ) -> Tensor:
         """
         Args:
@@ -61,12 +62,14 @@ class NativeStep:
             sources, row_source, source_lengths: the sources' keys and values, the slot of each
                 row's source, int64 ``[R]``, and the sources' lengths by slot.
             positions: ``[N, C]``, or ``None``; beyond the last is the last.
+            parents: of the tokens of a tree, int64 ``[R, T]``.
 
         Returns:
             features ``[R, T, C]``
 
         Raises:
             IndexError: for tokens that are not in the dictionary.
+            ValueError: for parents that make no tree, or one of more than 64 tokens in a row.
         """
         cache, first_slot = rows
         return self._network(
@@ -77,6 +80,7 @@ class NativeStep:
             row_source,
             source_lengths,
             _cache(sources),
+            parents,
         )
 
 

@@ -83,7 +83,7 @@ class Step(ctypes.Structure):
         ("threads", _POINTER),
         *_fields(Cache, "rows", "sources"),
         *_fields(_INT, "n_rows", "n_new", "first_slot", "n_threads"),
-        *_fields(_POINTER, "tokens", "past", "row_source", "source_lengths"),
+        *_fields(_POINTER, "tokens", "parents", "past", "row_source", "source_lengths"),
         *_fields(_POINTER, "features", "scratch"),
         *_fields(_INT, "arrived", "phase"),
     ]

@@ -1,0 +1,41 @@
+"""Tokens of a step of which several follow the same one."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class TokenTree:
+    """For each row of a step, a tree of its tokens: what could follow the row, in several ways.
+
+    A token sees what its row has committed, the tokens on the path to it, and itself, and its
+    position is that of a token that follows them. So its features are those that it would have if
+    only that path had been fed.
+    """
+
+    def __init__(self, parents: Tensor) -> None:
+        """
+        Args:
+            parents: int64 ``[R, T]``, the index of the token that each follows, smaller than its
+                own; -1 for what follows the row itself.
+        """
+        self.parents = parents
+
+    @cached_property
+    def sees(self) -> Tensor:
+        """Which tokens are on the path to each, itself included: bool ``[R, T, T]``."""
+        n_rows, n_tokens = self.parents.shape
+        sees = torch.eye(n_tokens, dtype=torch.bool, device=self.parents.device)
+        sees = sees.repeat(n_rows, 1, 1)
+        rows = torch.arange(n_rows, device=self.parents.device)
+        for token in range(1, n_tokens):
+            parent = self.parents[:, token]
+            follows = parent.ge(0)[:, None]
+            sees[:, token] |= sees[rows, parent.clamp(min=0)] & follows
+        return sees
+
+    @cached_property
+    def depths(self) -> Tensor:
+        """How many tokens of the tree come before each: int64 ``[R, T]``."""
+        return self.sees.sum(dim=-1) - 1
