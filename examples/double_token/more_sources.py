@@ -13,9 +13,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List
-
-import torch
+from typing import Dict, List
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "en_de"))
@@ -23,12 +21,11 @@ sys.path.insert(0, str(HERE.parent.parent))
 
 import run as en_de  # noqa: E402
 from crossing import crossed  # noqa: E402
+from deeper import State, deepened, rewrite  # noqa: E402
 from models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search  # noqa: E402
+from sources import binarise, read, without_references  # noqa: E402
 from table import markdown, read_run  # noqa: E402
 from trainer import Training, average, command, training  # noqa: E402
-
-# It lets torch load fairseq's checkpoints, too.
-from fairseq_fastdec.distillation.dataset import binarize, copy_rest  # noqa: E402
 
 FIRST_MODEL = HERE.parent / "en_de" / "model" / "checkpoint.pt"
 # Of a blockwise decoder, what a stock one does not have.
@@ -38,7 +35,6 @@ DECODER_LAYERS = 4
 SAVE_EVERY = 50
 BEAMS = (10, 1)
 TEACHING = ["--decoding", "beam", "--beam", "5"]
-State = Dict[str, torch.Tensor]
 MODELS = {"Single-token L2R": DISTILLED_L2R, "Double-token bidir.": DISTILLED_DOUBLE}
 
 
@@ -97,7 +93,11 @@ def compare(work: Path, recipe: en_de.Recipe) -> None:
     mix(work)
     for model in MODELS.values():
         begin = work / f"{folder_of(taught, model)}_deeper.pt"
-        rewrite(work / folder_of(taught, model) / "averaged.pt", begin, deepened)
+        rewrite(
+            work / folder_of(taught, model) / "averaged.pt",
+            begin,
+            lambda state: deepened(state, DECODER_LAYERS),
+        )
         train(work, recipe, deeper, model, begin)
     show(work, [(stage, title, decode(work, stage, title)) for stage in STAGES for title in MODELS])
 
@@ -107,35 +107,9 @@ def folder_of(stage: Stage, model: Model) -> str:
     return f"{stage.name}_{model.name}"
 
 
-def rewrite(source: Path, destination: Path, change: Callable[[State], State]) -> None:
-    """A checkpoint with other parameters, in fp32."""
-    if destination.exists():
-        return
-    checkpoint = torch.load(source, map_location="cpu", weights_only=True)
-    state = {name: value.float() for name, value in checkpoint["model"].items()}
-    torch.save({**checkpoint, "model": change(state)}, destination)
-
-
 def without_heads(state: State) -> State:
     """The base of a blockwise model with ``--identity-first-head``."""
     return {name: value for name, value in state.items() if not name.startswith(HEADS)}
-
-
-def deepened(state: State) -> State:
-    """With more decoder layers, which change nothing yet: copies of the last whose outputs are 0.
-
-    That takes layers that normalise their inputs.
-    """
-    layers = "decoder.layers."
-    last = max(int(name.split(".")[2]) for name in state if name.startswith(layers))
-    own = [name for name in state if name.startswith(f"{layers}{last}.")]
-    for layer in range(last + 1, DECODER_LAYERS):
-        for name in own:
-            part = name.removeprefix(f"{layers}{last}.")
-            is_output = ".out_proj." in f".{part}" or part.startswith("fc2.")
-            value = state[name]
-            state[f"{layers}{layer}.{part}"] = torch.zeros_like(value) if is_output else value
-    return state
 
 
 def train(work: Path, recipe: en_de.Recipe, stage: Stage, model: Model, begin: Path) -> None:
@@ -156,9 +130,7 @@ def mix(work: Path) -> None:
         return
     sentences = read(work / "distilled/data/text/train.en")
     sources = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=7)
-    lines = [" ".join(source) for source in sources]
-    # Targets are asked for, and not read.
-    binarise(work, "crossed", lines, lines)
+    without_references(work, "crossed", [" ".join(source) for source in sources])
     teacher = work / folder_of(STAGES[0], DISTILLED_L2R) / "averaged.pt"
     task = [*en_de.plugin_options(DISTILLED_L2R.task), *DISTILLED_L2R.order]
     en_de.distil(work, teacher, "translated", [*task, *TEACHING], data="crossed")
@@ -173,22 +145,6 @@ def mixed(work: Path, language: str) -> List[str]:
         for name in ("distilled", "translated")
     )
     return own + own + others
-
-
-def read(path: Path) -> List[str]:
-    """The lines of a text; what else Python takes for their ends can be in a sentence."""
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> None:
-    """Training data like the first, of text in subwords."""
-    text = work / name / "text"
-    text.mkdir(parents=True, exist_ok=True)
-    for language, lines in (("en", sources), ("de", targets)):
-        content = "".join(line + "\n" for line in lines)
-        (text / f"train.{language}").write_text(content, encoding="utf-8")
-    binarize(work / name, work / "data", ("en", "de"), workers=1)
-    copy_rest(work / "data", work / name)
 
 
 def decode(work: Path, stage: Stage, title: str) -> Dict[int, float]:

@@ -17,15 +17,15 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # Of both folders, by the names that they import each other with.
 OWN_MODULES = (
     "run", "table", "distill", "models", "trainer", "comparison", "precision", "significance",
-    "crossing",
+    "crossing", "deeper", "sources",
 )  # fmt: skip
 
 
-def loaded(monkeypatch, script: str) -> Iterator:
-    """A script of ``double_token`` as a module, with those beside it and of ``en_de``."""
+def loaded(monkeypatch, script: str, folder: str = "double_token") -> Iterator:
+    """A script as a module, with those of ``double_token`` and of ``en_de``."""
     folders = [str(EXAMPLES / name) for name in ("en_de", "double_token")]
     monkeypatch.setattr(sys, "path", [*folders, *sys.path])
-    path = EXAMPLES / "double_token" / script
+    path = EXAMPLES / folder / script
     spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)

@@ -72,7 +72,7 @@ def test_more_layers_change_nothing_yet(example):
     options = dict(encoder_normalize_before=True, decoder_normalize_before=True)
     model = tiny.stir(tiny.build_model(TASK, **options))
     deeper = tiny.build_model(TASK, decoder_layers=4, **options)
-    deeper.load_state_dict(example.deepened(dict(model.state_dict())))
+    deeper.load_state_dict(example.deepened(dict(model.state_dict()), 4))
     batch = tiny.random_batch(TASK, [4, 6])["net_input"]
     tokens = torch.randint(4, 20, (2, 5))
     logits = [one(batch["src_tokens"], batch["src_lengths"], tokens)[0] for one in (model, deeper)]

@@ -106,6 +106,16 @@ def test_lossless_methods_give_the_tokens_of_greedy_decoding(decoding, batch_siz
         assert tokens(decode(model, decoding, narrow, sample)) == tokens(greedy)
 
 
+def test_trees_of_proposals(narrow):
+    """Larger than there are types, so that all of a shortlist are proposed."""
+    model = model_for("blockwise")
+    for first in range(0, len(LENGTHS), 4):
+        sample = tiny.random_batch(TASK, LENGTHS[first : first + 4], seed=first)
+        greedy = decode(model, "greedy", narrow, sample)
+        trees = decode(model, "blockwise", narrow, sample, proposal_tree=60)
+        assert tokens(trees) == tokens(greedy)
+
+
 @pytest.mark.parametrize("decoding", ["greedy", "blockwise", "jacobi", *BEAMS])
 def test_forced_tokens_outside_of_the_shortlist(decoding, narrow):
     sample = tiny.random_batch(TASK, [1, 2], seed=3)

@@ -69,6 +69,11 @@ def test_drafts(draft, recorder):
     assert_as_on_a_cpu(decode_there("lookahead", draft=draft), "lookahead")
 
 
+def test_trees_of_proposals(recorder):
+    """Recorded steps, and steps of trees without a recording, by turns."""
+    assert_as_on_a_cpu(decode_there("blockwise", proposal_tree=7), "blockwise")
+
+
 def test_a_shortlist(recorder, tmp_path):
     lines = [(f"w{i}", f"w{j}", 0.05) for i in range(20) for j in range(20)]
     table = write_table(tmp_path / "lex.s2t", lines)

@@ -1,0 +1,32 @@
+"""Sentences in subwords as training data, references or not."""
+
+from pathlib import Path
+from typing import List
+
+import run as en_de
+
+# It lets torch load fairseq's checkpoints, too.
+from fairseq_fastdec.distillation.dataset import binarize, copy_rest
+
+
+def read(path: Path) -> List[str]:
+    """The lines of a text; what else Python takes for their ends can be in a sentence."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> None:
+    """Training data like ``work / "data"``, of text in subwords."""
+    text = work / name / "text"
+    text.mkdir(parents=True, exist_ok=True)
+    for language, lines in (("en", sources), ("de", targets)):
+        content = "".join(line + "\n" for line in lines)
+        (text / f"train.{language}").write_text(content, encoding="utf-8")
+    binarize(work / name, work / "data", ("en", "de"), workers=1)
+    copy_rest(work / "data", work / name)
+
+
+def without_references(work: Path, name: str, sources: List[str]) -> None:
+    """Sources to be translated: fairseq wants targets, too, which nobody reads."""
+    if not en_de.finished(work / name):
+        binarise(work, name, sources, sources)
+        en_de.mark_finished(work / name)

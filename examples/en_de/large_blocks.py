@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Eight heads and their base learn what the base says to ten times as many sources.
+
+    python examples/double_token/more_sources.py    # its single-token model is where this begins
+    python examples/en_de/large_blocks.py           # about five hours of two cores
+
+The base gets two more decoder layers, and all learn its own greedy translations of the training
+data and of crossed sentences (../double_token/crossing.py). Every command is printed as it would be
+typed. A stage whose result exists is skipped, so that an interrupted run goes on where it was.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+HERE = Path(__file__).resolve().parent
+# Behind this folder: both have a module of the name run.
+sys.path += [str(HERE.parent / "double_token"), str(HERE.parent.parent)]
+
+import run as en_de  # noqa: E402
+from crossing import crossed  # noqa: E402
+from deeper import deepened, rewrite  # noqa: E402
+from sources import read, without_references  # noqa: E402
+from table import markdown, read_lines, read_run  # noqa: E402
+from trainer import average  # noqa: E402
+
+TEACHER = en_de.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
+BLOCK_SIZE = 8
+DECODER_LAYERS = 6
+N_CROSSED = 300_000
+UPDATES = 3200
+SAVE_EVERY, N_KEPT = 50, 10
+# Text that the model has hardly seen twice needs no dropout, and targets without a doubt no
+# smoothing. The first heads are asked for most often.
+TRAINING = [
+    *en_de.schedule(3500, 1.2e-3, 100, UPDATES), "--dropout", "0", "--label-smoothing", "0",
+    "--block-ffn-embed-dim", "1024", "--heads-per-position", "5", "--head-decay", "0.75",
+    "--disable-validation",
+]  # fmt: skip
+METHODS: Dict[str, List] = {
+    "each head's best": [],
+    "tree of 7": ["--proposal-tree", 7],
+    "tree of 15": ["--proposal-tree", 15],
+    "tree of 31": ["--proposal-tree", 31],
+    "tree of 63": ["--proposal-tree", 63],
+    "top 2": ["--acceptance", "topk", "--acceptance-topk", "2"],
+    "top 3": ["--acceptance", "topk", "--acceptance-topk", "3"],
+}
+
+
+def main() -> None:
+    """All stages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--teacher",
+        type=Path,
+        default=TEACHER,
+        help="a single-token model of more_sources.py (default: in its default work directory)",
+    )
+    parser.add_argument("--workdir", type=Path, default=en_de.ROOT / "work" / "en_de_large_blocks")
+    en_de.add_autocast_option(parser)
+    args = parser.parse_args()
+    if not args.teacher.exists():
+        parser.error(f"--teacher {args.teacher}: not there; more_sources.py makes it")
+    with en_de.resumable():
+        compare(args.workdir, args.teacher, en_de.asked_for(en_de.RECIPES["full"], args))
+
+
+def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
+    """From raw text to the table."""
+    work.mkdir(parents=True, exist_ok=True)
+    en_de.prepare(work, recipe)
+    gather(work)
+    en_de.distil(work, teacher, data="sources")
+    train(work, teacher, recipe)
+    rows = [row_of(work, teacher, "greedy", "its base before", ["--decoding", "greedy"])]
+    method = ["--decoding", "blockwise"]
+    rows += [
+        row_of(work, work / "blocks" / "averaged.pt", name, "k = 8", [*method, *options])
+        for name, options in METHODS.items()
+    ]
+    text = markdown(f"{recipe.test_sentences} test sentences", rows)
+    print("\n" + text)
+    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+
+
+def gather(work: Path) -> None:
+    """The training data's sources, each once, and crossed ones."""
+    if en_de.finished(work / "sources"):
+        return
+    sentences = list(dict.fromkeys(read(work / "data/text/train.en")))
+    new = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=11)
+    without_references(work, "sources", sentences + [" ".join(source) for source in new])
+
+
+def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
+    """Heads and base together; the last checkpoints are averaged."""
+    folder, begin = work / "blocks", work / "deeper.pt"
+    rewrite(teacher, begin, lambda state: deepened(state, DECODER_LAYERS))
+    if not en_de.finished(folder):
+        data = work / "distilled" / "data"
+        command = en_de.train_command(data, folder, recipe, save_every=SAVE_EVERY, keep=N_KEPT)
+        en_de.run(
+            [*command, *en_de.heads_options(BLOCK_SIZE), *TRAINING]
+            + ["--decoder-layers", DECODER_LAYERS, "--finetune-from-model", begin]
+        )
+        en_de.mark_finished(folder)
+    average(folder)
+
+
+def row_of(work: Path, model: Path, name: str, title: str, options: List) -> Dict[str, str]:
+    """Decode the test set; batches, since only BLEU and blocks are looked at."""
+    output = work / "decoded" / name.replace(" ", "-")
+    if not en_de.finished(output):
+        en_de.generate_into(
+            output,
+            [
+                work / "data", *en_de.plugin_options(), "--path", model, *options, "--beam", "1",
+                "--batch-size", "32", *en_de.test_options(work),
+                "--decoding-stats", output / "stats.jsonl",
+            ],
+        )  # fmt: skip
+    sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
+    blocks = [size for sentence in sentences for size in sentence["blocks"]]
+    return {
+        "model": title,
+        "proposals": name,
+        "BLEU": f"{read_run(output, title, name).bleu:.2f}",
+        # Greedy decoding notes no blocks.
+        "mean accepted block size": f"{sum(blocks) / len(blocks) if blocks else 1:.2f}",
+    }
+
+
+if __name__ == "__main__":
+    main()

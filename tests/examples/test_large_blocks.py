@@ -1,0 +1,81 @@
+"""The example of large blocks: a tiny model through all its stages."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests import command_line
+from tests.examples import in_process
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """``large_blocks.py`` as a module."""
+    yield from in_process.loaded(monkeypatch, "large_blocks.py", "en_de")
+
+
+@pytest.fixture
+def small(example, corpus, monkeypatch, caplog):
+    """The example on the tiny corpus, its commands in this process; returns what was run."""
+    commands, run = in_process.runner(caplog)
+
+    def prepare(work, recipe):
+        if not (work / "data").exists():
+            shutil.copytree(corpus, work / "data")
+            (work / "data" / "text").mkdir()
+            shutil.copy(corpus.parent / "train.en", work / "data" / "text")
+
+    recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
+    schedule = [*example.en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
+    monkeypatch.setattr(example, "TRAINING", [*example.TRAINING, *schedule])
+    monkeypatch.setattr(example, "SAVE_EVERY", 1)
+    monkeypatch.setattr(example, "N_CROSSED", 40)
+    monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in KEPT})
+    monkeypatch.setattr(sys.modules["crossing"], "JOINTS", frozenset("abc"))
+    monkeypatch.setattr(example.en_de, "RECIPES", {"full": recipe})
+    monkeypatch.setattr(example.en_de, "run", run)
+    monkeypatch.setattr(example.en_de, "prepare", prepare)
+    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
+    monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
+    return commands
+
+
+KEPT = ("each head's best", "tree of 15", "top 2")
+
+
+def test_all_stages(example, small, baseline, tmp_path, monkeypatch, capsys):
+    arguments = ["large_blocks.py", "--workdir", str(tmp_path), "--teacher", str(baseline)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    example.main()
+    assert small.count("fairseq-train") == 1 and small.count("fairseq-generate") == 1 + len(KEPT)
+    own = example.read(tmp_path / "data/text/train.en")
+    sources = example.read(tmp_path / "sources/text/train.en")
+    assert sources[: len(set(own))] == list(dict.fromkeys(own))
+    assert 0 < len(sources) - len(set(own)) <= 40
+    parameters = torch.load(tmp_path / "blocks" / "averaged.pt", weights_only=True)["model"]
+    assert any("decoder.layers.5." in name for name in parameters)
+    assert parameters["decoder.heads.output_bias"].size(0) == example.BLOCK_SIZE - 1
+    table = (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert table in capsys.readouterr().out + "\n"
+    rows = [line.split("|")[2].strip() for line in table.splitlines() if "| k = 8 |" in line]
+    assert rows == list(KEPT)
+    invocations = {}
+    for name in ("each-head's-best", "tree-of-15"):
+        lines = (tmp_path / "decoded" / name / "stats.jsonl").read_text().splitlines()
+        invocations[name] = sum(json.loads(line)["invocations"] for line in lines)
+    assert invocations["tree-of-15"] <= invocations["each-head's-best"]
+    before = len(small)
+    example.main()
+    assert len(small) == before
+
+
+def test_without_a_teacher(example, tmp_path, monkeypatch, capsys):
+    missing = str(tmp_path / "none.pt")
+    monkeypatch.setattr(sys, "argv", ["large_blocks.py", "--teacher", missing])
+    with pytest.raises(SystemExit):
+        example.main()
+    assert "more_sources.py makes it" in capsys.readouterr().err
