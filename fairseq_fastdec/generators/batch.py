@@ -1,5 +1,6 @@
 """The sentences of one batch on their way through the decoder, one hypothesis each."""
 
+from functools import cached_property
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
@@ -50,7 +51,6 @@ class Batch:
         self.limits = limits
         self.max_len = limits.max_len(source_width)
         self.source_lengths = source.ne(limits.pad).sum(dim=1)
-        self._chooser = Chooser(limits)
         self._statistics = statistics
         self._observer = observer
         session.reset(self.max_len + 1)
@@ -72,6 +72,10 @@ class Batch:
         self._fed_sentences: List[Tensor] = []
         self._block_sentences: List[Tensor] = []
         self._block_sizes: List[Union[int, Tensor]] = []
+
+    @cached_property
+    def _chooser(self) -> Chooser:
+        return Chooser(self.limits)
 
     @property
     def n_sentences(self) -> int:

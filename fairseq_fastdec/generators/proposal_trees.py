@@ -9,7 +9,6 @@ import heapq
 import math
 from typing import List, NamedTuple
 
-import torch
 from torch import Tensor
 
 from ..engine import TokenTree
@@ -34,11 +33,9 @@ class Trees(Blocks):
 
     def verified(self, batch: Batch, features: Features, certain: Tensor) -> Block:
         trees = self._trees(batch, features, certain)
-        tokens = torch.tensor([tree.tokens for tree in trees], device=certain.device)
-        parents = torch.tensor([tree.parents for tree in trees], device=certain.device)
-        structure = TokenTree(parents)
-        fed = batch.feed(tokens, structure)
-        depths = torch.tensor([tree.depths for tree in trees], device=certain.device)
+        # tokens, parents and depths, in one transfer
+        tokens, parents, depths = certain.new_tensor(trees).unbind(1)
+        fed = batch.feed(tokens, TokenTree(parents))
         best_scores, best = batch.answers(fed, first_step=1, depths=depths)
         path, n_kept = _padded([tree.path(row) for tree, row in zip(trees, best.tolist())], certain)
         kept, answers, scores = (of.gather(1, path) for of in (tokens, best, best_scores))
