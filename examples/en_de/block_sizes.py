@@ -10,7 +10,6 @@ is printed as it would be typed; what exists is not made again.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Dict, List, NamedTuple
@@ -36,7 +35,7 @@ from run import (
     train_baseline,
     train_command,
 )
-from table import markdown, read_lines, read_run
+from table import markdown, mean_block_size, read_run
 
 sys.path.insert(0, str(ROOT))
 import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
@@ -222,15 +221,12 @@ def row_of(
                 "--decoding-stats", output / "stats.jsonl",
             ],
         )  # fmt: skip
-    sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
-    blocks = [size for sentence in sentences for size in sentence["blocks"]]
     return {
         "k": str(block_size),
         "setting": setting,
         "acceptance": acceptance,
         "BLEU": f"{read_run(output, setting, acceptance).bleu:.2f}",
-        # Greedy decoding notes no blocks.
-        "mean accepted block size": f"{sum(blocks) / len(blocks) if blocks else 1:.2f}",
+        "mean accepted block size": f"{mean_block_size(output):.2f}",
     }
 
 

@@ -10,7 +10,6 @@ typed. A stage whose result exists is skipped, so that an interrupted run goes o
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Dict, List
@@ -23,7 +22,7 @@ import run as en_de  # noqa: E402
 from crossing import crossed  # noqa: E402
 from deeper import deepened, rewrite  # noqa: E402
 from sources import read, without_references  # noqa: E402
-from table import markdown, read_lines, read_run  # noqa: E402
+from table import markdown, mean_block_size, read_run  # noqa: E402
 from trainer import average  # noqa: E402
 
 TEACHER = en_de.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
@@ -124,14 +123,11 @@ def row_of(work: Path, model: Path, name: str, title: str, options: List) -> Dic
                 "--decoding-stats", output / "stats.jsonl",
             ],
         )  # fmt: skip
-    sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
-    blocks = [size for sentence in sentences for size in sentence["blocks"]]
     return {
         "model": title,
         "proposals": name,
         "BLEU": f"{read_run(output, title, name).bleu:.2f}",
-        # Greedy decoding notes no blocks.
-        "mean accepted block size": f"{sum(blocks) / len(blocks) if blocks else 1:.2f}",
+        "mean accepted block size": f"{mean_block_size(output):.2f}",
     }
 
 

@@ -55,6 +55,13 @@ def read_run(output: Path, model: str, method: str) -> Run:
     )
 
 
+def mean_block_size(output: Path) -> float:
+    """Of all blocks accepted in a run with ``--decoding-stats``; greedy decoding notes none."""
+    sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
+    blocks = [size for sentence in sentences for size in sentence["blocks"]]
+    return sum(blocks) / len(blocks) if blocks else 1.0
+
+
 def translated_line(output: Path) -> str:
     """fairseq-generate's own account of its speed, which leaves out start-up and data loading.
 

@@ -55,3 +55,15 @@ def runner(caplog) -> Tuple[List[str], Callable]:
             average_checkpoints.main(arguments[1:])
 
     return commands, run
+
+
+def shorten(monkeypatch, example, recipe, run: Callable, prepare: Callable) -> None:
+    """Let an example of crossed sources work on letters, with another recipe and commands."""
+    monkeypatch.setattr(example, "N_CROSSED", 40)
+    monkeypatch.setattr(example, "SAVE_EVERY", 1)
+    monkeypatch.setattr(sys.modules["crossing"], "JOINTS", frozenset("abc"))
+    monkeypatch.setattr(example.en_de, "RECIPES", {"full": recipe})
+    monkeypatch.setattr(example.en_de, "run", run)
+    monkeypatch.setattr(example.en_de, "prepare", prepare)
+    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
+    monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)

@@ -32,15 +32,8 @@ def small(example, corpus, monkeypatch, caplog):
     recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
     schedule = [*example.en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
     monkeypatch.setattr(example, "TRAINING", [*example.TRAINING, *schedule])
-    monkeypatch.setattr(example, "SAVE_EVERY", 1)
-    monkeypatch.setattr(example, "N_CROSSED", 40)
     monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in KEPT})
-    monkeypatch.setattr(sys.modules["crossing"], "JOINTS", frozenset("abc"))
-    monkeypatch.setattr(example.en_de, "RECIPES", {"full": recipe})
-    monkeypatch.setattr(example.en_de, "run", run)
-    monkeypatch.setattr(example.en_de, "prepare", prepare)
-    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
-    monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
+    in_process.shorten(monkeypatch, example, recipe, run, prepare)
     return commands
 
 

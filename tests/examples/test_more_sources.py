@@ -32,16 +32,9 @@ def small(example, corpus, blockwise, monkeypatch, caplog):
     stages = [replace(stage, training=training) for stage in example.STAGES]
     recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
     monkeypatch.setattr(example, "STAGES", stages)
-    monkeypatch.setattr(example, "SAVE_EVERY", 1)
     monkeypatch.setattr(example, "BEAMS", (2,))
-    monkeypatch.setattr(example, "N_CROSSED", 40)
     monkeypatch.setattr(example, "FIRST_MODEL", blockwise)
-    monkeypatch.setattr(sys.modules["crossing"], "JOINTS", frozenset("abc"))
-    monkeypatch.setattr(example.en_de, "RECIPES", {"full": recipe})
-    monkeypatch.setattr(example.en_de, "run", run)
-    monkeypatch.setattr(example.en_de, "prepare", prepare)
-    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
-    monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
+    in_process.shorten(monkeypatch, example, recipe, run, prepare)
     return commands
 
 
