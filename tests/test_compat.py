@@ -109,9 +109,8 @@ def passed_on(rank, folder):
     )
     state = None
     if rank == 0:
-        options = {"model": argparse.Namespace(arch="transformer"), "lr": [0.1]}
         state = {
-            "cfg": OmegaConf.create(options, flags={"allow_objects": True}),
+            "cfg": OmegaConf.create({"model": {"arch": "transformer"}, "lr": [0.1]}),
             "model": {"weight": torch.arange(6.0).view(2, 3)},
             "extra_state": {"epoch": 3, "meters": numpy.float64(0.5)},
         }

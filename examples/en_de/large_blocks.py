@@ -29,7 +29,7 @@ TEACHER = en_de.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/aver
 BLOCK_SIZE = 8
 DECODER_LAYERS = 6
 N_CROSSED = 300_000
-UPDATES = 3200
+UPDATES = 3000
 SAVE_EVERY, N_KEPT = 50, 10
 # Text that the model has hardly seen twice needs no dropout, and targets without a doubt no
 # smoothing. The first heads are asked for most often.
