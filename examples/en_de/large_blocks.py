@@ -2,7 +2,7 @@
 """Eight heads and their base learn what the base says to ten times as many sources.
 
     python examples/double_token/more_sources.py    # its single-token model is where this begins
-    python examples/en_de/large_blocks.py           # about five hours of two cores
+    python examples/en_de/large_blocks.py           # some hours
 
 The base gets two more decoder layers, and all learn its own greedy translations of the training
 data and of crossed sentences (../double_token/crossing.py). Every command is printed as it would be
