@@ -127,7 +127,7 @@ class Batch:
             depths: of the tokens of a tree, int64 ``[R, T]``.
         """
         log_probs = self.session.log_probs(features)[..., 0, :]
-        return self._constrained(log_probs, first_step, features[0].size(1), depths)
+        return self._constrained(log_probs, first_step, depths)
 
     def answers(
         self, features: Features, first_step: int = 0, depths: Optional[Tensor] = None
@@ -170,7 +170,7 @@ class Batch:
         if n_heads == 1:
             return self._tokens.new_empty(self.n_rows, 0)
         scores = self.session.ranking_scores(features, 1, n_heads, rough=verified)
-        return first_maximum(self._constrained(scores, 1, n_heads - 1))[1]
+        return first_maximum(self._constrained(scores, 1))[1]
 
     def ranked_proposals(self, features: Features, n_heads: int, n_best: int) -> Choices:
         """The n best tokens of each of the heads p_2 ... p_n, best first, on the host.
@@ -320,19 +320,21 @@ class Batch:
     def _steps(self, first: int, n: int) -> Tensor:
         return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)
 
-    def _constrained(
-        self, scores: Tensor, first: int, n: int, depths: Optional[Tensor] = None
-    ) -> Tensor:
-        """What limits and penalties leave of the scores of n steps, ``first`` beyond the row.
+    def _constrained(self, scores: Tensor, first: int, depths: Optional[Tensor] = None) -> Tensor:
+        """What limits and penalties leave of the scores ``[R, n, V]`` of n steps.
 
         Args:
+            first: how many tokens beyond the row's own the first step is for.
             depths: how far beyond the first each step is, int64 ``[R, n]`` (default: 0, 1, ...).
         """
-        if self._known_to_be_within_limits(first, n):
+        # A part of a tree can be deeper than it has tokens.
+        n_steps = scores.size(1) if depths is None else 1 + int(depths.max())
+        if self._known_to_be_within_limits(first, n_steps):
             return self.limits.penalize(scores)
-        steps = self._steps(first, n)
-        if depths is not None:
-            steps = steps[:, :1] + depths
+        if depths is None:
+            steps = self._steps(first, n_steps)
+        else:
+            steps = self.lengths[:, None] + first + depths
         return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
 
     def _known_to_be_within_limits(self, first: int, n: int) -> bool:

@@ -95,6 +95,17 @@ def test_the_output_is_fairseqs_greedy_one(condition, n):
     assert_alike(ours, expected)
 
 
+@pytest.mark.parametrize("max_len_b", [3, 4, 5, 6, 7])
+def test_a_length_limit_where_few_distributions_are_looked_at_at_once(max_len_b):
+    """A part of a tree can be deeper than it has tokens."""
+    model = blockwise_model(identity_first_head=False, freeze_base=False)
+    sample = tiny.random_batch(TASK, [8, 9, 10, 12] * 20, seed=4)
+    options = dict(max_len_b=max_len_b)
+    expected = our_hypotheses([model], sample, "greedy", **options)
+    ours = our_hypotheses([model], sample, "blockwise", dict(proposal_tree=9), **options)
+    assert_alike(ours, expected)
+
+
 def assert_alike(ours, expected):
     for own, other in zip(ours, expected):
         assert own[0]["tokens"].tolist() == other[0]["tokens"].tolist()
