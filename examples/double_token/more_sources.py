@@ -128,14 +128,19 @@ def mix(work: Path) -> None:
     """The distilled data, twice, and the translations of crossed sources."""
     if en_de.finished(work / "mixed"):
         return
-    sentences = read(work / "distilled/data/text/train.en")
-    sources = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=7)
-    without_references(work, "crossed", [" ".join(source) for source in sources])
+    without_references(work, "crossed", crossed_sources)
     teacher = work / folder_of(STAGES[0], DISTILLED_L2R) / "averaged.pt"
     task = [*en_de.plugin_options(DISTILLED_L2R.task), *DISTILLED_L2R.order]
     en_de.distil(work, teacher, "translated", [*task, *TEACHING], data="crossed")
     binarise(work, "mixed", *(mixed(work, language) for language in ("en", "de")))
     en_de.mark_finished(work / "mixed")
+
+
+def crossed_sources(work: Path) -> List[str]:
+    """Sentences that are not in the training data."""
+    sentences = read(work / "distilled/data/text/train.en")
+    new = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=7)
+    return [" ".join(source) for source in new]
 
 
 def mixed(work: Path, language: str) -> List[str]:

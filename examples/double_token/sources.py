@@ -1,7 +1,7 @@
 """Sentences in subwords as training data, references or not."""
 
 from pathlib import Path
-from typing import List
+from typing import Callable, List
 
 import run as en_de
 
@@ -25,8 +25,13 @@ def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> N
     copy_rest(work / "data", work / name)
 
 
-def without_references(work: Path, name: str, sources: List[str]) -> None:
-    """Sources to be translated: fairseq wants targets, too, which nobody reads."""
+def without_references(work: Path, name: str, gather: Callable[[Path], List[str]]) -> None:
+    """Sources to be translated: fairseq wants targets, too, which nobody reads.
+
+    Args:
+        gather: finds them in the work directory, if that has not been done.
+    """
     if not en_de.finished(work / name):
+        sources = gather(work)
         binarise(work, name, sources, sources)
         en_de.mark_finished(work / name)

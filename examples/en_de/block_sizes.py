@@ -21,17 +21,15 @@ from run import (
     Recipe,
     add_autocast_option,
     asked_for,
+    decode_in_batches,
     distil,
     finished,
-    generate_into,
     heads_options,
     mark_finished,
-    plugin_options,
     prepare,
     resumable,
     run,
     schedule,
-    test_options,
     train_baseline,
     train_command,
 )
@@ -208,19 +206,11 @@ def write_first_heads(checkpoint: Path, block_size: int, output: Path) -> None:
 def row_of(
     work: Path, model: Path, block_size: int, setting: str, acceptance: str
 ) -> Dict[str, str]:
-    """Decode the test set; batches, since only BLEU and blocks are looked at."""
+    """A way to accept of a cell's model."""
     label = f"{setting} {block_size} {acceptance}".replace(" ", "-")
     method = ["blockwise", "--decoding-block-size", block_size] if block_size > 1 else ["greedy"]
-    output = work / "decoded" / label
-    if not finished(output):
-        generate_into(
-            output,
-            [
-                work / "data", *plugin_options(), "--path", model, *test_options(work),
-                "--decoding", *method, *ACCEPTANCE[acceptance], "--beam", "1", "--batch-size", "32",
-                "--decoding-stats", output / "stats.jsonl",
-            ],
-        )  # fmt: skip
+    options = ["--decoding", *method, *ACCEPTANCE[acceptance]]
+    output = decode_in_batches(work, label, model, options)
     return {
         "k": str(block_size),
         "setting": setting,

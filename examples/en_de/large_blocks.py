@@ -73,7 +73,7 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     """From raw text to the table."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
-    gather(work)
+    without_references(work, "sources", sources)
     en_de.distil(work, teacher, data="sources")
     train(work, teacher, recipe)
     rows = [row_of(work, teacher, "greedy", "its base before", ["--decoding", "greedy"])]
@@ -87,13 +87,11 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     (work / "table.md").write_text(text + "\n", encoding="utf-8")
 
 
-def gather(work: Path) -> None:
-    """The training data's sources, each once, and crossed ones."""
-    if en_de.finished(work / "sources"):
-        return
+def sources(work: Path) -> List[str]:
+    """Those of the training data, each once, and crossed ones."""
     sentences = list(dict.fromkeys(read(work / "data/text/train.en")))
     new = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=11)
-    without_references(work, "sources", sentences + [" ".join(source) for source in new])
+    return sentences + [" ".join(source) for source in new]
 
 
 def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
@@ -112,17 +110,8 @@ def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
 
 
 def row_of(work: Path, model: Path, name: str, title: str, options: List) -> Dict[str, str]:
-    """Decode the test set; batches, since only BLEU and blocks are looked at."""
-    output = work / "decoded" / name.replace(" ", "-")
-    if not en_de.finished(output):
-        en_de.generate_into(
-            output,
-            [
-                work / "data", *en_de.plugin_options(), "--path", model, *options, "--beam", "1",
-                "--batch-size", "32", *en_de.test_options(work),
-                "--decoding-stats", output / "stats.jsonl",
-            ],
-        )  # fmt: skip
+    """A model decoded with one kind of proposals."""
+    output = en_de.decode_in_batches(work, name.replace(" ", "-"), model, options)
     return {
         "model": title,
         "proposals": name,

@@ -302,6 +302,20 @@ def statistics_options(options: List[str], output: Path) -> List:
     return [] if "fairseq" in options else ["--decoding-stats", output / "stats.jsonl"]
 
 
+def decode_in_batches(work: Path, label: str, model: Path, options: List) -> Path:
+    """The test set, where only BLEU and blocks are looked at; returns where the results are."""
+    output = work / "decoded" / label
+    if not finished(output):
+        generate_into(
+            output,
+            [
+                work / "data", *plugin_options(), "--path", model, *test_options(work), *options,
+                "--beam", "1", "--batch-size", "32", "--decoding-stats", output / "stats.jsonl",
+            ],
+        )  # fmt: skip
+    return output
+
+
 def generate_into(output: Path, arguments: List) -> None:
     """fairseq-generate; translations and log go to ``output``, which is finished then."""
     output.mkdir(parents=True, exist_ok=True)

@@ -130,7 +130,7 @@ class RandomSubLoss(FairseqCriterion):
             sample_size = logging_output["nsentences"]
             if sub_loss == "random-position":
                 # Each head has but its share of a sentence.
-                loss = torch.stack(losses).sum() / min(self.heads_per_position, len(heads))
+                loss = torch.stack(losses).sum() / self._n_drawn(heads)
             else:
                 loss = self._weighted(losses, heads)
         else:
@@ -147,7 +147,7 @@ class RandomSubLoss(FairseqCriterion):
     def draw_by_position(self, heads: List[int], update: int, shape: torch.Size) -> Tensor:
         """Different heads for each position: int64 ``[B, T, N]``, on the CPU."""
         generator = torch.Generator().manual_seed(self._random(update).getrandbits(63))
-        n_drawn = min(self.heads_per_position, len(heads))
+        n_drawn = self._n_drawn(heads)
         shares = self._shares(heads).expand(shape.numel(), -1)
         drawn = torch.multinomial(shares, n_drawn, generator=generator)
         return torch.tensor(heads)[drawn].view(*shape, n_drawn)
@@ -177,6 +177,9 @@ class RandomSubLoss(FairseqCriterion):
     def logging_outputs_can_be_summed() -> bool:
         """Everything logged is a sum."""
         return True
+
+    def _n_drawn(self, heads: List[int]) -> int:
+        return min(self.heads_per_position, len(heads))
 
     def _shares(self, heads: List[int]) -> Tensor:
         """How much each head counts: float32 ``[H]``, in sum 1."""

@@ -7,7 +7,7 @@ most probable paths, as in Medusa (Cai et al., 2024) and SpecInfer (Miao et al.,
 
 import heapq
 import math
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Tuple
 
 from torch import Tensor
 
@@ -105,9 +105,9 @@ def best_tree(
     tree = Tree([root], [-1], [0])
     waiting: List[tuple] = []
 
-    def wait(cost: float, parent: int, depth: int, rank: int) -> None:
+    def wait(cost: float, parent: int, head: int, rank: int) -> None:
         if cost < math.inf:
-            heapq.heappush(waiting, (cost, parent, depth, rank))
+            heapq.heappush(waiting, (cost, parent, head, rank))
 
     wait(-scores[0][0], 0, 0, 0)
     while waiting and len(tree.tokens) <= n:
@@ -123,7 +123,7 @@ def best_tree(
     return tree
 
 
-def _padded(paths: List[List[int]], like: Tensor) -> tuple:
+def _padded(paths: List[List[int]], like: Tensor) -> Tuple[Tensor, Tensor]:
     """Paths int64 ``[R, D]`` with 0 behind them, and how long they are, int64 ``[R]``."""
     longest = max(map(len, paths))
     rows = [path + [0] * (longest - len(path)) for path in paths]
