@@ -2,7 +2,9 @@
 
 import importlib.util
 import logging
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Iterator, List, Tuple
 
@@ -57,13 +59,35 @@ def runner(caplog) -> Tuple[List[str], Callable]:
     return commands, run
 
 
-def shorten(monkeypatch, example, recipe, run: Callable, prepare: Callable) -> None:
-    """Let an example of crossed sources work on letters, with another recipe and commands."""
-    monkeypatch.setattr(example, "N_CROSSED", 40)
-    monkeypatch.setattr(example, "SAVE_EVERY", 1)
-    monkeypatch.setattr(sys.modules["crossing"], "JOINTS", frozenset("abc"))
-    monkeypatch.setattr(example.en_de, "RECIPES", {"full": recipe})
+def on_letters(example, corpus, monkeypatch, caplog, *texts: str) -> List[str]:
+    """Let an example work on the tiny corpus, its commands in this process.
+
+    Args:
+        texts: of the corpus, those that the example reads.
+
+    Returns:
+        the programs that have been run so far.
+    """
+    commands, run = runner(caplog)
+
+    def prepare(work, recipe):
+        if not (work / "data").exists():
+            shutil.copytree(corpus, work / "data")
+            (work / "data" / "text").mkdir()
+            for text in texts:
+                shutil.copy(corpus.parent / text, work / "data" / "text")
+
     monkeypatch.setattr(example.en_de, "run", run)
     monkeypatch.setattr(example.en_de, "prepare", prepare)
     scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
     monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
+    return commands
+
+
+def cross_letters(example, monkeypatch) -> None:
+    """Let an example of crossed sources cross a few, for a tiny model of the full recipe."""
+    recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
+    monkeypatch.setattr(example.en_de, "RECIPES", {"full": recipe})
+    monkeypatch.setattr(example, "N_CROSSED", 40)
+    monkeypatch.setattr(example, "SAVE_EVERY", 1)
+    monkeypatch.setattr(sys.modules["crossing"], "JOINTS", frozenset("abc"))

@@ -1,6 +1,5 @@
 """The example of double-token decoding: tiny models through all its stages, and its tables."""
 
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,27 +21,15 @@ def example(monkeypatch):
 @pytest.fixture
 def small(example, corpus, tmp_path, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    commands, run = in_process.runner(caplog)
-
-    def prepare(work, recipe):
-        if not (work / "data").exists():
-            shutil.copytree(corpus, work / "data")
-            (work / "data" / "text").mkdir()
-            shutil.copy(corpus.parent / "test.de", work / "data" / "text")
-
     network = example.en_de.network(32, 64, 1, 1)
     recipe = replace(example.en_de.RECIPES["quick"], network=network)
     training = example.training(100, 3e-3, 10, 60, dropout=0)
     size = example.Size(recipe, training, training, save_every=1)
     monkeypatch.setattr(example, "SIZES", {"quick": size})
     monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
-    monkeypatch.setattr(example.en_de, "run", run)
-    monkeypatch.setattr(example.en_de, "prepare", prepare)
-    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
-    monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
     monkeypatch.setattr(sys.modules["precision"], "LONGER_THAN", 7)
     monkeypatch.setattr(sys, "argv", ["run.py", "--workdir", str(tmp_path), "--rounds", "1"])
-    return commands
+    return in_process.on_letters(example, corpus, monkeypatch, caplog, "test.de")
 
 
 def lines_of(table):

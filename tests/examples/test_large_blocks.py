@@ -1,14 +1,11 @@
 """The example of large blocks: a tiny model through all its stages."""
 
 import json
-import shutil
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
 
-from tests import command_line
 from tests.examples import in_process
 
 
@@ -21,20 +18,11 @@ def example(monkeypatch):
 @pytest.fixture
 def small(example, corpus, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    commands, run = in_process.runner(caplog)
-
-    def prepare(work, recipe):
-        if not (work / "data").exists():
-            shutil.copytree(corpus, work / "data")
-            (work / "data" / "text").mkdir()
-            shutil.copy(corpus.parent / "train.en", work / "data" / "text")
-
-    recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
+    in_process.cross_letters(example, monkeypatch)
     schedule = [*example.en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
     monkeypatch.setattr(example, "TRAINING", [*example.TRAINING, *schedule])
     monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in KEPT})
-    in_process.shorten(monkeypatch, example, recipe, run, prepare)
-    return commands
+    return in_process.on_letters(example, corpus, monkeypatch, caplog, "train.en")
 
 
 KEPT = ("each head's best", "tree of 15", "top 2")

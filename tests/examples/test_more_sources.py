@@ -1,13 +1,12 @@
 """The example that learns translations of more sources: tiny models through all its stages."""
 
-import shutil
 import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
-from tests import command_line, tiny
+from tests import tiny
 from tests.examples import in_process
 
 TASK = tiny.task(20)
@@ -22,20 +21,13 @@ def example(monkeypatch):
 @pytest.fixture
 def small(example, corpus, blockwise, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    commands, run = in_process.runner(caplog)
-
-    def prepare(work, recipe):
-        if not (work / "data").exists():
-            shutil.copytree(corpus, work / "data")
-
+    in_process.cross_letters(example, monkeypatch)
     training = example.training(100, 3e-3, 5, 12, dropout=0)
     stages = [replace(stage, training=training) for stage in example.STAGES]
-    recipe = replace(example.en_de.RECIPES["full"], network=command_line.TINY)
     monkeypatch.setattr(example, "STAGES", stages)
     monkeypatch.setattr(example, "BEAMS", (2,))
     monkeypatch.setattr(example, "FIRST_MODEL", blockwise)
-    in_process.shorten(monkeypatch, example, recipe, run, prepare)
-    return commands
+    return in_process.on_letters(example, corpus, monkeypatch, caplog)
 
 
 def test_all_stages(example, small, tmp_path, monkeypatch, capsys):
