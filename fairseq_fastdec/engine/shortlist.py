@@ -9,6 +9,7 @@ import functools
 import logging
 import math
 import os
+import stat
 from array import array
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -21,6 +22,17 @@ from ..data.special_tokens import EOD
 from .linear import Rows
 
 logger = logging.getLogger(__name__)
+
+# Of the lines of a table whose words ought to be in the dictionaries, so many of them have to be:
+# with fewer it is another vocabulary's, and what they have in common are digits and single letters.
+LEAST_KNOWN = 0.05
+# Tables of the same corpus lack a few words that were too rare for the dictionaries.
+MANY_UNKNOWN = 0.1
+
+# Aligners' name for no word at all, which no dictionary has to hold.
+NULL = b"NULL"
+# Longer than any line with two words. Files that are no text need not have an end of line.
+LONGEST_LINE = 1 << 16
 
 
 class Table(NamedTuple):
@@ -67,10 +79,17 @@ class Shortlist:
             best: so many targets of each source type count.
 
         Raises:
-            ValueError: for a file that cannot be read, or a line that is something else.
+            ValueError: for a file that cannot be read, a line that is something else, or a table
+                of other words than those of the dictionaries.
         """
         try:
-            modified = os.stat(path).st_mtime_ns
+            status = os.stat(path)
+            # A directory is an error that opening it names; devices and pipes may never end.
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+                raise ValueError(
+                    f"--shortlist {path}: not a regular file; write the table to one and name that"
+                )
+            modified = status.st_mtime_ns
             table = _read(path, modified, tuple(source.symbols), tuple(target.symbols), best)
         except OSError as error:
             raise ValueError(
@@ -171,9 +190,11 @@ def _read(
 ) -> Table:
     """The table in a file last ``modified`` then, for dictionaries with these symbols."""
     source_index, target_index = _indices(source), _indices(target)
-    sources, targets, probabilities, n_skipped = array("i"), array("i"), array("d"), 0
+    sources, targets, probabilities = array("i"), array("i"), array("d")
+    n_skipped = n_unknown = 0
     with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        lines = iter(functools.partial(file.readline, LONGEST_LINE), b"")
+        for number, line in enumerate(lines, start=1):
             try:
                 target_word, source_word, text = line.split()
                 probability = float(text)
@@ -186,12 +207,39 @@ def _read(
             source_type, target_type = source_index.get(source_word), target_index.get(target_word)
             if source_type is None or target_type is None:
                 n_skipped += 1
+                n_unknown += NULL not in (source_word, target_word)
                 continue
             sources.append(source_type)
             targets.append(target_type)
             probabilities.append(probability)
+    _check_words(path, len(sources), n_unknown)
     columns = (np.array(column) for column in (sources, targets, probabilities))
     return Table(*_best(*columns, n_sources=len(source), best=best), n_skipped)
+
+
+def _check_words(path: str, n_known: int, n_unknown: int) -> None:
+    """Refuse a table of other words, and warn of one that has many of them.
+
+    Args:
+        n_known, n_unknown: lines with both words in the dictionaries, and other lines but for
+            those of NULL.
+
+    Raises:
+        ValueError: if hardly any line is known, or none.
+    """
+    n_lines = n_known + n_unknown
+    counts = f"{n_known} of {n_lines} lines have both words in the dictionaries"
+    if n_known == 0 or n_known < LEAST_KNOWN * n_lines:
+        raise ValueError(
+            f"--shortlist {path}: {counts}; build one with scripts/build_shortlist.py from this "
+            "model's data"
+        )
+    if n_unknown > MANY_UNKNOWN * n_lines:
+        logger.warning(
+            "--shortlist %s: only %s (%.0f%%), and the others are left out; was it built from this "
+            "model's data?",
+            path, counts, 100 * n_known / n_lines,
+        )  # fmt: skip
 
 
 def _indices(symbols: Tuple[str, ...]) -> Dict[bytes, int]:

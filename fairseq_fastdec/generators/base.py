@@ -14,6 +14,7 @@ from .batch import Batch, Observer
 from .hypothesis import Hypotheses
 from .limits import Limits
 from .options import DecodingOptions
+from .sources import check_sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 
 FAIRSEQ_DEFAULT_BEAM = 5
@@ -120,7 +121,8 @@ class FairseqGenerator(ABC):
             ``alignment``.
 
         Raises:
-            ValueError: for constraints, a malformed prefix, or a --min-len that does not fit.
+            ValueError: for constraints, a malformed prefix, a source without a token, or a
+                --min-len that does not fit.
         """
         if constraints is not None:
             raise ValueError(
@@ -128,6 +130,7 @@ class FairseqGenerator(ABC):
             )
         bos = self.eos if bos_token is None else bos_token
         ids = self._ids(sample)
+        check_sources(sample["net_input"]["src_tokens"], self.source_dictionary.pad(), ids)
         hypotheses, records = self.translate(sample, ids, bos, prefix_tokens)
         for record in records:
             self.statistics.count_sentence(record)

@@ -1,6 +1,7 @@
 """Shortlists: which types a batch may use, and logits that are those of the whole vocabulary."""
 
 import math
+import os
 
 import pytest
 import torch
@@ -61,7 +62,7 @@ WORDS = st.integers(0, 24).map(lambda number: f"w{number}")
 )
 @given(
     lines=st.lists(
-        st.tuples(WORDS, WORDS, st.floats(0, 1)), max_size=40, unique_by=lambda line: line[:2]
+        st.tuples(WORDS, WORDS, st.floats(0, 1)), max_size=15, unique_by=lambda line: line[:2]
     ),
     sources=st.lists(st.lists(st.integers(0, 23), min_size=1, max_size=6), max_size=4),
     first=st.integers(0, 5),
@@ -75,6 +76,7 @@ def test_the_union_is_that_of_sets(tmp_path, lines, sources, first, best, joined
         add_end_of_decoding(target)
     # Which of equally probable targets stay is nobody's business.
     lines = [(*line[:2], line[2] + number) for number, line in enumerate(lines)]
+    lines.append(("w1", "w2", 99))  # tables without a known word are refused
     path = write_table(tmp_path / "lex.s2t", lines)
     shortlist = Shortlist.load(path, source, target, first, best)
     types = shortlist.union([shortlist.of_source(torch.tensor(s).numpy()) for s in sources])
@@ -103,6 +105,63 @@ def test_no_file(tmp_path):
     path = tmp_path / "lex.s2t"
     with pytest.raises(ValueError, match="--shortlist .*No such file.*scripts/build_shortlist.py"):
         Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+
+
+def load(path):
+    return Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+
+
+@pytest.mark.parametrize(
+    "lines, counts",
+    [
+        ([], "0 of 0"),
+        ([("w1", "NULL", 1), ("NULL", "w1", 1)], "0 of 0"),
+        ([("w1", f"other{n}", 1) for n in range(40)], "0 of 40"),
+        ([("w1", "w1", 1), *((f"other{n}", "w1", 1) for n in range(39))], "1 of 40"),
+    ],
+    ids=["empty", "NULL alone", "another vocabulary", "almost another vocabulary"],
+)
+def test_tables_of_other_words_are_refused(tmp_path, lines, counts):
+    path = write_table(tmp_path / "lex.s2t", lines)
+    message = f"--shortlist .*lex.s2t: {counts} lines .*; build one with .*from this model's data"
+    with pytest.raises(ValueError, match=message):
+        load(path)
+
+
+def test_one_warning_of_many_unknown_words(tmp_path, caplog):
+    """However often a generator is built."""
+    known = [("w1", f"w{n}", 1) for n in range(20)] + [("w1", "NULL", 1)] * 9
+    path = write_table(tmp_path / "few.s2t", [*known, ("w1", "other", 1)])
+    load(path)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    path = write_table(tmp_path / "many.s2t", [*known, *[("w1", "other", 1)] * 5])
+    for _ in range(3):
+        load(path)
+    (warning,) = (record for record in caplog.records if record.levelname == "WARNING")
+    assert "only 20 of 25 lines have both words in the dictionaries (80%)" in warning.getMessage()
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_files_without_an_end_are_not_read(tmp_path, kind):
+    path = "/dev/zero"
+    if kind == "pipe":
+        path = str(tmp_path / "pipe")
+        os.mkfifo(path)
+    with pytest.raises(ValueError, match=f"--shortlist {path}: not a regular file; write"):
+        load(path)
+
+
+def test_directories(tmp_path):
+    with pytest.raises(ValueError, match="--shortlist .*cannot be read .Is a directory"):
+        load(tmp_path)
+
+
+def test_files_without_lines_are_not_read_to_their_end(tmp_path):
+    path = tmp_path / "model.bin"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ValueError, match="--shortlist .*model.bin, line 1: not 'target source"):
+        load(path)
 
 
 def test_a_table_that_was_written_anew_is_read_anew(tmp_path):
