@@ -19,24 +19,46 @@ def load_models(cfg: Any, task: Any) -> List[Any]:
     """The ensemble of ``--path``, ready for inference, as fairseq-generate loads it.
 
     Raises:
-        ValueError: without a path.
+        OSError: for a file that is not there.
+        ValueError: without a path, or for a file that is no checkpoint of such a task.
     """
     if cfg.common_eval.path is None:
         raise ValueError("--path: name the checkpoint, or several separated by colons")
-    models, _ = checkpoint_utils.load_model_ensemble(
-        utils.split_paths(cfg.common_eval.path),
-        arg_overrides=ast.literal_eval(cfg.common_eval.model_overrides),
-        task=task,
-        suffix=cfg.checkpoint.checkpoint_suffix,
-        strict=cfg.checkpoint.checkpoint_shard_count == 1,
-        num_shards=cfg.checkpoint.checkpoint_shard_count,
-    )
+    overrides = ast.literal_eval(cfg.common_eval.model_overrides)
+    models = [
+        model
+        for path in utils.split_paths(cfg.common_eval.path)
+        for model in _load_model(cfg, task, path, overrides)
+    ]
     for model in models:
         if cfg.common.fp16:
             model.half()
         if uses_cuda(cfg):
             model.cuda()
         model.prepare_for_inference_(cfg)
+    return models
+
+
+def _load_model(cfg: Any, task: Any, path: str, overrides: Dict[str, Any]) -> List[Any]:
+    """The model of one path. Whatever is wrong with its file, the error names it."""
+    try:
+        models, _ = checkpoint_utils.load_model_ensemble(
+            [path],
+            arg_overrides=overrides,
+            task=task,
+            suffix=cfg.checkpoint.checkpoint_suffix,
+            strict=cfg.checkpoint.checkpoint_shard_count == 1,
+            num_shards=cfg.checkpoint.checkpoint_shard_count,
+        )
+    except Exception as error:  # a damaged pickle may raise anything
+        if isinstance(error, (OSError, ValueError)) and path in str(error):
+            raise
+        # torch goes on with advice to load the file without its protection.
+        reason = str(error).split("\n", 1)[0].split(". ", 1)[0]
+        raise ValueError(
+            f"--path {path}: cannot be loaded ({type(error).__name__}: {reason}); name a whole "
+            "checkpoint of fairseq-train, of a model for this task and data"
+        ) from error
     return models
 
 

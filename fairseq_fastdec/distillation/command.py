@@ -141,9 +141,14 @@ def check(args: argparse.Namespace) -> None:
 
 
 def translate(cfg: Any, corpus: Corpus, shards: Shards) -> None:
-    """Translate the shards that are missing, or this process's part of them."""
+    """Translate the shards that are missing or damaged, or this process's part of them."""
     n_processes, process = cfg.dataset.num_shards, cfg.dataset.shard_id
-    missing = [shard for shard in shards.missing() if shard % n_processes == process]
+    missing = set(shards.missing())
+    for shard in range(process, len(shards.sentences), n_processes):
+        if shard not in missing and shards.is_damaged(shard):
+            print(f"{shards.path(shard)}: damaged; it is translated again", flush=True)
+            missing.add(shard)
+    missing = sorted(shard for shard in missing if shard % n_processes == process)
     if not missing:
         return
     teacher = Teacher(cfg, corpus)

@@ -1,5 +1,6 @@
 """Translations on disk, in shards that are there as a whole or not at all."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,9 @@ class Shards:
     """Consecutive sentences in files of the same number of them: ``NUMBER<tab>TRANSLATION``.
 
     A shard is written under another name first. Whenever the process is ended, every file of a
-    shard's name is complete, and its sentences are in no other.
+    shard's name is complete, and its sentences are in no other. Its first line, ``sentences COUNT
+    sha256 DIGEST``, says what follows: what a crash of the machine or another program did to the
+    file is noticed.
     """
 
     def __init__(self, directory: Path, n_sentences: int, size: int) -> None:
@@ -26,7 +29,19 @@ class Shards:
 
     def missing(self) -> List[int]:
         """The numbers of the shards that are not there yet."""
-        return [n for n in range(len(self.sentences)) if not self._path(n).exists()]
+        return [n for n in range(len(self.sentences)) if not self.path(n).exists()]
+
+    def is_damaged(self, shard: int) -> bool:
+        """Whether the file of a shard that is there is not what :meth:`write` wrote.
+
+        Raises:
+            OSError: if it cannot be read.
+        """
+        try:
+            self._translations(shard)
+        except ValueError:
+            return True
+        return False
 
     def write(self, shard: int, translations: Dict[int, str]) -> None:
         """Write a shard.
@@ -34,29 +49,48 @@ class Shards:
         Args:
             translations: by sentence number; sentences that were not translated are not there.
         """
-        path = self._path(shard)
-        lines = (f"{number}\t{translations[number]}\n" for number in sorted(translations))
-        write_at_once(path, "".join(lines))
+        lines = "".join(f"{number}\t{translations[number]}\n" for number in sorted(translations))
+        header = _header(len(translations), lines.encode("utf-8"))
+        write_at_once(self.path(shard), header.decode("ascii") + lines)
 
     def read(self) -> Iterator[Tuple[int, str]]:
         """All sentences that were translated, in order, and their translations.
 
         Raises:
+            OSError: for a file that cannot be read.
             ValueError: for a file that is not what :meth:`write` writes.
         """
-        for shard, expected in enumerate(self.sentences):
-            path = self._path(shard)
-            last = expected.start - 1
-            # Other characters that Python takes for ends of lines can be in a sentence.
-            for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
-                number, tab, translation = line.partition("\t")
-                if not (tab and number.isdecimal() and last < int(number) < expected.stop):
-                    raise ValueError(f"{path}: damaged; delete it and run the command again")
-                last = int(number)
-                yield last, translation
+        for shard in range(len(self.sentences)):
+            yield from self._translations(shard)
 
-    def _path(self, shard: int) -> Path:
+    def path(self, shard: int) -> Path:
+        """The file of a shard."""
         return self._directory / f"{shard:06}.tsv"
+
+    def _translations(self, shard: int) -> List[Tuple[int, str]]:
+        path, expected = self.path(shard), self.sentences[shard]
+        damaged = ValueError(f"{path}: damaged; run the command again, which translates it anew")
+        header, end, content = path.read_bytes().partition(b"\n")
+        # Other characters that Python takes for ends of lines can be in a sentence.
+        lines = content.split(b"\n")[:-1]
+        if header + end != _header(len(lines), content):
+            raise damaged
+        translations = []
+        last = expected.start - 1
+        for line in lines:
+            number, tab, translation = line.decode("utf-8").partition("\t")
+            # Whole, and another shard's.
+            if not (tab and number.isdecimal() and last < int(number) < expected.stop):
+                raise damaged
+            last = int(number)
+            translations.append((last, translation))
+        return translations
+
+
+def _header(n_sentences: int, content: bytes) -> bytes:
+    """The first line of a shard."""
+    digest = hashlib.sha256(content).hexdigest()
+    return f"sentences {n_sentences} sha256 {digest}\n".encode("ascii")
 
 
 def write_at_once(path: Path, content: str) -> None:
@@ -78,12 +112,20 @@ def check_settings(path: Path, settings: Dict[str, Any]) -> None:
         settings: values that JSON has.
 
     Raises:
-        ValueError: if the file holds other settings; it names them.
+        ValueError: if the file holds other settings, which it names, or something else.
     """
     if not path.exists():
         write_at_once(path, json.dumps(settings, indent=1) + "\n")
         return
-    kept = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        kept = None
+    if not isinstance(kept, dict):
+        raise ValueError(
+            f"{path}: damaged; delete it if the translations beside it were made with this very "
+            "command, or else name another directory"
+        )
     for name in sorted({*kept, *settings}):
         old, new = kept.get(name), settings.get(name)
         if old != new:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from dataclasses import dataclass, field
 from typing import List, Optional
@@ -110,20 +111,32 @@ class StatisticsFile:
     def __init__(self, path: Optional[str]) -> None:
         """
         Raises:
-            OSError: if the file cannot be written.
+            ValueError: if the file cannot be written.
         """
         self._path = path
-        if path is not None:
-            try:
-                open(path, "w", encoding="utf-8").close()
-            except OSError as error:
-                raise ValueError(f"--decoding-stats {path}: cannot be written ({error})") from error
+        self._append(b"", "wb")
 
     def write(self, records: List[SentenceRecord]) -> None:
-        """Write a batch of records."""
-        if self._path is not None:
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.writelines(record.as_json() + "\n" for record in records)
+        """Write a batch of records.
+
+        Raises:
+            ValueError: if the file cannot be written any more.
+        """
+        self._append("".join(record.as_json() + "\n" for record in records).encode(), "ab")
+
+    def _append(self, content: bytes, mode: str) -> None:
+        if self._path is None:
+            return
+        try:
+            with open(self._path, mode) as file:
+                # A full device lets itself be opened, and refuses even a write of nothing.
+                os.write(file.fileno(), b"")
+                file.write(content)
+        except OSError as error:
+            raise ValueError(
+                f"--decoding-stats {self._path}: cannot be written ({error.strerror}); make room, "
+                "name another file, or remove the option"
+            ) from error
 
 
 def log_summary(name: str, statistics: Statistics) -> None:

@@ -51,12 +51,58 @@ def test_an_interruption_leaves_no_part(shards, monkeypatch, step):
     assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
 
 
-@pytest.mark.parametrize("text", ["3\tx\n", "1\tx\n0\ty\n", "0\tx\n0\tx\n", "x\n", "x\ty\n"])
-def test_damaged_shards_are_not_read(shards, tmp_path, text):
+def emptied(path):
+    path.write_bytes(b"")
+
+
+def shortened(path):
+    """As by a crash before the end was on disk, at the end of a line."""
+    path.write_bytes(b"\n".join(path.read_bytes().split(b"\n")[:-2]) + b"\n")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def changed(path):
+    path.write_bytes(path.read_bytes().replace(b"t 4", b"t 5"))
+
+
+def zeros(path):
+    path.write_bytes(bytes(len(path.read_bytes())))
+
+
+def without_header(path):
+    path.write_bytes(path.read_bytes().split(b"\n", 1)[1])
+
+
+def header_alone(path):
+    path.write_bytes(path.read_bytes().split(b"\n", 1)[0] + b"\n")
+
+
+def lengthened(path):
+    path.write_bytes(path.read_bytes() + b"5\tt\n")
+
+
+def another(path):
+    path.write_bytes(path.with_name("000000.tsv").read_bytes())
+
+
+DAMAGES = [
+    emptied, shortened, cut, changed, zeros, without_header, header_alone, lengthened, another,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_damaged_shards_are_noticed(shards, tmp_path, damage):
     fill(shards, [0, 1, 2])
-    (tmp_path / "shards" / "000000.tsv").write_text(text)
-    with pytest.raises(ValueError, match="000000.tsv: damaged; delete it"):
+    assert not any(shards.is_damaged(number) for number in range(3))
+    damage(tmp_path / "shards" / "000001.tsv")
+    assert [shards.is_damaged(number) for number in range(3)] == [False, True, False]
+    with pytest.raises(ValueError, match="000001.tsv: damaged; run the command again"):
         list(shards.read())
+    fill(shards, [1])
+    assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
 
 
 def test_settings_are_kept_and_compared(tmp_path):
@@ -66,6 +112,14 @@ def test_settings_are_kept_and_compared(tmp_path):
     for other in ({"a": 1, "b": ["y", 2], "c": None}, {"a": 1, "b": ["x", 2], "c": None, "d": 0}):
         with pytest.raises(ValueError, match="made with [bd] = .*; name another directory"):
             check_settings(path, other)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"\xff\xfe", b"[" * 100_000])
+def test_damaged_settings_are_named(tmp_path, content):
+    path = tmp_path / "settings.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"^{path}: damaged; delete it if .*another directory"):
+        check_settings(path, {"a": 1})
 
 
 def test_files_are_replaced(tmp_path):

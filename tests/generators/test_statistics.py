@@ -2,6 +2,9 @@
 
 import json
 import logging
+import os
+
+import pytest
 
 from fairseq_fastdec.generators.statistics import (
     SentenceRecord,
@@ -56,3 +59,48 @@ def test_a_file_is_emptied_and_appended_to(tmp_path):
     assert records[1] == {
         "id": 1, "source_tokens": 3, "tokens": 4, "invocations": 2, "blocks": [3, 1],
     }  # fmt: skip
+
+
+RECORD = SentenceRecord(0, 3, 4, 2, [3, 1])
+
+
+@pytest.mark.parametrize(
+    "name, problem",
+    [
+        ("/dev/full", "No space left"),
+        ("directory", "Is a directory"),
+        ("missing/stats", "No such file"),
+        ("file/stats", "Not a directory"),
+    ],
+)
+def test_files_that_cannot_be_written_are_found_before_anything_is_decoded(tmp_path, name, problem):
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "file").touch()
+    path = tmp_path / name
+    with pytest.raises(ValueError, match=f"^--decoding-stats {path}: cannot be written .{problem}"):
+        StatisticsFile(str(path))
+
+
+def test_a_file_that_cannot_be_written_any_more(tmp_path, monkeypatch):
+    """A disk that is full by now, and a place that is none any more."""
+    path = tmp_path / "stats.jsonl"
+    file = StatisticsFile(str(path))
+    file.write([RECORD])
+    os.remove(path)
+    os.symlink("/dev/full", path)
+    with pytest.raises(ValueError, match="^--decoding-stats .*stats.jsonl: .*No space left"):
+        file.write([RECORD])
+    os.remove(path)
+    path.mkdir()
+    with pytest.raises(ValueError, match="^--decoding-stats .*stats.jsonl: .*Is a directory"):
+        file.write([RECORD])
+
+
+def test_a_disk_that_fills_up_while_it_is_written(tmp_path, monkeypatch):
+    """The write of nothing succeeds, and that of the records does not."""
+    file = StatisticsFile(str(tmp_path / "stats.jsonl"))
+    monkeypatch.setattr(os, "write", lambda *_: 0)
+    os.remove(tmp_path / "stats.jsonl")
+    os.symlink("/dev/full", tmp_path / "stats.jsonl")
+    with pytest.raises(ValueError, match="^--decoding-stats .*stats.jsonl: .*No space left"):
+        file.write([RECORD])

@@ -1,6 +1,7 @@
 """scripts/distill.py end to end: a tiny teacher, interruptions, what fairseq loads afterwards."""
 
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -140,6 +141,62 @@ def test_finished_shards_are_not_translated_again(distill, monkeypatch, capsys):
     monkeypatch.setattr(teacher, "load_models", None)
     assert contents(distill("--shard-size", 100)) == whole
     assert "distilled pairs: 600 kept" in capsys.readouterr().out
+
+
+def test_damaged_shards_are_translated_again(distill, tmp_path, capsys):
+    """Emptied and shortened, as after a power failure."""
+    whole = contents(distill("--shard-size", 100))
+    shards = tmp_path / "out" / "shards"
+    (shards / "000001.tsv").write_bytes(b"")
+    text = (shards / "000004.tsv").read_text(encoding="utf-8")
+    (shards / "000004.tsv").write_text("".join(text.splitlines(keepends=True)[:-10]))
+    capsys.readouterr()
+    assert contents(distill("--shard-size", 100)) == whole
+    printed = capsys.readouterr().out
+    for number in (1, 4):
+        assert f"00000{number}.tsv: damaged; it is translated again\n" in printed
+    assert "200 of 600 sentences are to be translated" in printed
+    assert "distilled pairs: 600 kept\n" in printed
+
+
+def test_each_process_translates_its_own_damaged_shards_again(distill, tmp_path, capsys):
+    distill("--shard-size", 100)
+    for path in sorted((tmp_path / "out" / "shards").iterdir())[:3]:
+        path.write_bytes(b"")
+    capsys.readouterr()
+    distill("--shard-size", 100, "--num-shards", 2, "--shard-id", 1)
+    printed = capsys.readouterr().out
+    assert printed.count("damaged") == 1 and "100 of 600 sentences" in printed
+
+
+def damaged_checkpoints(baseline):
+    whole = Path(baseline).read_bytes()
+    return {
+        "empty": b"",
+        "cut": whole[: len(whole) // 2],
+        "other": b"no checkpoint at all\n",
+        "zeros": bytes(5000),
+        "pickle": pickle.dumps({"weights": [1, 2]}),
+    }
+
+
+@pytest.mark.parametrize("kind", ["empty", "cut", "other", "zeros", "pickle"])
+def test_damaged_checkpoints_are_named(distill, baseline, tmp_path, kind):
+    path = tmp_path / "damaged.pt"
+    path.write_bytes(damaged_checkpoints(baseline)[kind])
+    with pytest.raises(
+        SystemExit, match=f"^distill.py: --path {path}: cannot be loaded"
+    ) as stopped:
+        distill(path=f"{baseline}:{path}")
+    assert "\n" not in str(stopped.value) and "Re-running" not in str(stopped.value)
+
+
+def test_damaged_settings_are_named(distill, tmp_path):
+    distill()
+    path = tmp_path / "out" / "settings.json"
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(SystemExit, match=f"^distill.py: {path}: damaged; delete it"):
+        distill()
 
 
 def test_several_processes(distill, tmp_path, capsys):
