@@ -13,6 +13,7 @@ A short map:
                    command lines, models, batches and text like fairseq-generate's, for scripts
 - ``benchmark/``, ``distillation/``
                    what the scripts of these names run
+- ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
 - ``compat.py``    what today's torch and python need, and nothing else
 
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
@@ -22,4 +23,7 @@ from . import compat
 
 compat.install()
 
-from . import criterions, models, tasks  # noqa: E402,F401  (after compat; importing registers)
+# After compat; importing registers.
+from . import criterions, hub, models, tasks  # noqa: E402,F401
+
+hub.install()
