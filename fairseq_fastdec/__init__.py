@@ -14,6 +14,7 @@ A short map:
 - ``benchmark/``, ``distillation/``
                    what the scripts of these names run
 - ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
+- ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
 - ``compat.py``    what today's torch and python need, and nothing else
 
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
@@ -24,6 +25,7 @@ from . import compat
 compat.install()
 
 # After compat; importing registers.
-from . import criterions, hub, models, tasks  # noqa: E402,F401
+from . import criterions, errors, hub, models, tasks  # noqa: E402,F401
 
 hub.install()
+errors.install()
