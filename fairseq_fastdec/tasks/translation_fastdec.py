@@ -17,6 +17,7 @@ from ..generators.generation_options import check_names
 from ..generators.options import DecodingOptions, given
 from ..generators.schedule import Capacity
 from ..generators.streaming import StreamingGenerator
+from ..models.finetuning import check_finetuned
 
 STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
@@ -78,6 +79,16 @@ class TranslationFastdecTask(TranslationTask):
                 f"{own}: the checkpoint to go on from was trained with {trained}; train with that, "
                 "or take its parameters only, with --finetune-from-model"
             )
+
+    def check_finetuned(
+        self, path: str, state: Dict[str, Any], own: Any, model: torch.nn.Module
+    ) -> None:
+        """Called by fairseq-train with the checkpoint of ``--finetune-from-model``.
+
+        Raises:
+            ValueError: if it is of another network; it names the options that differ.
+        """
+        check_finetuned(path, state, own, model)
 
     def check_option_names(self, names: Iterable[str], where: str) -> None:
         """Called by the hub interface, which takes any names and hands them to no one.
