@@ -13,6 +13,8 @@ A short map:
                    command lines, models, batches and text like fairseq-generate's, for scripts
 - ``benchmark/``, ``distillation/``
                    what the scripts of these names run
+- ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
+- ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
 - ``compat.py``    what today's torch and python need, and nothing else
 
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
@@ -22,4 +24,8 @@ from . import compat
 
 compat.install()
 
-from . import criterions, models, tasks  # noqa: E402,F401  (after compat; importing registers)
+# After compat; importing registers.
+from . import criterions, errors, hub, models, tasks  # noqa: E402,F401
+
+hub.install()
+errors.install()

@@ -1,27 +1,14 @@
 """What the command lines of scripts share, where they take fairseq-generate's options."""
 
 import argparse
-import contextlib
-import sys
 import warnings
-from typing import Any, Dict, Iterator, Tuple, Type
+from typing import Any, Dict, Tuple
 
 from fairseq import utils
 from fairseq.data import data_utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-
-@contextlib.contextmanager
-def errors_in_one_line(program: str, *besides: Type[Exception]) -> Iterator[None]:
-    """End the program with one line for an error of its input, instead of a traceback.
-
-    Args:
-        besides: what counts as such an error besides ``ValueError`` and ``OSError``.
-    """
-    try:
-        yield
-    except (ValueError, OSError, *besides) as error:
-        sys.exit(f"{program}: {error}")
+from .errors import errors_in_one_line  # noqa: F401  (command lines take it from here)
 
 
 def positive(text: str) -> int:

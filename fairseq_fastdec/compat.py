@@ -2,7 +2,7 @@
 
 fairseq's main branch also loses sentences: :func:`install` gives them back. And fairseq-train does
 not tell the task what it goes on from: now it does. Of several workers the first reads a
-checkpoint, and the others can take it from there again.
+checkpoint, and the others can take it from there again. A checkpoint that cannot be read is named.
 
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
 (``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
@@ -14,6 +14,7 @@ import argparse
 import functools
 import os
 import pickle
+import re
 from typing import Any
 
 import numpy
@@ -31,6 +32,10 @@ except ImportError:  # numpy 1
     from numpy.core import multiarray
 
 
+class UnreadableCheckpoint(pickle.UnpicklingError, ValueError):
+    """A checkpoint that is damaged, or holds more than data; the message names the file."""
+
+
 def install() -> None:
     """Make checkpoints load, and only safely, models run, and no sentence be dropped."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
@@ -39,6 +44,10 @@ def install() -> None:
     _avoid_stale_encoder_kernel()
     if not hasattr(data_utils.batch_by_size, "__wrapped__"):
         data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
+    if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "__wrapped__"):
+        checkpoint_utils.load_checkpoint_to_cpu = _naming_the_file(
+            checkpoint_utils.load_checkpoint_to_cpu
+        )
     if not hasattr(Trainer.load_checkpoint, "__wrapped__"):
         Trainer.load_checkpoint = _with_check_by_task(Trainer.load_checkpoint)
     distributed_utils._broadcast_object_slow = _broadcast_object
@@ -100,24 +109,59 @@ def _with_last_batch(batch_by_size):
     return batch_all
 
 
+def _naming_the_file(load_checkpoint_to_cpu):
+    """torch's errors say neither which file it is, nor in one line what is wrong with it."""
+
+    @functools.wraps(load_checkpoint_to_cpu)
+    def load_named(path, *args, **kwargs):
+        try:
+            return load_checkpoint_to_cpu(path, *args, **kwargs)
+        except pickle.UnpicklingError as error:
+            name = re.search(r"GLOBAL (\S+)", str(error))
+            if name is None:
+                raise _damaged(path, error) from error
+            raise UnreadableCheckpoint(
+                f"{path}: holds {name.group(1)}, which no checkpoint of fairseq needs and which "
+                "could run anything: it is not loaded; ask for one that holds data only"
+            ) from error
+        except (EOFError, KeyError, RuntimeError, TypeError, UnicodeError) as error:
+            raise _damaged(path, error) from error
+
+    return load_named
+
+
+def _damaged(path: str, error: Exception) -> UnreadableCheckpoint:
+    # What torch says in further sentences, to read the file without its check, is no remedy.
+    reason = re.split(r"\. |\n", str(error))[0]
+    return UnreadableCheckpoint(
+        f"{path}: is damaged, or no checkpoint of fairseq ({type(error).__name__}: {reason}); name "
+        "another, or fetch it again"
+    )
+
+
 def _with_check_by_task(load_checkpoint):
     """fairseq-generate hands a checkpoint's ``task_state`` to the task, fairseq-train does not.
 
     So training would go on from a checkpoint of something else. Tasks that have a
-    ``check_restored`` now see the state first, but for --finetune-from-model, which takes
-    parameters from anywhere.
+    ``check_restored`` now see the state first. --finetune-from-model takes parameters from
+    anywhere, but not for a network of another shape: those that have a ``check_finetuned`` see
+    that checkpoint before torch lists the parameters that differ.
     """
 
     @functools.wraps(load_checkpoint)
     def load_checked(trainer, filename, *args, **kwargs):
-        check = getattr(trainer.task, "check_restored", None)
-        if check is None or filename == trainer.cfg.checkpoint.finetune_from_model:
+        finetunes = filename == trainer.cfg.checkpoint.finetune_from_model
+        check = getattr(trainer.task, "check_finetuned" if finetunes else "check_restored", None)
+        if check is None:
             return load_checkpoint(trainer, filename, *args, **kwargs)
         read = checkpoint_utils.load_checkpoint_to_cpu
 
         def read_checked(*read_args, **read_kwargs):
             state = read(*read_args, **read_kwargs)
-            check(state.get("task_state") or {})
+            if finetunes:
+                check(filename, state, trainer.cfg.model, trainer.get_model())
+            else:
+                check(state.get("task_state") or {})
             return state
 
         checkpoint_utils.load_checkpoint_to_cpu = read_checked

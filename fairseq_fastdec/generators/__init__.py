@@ -14,6 +14,7 @@ from .base import FAIRSEQ_DEFAULT_BEAM, FairseqGenerator
 from .beam import BeamGenerator, VariableBeamGenerator
 from .blockwise import BlockwiseGenerator
 from .double_token import DoubleTokenGenerator
+from .generation_options import check_values, refused
 from .greedy import GreedyGenerator
 from .jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
 from .lookahead import LookaheadGenerator
@@ -63,6 +64,7 @@ def build_generator(
     name = str(options.decoding)
     extra = {key: value for key, value in (extra or {}).items() if value is not None}
     _refuse(name, asked_for(args, extra, prefix_allowed_tokens_fn))
+    check_values(args)
     if GENERATORS[name].keeps_one_hypothesis:
         _check_one_hypothesis(name, args)
     else:
@@ -76,9 +78,11 @@ def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -
     prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
     constraints = getattr(args, "constraints", None)
     return {
+        **refused(args),
+        "--lm-weight": (getattr(args, "lm_weight", 0) or extra.get("lm_weight", 0)) != 0,
         "--sampling": getattr(args, "sampling", False),
         "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
-        "--diversity-rate": getattr(args, "diversity_rate", -1) > -1,
+        "--diversity-rate": not getattr(args, "diversity_rate", -1) <= -1,  # nor is NaN
         "--match-source-len": getattr(args, "match_source_len", False),
         "--constraints": constraints is not None and constraints is not False,
         "--no-repeat-ngram-size": getattr(args, "no_repeat_ngram_size", 0) > 0,
@@ -102,8 +106,6 @@ def _refuse(name: str, wanted: Dict[str, bool]) -> None:
 
 def _check_hypotheses(args: Any) -> None:
     beam, nbest = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), getattr(args, "nbest", 1)
-    if beam < 1:
-        raise ValueError(f"--beam {beam}: must be at least 1")
     if nbest > beam:
         raise ValueError(f"--nbest {nbest}: more than --beam {beam} finds; raise --beam")
 

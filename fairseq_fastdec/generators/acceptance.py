@@ -91,7 +91,7 @@ def acceptance_rule(options: DecodingOptions, dictionary: Dictionary) -> Accepta
     """
     rule: Acceptance
     if str(options.acceptance) == "topk":
-        rule = TopK(options.acceptance_topk)
+        rule = TopK(min(options.acceptance_topk, len(dictionary)))
     elif str(options.acceptance) == "distance":
         rule = Distance(options.acceptance_distance, dictionary)
     else:

@@ -145,8 +145,8 @@ class FairseqGenerator(ABC):
             options.shortlist,
             self.source_dictionary,
             self.dictionary,
-            options.shortlist_first,
-            options.shortlist_best,
+            min(options.shortlist_first, len(self.dictionary)),
+            min(options.shortlist_best, len(self.dictionary)),
         )
 
     def _check_tokens_per_step(self) -> None:

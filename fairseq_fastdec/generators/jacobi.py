@@ -24,7 +24,7 @@ class BlockGenerator(FixedPointGenerator):
 
     def block_length(self, batch: Batch) -> int:
         """How many tokens are solved in parallel: the paper's b."""
-        return self.options.jacobi_block_size
+        return min(self.options.jacobi_block_size, batch.max_len + 1)
 
     @abstractmethod
     def horizon(self, batch: Batch) -> Tensor:
@@ -89,7 +89,9 @@ class HybridJacobiGenerator(BlockGenerator):
         a, b = self.options.parallel_len_a, self.options.parallel_len_b
         if a == 0 and b is None:
             return _to_the_end(batch)
-        return (a * batch.source_lengths + (b or 0)).long()
+        longest = batch.max_len + 1
+        # In double precision, and not beyond the longest output allowed: int64 ends somewhere.
+        return (a * batch.source_lengths.double() + min(b or 0, longest)).clamp(max=longest).long()
 
     def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
         # Line 10: EOS counts when its block is done.

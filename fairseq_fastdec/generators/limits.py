@@ -49,7 +49,9 @@ class Limits:
         Raises:
             ValueError: if --min-len does not fit in.
         """
-        longest = min(int(self.max_len_a * source_width + self.max_len_b), self.max_positions - 1)
+        # Numbers that Python has, whatever was asked for.
+        added = min(self.max_len_b, self.max_positions)
+        longest = int(min(self.max_len_a * source_width + added, self.max_positions - 1))
         if self.min_len > longest:
             raise ValueError(
                 f"--min-len {self.min_len}: larger than the longest output allowed, {longest} "

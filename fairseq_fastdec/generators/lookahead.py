@@ -17,8 +17,9 @@ class LookaheadGenerator(FixedPointGenerator):
     drafts_replace_answers = True
 
     def widths(self, batch: Batch) -> Tensor:
-        to_go = batch.max_len + 1 - batch.lengths
-        return to_go.clamp(min=1, max=self.options.lookahead_window)
+        longest = batch.max_len + 1
+        window = min(self.options.lookahead_window, longest)
+        return (longest - batch.lengths).clamp(min=1, max=window)
 
     def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
         return settled

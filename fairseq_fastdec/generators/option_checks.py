@@ -1,7 +1,8 @@
 """What makes the value of a decoding option wrong: tables, and the check that reads them."""
 
 from dataclasses import fields
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
 
@@ -51,6 +52,21 @@ MINIMA = {
     "refill_threshold": 0,
     "stream_buffer": 1,
     "max_beam_rows": 1,
+}
+
+# The largest values, and why. Too large a value of other options is as good as "all there are".
+MAXIMA = {
+    "proposal_tree": (256, "a step computes the output layer for every one of them"),
+    "parallel_len_a": (1e9, "no source or output is as long"),
+    "ngram_order": (64, "each token is looked up, and kept, after contexts of all lengths below"),
+}
+
+KINDS = {
+    int: (Integral, "a whole number"),
+    Optional[int]: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    Optional[float]: (Real, "a number"),
+    bool: (bool, "True or False"),
 }
 
 # An option that another method would ignore is refused there: which methods each is for.
@@ -110,6 +126,7 @@ def check_options(options: Any) -> None:
         value = getattr(options, option.name)
         if option.name == "_name" or value is None:
             continue
+        _check_kind(option.name, option.type, value)
         _check_value(option.name, value)
         if value != option.default:
             _check_has_a_use(options, option.name, value)
@@ -120,6 +137,14 @@ def check_options(options: Any) -> None:
         )
 
 
+def _check_kind(name: str, declared: Any, value: Any) -> None:
+    """The hub and --eval-bleu-args bring values that argparse has not seen."""
+    kind, in_words = KINDS.get(declared, (object, ""))
+    is_truth = isinstance(value, bool)
+    if not isinstance(value, kind) or (is_truth and kind in (Integral, Real)):
+        raise ValueError(f"{_flag(name)} {value}: must be {in_words}")
+
+
 def _check_value(name: str, value: Any) -> None:
     flag = f"{_flag(name)} {value}"
     if name in CHOICES:
@@ -128,6 +153,9 @@ def _check_value(name: str, value: Any) -> None:
             raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
     if name in MINIMA and not value >= MINIMA[name]:  # nor is NaN
         raise ValueError(f"{flag}: must be at least {MINIMA[name]}")
+    if name in MAXIMA and value > MAXIMA[name][0]:
+        most, reason = MAXIMA[name]
+        raise ValueError(f"{flag}: must be at most {most}: {reason}")
     if name == "refill_threshold" and not value < 1:
         raise ValueError(f"{flag}: must be less than 1")
 

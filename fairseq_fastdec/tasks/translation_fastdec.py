@@ -1,7 +1,8 @@
 """fairseq's translation task with a choice of decoding methods."""
 
+import json
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 import torch
 from fairseq.logging import metrics
@@ -12,9 +13,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..data.token_order import LEFT_TO_RIGHT, trained_order
 from ..generators import build_generator
 from ..generators.base import FairseqGenerator
+from ..generators.generation_options import check_names
 from ..generators.options import DecodingOptions, given
 from ..generators.schedule import Capacity
 from ..generators.streaming import StreamingGenerator
+from ..models.finetuning import check_finetuned
 
 STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
@@ -77,6 +80,34 @@ class TranslationFastdecTask(TranslationTask):
                 "or take its parameters only, with --finetune-from-model"
             )
 
+    def check_finetuned(
+        self, path: str, state: Dict[str, Any], own: Any, model: torch.nn.Module
+    ) -> None:
+        """Called by fairseq-train with the checkpoint of ``--finetune-from-model``.
+
+        Raises:
+            ValueError: if it is of another network; it names the options that differ.
+        """
+        check_finetuned(path, state, own, model)
+
+    def check_option_names(self, names: Iterable[str], where: str) -> None:
+        """Called by the hub interface, which takes any names and hands them to no one.
+
+        Raises:
+            ValueError: for a name that is no generation option; it tells the nearest one.
+        """
+        check_names(names, where)
+
+    def build_model(self, cfg: Any, *args: Any, **kwargs: Any) -> Any:
+        """As in fairseq.
+
+        Raises:
+            ValueError: for a name in ``--eval-bleu-args`` that is no generation option.
+        """
+        if self.cfg.eval_bleu:
+            self.check_option_names(json.loads(self.cfg.eval_bleu_args or "{}"), "--eval-bleu-args")
+        return super().build_model(cfg, *args, **kwargs)
+
     def build_generator(
         self,
         models: List[Any],
@@ -92,6 +123,11 @@ class TranslationFastdecTask(TranslationTask):
         """
         options = DecodingOptions.merged(self.cfg, args)
         scores_only = getattr(args, "score_reference", False)
+        if scores_only and options.decoding_stats is not None:
+            raise ValueError(
+                f"--decoding-stats {options.decoding_stats}: nothing is decoded with "
+                "--score-reference; remove one of them"
+            )
         if str(options.decoding) == "fairseq" or scores_only or seq_gen_cls is not None:
             return super().build_generator(
                 models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
@@ -127,8 +163,10 @@ class TranslationFastdecTask(TranslationTask):
         ``--max-tokens`` source tokens.
         """
         if str(self.cfg.decoding) == "streaming" and not self._has_criterion:
+            # fairseq-generate makes batches before it builds the generator, which checks, too.
+            buffer = given(DecodingOptions.merged(self.cfg, None).stream_buffer, STREAM_BUFFER)
             self._capacity.sentences, self._capacity.source_tokens = max_sentences, max_tokens
-            max_tokens, max_sentences = None, given(self.cfg.stream_buffer, STREAM_BUFFER)
+            max_tokens, max_sentences = None, max(min(buffer, len(dataset)), 1)
             kwargs["required_batch_size_multiple"] = 1
         return super().get_batch_iterator(dataset, max_tokens, max_sentences, **kwargs)
 

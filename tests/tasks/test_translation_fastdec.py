@@ -253,6 +253,20 @@ def test_score_reference(corpus, blockwise):
     assert hypotheses(ours) == hypotheses(theirs) and scores(ours) == scores(theirs)
 
 
+def test_statistics_of_nothing(corpus, blockwise, tmp_path):
+    options = ["--score-reference", "--decoding", "blockwise", "--decoding-stats", tmp_path / "f"]
+    with pytest.raises(ValueError, match="--decoding-stats .*: nothing is decoded with --score-r"):
+        generate(corpus, blockwise, *options)
+
+
+def test_the_stream_buffer_is_no_longer_than_the_data(corpus, baseline):
+    everything = generate(corpus, baseline, "--decoding", "streaming", "--beam", 3)
+    more = ["--decoding", "streaming", "--beam", 3, "--stream-buffer", 10**20]
+    assert hypotheses(generate(corpus, baseline, *more)) == hypotheses(everything)
+    with pytest.raises(ValueError, match="--stream-buffer 0: must be at least 1"):
+        generate(corpus, baseline, "--decoding", "streaming", "--stream-buffer", 0)
+
+
 def test_the_hub_interface(corpus, baseline, blockwise):
     def translations(path, **options):
         hub = TransformerModel.from_pretrained(

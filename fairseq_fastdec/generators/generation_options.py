@@ -1,0 +1,136 @@
+"""What our methods make of fairseq's generation options: which values, and which of them at all.
+
+Every field of fairseq's ``GenerationConfig`` stands in one of the tables. A test compares.
+"""
+
+import difflib
+import math
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any, Dict, Iterable, NamedTuple
+
+from fairseq.dataclass.configs import GenerationConfig
+
+from .options import DecodingOptions
+
+
+class Demand(NamedTuple):
+    """The values of an option that mean something, both ends included, and why no others do."""
+
+    kind: type
+    least: float
+    most: float
+    reason: str
+
+
+MINUS, PLUS = -math.inf, math.inf
+LARGEST = 1.7e308
+
+HONOURED: Dict[str, Demand] = {
+    "beam": Demand(Integral, 1, PLUS, "at least 1"),
+    "nbest": Demand(Integral, 1, PLUS, "at least 1"),
+    "max_len_a": Demand(Real, 0, LARGEST, "a number of at least 0"),
+    "max_len_b": Demand(Integral, MINUS, PLUS, "a whole number"),
+    "min_len": Demand(Integral, MINUS, PLUS, "a whole number"),
+    "prefix_size": Demand(Integral, 0, PLUS, "at least 0"),
+    # Scores are divided by the length to this power; they are float32.
+    "lenpen": Demand(Real, -10, 10, "between -10 and 10: beyond, scores of float32 are all alike"),
+    # With infinity there are no unknown words; with minus infinity scores are no numbers.
+    "unkpen": Demand(Real, -LARGEST, PLUS, "a number larger than -inf"),
+    # Beyond, float32 holds no differences between log-probabilities, or not the differences.
+    "temperature": Demand(
+        Real, 1e-4, 1e4, "between 0.0001 and 10000; for the most probable tokens, use 1"
+    ),
+}
+
+# Flags that are on or off, and names that fairseq's commands read and we honour or pass on.
+HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference"})
+
+# What the value of an option is where it was not given, for those that no method of ours has.
+REFUSED: Dict[str, Any] = {
+    "beam_mt": 0,
+    "max_len_a_mt": 0,
+    "max_len_b_mt": 200,
+    "lenpen_mt": 1,
+    "sampling_topk": -1,
+    "sampling_topp": -1,
+    "diverse_beam_strength": 0.5,
+    "lm_weight": 0,
+    "iter_decode_eos_penalty": 0,
+    "iter_decode_max_iter": 10,
+    "iter_decode_force_max_iter": False,
+    "iter_decode_with_beam": 1,
+    "iter_decode_with_external_reranker": False,
+    "retain_dropout": False,
+    "retain_dropout_modules": None,
+    "decoding_format": None,
+    "eos_token": None,
+}
+
+# Refused by conditions of their own, in asked_for.
+REFUSED_IF_ASKED_FOR = frozenset(
+    {
+        "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints",
+        "no_repeat_ngram_size", "print_alignment", "replace_unk", "print_step",
+        "retain_iter_history", "lm_path",
+    }
+)  # fmt: skip
+
+# Nothing in fairseq reads the first two. It reads the third only to keep a warning back, and the
+# fourth to seed what draws at random, which no method of ours does.
+WITHOUT_EFFECT = frozenset({"no_early_stop", "no_beamable_mm", "sacrebleu", "no_seed_provided"})
+
+# fairseq-generate reads it, and makes prefix_tokens of it; the hub and --eval-bleu do not.
+READ_BY_COMMANDS = frozenset({"prefix_size"})
+
+
+def check_values(args: Any) -> None:
+    """
+    Args:
+        args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
+
+    Raises:
+        ValueError: for a value that means nothing to any method; it names the flag.
+    """
+    for name, demand in HONOURED.items():
+        value = getattr(args, name, None)
+        if value is None:
+            continue
+        is_number = isinstance(value, demand.kind) and not isinstance(value, bool)
+        if not is_number or not demand.least <= value <= demand.most:  # nor is NaN
+            raise ValueError(f"{flag_of(name)} {value}: must be {demand.reason}")
+
+
+def refused(args: Any) -> Dict[str, bool]:
+    """The options of :data:`REFUSED`, by flag, and whether each was asked for."""
+    return {
+        flag_of(name): getattr(args, name, default) != default for name, default in REFUSED.items()
+    }
+
+
+def check_names(names: Iterable[str], where: str) -> None:
+    """Refuse options that fairseq would take and nobody would read.
+
+    Args:
+        where: who gave them, for the message.
+
+    Raises:
+        ValueError: for a name that is no option, or one that only commands read; it tells the
+            nearest one.
+    """
+    known = {option.name for option in (*fields(GenerationConfig), *fields(DecodingOptions))}
+    for name in names:
+        if name in READ_BY_COMMANDS:
+            raise ValueError(
+                f"{name}: only fairseq-generate reads it, {where} does not; give prefix_tokens "
+                "to inference_step"
+            )
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            meant = f"; did you mean {nearest[0]}?" if nearest else "; remove it"
+            raise ValueError(f"{name}: no option of {where}{meant}")
+
+
+def flag_of(name: str) -> str:
+    """The flag of an option."""
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,147 @@
+"""Whether the parameters of ``--finetune-from-model`` fit, before torch lists all that do not.
+
+Some that do not fit torch would take without a word: those of other attention heads, another
+activation function or other places of the norms.
+"""
+
+from argparse import Namespace
+from typing import Any, Dict, List, Optional
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models.transformer import TransformerModel, base_architecture
+from torch import nn
+
+from ..data.special_tokens import EOD
+
+VALUES = (
+    *(
+        f"{side}_{name}"
+        for side in ("encoder", "decoder")
+        for name in ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
+    ),
+    "activation_fn",
+)
+FLAGS = (
+    "encoder_normalize_before",
+    "decoder_normalize_before",
+    "encoder_learned_pos",
+    "decoder_learned_pos",
+    "no_token_positional_embeddings",
+    "no_scale_embedding",
+    "layernorm_embedding",
+    "no_cross_attention",
+    "cross_self_attention",
+)
+# Options that are the decoder's size where they are not given.
+DIMENSIONS = ("decoder_input_dim", "decoder_output_dim")
+# Parameters of their own can begin as what was shared, and not the other way round.
+SHARED = ("share_decoder_input_output_embed", "share_all_embeddings")
+HEADS = {
+    "block_size": 4,
+    "block_ffn": "shared",
+    "block_ffn_embed_dim": None,
+    "identity_first_head": False,
+}
+
+
+def check_finetuned(path: str, state: Dict[str, Any], own: Namespace, model: nn.Module) -> None:
+    """
+    Args:
+        path: the checkpoint, as given.
+        state: what it holds, as fairseq loads it.
+        own: the options of the model to be trained.
+        model: that model.
+
+    Raises:
+        ValueError: if the checkpoint is of another network; it names the options that differ.
+    """
+    trained = (state.get("cfg") or {}).get("model")
+    if not isinstance(trained, Namespace) or not isinstance(model, TransformerModel):
+        return
+    given = f"--finetune-from-model {path}"
+    kind = ARCH_MODEL_REGISTRY.get(getattr(trained, "arch", None), TransformerModel)
+    if not issubclass(kind, TransformerModel):
+        raise ValueError(
+            f"{given}: was trained with --arch {trained.arch}, and --arch {own.arch} takes "
+            "parameters of transformers only; name the checkpoint of one"
+        )
+    has_heads = any(name.startswith("decoder.heads.") for name in state["model"])
+    if has_heads and not hasattr(model.decoder, "heads"):
+        raise ValueError(
+            f"{given}: has prediction heads (--arch {trained.arch}), and --arch {own.arch} has "
+            "none; name the checkpoint that its heads were trained on"
+        )
+    options = _differing(_complete(trained), _complete(own), model, has_heads)
+    if options is not None:
+        raise ValueError(f"{given}: was trained with other options than this model; {options}")
+    _check_vocabularies(given, state["model"], model)
+
+
+def _complete(options: Namespace) -> Namespace:
+    """With fairseq's defaults for those that are not there, as old checkpoints need."""
+    complete = Namespace(**vars(options))
+    base_architecture(complete)
+    complete.share_decoder_input_output_embed |= complete.share_all_embeddings
+    return complete
+
+
+def _differing(
+    trained: Namespace, own: Namespace, model: nn.Module, has_heads: bool
+) -> Optional[str]:
+    """The options to give and those to remove, as typed; ``None`` if they are the same."""
+    give: List[str] = []
+    remove: List[str] = []
+
+    def compare(name: str, theirs: Any, ours: Any) -> None:
+        if theirs == ours:
+            return
+        flag = f"--{name.replace('_', '-')}"
+        if theirs is True:
+            give.append(flag)
+        elif theirs in (False, None):
+            remove.append(flag)
+        else:
+            give.append(f"{flag} {theirs}")
+
+    for name in VALUES:
+        compare(name, getattr(trained, name), getattr(own, name))
+    for name in DIMENSIONS:
+        compare(
+            name,
+            *(
+                None if value == options.decoder_embed_dim else value
+                for options in (trained, own)
+                for value in [getattr(options, name)]
+            ),
+        )
+    by_step = getattr(model.decoder, "tokens_per_step", None) is not None
+    for name in FLAGS:
+        # Sinusoids can begin a double-token model's learned positions.
+        if not (by_step and name == "decoder_learned_pos"):
+            compare(name, getattr(trained, name), getattr(own, name))
+    for side, name in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
+        if getattr(own, f"{side}_learned_pos") and not (by_step and side == "decoder"):
+            compare(name, getattr(trained, name, None), getattr(own, name, None))
+    for name in SHARED:
+        if getattr(own, name):
+            compare(name, getattr(trained, name), True)
+    if has_heads:
+        for name, default in HEADS.items():
+            compare(name, getattr(trained, name, default), getattr(own, name, default))
+    parts = [f"give {' '.join(give)}"] * bool(give) + [f"remove {' '.join(remove)}"] * bool(remove)
+    return " and ".join(parts) or None
+
+
+def _check_vocabularies(given: str, parameters: Dict[str, Any], model: nn.Module) -> None:
+    for side, part in (("source", model.encoder), ("target", model.decoder)):
+        name = "encoder" if side == "source" else "decoder"
+        trained = parameters.get(f"{name}.embed_tokens.weight")
+        n_own = part.embed_tokens.weight.size(0)
+        # <eod> and what is behind it begin as in a new model.
+        n_without_end = part.dictionary.index(EOD) if EOD in part.dictionary else n_own
+        if trained is not None and len(trained) not in (n_own, n_without_end):
+            raise ValueError(
+                f"{given}: was trained with {len(trained)} {side} types, and the {side} dictionary "
+                f"has {n_own}; binarise the data with its dictionaries (fairseq-preprocess "
+                "--srcdict, --tgtdict)"
+            )

@@ -1,0 +1,207 @@
+"""Errors of what the user gave: one line under fairseq's commands, with exit code 2."""
+
+import io
+import math
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq_cli import generate as generate_cli
+
+from fairseq_fastdec import errors
+from fairseq_fastdec.engine.support import UnsupportedModel, check_supported
+from fairseq_fastdec.generators.batch import one_number
+from fairseq_fastdec.generators.limits import Limits
+from fairseq_fastdec.generators.options import DecodingOptions
+from tests import command_line, tiny
+
+ROOT = Path(__file__).resolve().parent.parent
+START = "import sys; from fairseq_cli.{0} import cli_main; sys.argv[0] = 'fairseq-{0}'; cli_main()"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def start(program, *arguments, **environment):
+    """A command of fairseq's in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", START.format(program), *map(str, arguments)],
+        env={**ENVIRONMENT, **environment}, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True,
+    )  # fmt: skip
+
+
+PLUGIN = ("--user-dir", ROOT / "fairseq_fastdec", "--task", "translation_fastdec", "--cpu")
+
+
+@pytest.mark.parametrize("program", ["generate", "interactive"])
+def test_a_wrong_option_is_told_in_one_line(corpus, baseline, program):
+    ended = start(
+        program, corpus, *PLUGIN, "--path", baseline, "--decoding", "greedy", "--temperature", 0
+    )
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"fairseq-{program}: --temperature 0.0: must be between")
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert ended.returncode == 2
+
+
+def test_training_ends_in_one_line_too(corpus, tmp_path):
+    arguments = (
+        corpus, *PLUGIN, "--arch", "blockwise_transformer", "--block-size", 0, "--max-tokens", 99,
+        *command_line.TINY, "--optimizer", "adam", "--save-dir", tmp_path,
+    )  # fmt: skip
+    ended = start("train", *arguments)
+    assert ended.stderr.splitlines()[-1] == "fairseq-train: --block-size 0: must be at least 1"
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert ended.returncode == 2
+    shown = start("train", *arguments, FASTDEC_TRACEBACK="1")
+    assert "Traceback" in shown.stderr and shown.returncode == 1
+
+
+def test_other_programs_keep_their_tracebacks():
+    """A user of the hub has written the program, and wants to know where it went wrong."""
+    program = (
+        "from fairseq_fastdec.generators.options import DecodingOptions\n"
+        "DecodingOptions(decoding='speculative').check()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr and "--decoding speculative: unknown" in ended.stderr
+
+
+def caught(call):
+    try:
+        call()
+    except Exception as error:
+        return error
+    raise AssertionError("no error")
+
+
+def told(monkeypatch, capsys, call):
+    """What the hook does with an error that came through a command: a line, or ``None``."""
+    passed_on = []
+    hook = errors._hook_before(lambda *error: passed_on.append(error))
+    monkeypatch.setattr(sys, "argv", ["bin/fairseq-generate"])
+
+    def through_a_command():
+        monkeypatch.setattr(generate_cli.options, "get_generation_parser", call)
+        generate_cli.cli_main()
+
+    error = caught(through_a_command)
+    try:
+        hook(type(error), error, error.__traceback__)
+    except SystemExit as end:
+        assert end.code == 2 and not passed_on
+        assert capsys.readouterr().err == f"{end}\n" and "\n" not in str(end)
+        return str(end)
+    assert len(passed_on) == 1
+    return None
+
+
+def of_fairseq(error):
+    def call():
+        raise error
+
+    return call
+
+
+def option():
+    DecodingOptions(decoding="speculative").check()
+
+
+def unsupported():
+    check_supported(tiny.build_model(tiny.task(20), adaptive_softmax_cutoff="5,10"))
+
+
+def checkpoint(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+
+    def load():
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+
+    return load
+
+
+def test_which_errors_are_told(monkeypatch, capsys, tmp_path):
+    def line(call):
+        return told(monkeypatch, capsys, call)
+
+    assert line(option).startswith("fairseq-generate: --decoding speculative: unknown;")
+    assert "adaptive softmax" in line(unsupported)
+    assert isinstance(caught(unsupported), UnsupportedModel)
+    for name, content in (("empty", b""), ("text", b"hello\n" * 9), ("half", half_of_a_zip())):
+        assert f"{name}.pt: is damaged" in line(checkpoint(tmp_path, f"{name}.pt", content))
+    path = tmp_path / "nothing"
+    assert line(lambda: open(path)).endswith(f"No such file or directory: '{path}'")
+    assert "Model file not found" in line(of_fairseq(OSError("Model file not found: x.pt")))
+    assert "--share-all" in line(of_fairseq(ValueError("--share-all-embeddings requires")))
+    assert "--path" in line(of_fairseq(AssertionError("--path required for generation!")))
+
+
+def half_of_a_zip():
+    whole = io.BytesIO()
+    torch.save({"model": {}}, whole)
+    return whole.getvalue()[: len(whole.getvalue()) // 2]
+
+
+def test_which_errors_are_not(monkeypatch, capsys):
+    """Mistakes in a program are found by their tracebacks."""
+
+    def mistake():
+        one_number("no tensor")
+
+    def mistaken_value():
+        # Python raises it in a line of ours: nothing there says what to do.
+        with pytest.raises(ValueError):
+            Limits(1, 3, 2, max_len_a=math.nan).max_len(3)
+        Limits(1, 3, 2, max_len_a=math.nan).max_len(3)
+
+    for call in (
+        mistake,
+        mistaken_value,
+        of_fairseq(ValueError("fairseq's own")),
+        of_fairseq(RuntimeError("shape mismatch")),
+        of_fairseq(BrokenPipeError(32, "Broken pipe")),
+        of_fairseq(MemoryError()),
+    ):
+        assert told(monkeypatch, capsys, call) is None
+
+
+def test_what_the_trainer_hides(monkeypatch, capsys):
+    """fairseq says of any error while it loads a checkpoint only that there was one."""
+
+    def load():
+        try:
+            option()
+        except Exception:
+            raise Exception("Cannot load model parameters from checkpoint x.pt")
+
+    assert "--decoding speculative" in told(monkeypatch, capsys, load)
+
+    def load_something_else():
+        try:
+            {}["model"]
+        except Exception:
+            raise Exception("Cannot load model parameters from checkpoint x.pt")
+
+    assert told(monkeypatch, capsys, load_something_else) is None
+
+
+def test_callers_catch_what_was_raised(tmp_path):
+    for kind in (ValueError, pickle.UnpicklingError):
+        with pytest.raises(kind, match="empty.pt: is damaged"):
+            checkpoint(tmp_path, "empty.pt", b"")()
+
+
+def test_scripts_end_with_the_same_code(capsys):
+    with pytest.raises(SystemExit, match="^benchmark.py: two lines$") as end:
+        with errors.errors_in_one_line("benchmark.py"):
+            raise ValueError("two\nlines")
+    assert end.value.code == 2
+    assert capsys.readouterr().err == "benchmark.py: two lines\n"

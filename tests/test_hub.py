@@ -1,0 +1,84 @@
+"""The hub interface does what it is asked for, or refuses it by name."""
+
+import pytest
+from fairseq.models.transformer import TransformerModel
+
+from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
+from tests.command_line import train
+
+
+@pytest.fixture(scope="module")
+def load(corpus, baseline):
+    """Load the stock checkpoint as the documents say."""
+
+    def load_with(**options):
+        return TransformerModel.from_pretrained(
+            str(baseline.parent), baseline.name, str(corpus), tokenizer=None, bpe=None, **options
+        )
+
+    return load_with
+
+
+@pytest.fixture(scope="module")
+def hub(load):
+    return load(task="translation_fastdec")
+
+
+def test_a_checkpoint_of_the_stock_task(load, hub):
+    """fairseq keeps the checkpoint's task, which ignored ``decoding``."""
+    assert type(hub.task) is TranslationFastdecTask
+    expected = load().translate(["a b c", "j i"], beam=1)
+    assert hub.translate(["a b c", "j i"], decoding="lookahead", lookahead_window=3) == expected
+    with pytest.raises(ValueError, match="--decoding speculative: unknown"):
+        hub.translate("a b c", decoding="speculative")
+
+
+def test_options_for_all_calls(load):
+    hub = load(task="translation_fastdec", decoding="lookahead", lookahead_window=0)
+    with pytest.raises(ValueError, match="--lookahead-window 0: must be at least 1"):
+        hub.translate("a b c")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(decodign="greedy"), "^decodign: no option of the hub interface; did you mean deco"),
+        (dict(decoding="greedy", shortlst="f"), "^shortlst: .* did you mean shortlist?"),
+        (dict(prefix_size=2), "^prefix_size: only fairseq-generate reads it"),
+    ],
+)
+def test_misspelt_options(hub, options, message):
+    for call in (hub.translate, hub.sample):
+        with pytest.raises(ValueError, match=message):
+            call("a b c", **options)
+    with pytest.raises(ValueError, match=message):
+        hub.generate(hub.encode("a b c"), **options)
+
+
+def test_options_that_the_hub_has_itself(hub):
+    assert hub.translate(
+        ["a b c", " ".join("a" * 2000)], verbose=False, skip_invalid_size_inputs=True, lenpen=0.6
+    ) == [hub.translate("a b c")]
+
+
+def test_misspelt_options_at_loading(load):
+    with pytest.raises(ValueError, match="^decodign: no option of the model; did you mean decod"):
+        load(task="translation_fastdec", decodign="greedy")
+
+
+def test_a_model_of_another_task_has_no_decoding_methods(load):
+    stock = load()
+    with pytest.raises(
+        ValueError, match='^decoding: TranslationTask .* task="translation_fastdec"'
+    ):
+        stock.translate("a b c", decoding="greedy")
+    # What fairseq does with names that nobody knows is fairseq's.
+    assert stock.translate("a b c", decodign="greedy") == stock.translate("a b c")
+
+
+def test_misspelt_options_for_validation(corpus, tmp_path):
+    with pytest.raises(ValueError, match="^decodign: no option of --eval-bleu-args; did you mean"):
+        train(
+            corpus, tmp_path, "--task", "translation_fastdec", "--arch", "transformer",
+            "--eval-bleu", "--eval-bleu-args", '{"decodign": "greedy"}', updates=1,
+        )  # fmt: skip
