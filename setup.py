@@ -27,7 +27,7 @@ setup(
             ["fairseq_fastdec/engine/native/step.cpp"],
             depends=[
                 f"fairseq_fastdec/engine/native/{name}.h"
-                for name in ("lanes", "products", "codes", "halves", "narrow", "choices", "rows")
+                for name in "lanes products codes halves narrow choices rows checks".split()
             ],
             extra_compile_args=["-std=gnu++17", "-O3", "-Wno-psabi"],
             optional=True,

@@ -37,7 +37,9 @@ class Linear:
         if self.packed is not None:
             return
         self._bias = bias
-        self._blocked = weight.device.type == "cpu" and can_block(weight.dtype)
+        # oneDNN has no layout for no numbers.
+        here = weight.device.type == "cpu" and weight.numel() > 0
+        self._blocked = here and can_block(weight.dtype)
         self._weight = _blocked(weight) if self._blocked else weight
         # In bf16 a token has to be rounded as it is among others: see ``equal_steps``.
         for_one = self._blocked and weight.dtype == torch.float32 and weight.numel() <= SMALL

@@ -112,8 +112,16 @@ class Shortlist:
 
         Returns:
             int64 ``[N]``, in any order, some of them perhaps repeatedly.
+
+        Raises:
+            IndexError: for tokens that are not in the source dictionary.
         """
         types = np.unique(tokens)
+        if types.size and (types[0] < 0 or types[-1] + 1 >= self._table.first.size):
+            raise IndexError(
+                f"sources of types {types[0]} to {types[-1]}, where the table has "
+                f"{self._table.first.size - 1}"
+            )
         starts, ends = self._table.first[types], self._table.first[types + 1]
         parts = [self._table.targets[start:end] for start, end in zip(starts, ends)]
         return np.concatenate([types, *parts] if self._copies else parts).astype(np.int64)
@@ -156,6 +164,10 @@ class ShortlistedOutput:
         Args:
             source_tokens: int64 ``[B, S]``, padded on either side.
             forced: target tokens that have to be possible, int64 ``[B, P]``, padded, or ``None``.
+
+        Raises:
+            IndexError: for tokens that are not in the dictionaries, and for a table of more target
+                types than the model has.
         """
         own = [self._shortlist.of_source(tokens) for tokens in source_tokens.cpu().numpy()]
         if forced is not None:
@@ -164,6 +176,11 @@ class ShortlistedOutput:
         types = self._shortlist.union(self._sources)
         if self._known is not None and np.array_equal(types, self._known):
             return
+        if types[0] < 0 or types[-1] >= self._rows.n_outputs:
+            raise IndexError(
+                f"--shortlist: target types {types[0]} to {types[-1]}, where the model has "
+                f"{self._rows.n_outputs}; build the shortlist with the model's dictionaries"
+            )
         self._known = types
         self._types = torch.from_numpy(types).to(source_tokens.device)
         self._layer = self._rows.take(self._types)

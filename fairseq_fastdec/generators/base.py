@@ -12,6 +12,7 @@ from torch import Tensor
 from ..engine import EnsembleSession, Shortlist
 from .batch import Batch, Observer
 from .hypothesis import Hypotheses
+from .ids import check_dictionaries, check_request
 from .limits import Limits
 from .options import DecodingOptions
 from .sources import check_sources
@@ -61,6 +62,7 @@ class FairseqGenerator(ABC):
             cuda_graphs=str(options.cuda_graphs),
         )
         self._check_tokens_per_step()
+        check_dictionaries(models, self.source_dictionary, dictionary)
         max_positions = min(model.max_decoder_positions() for model in models)
         self.limits = Limits.of(args, dictionary, max_positions)
         self.eos = self.limits.eos
@@ -121,14 +123,15 @@ class FairseqGenerator(ABC):
             ``alignment``.
 
         Raises:
-            ValueError: for constraints, a malformed prefix, a source without a token, or a
-                --min-len that does not fit.
+            ValueError: for constraints, tokens that are not in the dictionaries, a malformed
+                prefix, a source without a token, or a --min-len that does not fit.
         """
         if constraints is not None:
             raise ValueError(
                 f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
             )
         bos = self.eos if bos_token is None else bos_token
+        check_request(sample, prefix_tokens, bos, self.source_dictionary, self.dictionary)
         ids = self._ids(sample)
         check_sources(sample["net_input"]["src_tokens"], self.source_dictionary.pad(), ids)
         hypotheses, records = self.translate(sample, ids, bos, prefix_tokens)

@@ -1,7 +1,10 @@
 """The compiled step: what it does, what it leaves to torch, and how it is loading."""
 
+import ctypes
 import logging
 import shutil
+import struct
+from ctypes import c_int
 
 import pytest
 import torch
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.cache import KeyValueCache
 from fairseq_fastdec.engine.linear import BFloat16Linear, Linear
-from fairseq_fastdec.engine.native import loading, moves, packed
+from fairseq_fastdec.engine.native import loading, moves, packed, structures
 from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.engine.native.packed import PackedLinear
 from tests import tiny
@@ -292,15 +295,55 @@ def test_without_a_library_there_is_none(elsewhere):
     assert loading.library.__wrapped__() is None
 
 
-@compiled
-def test_a_library_of_other_sources_is_not_used(elsewhere, monkeypatch, caplog):
+def copied(elsewhere):
     built = loading.Path(packed.__file__).parent / elsewhere.name
     shutil.copy(built, elsewhere)
+    return elsewhere
+
+
+@compiled
+@pytest.mark.parametrize("structure", range(len(structures.ALL)))
+def test_a_library_of_other_sources_is_not_used(structure, elsewhere, monkeypatch, caplog):
+    """Each of the structures that are shared with it tells."""
+    copied(elsewhere)
     assert loading.library.__wrapped__() is not None
-    monkeypatch.setattr(loading, "Step", packed.structures.Model)
+    everything = list(structures.ALL)
+    everything[structure] = type("Longer", (ctypes.Structure,), dict(_fields_=[("x", 999 * c_int)]))
+    monkeypatch.setattr(structures, "ALL", tuple(everything))
     with caplog.at_level(logging.WARNING):
         assert loading.library.__wrapped__() is None
     assert "built from other sources; decoding is slower without" in caplog.text
+
+
+@compiled
+@pytest.mark.parametrize("left", [0, 10, 63, 64, 4096, 0.5, 0.9, -1])
+def test_a_library_that_was_cut_short_is_not_used(left, elsewhere, monkeypatch, caplog):
+    """It would be mapped, and reading what is missing ends the process (SIGBUS)."""
+    content = copied(elsewhere).read_bytes()
+    elsewhere.write_bytes(content[: int(left * len(content)) if 0 < left < 1 else left])
+    if left in (0, 10):
+        # Of these the system's loader knows.
+        monkeypatch.undo()
+        with pytest.raises((OSError, ValueError)):
+            loading.Library(elsewhere)
+        return
+    with caplog.at_level(logging.WARNING):
+        assert loading.library.__wrapped__() is None
+    assert "cut short" in caplog.text and "Install the package again" in caplog.text
+
+
+@compiled
+def test_a_library_without_its_last_segment_is_not_used(elsewhere):
+    """Also one that was stripped of the table of sections, which is at the end of others."""
+    content = bytearray(copied(elsewhere).read_bytes())
+    (sections,) = struct.unpack_from("<Q", content, 40)
+    struct.pack_into("<Q", content, 40, 0)  # where the table begins
+    struct.pack_into("<H", content, 60, 0)  # and how many there are
+    elsewhere.write_bytes(content[:sections])
+    loading.check_complete(elsewhere)
+    elsewhere.write_bytes(content[:5000])
+    with pytest.raises(ValueError, match="cut short"):
+        loading.check_complete(elsewhere)
 
 
 def test_a_library_for_another_machine_is_not_used(elsewhere, caplog):

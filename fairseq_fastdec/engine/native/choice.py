@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import structures
+from . import problems, structures
 from .loading import Library
 
 # Two threads take longer to begin than one to look through so few scores.
@@ -60,6 +60,10 @@ class Chooser:
         Returns:
             scores float32 and tokens int64, ``[R, n]``, best first, among equals those of smaller
             numbers; a score of ``-inf`` means that there is none.
+
+        Raises:
+            IndexError: for an only token, or a penalized one, of V or more.
+            ValueError: for n below 1 or above V, and for numbers of other kinds.
         """
         scores = scores.contiguous()
         choice = self._choice
@@ -69,9 +73,15 @@ class Chooser:
         few = n_rows == 1 or n_rows * n_types < FEW_SCORES
         choice.n_best, choice.normalize = n, normalize
         choice.n_threads = 1 if few else self._library.n_threads
-        choice.only = None if only is None else only.ctypes.data
-        choice.no_end = None if no_end is None else no_end.ctypes.data
-        choice.scores, choice.best = scores.data_ptr(), best.data_ptr()
-        choice.tokens = tokens.data_ptr()
-        self._library.choose(self._address)
+        choice.only = _address(only, n_rows, "only", torch.int64)
+        choice.no_end = _address(no_end, n_rows, "no_end", torch.bool)
+        choice.scores = problems.address(scores, n_rows * n_types, "scores", torch.float32)
+        choice.best, choice.tokens = best.data_ptr(), tokens.data_ptr()
+        problems.check(self._library.choose(self._address))
         return best, tokens
+
+
+def _address(numbers: Optional[np.ndarray], n: int, what: str, dtype: torch.dtype) -> Optional[int]:
+    if numbers is None:
+        return None
+    return problems.address(torch.from_numpy(numbers), n, what, dtype)

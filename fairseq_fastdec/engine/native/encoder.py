@@ -29,7 +29,8 @@ class NativeEncoder:
     def of(cls, weights: EncoderWeights) -> Optional["NativeEncoder"]:
         """The encoder, or ``None`` if it was not compiled or is not for such a model."""
         linears = [linear for layer in weights.layers for linear in _linears(layer)]
-        compiled = library_for(weights, linears)
+        norms = [norm for layer in weights.layers for norm in (layer.norm, layer.feed_forward.norm)]
+        compiled = library_for(weights, linears, norms)
         return None if compiled is None else cls(compiled, weights)
 
     def __call__(self, tokens: Tensor, lengths: Tensor, positions: Optional[Tensor]) -> Tensor:
@@ -44,13 +45,16 @@ class NativeEncoder:
 
         Raises:
             IndexError: for tokens that are not in the dictionary.
+            ValueError: for tensors of other shapes or dtypes.
         """
         n_rows, longest = tokens.shape
         head = longest * self._head_dim
         slot = self._n_heads * head
         # All layers write to the same place: none needs another's.
         keys_values = torch.empty(2 * n_rows * slot)
-        rows = structures.Cache(keys_values.data_ptr(), 0, n_rows * slot, slot, head)
+        rows = structures.Cache(
+            keys_values.data_ptr(), 0, n_rows * slot, slot, head, n_rows, longest
+        )
         past, own = torch.zeros_like(lengths), torch.arange(n_rows)
         return self._network(tokens, (rows, 0), past, positions, own, lengths)
 

@@ -6,15 +6,20 @@ It is built when the package is installed, where there is a compiler for it; all
 import ctypes
 import functools
 import logging
+import struct
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Optional
 
 import torch
 
-from .structures import Step, Threads
+from . import structures
+from .structures import Threads
 
 logger = logging.getLogger(__name__)
+
+# How such files begin: of 64 bits, the lower ones first.
+ELF_OF_64_BITS = b"\x7fELF\x02\x01"
 
 
 class Library:
@@ -24,14 +29,17 @@ class Library:
         """
         Raises:
             OSError: if it is not for this machine.
-            ValueError: if it was built from other sources.
+            ValueError: if it was built from other sources, or a part of it is missing.
         """
+        check_complete(path)
         library = ctypes.CDLL(str(path))
-        for name in ("block", "pair", "group", "has_halves", "has_codes", "run"):
+        for name in ("block", "pair", "group", "has_halves", "has_codes", "size_of"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
-        for name in ("size_of_step", "size_of_narrow", "scratch_size"):
+        for name in ("size_of_narrow", "scratch_size", "run", "multiply", "choose", "move"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
-        if library.fastdec_size_of_step() != ctypes.sizeof(Step):
+        library.fastdec_size_of.argtypes = (ctypes.c_int64,)
+        sizes = [library.fastdec_size_of(index) for index in range(len(structures.ALL) + 1)]
+        if sizes != [*map(ctypes.sizeof, structures.ALL), -1]:
             raise ValueError("built from other sources")
         self.block: int = library.fastdec_block()
         self.pair: int = library.fastdec_pair()
@@ -46,8 +54,9 @@ class Library:
         self.multiply = library.fastdec_multiply
         self.choose = library.fastdec_choose
         self.move = library.fastdec_move
-        for function in (self.multiply, self.choose, self.move):
-            function.restype = None
+        library.fastdec_set_width.argtypes = (ctypes.c_int64,)
+        library.fastdec_set_width.restype = None
+        self.set_width = library.fastdec_set_width
         self.threads = _threads_of_torch()
 
     @property
@@ -75,6 +84,37 @@ def library() -> Optional[Library]:
             "%s: %s; decoding is slower without. Install the package again", path, problem
         )
         return None
+
+
+def check_complete(path: Path) -> None:
+    """Notice a file that was cut short, which would be mapped, and kill whoever reads beyond it.
+
+    What ELF files (those of Linux) say of their own size is compared; others pass.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it ends before its last section or segment does.
+    """
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        header = file.read(64)
+        if header[:6] != ELF_OF_64_BITS:
+            return
+        needed = 64
+        if len(header) == 64:
+            segments, sections = struct.unpack_from("<QQ", header, 32)
+            segment_size, n_segments, section_size, n_sections = struct.unpack_from(
+                "<4H", header, 54
+            )
+            needed = max(segments + segment_size * n_segments, sections + section_size * n_sections)
+        if needed <= size:
+            file.seek(segments)
+            table = file.read(segment_size * n_segments)
+            for place in range(0, len(table), segment_size):
+                start, _, _, length = struct.unpack_from("<4Q", table, place + 8)
+                needed = max(needed, start + length)
+    if needed > size:
+        raise ValueError(f"cut short: {size} of at least {needed} bytes")
 
 
 def _threads_of_torch() -> Optional[Threads]:

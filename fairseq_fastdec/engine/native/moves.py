@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import structures
+from . import problems, structures
 from .loading import Library
 
 # Two threads take longer to begin than one to move so little.
@@ -27,28 +27,37 @@ class Mover:
             data: ``[layers, 2, slots, heads, length, head_dim]`` on a CPU, whose last two
                 dimensions lie together.
             origins, places: int64 ``[n]``; no place twice.
+
+        Raises:
+            IndexError: for rows that are not there.
+            ValueError: for data or numbers that lie otherwise.
         """
         size = data.element_size()
-        n_layers, _, _, n_heads, length, head_dim = data.shape
+        n_layers, n_sides, n_slots, n_heads, length, head_dim = data.shape
+        strides = data.stride()
+        by_parts = n_sides == 2 and strides[0] == 2 * strides[1]
+        if strides[4:] != (head_dim, 1) or not by_parts or not data.is_cpu:
+            raise ValueError(f"a cache {list(data.shape)} on {data.device} with strides {strides}")
         used = length * head_dim * size
         moved = origins.size * n_heads * used
         n_threads = 1 if 2 * n_layers * moved < FEW_BYTES else self._library.n_threads
         if self._scratch.numel() < n_threads * moved:
             self._scratch = torch.empty(2 * n_threads * moved, dtype=torch.uint8)
-        part, slot, head = (size * data.stride(axis) for axis in (1, 2, 3))
+        part, slot, head = (size * stride for stride in strides[1:4])
         move = structures.Move(
             threads=self._library.address_of_threads(),
             n_threads=n_threads,
             data=data.data_ptr(),
             n_parts=2 * n_layers,
+            n_slots=n_slots,
             n_heads=n_heads,
             part=part,
             slot=slot,
             head=head,
             used=used,
-            origins=origins.ctypes.data,
-            places=places.ctypes.data,
+            origins=problems.address(torch.from_numpy(origins), origins.size, "origins"),
+            places=problems.address(torch.from_numpy(places), origins.size, "places"),
             n=origins.size,
             scratch=self._scratch.data_ptr(),
         )
-        self._library.move(ctypes.byref(move))
+        problems.check(self._library.move(ctypes.byref(move)))

@@ -13,6 +13,7 @@ from ..precision import Norm
 from ..weights import FeedForward
 from . import structures
 from .loading import Library, library
+from .problems import address, check
 
 # Numbers of scratch memory that stay between calls: 16 MiB.
 MOST_KEPT = 1 << 22
@@ -71,6 +72,7 @@ class Network:
             embed_scale=weights.embed_scale,
         )
         self._address = ctypes.c_void_p(ctypes.addressof(self._step))
+        self._positions: Optional[Tensor] = None
         self._kept = self._embed.new_empty(0)
 
     def __call__(
@@ -101,32 +103,44 @@ class Network:
             fp32 ``[R, T, C]``
 
         Raises:
-            IndexError: for tokens that are not in the dictionary.
-            ValueError: for parents that make no tree, or one of more than 64 tokens in a row.
+            IndexError: for tokens that are not in the dictionary, rows and sources that are not
+                there, and rows that are longer than their memory.
+            ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
+                for tensors of other shapes or dtypes.
         """
         step, model = self._step, self._step.model
         tokens = tokens.contiguous()
+        n_rows, n_new = tokens.shape
         features = self._embed.new_empty(*tokens.shape, model.dim)
         step.rows, step.first_slot = rows
         step.sources = sources or structures.Cache()
-        step.n_rows, step.n_new = tokens.shape
+        step.n_rows, step.n_new, step.n_sources = n_rows, n_new, source_lengths.numel()
         step.n_threads = self._library.n_threads
-        step.tokens, step.past = tokens.data_ptr(), past.data_ptr()
+        step.tokens = address(tokens, n_rows * n_new, "tokens")
+        step.past = address(past, n_rows, "lengths of rows")
         parents = None if parents is None else parents.contiguous()
-        step.parents = None if parents is None else parents.data_ptr()
-        step.row_source, step.source_lengths = row_source.data_ptr(), source_lengths.data_ptr()
+        step.parents = None if parents is None else address(parents, n_rows * n_new, "parents")
+        step.row_source = address(row_source, n_rows, "sources of rows")
+        step.source_lengths = address(source_lengths, step.n_sources, "lengths of sources")
         step.features = features.data_ptr()
-        model.positions, model.n_positions = (
-            (None, 0) if positions is None else (positions.data_ptr(), positions.size(0))
-        )
-        scratch = self._memory(self._library.scratch_size(self._address))
-        step.scratch = scratch.data_ptr()
-        problem = self._library.run(self._address)
-        if problem == 1:
-            raise IndexError("tokens that are not in the dictionary")
-        if problem == 2:
-            raise ValueError("a tree whose tokens do not follow earlier ones, or too many in a row")
+        if positions is not self._positions:
+            self._take_positions(positions)
+        size = self._library.scratch_size(self._address)
+        check(-min(size, 0))
+        scratch = self._memory(size)
+        step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
+        check(self._library.run(self._address))
         return features
+
+    def _take_positions(self, positions: Optional[Tensor]) -> None:
+        model = self._step.model
+        if positions is None:
+            model.positions, model.n_positions = None, 0
+        else:
+            size = positions.size(0) * model.dim
+            model.positions = address(positions, size, "embeddings of positions", torch.float32)
+            model.n_positions = positions.size(0)
+        self._positions = positions
 
     def _memory(self, size: int) -> Tensor:
         """Some fp32 numbers, written to in the last calls as well if they are few."""
@@ -137,16 +151,31 @@ class Network:
         return self._kept
 
 
-def library_for(weights: Weights, linears: Sequence[Layer]) -> Optional[Library]:
+def library_for(
+    weights: Weights, linears: Sequence[Layer], norms: Sequence[Norm]
+) -> Optional[Library]:
     """The compiled code, if there is any and it can do what such a network does.
 
     Of activations those are compiled that fairseq's large models have, and none of NormFormer's
-    norms and scales.
+    norms and scales. There may be models of several dtypes, which torch refuses or computes.
+
+    Args:
+        linears, norms: those of the layers.
     """
-    in_fp32 = weights.embed.dtype == torch.float32
+    dim = weights.embed.size(1)
+    norms = [*norms, *filter(None, (weights.embed_norm, weights.final_norm))]
+    in_fp32 = weights.embed.dtype == torch.float32 and all(_is_read(n, dim) for n in norms)
     packed = all(getattr(linear, "packed", None) for linear in linears)
     plain = all(_is_plain(layer.feed_forward) for layer in weights.layers)
     return library() if in_fp32 and packed and plain else None
+
+
+def _is_read(norm: Norm, dim: int) -> bool:
+    """Whether its numbers lie as compiled code reads them."""
+    return all(
+        numbers.dtype == torch.float32 and numbers.numel() == dim and numbers.is_contiguous()
+        for numbers in (norm.weight, norm.bias)
+    )
 
 
 def _is_plain(feed_forward: FeedForward) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import structures
+from . import problems, structures
 from .loading import Library, library
 
 
@@ -30,6 +30,7 @@ class Packed:
         # How many floats a token needs meanwhile.
         self._scratch = 0 if linear.weight else compiled.size_of_narrow(1, linear.inputs)
         self._memory = memory
+        self._n_inputs, self._n_outputs = linear.inputs, linear.outputs
         self.structure = linear
         self._product = structures.Product(linear=linear, threads=compiled.address_of_threads())
         self._address = ctypes.c_void_p(ctypes.addressof(self._product))
@@ -41,20 +42,24 @@ class Packed:
 
         Raises:
             TypeError: for anything but fp32.
+            ValueError: for inputs of another size, or elsewhere than on a CPU.
         """
         if x.dtype != torch.float32:
             raise TypeError(f"{x.dtype} where fp32 is multiplied")
+        if x.size(-1) != self._n_inputs:
+            raise ValueError(f"{x.size(-1)} inputs of a layer that has {self._n_inputs}")
         x = x.contiguous()
-        shape = (*x.shape[:-1], self.structure.outputs)
+        shape = (*x.shape[:-1], self._n_outputs)
         y = x.new_empty(shape) if out is None else out[: math.prod(shape)].view(shape)
         product = self._product
-        product.n = x.numel() // self.structure.inputs
+        product.n = n = x.numel() // self._n_inputs
         product.n_threads = self._library.n_threads
-        product.x, product.y = x.data_ptr(), y.data_ptr()
+        product.x = problems.address(x, x.numel(), "inputs", torch.float32)
+        product.y = problems.address(y, n * self._n_outputs, "outputs", torch.float32)
         if self._scratch:
             scratch = x.new_empty(product.n * self._scratch)
             product.scratch = scratch.data_ptr()
-        self._library.multiply(self._address)
+        problems.check(self._library.multiply(self._address))
         return y
 
 
@@ -78,10 +83,11 @@ class PackedLinear(Packed):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Optional[Tensor]) -> Optional["PackedLinear"]:
-        """The layer, or ``None`` for other numbers, or where nothing was compiled."""
+        """The layer, or ``None`` for other or no numbers, or where nothing was compiled."""
         compiled = library()
-        here = weight.device.type == "cpu" and weight.dtype == torch.float32
-        return cls(compiled, weight, bias) if here and compiled is not None else None
+        if compiled is None or weight.dtype != torch.float32 or not _can_be_packed(weight):
+            return None
+        return cls(compiled, weight, bias)
 
 
 class PackedHalves(Packed):
@@ -109,11 +115,11 @@ class PackedHalves(Packed):
         """The layer of fp32 ``[out, in]`` and ``[out]``.
 
         Returns:
-            ``None`` elsewhere than on a CPU, where nothing was compiled, or where the processor has
-            no instructions for it
+            ``None`` elsewhere than on a CPU, of no numbers, where nothing was compiled, or where
+            the processor has no instructions for it
         """
         compiled = library()
-        if compiled is None or not compiled.has_halves or weight.device.type != "cpu":
+        if compiled is None or not compiled.has_halves or not _can_be_packed(weight):
             return None
         return cls(compiled, weight, bias)
 
@@ -134,7 +140,7 @@ class PackedCodes(Packed):
             _grouped(filled, compiled.block, compiled.group),
             # An input of 0 has the code 128.
             -128 * filled.sum(dim=1, dtype=torch.int32),
-            F.pad(units, (0, lacking)),
+            _filled(units, n_outputs, lacking),
             _filled(bias, n_outputs, lacking),
         )
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
@@ -152,12 +158,17 @@ class PackedCodes(Packed):
             units: fp32 ``[out]``.
 
         Returns:
-            ``None`` where nothing was compiled, or the processor has no instructions for it.
+            ``None`` for no numbers, where nothing was compiled, or the processor has no
+            instructions for it.
         """
         compiled = library()
-        if compiled is None or not compiled.has_codes:
+        if compiled is None or not compiled.has_codes or not _can_be_packed(codes):
             return None
         return cls(compiled, codes, units, bias)
+
+
+def _can_be_packed(weight: Tensor) -> bool:
+    return weight.device.type == "cpu" and weight.numel() > 0
 
 
 def _grouped(weight: Tensor, block: int, group: int) -> Tensor:
@@ -165,5 +176,13 @@ def _grouped(weight: Tensor, block: int, group: int) -> Tensor:
     return weight.view(-1, block, weight.size(1) // group, group).transpose(1, 2).contiguous()
 
 
-def _filled(bias: Optional[Tensor], n_outputs: int, lacking: int) -> Tensor:
-    return torch.zeros(n_outputs + lacking) if bias is None else F.pad(bias, (0, lacking))
+def _filled(of_outputs: Optional[Tensor], n_outputs: int, lacking: int) -> Tensor:
+    """A bias or units, fp32 ``[out]``, with zeros behind them; zeros for ``None``.
+
+    Raises:
+        ValueError: for others.
+    """
+    if of_outputs is None:
+        return torch.zeros(n_outputs + lacking)
+    problems.address(of_outputs.contiguous(), n_outputs, "one number an output", torch.float32)
+    return F.pad(of_outputs, (0, lacking)).contiguous()

@@ -10,10 +10,10 @@ struct Move {
   const Threads *threads;
   int64_t n_threads;
   char *data;
-  int64_t n_parts, n_heads;         // keys and values of each layer are a part
-  int64_t part, slot, head;         // strides, in bytes
-  int64_t used;                     // of each head, in bytes
-  const int64_t *origins, *places;  // [n]
+  int64_t n_parts, n_slots, n_heads;  // keys and values of each layer are a part
+  int64_t part, slot, head;           // strides, in bytes
+  int64_t used;                       // of each head, in bytes
+  const int64_t *origins, *places;    // [n]
   int64_t n;
   char *scratch;  // [n_threads, n, n_heads, used]
 };

@@ -9,9 +9,8 @@
 
 #include <sched.h>
 
-#include "choices.h"
+#include "checks.h"
 #include "narrow.h"
-#include "rows.h"
 
 namespace {
 
@@ -40,20 +39,22 @@ struct Model {
 struct Cache {
   float *data;
   int64_t layer, part, slot, head;  // strides
+  int64_t slots, length;
 };
 
 struct Step {
   Model model;
   const Threads *threads;
   Cache rows, sources;
-  int64_t n_rows, n_new, first_slot, n_threads;
+  int64_t n_rows, n_sources, n_new, first_slot, n_threads;
   const int64_t *tokens;          // [n_rows, n_new]
   const int64_t *parents;         // [n_rows, n_new], which token each follows; null: the last one
   const int64_t *past;            // [n_rows]
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // by source; of an encoder, the rows' own
   float *features;                // [n_rows, n_new, dim]
-  float *scratch;                 // see scratch_size
+  float *scratch;                 // [scratch_size]
+  int64_t scratch_size;
   std::atomic<int64_t> arrived, phase;
 };
 
@@ -203,6 +204,46 @@ bool are_trees(const Step &step) {
     }
   }
   return true;
+}
+
+bool is_network(const Model &model) {
+  const int64_t dim = model.dim, hidden = model.hidden;
+  if (model.n_heads < 1 || model.head_dim < 1 || model.together < 0) return false;
+  if (model.n_heads * model.head_dim != dim || (model.n_positions && !model.positions)) return false;
+  for (int64_t index = 0; index < model.n_layers; ++index) {
+    const Layer &layer = model.layers[index];
+    const bool itself = is_layer(layer.self_qkv, dim, 3 * dim) &&
+                        is_layer(layer.self_out, dim, dim) && is_layer(layer.fc1, dim, hidden) &&
+                        is_layer(layer.fc2, hidden, dim);
+    const bool crosses =
+        is_layer(layer.cross_query, dim, dim) && is_layer(layer.cross_out, dim, dim);
+    if (!itself || (layer.cross_query.outputs && !crosses)) return false;
+  }
+  return true;
+}
+
+bool is_cache(const Cache &cache, const Model &model) {
+  return cache.slots >= 0 && cache.length >= 0 && cache.head == cache.length * model.head_dim &&
+         cache.slot == cache.head * model.n_heads;
+}
+
+Problem problem_of(const Step &step) {
+  const Model &model = step.model;
+  if (!is_network(model) || !has_threads(step) || step.n_rows < 0 || step.n_new < 0) return SIZES;
+  // An encoder's rows are their own sources.
+  const Cache &sources = model.together ? step.sources : step.rows;
+  if (!is_cache(step.rows, model) || !is_cache(sources, model)) return SIZES;
+  if (model.together && step.n_new % model.together) return SIZES;
+  if (step.first_slot < 0 || step.first_slot + step.n_rows > step.rows.slots) return PLACES;
+  if (step.n_sources > sources.slots) return PLACES;
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    if (!is_within(step.row_source[row], step.n_sources)) return PLACES;
+    if (!is_within(step.past[row], step.rows.length - step.n_new + 1)) return LENGTHS;
+    if (!is_within(step.source_lengths[step.row_source[row]], sources.length + 1)) return LENGTHS;
+  }
+  for (int64_t at = 0; at < step.n_rows * step.n_new; ++at)
+    if (!is_within(step.tokens[at], model.n_types)) return TOKENS;
+  return step.parents && !are_trees(step) ? TREE : NONE;
 }
 
 template <typename Lanes>
@@ -375,17 +416,19 @@ FOR_PROCESSOR(avx2, Eight, __attribute__((target("avx2,fma"))))
 FOR_PROCESSOR(avx512, Sixteen, __attribute__((target("avx512f,avx2,fma"))))
 #endif
 
-Kernels kernels() {
+// The kernels of the widest registers that the processor has, of at most so many floats.
+Kernels kernels(int64_t widest) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return {multiply_avx512, run_avx512, choose_avx512};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (widest >= width<Sixteen>() && __builtin_cpu_supports("avx512f"))
+    return {multiply_avx512, run_avx512, choose_avx512};
+  if (widest >= width<Eight>() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
     return {multiply_avx2, run_avx2, choose_avx2};
 #endif
   return {multiply_any, run_any, choose_any};
 }
 
-const Kernels chosen = kernels();
+Kernels chosen = kernels(width<Sixteen>());
 
 bool has_vnni() {
 #if defined(__x86_64__)
@@ -404,6 +447,12 @@ struct Product {
   float *y;        // [n, outputs]
   float *scratch;  // [size_of_narrow], without fp32 weights
 };
+
+Problem problem_of(const Product &product) {
+  const Linear &linear = product.linear;
+  const bool fits = product.n >= 0 && is_layer(linear, linear.inputs, linear.outputs);
+  return fits && has_threads(product) ? NONE : SIZES;
+}
 
 void narrow(const Product &product, const Share &share) {
   const int64_t inputs = product.linear.inputs;
@@ -453,34 +502,56 @@ int64_t fastdec_has_codes() { return has_vnni(); }
 
 int64_t fastdec_has_halves() { return has_bf16(); }
 
-int64_t fastdec_size_of_step() { return sizeof(Step); }
+// The size of a structure, by its place in the list of structures.py; -1 behind the last.
+int64_t fastdec_size_of(int64_t structure) {
+  constexpr int64_t sizes[] = {sizeof(Linear), sizeof(Norm),    sizeof(Layer),
+                               sizeof(Model),  sizeof(Cache),   sizeof(Threads),
+                               sizeof(Step),   sizeof(Product), sizeof(Choice),
+                               sizeof(Move)};
+  constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
+  return is_within(structure, n) ? sizes[structure] : -1;
+}
+
+// For tests: from now on compute in registers of at most so many floats.
+void fastdec_set_width(int64_t widest) { chosen = kernels(widest); }
 
 int64_t fastdec_size_of_narrow(int64_t n, int64_t inputs) { return size_of_narrow(n, inputs); }
 
+// How many floats of scratch memory a step needs, or the negative of a Problem.
 int64_t fastdec_scratch_size(const Step *step) {
-  return scratch_before(*step, step->n_threads);
+  const Problem problem = problem_of(*step);
+  return problem ? -problem : scratch_before(*step, step->n_threads);
 }
 
-// Returns 0, or 1 for tokens that are not in the dictionary, 2 for parents that make no tree or too
-// deep a one; then nothing has been done.
+// These do what is asked for, or return a Problem.
 int64_t fastdec_run(Step *step) {
-  for (int64_t at = 0; at < step->n_rows * step->n_new; ++at)
-    if (step->tokens[at] < 0 || step->tokens[at] >= step->model.n_types) return 1;
-  if (step->parents && !are_trees(*step)) return 2;
+  if (const Problem problem = problem_of(*step)) return problem;
+  if (scratch_before(*step, step->n_threads) > step->scratch_size) return SCRATCH;
   step->arrived = step->phase = 0;
   if (step->n_threads == 1)
     chosen.run(chosen, step, 0, 1);
   else
     step->threads->parallel(run_as_thread, step, step->n_threads, 0);
-  return 0;
+  return NONE;
 }
 
-void fastdec_multiply(Product *product) {
+int64_t fastdec_multiply(Product *product) {
+  if (const Problem problem = problem_of(*product)) return problem;
   if (!product->linear.weight) in_threads<Product, narrow>(product);
   in_threads<Product, multiply>(product);
+  return NONE;
 }
 
-void fastdec_choose(Choice *choice) { in_threads<Choice, choose>(choice); }
+int64_t fastdec_choose(Choice *choice) {
+  if (const Problem problem = problem_of(*choice)) return problem;
+  in_threads<Choice, choose>(choice);
+  return NONE;
+}
 
-void fastdec_move(Move *task) { in_threads<Move, move>(task); }
+int64_t fastdec_move(Move *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  // Of nothing there may be no address, not even to copy no bytes from.
+  if (task->n && task->used) in_threads<Move, move>(task);
+  return NONE;
+}
 }

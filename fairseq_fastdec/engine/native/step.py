@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..cache import KeyValueCache
 from ..linear import Layer
+from ..precision import Norm
 from ..weights import DecoderWeights, LayerWeights
 from . import structures
 from .loading import Library
@@ -36,7 +37,8 @@ class NativeStep:
             together: how many tokens of a step see each other.
         """
         linears = [linear for layer in weights.layers for linear in _linears(layer)]
-        compiled = library_for(weights, linears)
+        norms = [norm for layer in weights.layers for norm in _norms(layer)]
+        compiled = library_for(weights, linears, norms)
         one_width = weights.project_in is None and weights.project_out is None
         plain = all(layer.self_attn_norm is None for layer in weights.layers)
         if compiled is None or not (one_width and plain):
@@ -68,8 +70,10 @@ class NativeStep:
             features ``[R, T, C]``
 
         Raises:
-            IndexError: for tokens that are not in the dictionary.
-            ValueError: for parents that make no tree, or one of more than 64 tokens in a row.
+            IndexError: for tokens that are not in the dictionary, rows and sources that are not
+                there, and rows that are longer than their memory.
+            ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
+                for tensors of other shapes or dtypes.
         """
         cache, first_slot = rows
         return self._network(
@@ -88,7 +92,9 @@ def _cache(cache: KeyValueCache) -> structures.Cache:
     address, (_, _, n_slots, n_heads, length, head_dim) = cache.place
     head = length * head_dim
     slot = n_heads * head
-    return structures.Cache(address, 2 * n_slots * slot, n_slots * slot, slot, head)
+    return structures.Cache(
+        address, 2 * n_slots * slot, n_slots * slot, slot, head, n_slots, length
+    )
 
 
 def _linears(layer: LayerWeights) -> List[Layer]:
@@ -96,7 +102,10 @@ def _linears(layer: LayerWeights) -> List[Layer]:
     return [*attentions, layer.feed_forward.fc1, layer.feed_forward.fc2]
 
 
+def _norms(layer: LayerWeights) -> List[Norm]:
+    return [layer.self_norm, layer.cross_norm, layer.feed_forward.norm]
+
+
 def _structure(layer: LayerWeights) -> structures.Layer:
     linears = (linear.packed.structure for linear in _linears(layer))
-    norms = (layer.self_norm, layer.cross_norm, layer.feed_forward.norm)
-    return structures.Layer(*linears, *map(norm_of, norms))
+    return structures.Layer(*linears, *map(norm_of, _norms(layer)))

@@ -38,7 +38,10 @@ class Model(ctypes.Structure):
 
 
 class Cache(ctypes.Structure):
-    _fields_ = [("data", _POINTER), *_fields(_INT, "layer", "part", "slot", "head")]
+    _fields_ = [
+        ("data", _POINTER),
+        *_fields(_INT, "layer", "part", "slot", "head", "slots", "length"),
+    ]
 
 
 class Threads(ctypes.Structure):
@@ -70,7 +73,7 @@ class Move(ctypes.Structure):
         ("threads", _POINTER),
         ("n_threads", _INT),
         ("data", _POINTER),
-        *_fields(_INT, "n_parts", "n_heads", "part", "slot", "head", "used"),
+        *_fields(_INT, "n_parts", "n_slots", "n_heads", "part", "slot", "head", "used"),
         *_fields(_POINTER, "origins", "places"),
         ("n", _INT),
         ("scratch", _POINTER),
@@ -82,8 +85,12 @@ class Step(ctypes.Structure):
         ("model", Model),
         ("threads", _POINTER),
         *_fields(Cache, "rows", "sources"),
-        *_fields(_INT, "n_rows", "n_new", "first_slot", "n_threads"),
+        *_fields(_INT, "n_rows", "n_sources", "n_new", "first_slot", "n_threads"),
         *_fields(_POINTER, "tokens", "parents", "past", "row_source", "source_lengths"),
         *_fields(_POINTER, "features", "scratch"),
-        *_fields(_INT, "arrived", "phase"),
+        *_fields(_INT, "scratch_size", "arrived", "phase"),
     ]
+
+
+# In the order of fastdec_size_of.
+ALL = (Linear, Norm, Layer, Model, Cache, Threads, Step, Product, Choice, Move)

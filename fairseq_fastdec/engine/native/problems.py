@@ -1,0 +1,36 @@
+"""What compiled code refuses to do, and what it takes for numbers in memory."""
+
+import torch
+from torch import Tensor
+
+# The numbers are those of checks.h.
+PROBLEMS = {
+    1: IndexError("tokens that are not in the dictionary"),
+    2: ValueError("a tree whose tokens do not follow earlier ones, or too many in a row"),
+    3: ValueError("sizes that do not fit together"),
+    4: IndexError("rows or sources that are longer than the memory for their keys"),
+    5: IndexError("rows or sources that are not there"),
+    6: ValueError("too little scratch memory"),
+}
+
+
+def check(problem: int) -> None:
+    """Raise what a compiled function returned, unless it is 0."""
+    if problem:
+        known = PROBLEMS[problem]
+        raise type(known)(*known.args)
+
+
+def address(numbers: Tensor, n: int, what: str, dtype: torch.dtype = torch.int64) -> int:
+    """Where n numbers lie side by side, on the CPU.
+
+    Raises:
+        ValueError: if they do not, or are others; ``what`` says of what.
+    """
+    fits = numbers.dtype is dtype and numbers.numel() == n
+    if not (fits and numbers.is_cpu and numbers.is_contiguous()):
+        raise ValueError(
+            f"{what}: {numbers.dtype} {list(numbers.shape)} on {numbers.device}, where compiled "
+            f"code reads {n} of {dtype} that lie side by side on the CPU"
+        )
+    return numbers.data_ptr()

@@ -1,0 +1,106 @@
+"""What comes from files is looked at where it enters: ids have to be in the dictionaries.
+
+An id that is not names memory beyond the embedding, and torch says so on some devices only, long
+afterwards, and without a word of which file it came from.
+"""
+
+from typing import Any, Dict, Optional, Sequence
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor, nn
+
+BINARISED = (
+    "the data were binarised with another dictionary: binarise them with those of the model "
+    "(fairseq-preprocess --srcdict, --tgtdict), or name the data's own with the model's"
+)
+
+
+def check_ids(what: str, ids: Tensor, dictionary: Dictionary, remedy: str) -> None:
+    """Refuse ids outside of a dictionary; one reading and, on a GPU, one transfer.
+
+    Args:
+        ids: integers of any shape.
+
+    Raises:
+        ValueError: names ``what`` they are, the first such id, and the remedy.
+    """
+    if ids.numel() == 0:
+        return
+    least, most = torch.stack(ids.aminmax()).tolist()
+    if least < 0 or most >= len(dictionary):
+        wrong = least if least < 0 else most
+        raise ValueError(
+            f"{what}: the token {wrong} is not in the dictionary of {len(dictionary)} types; "
+            f"{remedy}"
+        )
+
+
+def check_request(
+    sample: Dict[str, Any],
+    prefix: Optional[Tensor],
+    bos: int,
+    source: Dictionary,
+    target: Dictionary,
+) -> None:
+    """Refuse a batch with tokens that are not in the ``source`` or ``target`` dictionary.
+
+    Args:
+        sample: a fairseq batch with ``net_input``. Sources that are no integers are not looked at.
+        prefix: forced first tokens ``[B, P]``, or ``None``.
+        bos: the token before the first.
+
+    Raises:
+        ValueError: for such tokens, and for a prefix of another shape.
+    """
+    tokens = sample["net_input"]["src_tokens"]
+    if _are_integers(tokens):
+        check_ids("src_tokens", tokens, source, BINARISED)
+    if not 0 <= bos < len(target):
+        raise ValueError(
+            f"bos_token: the token {bos} is not in the dictionary of {len(target)} types; give one "
+            "that is, or none for EOS"
+        )
+    if prefix is None:
+        return
+    n_sentences = tokens.size(0)
+    if prefix.dim() != 2 or prefix.size(0) != n_sentences or not _are_integers(prefix):
+        raise ValueError(
+            f"prefix_tokens: {prefix.dtype} {list(prefix.shape)} for {n_sentences} sentences; give "
+            f"whole numbers [{n_sentences}, P], padded on the right"
+        )
+    check_ids("prefix_tokens (--prefix-size)", prefix, target, BINARISED)
+
+
+def check_dictionaries(
+    models: Sequence[FairseqEncoderDecoderModel], source: Dictionary, target: Dictionary
+) -> None:
+    """Refuse models that have fewer types than the dictionaries, as far as they tell.
+
+    Raises:
+        ValueError: names the side, and both numbers.
+    """
+    for model in models:
+        for side, coder, dictionary in (
+            ("source", model.encoder, source),
+            ("target", model.decoder, target),
+        ):
+            for n_types in _numbers_of_types(coder):
+                if n_types < len(dictionary):
+                    raise ValueError(
+                        f"--path: the model has {n_types} {side} types, and the {side} dictionary "
+                        f"{len(dictionary)}; decode it with the dictionaries that it was trained "
+                        "with"
+                    )
+
+
+def _numbers_of_types(coder: nn.Module) -> Sequence[int]:
+    embedding = getattr(coder, "embed_tokens", None)
+    output = getattr(coder, "output_projection", None)
+    numbers = [embedding.num_embeddings] if isinstance(embedding, nn.Embedding) else []
+    return numbers + ([output.out_features] if isinstance(output, nn.Linear) else [])
+
+
+def _are_integers(tokens: Tensor) -> bool:
+    return not (tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool)

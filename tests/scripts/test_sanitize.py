@@ -1,0 +1,40 @@
+"""Compiled code under AddressSanitizer and UndefinedBehaviorSanitizer.
+
+Deselect it with ``-m "not sanitizers"``.
+"""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_fastdec.engine.native.loading import library
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sanitize.py"
+
+
+def script():
+    spec = importlib.util.spec_from_file_location("sanitize", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.sanitizers
+@pytest.mark.skipif(library() is None, reason="nothing was compiled")
+def test_nothing_is_found():
+    missing = script().what_is_missing()
+    if missing is not None:
+        pytest.skip(missing)
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert " passed" in done.stdout
+
+
+def test_without_the_sanitizers_it_says_so(monkeypatch, capsys):
+    module = script()
+    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    assert module.main([]) == 2
+    assert "there is no GCC on Linux; install GCC" in capsys.readouterr().err
