@@ -29,7 +29,7 @@ class Library:
         library = ctypes.CDLL(str(path))
         for name in ("block", "pair", "group", "has_halves", "has_codes", "run"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
-        for name in ("size_of_step", "size_of_narrow", "scratch_size"):
+        for name in ("size_of_step", "size_of_narrow", "scratch_size", "size_of_choice"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
         if library.fastdec_size_of_step() != ctypes.sizeof(Step):
             raise ValueError("built from other sources")
@@ -44,6 +44,7 @@ class Library:
         self.scratch_size = library.fastdec_scratch_size
         self.run = library.fastdec_run
         self.multiply = library.fastdec_multiply
+        self.size_of_choice = library.fastdec_size_of_choice
         self.choose = library.fastdec_choose
         self.move = library.fastdec_move
         for function in (self.multiply, self.choose, self.move):

@@ -366,7 +366,7 @@ INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t c
     run_by<LANES>(kernels, step, number, count);                                                \
   }                                                                                             \
   TARGET void choose_##NAME(const Choice &choice, const Share &share) {                         \
-    best_of_rows<LANES>(choice, share);                                                         \
+    best_of_parts<LANES>(choice, share);                                                        \
   }
 
 FOR_PROCESSOR(any, Four, )
@@ -480,7 +480,12 @@ void fastdec_multiply(Product *product) {
   in_threads<Product, multiply>(product);
 }
 
-void fastdec_choose(Choice *choice) { in_threads<Choice, choose>(choice); }
+int64_t fastdec_size_of_choice(const Choice *choice) { return size_of_scratch(*choice); }
+
+void fastdec_choose(Choice *choice) {
+  in_threads<Choice, choose>(choice);
+  if (choice->n_parts > 1) in_threads<Choice, join_parts>(choice);
+}
 
 void fastdec_move(Move *task) { in_threads<Move, move>(task); }
 }
