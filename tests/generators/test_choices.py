@@ -146,7 +146,7 @@ def scores_with_ties(seed, n_rows, n_types, n_values):
 @settings(max_examples=150, deadline=None)
 @given(
     n_rows=st.integers(1, 4), n_types=st.integers(4, 900), share=st.floats(0, 1),
-    few=st.integers(0, 20), n_values=st.sampled_from([1, 3, 20, 5000]), seed=st.integers(0, 9999),
+    few=st.integers(0, 40), n_values=st.sampled_from([1, 3, 20, 5000]), seed=st.integers(0, 9999),
     unkpen=st.sampled_from([0.0, 1.0]),
 )  # fmt: skip
 def test_the_best_are_those_of_a_stable_sort(n_rows, n_types, share, few, n_values, seed, unkpen):
@@ -177,7 +177,7 @@ def beams_of(random, n_rows, n_beams, n_values):
 @settings(max_examples=120, deadline=None)
 @given(
     n_rows=st.integers(1, 40), n_beams=st.integers(1, 12), n_types=st.integers(4, 400),
-    n=st.integers(1, 20) | st.integers(1, 1200), n_values=st.sampled_from([1, 3, 5000]),
+    n=st.integers(1, 40) | st.integers(1, 1200), n_values=st.sampled_from([1, 3, 5000]),
     seed=st.integers(0, 9999), n_threads=st.integers(1, 3), unkpen=st.sampled_from([0.0, 1.0]),
 )  # fmt: skip
 def test_the_best_of_beams_are_those_of_a_stable_sort(
@@ -228,7 +228,7 @@ def test_among_equals_a_penalized_token_has_no_privilege():
     scores[0, UNK] = 1
     assert choose(scores, 3, normalized=True, unkpen=1.0).tokens.tolist() == [[0, 2, 3]]
     scores[0, 250] = 1
-    assert choose(scores, 20, normalized=True, unkpen=1.0).tokens[0, :4].tolist() == [250, 0, 2, 3]
+    assert choose(scores, 99, normalized=True, unkpen=1.0).tokens[0, :4].tolist() == [250, 0, 2, 3]
 
 
 @compiled

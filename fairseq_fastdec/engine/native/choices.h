@@ -53,8 +53,8 @@ struct Better {
   bool operator()(const Candidate &a, const Candidate &b) const { return is_better(a, b); }
 };
 
-// So few are kept in order. That is fastest up to some dozen, and takes n^2 time.
-constexpr int64_t FEW_BEST = 16;
+// So few are kept in order, which is fastest for few and takes time that grows with their square.
+constexpr int64_t FEW_BEST = 32;
 
 // The n best candidates so far. Many of them are kept in no order: they are looked through when as
 // many again have come, so each costs the same however many there are.

@@ -64,9 +64,7 @@ class Library:
 @functools.lru_cache(maxsize=None)
 def library() -> Optional[Library]:
     """The library, or ``None`` where it was not built or cannot be loaded."""
-    folder = Path(__file__).parent
-    paths = (folder / f"_step{suffix}" for suffix in EXTENSION_SUFFIXES)
-    path = next((path for path in paths if path.exists()), None)
+    path = _built()
     if path is None:
         return None
     try:
@@ -76,6 +74,24 @@ def library() -> Optional[Library]:
             "%s: %s; decoding is slower without. Install the package again", path, problem
         )
         return None
+
+
+@functools.lru_cache(maxsize=None)
+def note_what_is_missed() -> None:
+    """Say once, of a model that compiled code is for, that none was built and what helps."""
+    # What was built and cannot be loaded has been named.
+    if _built() is None:
+        logger.warning(
+            "fairseq_fastdec was installed without its compiled code, and decodes more slowly. "
+            "Install a C++ compiler (such as g++) and then the package again, by pip install "
+            "--force-reinstall --no-deps"
+        )
+
+
+def _built() -> Optional[Path]:
+    folder = Path(__file__).parent
+    paths = (folder / f"_step{suffix}" for suffix in EXTENSION_SUFFIXES)
+    return next((path for path in paths if path.exists()), None)
 
 
 def _threads_of_torch() -> Optional[Threads]:

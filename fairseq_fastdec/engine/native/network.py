@@ -12,7 +12,7 @@ from ..linear import Layer
 from ..precision import Norm
 from ..weights import FeedForward
 from . import structures
-from .loading import Library, library
+from .loading import Library, library, note_what_is_missed
 
 # Numbers of scratch memory that stay between calls: 16 MiB.
 MOST_KEPT = 1 << 22
@@ -144,9 +144,13 @@ def library_for(weights: Weights, linears: Sequence[Layer]) -> Optional[Library]
     norms and scales.
     """
     in_fp32 = weights.embed.dtype == torch.float32
-    packed = all(getattr(linear, "packed", None) for linear in linears)
     plain = all(_is_plain(layer.feed_forward) for layer in weights.layers)
-    return library() if in_fp32 and packed and plain else None
+    if not (in_fp32 and plain):
+        return None
+    compiled = library()
+    if compiled is None and weights.embed.device.type == "cpu":
+        note_what_is_missed()
+    return compiled if all(getattr(linear, "packed", None) for linear in linears) else None
 
 
 def _is_plain(feed_forward: FeedForward) -> bool:
