@@ -55,7 +55,14 @@ def test_fairseqs_rule(candidates, options, fates):
         (["-1", "-2", "-3"], dict(width=3, threshold=1.0, best_final=-0.5), "a--"),
         (["-1 $", "-2", "-3"], dict(width=3, threshold=1.5), "fa-"),
         (["-inf", "-inf $"], dict(width=2), "--"),
+        (["-1 $", "-inf $", "-inf"], dict(width=3), "f--"),
     ],
 )
 def test_the_papers_rule(candidates, options, fates):
     assert judge("paper", candidates, **options) == fates
+
+
+def test_what_the_rules_ask_of_a_search():
+    """fairseq's sees twice the beam, as none that has ended waits; the paper's, one beam."""
+    assert (RULES["fairseq"].candidates_per_entry, RULES["fairseq"].lets_wait) == (2, False)
+    assert (RULES["paper"].candidates_per_entry, RULES["paper"].lets_wait) == (1, True)
