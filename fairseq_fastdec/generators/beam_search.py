@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..engine import EnsembleSession, compaction, inheritance
 from ..engine.ensemble import at
-from .candidates import Candidates, Rows, best_extensions
+from .candidates import Candidates, Rows, Wanted, extensions
 from .choices import Chooser, Demands
 from .finalization import RULES
 from .history import History
@@ -137,24 +137,21 @@ class BeamSearch:
         self._count(slots.size)
         n = self._heuristics.width * self._rule.candidates_per_entry
         scores, normalized = self._session.scores(at(features, 0))
-        own = self._choose(
+        found = extensions(
+            self._choose,
             scores,
-            min(n, self._heuristics.per_entry or n),
+            self._history.scores(slots, lengths, columns),
+            Rows(self._beam, columns, self._focus.size, int(self._slots.width[self._focus].max())),
+            Wanted(n, self._heuristics.per_entry),
             self._demands(slots, lengths),
             normalize=not normalized,
         )
-        extensions = best_extensions(
-            own,
-            self._history.scores(slots, lengths, columns),
-            Rows(self._beam, columns, self._focus.size, int(self._slots.width[self._focus].max())),
-            n,
-        )
         candidates = Candidates(
-            extensions.scores,
-            extensions.tokens,
-            np.broadcast_to(self._slots.length[self._focus][:, None], extensions.rows.shape),
-            columns[extensions.rows],
-            extensions.rows,
+            found.scores,
+            found.tokens,
+            np.broadcast_to(self._slots.length[self._focus][:, None], found.rows.shape),
+            columns[found.rows],
+            found.rows,
         )
         return self._keep(self._with_those_that_wait(candidates), slots.size)
 

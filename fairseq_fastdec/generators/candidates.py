@@ -1,11 +1,12 @@
 """The best one-token extensions of many beams at once, whatever their widths."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
+from torch import Tensor
 
-from .choices import Choices
+from .choices import Beams, Choices, Chooser, Demands
 
 FEW_SCORES = 2000  # to be sorted as they are
 
@@ -39,6 +40,12 @@ class Rows(NamedTuple):
         out[self.beam, self.column] = values
         return out
 
+    def competing(self, totals: np.ndarray) -> Beams:
+        """The rows of each beam by their columns, with their scores so far, float32 ``[R]``."""
+        starts = np.zeros(self.n_beams + 1, dtype=np.int64)
+        np.bincount(self.beam, minlength=self.n_beams).cumsum(out=starts[1:])
+        return Beams(np.lexsort((self.column, self.beam)), starts, totals)
+
 
 class Extensions(NamedTuple):
     """The best extensions of S beams, best first, ``[S, C]``.
@@ -49,6 +56,38 @@ class Extensions(NamedTuple):
     scores: np.ndarray  # float32, cumulative
     rows: np.ndarray  # int64, the row that is extended
     tokens: np.ndarray  # int64
+
+
+class Wanted(NamedTuple):
+    """How many extensions a search wants."""
+
+    n: int  # of each beam
+    per_row: Optional[int]  # of each row, or any number
+
+
+def extensions(
+    choose: Chooser,
+    scores: Tensor,
+    totals: np.ndarray,
+    rows: Rows,
+    wanted: Wanted,
+    demands: Optional[Demands],
+    normalize: bool,
+) -> Extensions:
+    """The best extensions of each beam by cumulative score; fewer where there are fewer.
+
+    Args:
+        scores, demands, normalize: see :meth:`Chooser.__call__`.
+        totals: float32 ``[R]``, each row's score so far.
+    """
+    n = min(wanted.n, rows.width * scores.size(1))
+    if wanted.per_row is None or wanted.per_row >= n:
+        # So the best of each row need not be known: their number grows with the beam's square.
+        found = choose.of_beams(scores, n, demands, normalize, rows.competing(totals))
+        if found is not None:
+            return Extensions(*found)
+    own = choose(scores, min(n, wanted.per_row or n), demands, normalize)
+    return best_extensions(own, totals, rows, n)
 
 
 def best_extensions(own: Choices, totals: np.ndarray, rows: Rows, n: int) -> Extensions:

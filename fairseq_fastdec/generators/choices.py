@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..engine.native.choice import Beams
 from ..engine.native.choice import Chooser as CompiledChooser
 from ..engine.native.loading import library
 from .limits import Limits
@@ -86,6 +87,27 @@ class Chooser:
             tokens[demands.last, 0] = self._limits.eos
             best[demands.last, 0] = np.maximum(best[demands.last, 0], np.finfo(np.float32).min)
         return Choices(best, tokens)
+
+    def of_beams(
+        self, scores: Tensor, n: int, demands: Optional[Demands], normalize: bool, beams: Beams
+    ) -> Optional[Tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The n best extensions of each beam; other arguments as above.
+
+        Returns:
+            scores float32 with the rows' totals, rows int64 and tokens int64, ``[S, n]``, best
+            first; a score of ``-inf`` means none. ``None`` where only :meth:`__call__` can help:
+            there is no compiled code for it, or EOS has to come even where the model gave NaN.
+        """
+        if self._compiled is None or scores.device.type != "cpu":
+            return None
+        only, no_end = None, None
+        if demands is not None:
+            if demands.last.any():
+                return None
+            only, no_end = demands.only, demands.no_end
+        found = self._compiled.of_beams(scores, n, normalize, beams, only, no_end)
+        best, rows, tokens = (part.numpy() for part in found)
+        return best, rows, tokens
 
     def _best(
         self,

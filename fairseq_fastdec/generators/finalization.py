@@ -69,11 +69,10 @@ def _judge_as_paper(
     may fall off the beam before. Arguments as above.
     """
     exists = scores > -math.inf
-    on_beam = exists & (np.arange(scores.shape[1]) < width)
-    leading = np.logical_and.accumulate(on_beam & ended, axis=1)
+    leading = np.logical_and.accumulate(exists & ended, axis=1)
     final = _first(leading, width - n_final)
     left = width - n_final - final.sum(axis=1)
-    rest = _first(on_beam & ~leading & _within(threshold, scores, best_final), left)
+    rest = _first(~leading & _within(threshold, scores, best_final), left)
     return Verdict(final, rest & ~ended, rest & ended)
 
 

@@ -131,8 +131,9 @@ def test_decaying_draws():
     assert [round(counts[head] / 1000) for head in range(3)] == [4, 2, 1]
     counts = collections.Counter(criterion.draw([1, 2], update) for update in range(3000))
     assert [round(counts[head] / 1000) for head in (1, 2)] == [2, 1]
-    with pytest.raises(ValueError, match="--head-decay -1: must be more than 0"):
-        RandomSubLoss(TASK, 0, "mean", seed=1, head_decay=-1)
+    for decay in (-1, 0):
+        with pytest.raises(ValueError, match=f"--head-decay {decay}: must be more than 0"):
+            RandomSubLoss(TASK, 0, "mean", seed=1, head_decay=decay)
 
 
 @pytest.mark.parametrize("sentence_avg", [False, True])

@@ -105,6 +105,14 @@ def test_damaged_shards_are_noticed(shards, tmp_path, damage):
     assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
 
 
+@pytest.mark.parametrize("number", [2, 6])
+def test_sentences_of_other_shards_are_damage(shards, tmp_path, number):
+    fill(shards, [0, 1, 2])
+    (tmp_path / "shards" / "000001.tsv").write_text(f"{number}\tx\n")
+    with pytest.raises(ValueError, match="000001.tsv: damaged; delete it"):
+        list(shards.read())
+
+
 def test_settings_are_kept_and_compared(tmp_path):
     path = tmp_path / "settings.json"
     check_settings(path, {"a": 1, "b": ["x", 2], "c": None})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.cache import KeyValueCache
 from fairseq_fastdec.engine.linear import BFloat16Linear, Linear
-from fairseq_fastdec.engine.native import loading, moves, packed, structures
+from fairseq_fastdec.engine.native import loading, moves, network, packed, structures
 from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.engine.native.packed import PackedLinear
 from tests import tiny
@@ -293,6 +293,47 @@ def elsewhere(monkeypatch, tmp_path):
 
 def test_without_a_library_there_is_none(elsewhere):
     assert loading.library.__wrapped__() is None
+
+
+@pytest.fixture()
+def not_built(elsewhere, monkeypatch):
+    """As after an installation without a compiler."""
+    for module in (network, packed):
+        monkeypatch.setattr(module, "library", loading.library.__wrapped__)
+    loading.note_what_is_missed.cache_clear()
+    yield
+    loading.note_what_is_missed.cache_clear()
+
+
+def test_models_that_miss_compiled_code_are_told_once(not_built, caplog):
+    for seed in (0, 1):
+        DecoderSession(tiny.build_model(TASK, seed=seed)).reset(9)
+    (said,) = [record.message for record in caplog.records if "compile" in record.message]
+    assert "Install a C++ compiler" in said and "the package again" in said
+
+
+@pytest.mark.parametrize(
+    "options", [dict(dtype=torch.float64), dict(activation_fn="tanh")], ids=["fp64", "tanh"]
+)
+def test_models_that_compiled_code_is_not_for_miss_nothing(not_built, caplog, options):
+    DecoderSession(tiny.build_model(TASK, **options)).reset(9)
+    assert not [record for record in caplog.records if "compile" in record.message]
+
+
+def test_a_library_that_cannot_be_loaded_is_not_called_missing(not_built, elsewhere, caplog):
+    elsewhere.write_bytes(b"")
+    loading.note_what_is_missed()
+    assert not caplog.records
+
+
+@compiled
+def test_compiled_code_moves_what_lies_on_a_cpu(monkeypatch):
+    made = []
+    monkeypatch.setattr("fairseq_fastdec.engine.cache.Mover", made.append)
+    KeyValueCache(1, 1, 4, torch.float32, torch.device("meta"))
+    assert not made
+    KeyValueCache(1, 1, 4, torch.float32, torch.device("cpu"))
+    assert made == [library()]
 
 
 def copied(elsewhere):

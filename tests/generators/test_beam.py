@@ -22,7 +22,7 @@ from tests.generators.test_against_fairseq import (
     options_strategy,
     stock_model,
 )
-from tests.generators.test_choices import WAYS, chosen_by
+from tests.generators.test_choices import WAYS, chosen_by, compiled
 
 EOS = TASK.target_dictionary.eos()
 
@@ -95,6 +95,31 @@ def test_beam_is_fairseqs(trained, dtype, way, beam, options, lengths, left_pad,
     with chosen_by(way):
         ours = decode(models, sample, "beam", beam, **options)
     assert_same(ours, fairseq(models, sample, beam, **options))
+
+
+@pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled), "columns", "top-k"])
+@pytest.mark.parametrize("beam", [50, 300])
+def test_wide_beams_are_fairseqs(way, beam):
+    task = tiny.task(400)
+    models = [tiny.stir(tiny.build_model(task, seed=1), scale=1.0)]
+    dictionary = task.target_dictionary
+    sample = tiny.random_batch(task, [3, 9, 5])
+    with chosen_by(way):
+        args = argparse.Namespace(beam=beam, max_len_a=0, max_len_b=7)
+        generator = build_generator(models, dictionary, args, DecodingOptions(decoding="beam"))
+        ours = generator.generate(models, sample)
+    theirs = SequenceGenerator(models, dictionary, beam_size=beam, max_len_a=0, max_len_b=7)
+    for own, reference in zip(ours, theirs.generate(models, sample)):
+        assert len(own) == len(reference) == beam
+        # Of so many some have scores that are equal but for rounding; their order is nobody's.
+        expected = {tuple(one["tokens"].tolist()): one for one in reference}
+        assert {tuple(one["tokens"].tolist()) for one in own} == set(expected)
+        for one in own:
+            for name in ("score", "positional_scores"):
+                same = expected[tuple(one["tokens"].tolist())][name]
+                torch.testing.assert_close(one[name], same, atol=1e-5, rtol=0)
+        scores = [one["score"].item() for one in own]
+        assert scores == sorted(scores, reverse=True)
 
 
 @settings(max_examples=15, deadline=None)

@@ -4,12 +4,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import candidates
-from fairseq_fastdec.generators.candidates import Rows, best_extensions
-from fairseq_fastdec.generators.choices import Choices
+from fairseq_fastdec.generators.candidates import Rows, Wanted, best_extensions, extensions
+from fairseq_fastdec.generators.choices import ANY, Choices, Chooser, Demands
+from fairseq_fastdec.generators.limits import Limits
+from tests.generators.test_choices import chosen_by, compiled
 
 
 def brute_force(own, totals, beam, n_beams, n):
@@ -50,6 +53,44 @@ def test_best_extensions(widths, n_own, n, impossible, seed):
         columns = (found.scores[which], found.rows[which], found.tokens[which])
         extensions = [one for one in zip(*(c.tolist() for c in columns)) if one[0] > -math.inf]
         assert extensions == expected
+
+
+@pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled), "top-k"])
+@settings(max_examples=40, deadline=None)
+@given(
+    widths=st.lists(st.integers(1, 6), min_size=1, max_size=5), n=st.integers(1, 60),
+    per_row=st.none() | st.integers(1, 9) | st.just(60), n_types=st.integers(5, 9),
+    seed=st.integers(0, 999), some_last=st.booleans(),
+)  # fmt: skip
+def test_extensions(way, widths, n, per_row, n_types, seed, some_last):
+    """So many of each beam, of which so many from a row; and where EOS has to come, it does."""
+    random = np.random.default_rng(seed)
+    beam = random.permutation(np.repeat(np.arange(len(widths)), widths))
+    column = np.zeros_like(beam)
+    for which, width in enumerate(widths):
+        column[beam == which] = random.permutation(width)
+    rows = Rows(beam, column, len(widths), max(widths))
+    scores = random.standard_normal((beam.size, n_types), dtype=np.float32)
+    totals = random.standard_normal(beam.size, dtype=np.float32)
+    limits = Limits(pad=1, unk=3, eos=2)
+    last = (random.random(len(widths)) < 0.5)[beam] & some_last
+    demands = Demands(np.full(beam.size, ANY), np.zeros(beam.size, dtype=bool), last)
+    with chosen_by(way):
+        found = extensions(
+            Chooser(limits), torch.from_numpy(scores.copy()), totals, rows, Wanted(n, per_row),
+            demands, normalize=False,
+        )  # fmt: skip
+    assert found.scores.shape[1] <= min(n, max(widths) * n_types)
+    for which in range(len(widths)):
+        pool = []
+        for row in (beam == which).nonzero()[0].tolist():
+            tokens = [limits.eos] if last[row] else [t for t in range(n_types) if t != limits.pad]
+            own = sorted(((scores[row, t] + totals[row], row, t) for t in tokens), reverse=True)
+            pool += own[:per_row]
+        expected = sorted(pool, reverse=True)[:n]
+        there = found.scores[which] > -math.inf
+        fields = (found.scores[which][there], found.rows[which][there], found.tokens[which][there])
+        assert list(zip(*(field.tolist() for field in fields))) == expected
 
 
 @pytest.mark.parametrize("few", [0, 10**9], ids=["many", "few"])

@@ -1,6 +1,7 @@
 """The best tokens of each row: compiled and by torch, against sorting everything."""
 
 import math
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.engine.native import choice
+from fairseq_fastdec.engine.native.choice import Beams
 from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.generators import choices
 from fairseq_fastdec.generators.choices import ANY, Demands
@@ -124,6 +127,108 @@ def test_threads_and_long_vocabularies(n_threads):
     best = log_probs.topk(12)
     assert found.tokens.tolist() == best.indices.tolist()
     np.testing.assert_allclose(found.scores, best.values.numpy(), atol=1e-5)
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 3e38, -3e38, -math.inf, math.nan]
+
+
+def scores_with_ties(seed, n_rows, n_types, n_values):
+    """Scores of few values, or of many; some are ``-inf`` or NaN, and some rows nothing else."""
+    random = np.random.default_rng(seed)
+    values = np.concatenate([SPECIAL, 9 * random.standard_normal(n_values)]).astype(np.float32)
+    scores = values[random.integers(random.integers(0, 9), values.size, (n_rows, n_types))]
+    scores[random.random(n_rows) < 0.1] = random.choice([-math.inf, math.nan])
+    return scores
+
+
+# On either side of the number from which on the best are not kept in order.
+@compiled
+@settings(max_examples=150, deadline=None)
+@given(
+    n_rows=st.integers(1, 4), n_types=st.integers(4, 900), share=st.floats(0, 1),
+    few=st.integers(0, 40), n_values=st.sampled_from([1, 3, 20, 5000]), seed=st.integers(0, 9999),
+    unkpen=st.sampled_from([0.0, 1.0]),
+)  # fmt: skip
+def test_the_best_are_those_of_a_stable_sort(n_rows, n_types, share, few, n_values, seed, unkpen):
+    n = min(n_types, few) if few else max(1, round(share * n_types))
+    scores = scores_with_ties(seed, n_rows, n_types, n_values)
+    found = choose(torch.from_numpy(scores), n, normalized=True, unkpen=unkpen)
+    scores[:, PAD] = -math.inf
+    scores[:, UNK] -= np.float32(unkpen)
+    scores[np.isnan(scores)] = -math.inf
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    best = np.take_along_axis(scores, order, axis=1)
+    assert found.scores.tolist() == best.tolist()
+    there = best > -math.inf
+    assert found.tokens[there].tolist() == order[there].tolist()
+
+
+def beams_of(random, n_rows, n_beams, n_values):
+    """Rows shuffled among some beams, of which some may be empty, and their scores so far."""
+    beam = random.integers(0, n_beams, n_rows)
+    rows = np.argsort(beam, kind="stable")
+    totals = random.choice(3 * random.standard_normal(n_values), n_rows).astype(np.float32)
+    totals[random.random(n_rows) < 0.1] = -math.inf
+    return Beams(rows, np.searchsorted(beam[rows], np.arange(n_beams + 1)), totals)
+
+
+@compiled
+@pytest.mark.parametrize("normalized", [False, True], ids=["logits", "log-probs"])
+@settings(max_examples=120, deadline=None)
+@given(
+    n_rows=st.integers(1, 40), n_beams=st.integers(1, 12), n_types=st.integers(4, 400),
+    n=st.integers(1, 40) | st.integers(1, 1200), n_values=st.sampled_from([1, 3, 5000]),
+    seed=st.integers(0, 9999), n_threads=st.integers(1, 3), unkpen=st.sampled_from([0.0, 1.0]),
+)  # fmt: skip
+def test_the_best_of_beams_are_those_of_a_stable_sort(
+    normalized, n_rows, n_beams, n_types, n, n_values, seed, n_threads, unkpen
+):
+    """Sorted are each row's own best, in their order: the search without compiled code does so."""
+    random = np.random.default_rng(seed)
+    scores = scores_with_ties(seed, n_rows, n_types, n_values)
+    beams = beams_of(random, n_rows, n_beams, n_values)
+    no_end = random.random(n_rows) < 0.5
+    only = random.choice([ANY, ANY, EOS, PAD, UNK], n_rows)
+    demands = Demands(only, no_end, np.zeros(n_rows, dtype=bool))
+    chooser = choices.Chooser(Limits(pad=PAD, unk=UNK, eos=EOS, unkpen=unkpen))
+    own = chooser(torch.from_numpy(scores.copy()), n_types, demands, normalize=not normalized)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "FEW_SCORES", 0)
+        patch.setattr(torch, "get_num_threads", lambda: n_threads)
+        found = chooser.of_beams(torch.from_numpy(scores), n, demands, not normalized, beams)
+    best, rows, tokens = found
+    assert best.shape == rows.shape == tokens.shape == (n_beams, n)
+    for which in range(n_beams):
+        mine = beams.rows[beams.starts[which] : beams.starts[which + 1]]
+        pool = (own.scores[mine] + beams.totals[mine, None]).reshape(-1)
+        pool[np.isnan(pool)] = -math.inf
+        order = np.argsort(-pool, kind="stable")[:n]
+        expected = pool[order]
+        n_there = int((expected > -math.inf).sum())
+        assert best[which, :n_there].tolist() == expected[:n_there].tolist()
+        assert (best[which, n_there:] == -math.inf).all()
+        row, place = np.divmod(order[:n_there], n_types)
+        assert rows[which, :n_there].tolist() == mine[row].tolist()
+        assert tokens[which, :n_there].tolist() == own.tokens[mine[row], place].tolist()
+
+
+@compiled
+def test_the_time_for_wide_beams_does_not_grow_with_their_square():
+    """Kept in order, 20,000 of 200,000 ascending scores take 4 * 10^9 moves, which is seconds."""
+    scores = torch.arange(200_000.0)[None]
+    started = time.process_time()
+    found = choose(scores, 20_000, normalized=True)
+    assert time.process_time() - started < 0.5
+    assert found.tokens[0].tolist() == list(range(199_999, 179_999, -1))
+
+
+@compiled
+def test_among_equals_a_penalized_token_has_no_privilege():
+    scores = torch.zeros(1, 300)
+    scores[0, UNK] = 1
+    assert choose(scores, 3, normalized=True, unkpen=1.0).tokens.tolist() == [[0, 2, 3]]
+    scores[0, 250] = 1
+    assert choose(scores, 99, normalized=True, unkpen=1.0).tokens[0, :4].tolist() == [250, 0, 2, 3]
 
 
 @compiled

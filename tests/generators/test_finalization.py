@@ -32,6 +32,7 @@ def judge(rule, candidates, width, threshold=math.inf, n_final=0, best_final=NOT
         (["-1", "-2 $", "-3", "-4"], dict(width=2, threshold=0.5), "a---"),
         (["-1", "-2 $", "-3", "-4"], dict(width=2, threshold=2.0), "afa-"),
         (["-1", "-2 $", "-3"], dict(width=2, threshold=1.0, best_final=-0.5), "a--"),
+        (["-1", "-2 $", "-2"], dict(width=2, threshold=1.0), "afa"),  # no worse than allowed
         (["-1", "-inf $", "-inf"], dict(width=2), "a--"),
     ],
 )
@@ -45,13 +46,23 @@ def test_fairseqs_rule(candidates, options, fates):
         (["-1", "-2 $", "-3"], dict(width=3), "awa"),
         (["-1 $", "-2 $", "-3", "-4 $"], dict(width=4), "ffaw"),
         (["-1", "-2", "-3 $"], dict(width=2), "aa-"),  # fell off the beam
+        (["-1 $", "-2 $", "-3 $"], dict(width=2), "ff-"),
+        (["-1 $", "-2", "-3"], dict(width=2), "fa-"),
+        (["-1", "-2 $", "-3"], dict(width=2, n_final=1), "a--"),
         (["-1 $", "-2", "-3", "-4"], dict(width=4, n_final=1), "faa-"),  # 2 of 4 are final
         (["-1 $", "-2 $", "-3"], dict(width=2, n_final=1), "f--"),
         (["-1", "-2", "-2.5 $"], dict(width=3, threshold=1.0), "aa-"),
         (["-1", "-2", "-3"], dict(width=3, threshold=1.0, best_final=-0.5), "a--"),
         (["-1 $", "-2", "-3"], dict(width=3, threshold=1.5), "fa-"),
         (["-inf", "-inf $"], dict(width=2), "--"),
+        (["-1 $", "-inf $", "-inf"], dict(width=3), "f--"),
     ],
 )
 def test_the_papers_rule(candidates, options, fates):
     assert judge("paper", candidates, **options) == fates
+
+
+def test_what_the_rules_ask_of_a_search():
+    """fairseq's sees twice the beam, as none that has ended waits; the paper's, one beam."""
+    assert (RULES["fairseq"].candidates_per_entry, RULES["fairseq"].lets_wait) == (2, False)
+    assert (RULES["paper"].candidates_per_entry, RULES["paper"].lets_wait) == (1, True)

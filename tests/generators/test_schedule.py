@@ -115,3 +115,18 @@ def test_every_sentence_begins_once_within_the_capacity(
             elif goes_on:
                 live[number] = (random.randint(1, 5), live[number][1] + 1)
     assert sorted(begun) == list(range(len(source_tokens)))
+
+
+def test_a_batch_goes_on_as_a_whole():
+    batch = AllAtOnce(3)
+    assert batch.due(np.zeros(0, int), np.zeros(0, int)) == [0, 1, 2]
+    assert batch.due(np.arange(3), np.ones(3, int)) == []
+    assert batch.choose(np.array([1, 2, 2]), np.array([1, 5, 1])).tolist() == [True] * 3
+
+
+def test_a_sentence_counts_with_the_mean_width_so_far():
+    stream = Stream([4] * 9, Capacity(rows=12), 1.0, "min-length", width=6)
+    assert len(stream.due(np.zeros(0, int), np.zeros(0, int))) == 2
+    # Three beams of 1 entry and the width of 6 with which the first ones counted: 9 / 4.
+    stream.choose(np.array([1, 1, 1]), np.array([1, 1, 1]))
+    assert len(stream.due(np.arange(2), np.array([1, 1]))) == 4

@@ -26,9 +26,27 @@ INLINE bool is_layer(const Linear &linear, int64_t inputs, int64_t outputs) {
          linear.outputs == outputs;
 }
 
+// Whether each beam has rows of its own, and all of them are there.
+INLINE bool are_beams(const Choice &choice) {
+  const int64_t *starts = choice.starts;
+  if (!starts || !choice.totals || starts[0] != 0) return false;
+  for (int64_t beam = 0; beam < choice.n_beams; ++beam)
+    if (starts[beam + 1] < starts[beam]) return false;
+  if (starts[choice.n_beams] != choice.n_rows) return false;
+  for (int64_t at = 0; at < choice.n_rows; ++at)
+    if (!is_within(choice.rows[at], choice.n_rows)) return false;
+  return true;
+}
+
 Problem problem_of(const Choice &choice) {
   const int64_t n_types = choice.n_types;
-  if (choice.n_rows < 0 || choice.n_best < 1 || choice.n_best > n_types) return SIZES;
+  if (choice.n_rows < 0 || choice.n_best < 1 || choice.n_beams < 0) return SIZES;
+  if (choice.n_parts < 1 || (choice.n_beams && !choice.scratch)) return SIZES;
+  if (choice.rows) {
+    if (!are_beams(choice)) return PLACES;
+  } else if (choice.n_best > n_types || choice.n_beams != choice.n_rows) {
+    return SIZES;
+  }
   if (choice.n_never < 0 || !has_threads(choice)) return SIZES;
   if (choice.penalized >= n_types) return TOKENS;
   for (int64_t row = 0; choice.only && row < choice.n_rows; ++row)

@@ -35,7 +35,9 @@ class Library:
         library = ctypes.CDLL(str(path))
         for name in ("block", "pair", "group", "has_halves", "has_codes", "size_of"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
-        for name in ("size_of_narrow", "scratch_size", "run", "multiply", "choose", "move"):
+        for name in ("size_of_narrow", "size_of_choice", "scratch_size"):
+            getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
+        for name in ("run", "multiply", "choose", "move"):
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
         library.fastdec_size_of.argtypes = (ctypes.c_int64,)
         sizes = [library.fastdec_size_of(index) for index in range(len(structures.ALL) + 1)]
@@ -52,6 +54,7 @@ class Library:
         self.scratch_size = library.fastdec_scratch_size
         self.run = library.fastdec_run
         self.multiply = library.fastdec_multiply
+        self.size_of_choice = library.fastdec_size_of_choice
         self.choose = library.fastdec_choose
         self.move = library.fastdec_move
         library.fastdec_set_width.argtypes = (ctypes.c_int64,)
@@ -72,9 +75,7 @@ class Library:
 @functools.lru_cache(maxsize=None)
 def library() -> Optional[Library]:
     """The library, or ``None`` where it was not built or cannot be loaded."""
-    folder = Path(__file__).parent
-    paths = (folder / f"_step{suffix}" for suffix in EXTENSION_SUFFIXES)
-    path = next((path for path in paths if path.exists()), None)
+    path = _built()
     if path is None:
         return None
     try:
@@ -115,6 +116,24 @@ def check_complete(path: Path) -> None:
                 needed = max(needed, start + length)
     if needed > size:
         raise ValueError(f"cut short: {size} of at least {needed} bytes")
+
+
+@functools.lru_cache(maxsize=None)
+def note_what_is_missed() -> None:
+    """Say once, of a model that compiled code is for, that none was built and what helps."""
+    # What was built and cannot be loaded has been named.
+    if _built() is None:
+        logger.warning(
+            "fairseq_fastdec was installed without its compiled code, and decodes more slowly. "
+            "Install a C++ compiler (such as g++) and then the package again, by pip install "
+            "--force-reinstall --no-deps"
+        )
+
+
+def _built() -> Optional[Path]:
+    folder = Path(__file__).parent
+    paths = (folder / f"_step{suffix}" for suffix in EXTENSION_SUFFIXES)
+    return next((path for path in paths if path.exists()), None)
 
 
 def _threads_of_torch() -> Optional[Threads]:

@@ -12,7 +12,7 @@ from ..linear import Layer
 from ..precision import Norm
 from ..weights import FeedForward
 from . import structures
-from .loading import Library, library
+from .loading import Library, library, note_what_is_missed
 from .problems import address, check
 
 # Numbers of scratch memory that stay between calls: 16 MiB.
@@ -165,9 +165,13 @@ def library_for(
     dim = weights.embed.size(1)
     norms = [*norms, *filter(None, (weights.embed_norm, weights.final_norm))]
     in_fp32 = weights.embed.dtype == torch.float32 and all(_is_read(n, dim) for n in norms)
-    packed = all(getattr(linear, "packed", None) for linear in linears)
     plain = all(_is_plain(layer.feed_forward) for layer in weights.layers)
-    return library() if in_fp32 and packed and plain else None
+    if not (in_fp32 and plain):
+        return None
+    compiled = library()
+    if compiled is None and weights.embed.device.type == "cpu":
+        note_what_is_missed()
+    return compiled if all(getattr(linear, "packed", None) for linear in linears) else None
 
 
 def _is_read(norm: Norm, dim: int) -> bool:

@@ -407,7 +407,7 @@ INLINE void run_by(const Kernels &kernels, Step *that, int64_t number, int64_t c
     run_by<LANES>(kernels, step, number, count);                                                \
   }                                                                                             \
   TARGET void choose_##NAME(const Choice &choice, const Share &share) {                         \
-    best_of_rows<LANES>(choice, share);                                                         \
+    best_of_parts<LANES>(choice, share);                                                        \
   }
 
 FOR_PROCESSOR(any, Four, )
@@ -542,9 +542,12 @@ int64_t fastdec_multiply(Product *product) {
   return NONE;
 }
 
+int64_t fastdec_size_of_choice(const Choice *choice) { return size_of_scratch(*choice); }
+
 int64_t fastdec_choose(Choice *choice) {
   if (const Problem problem = problem_of(*choice)) return problem;
   in_threads<Choice, choose>(choice);
+  if (choice->n_parts > 1) in_threads<Choice, join_parts>(choice);
   return NONE;
 }
 

@@ -64,7 +64,11 @@ class Choice(ctypes.Structure):
         ("never", _POINTER),
         *_fields(_INT, "n_never", "eos", "penalized"),
         ("penalty", ctypes.c_float),
-        *_fields(_POINTER, "scores", "only", "no_end", "best", "tokens"),
+        *_fields(_POINTER, "scores", "only", "no_end"),
+        ("n_beams", _INT),
+        *_fields(_POINTER, "rows", "starts", "totals"),
+        ("n_parts", _INT),
+        *_fields(_POINTER, "scratch", "best", "tokens", "origins"),
     ]
 
 
