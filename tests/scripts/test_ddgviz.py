@@ -66,6 +66,12 @@ def test_every_parallel_method_shows_the_tokens_of_greedy(draw, method):
         assert None not in trace["decoded"]
 
 
+def test_subwords(draw):
+    assert {trace.subwords for trace in traces(draw("--formats", "json"))} == {"show"}
+    out = draw("--formats", "json", "--subwords", "join")
+    assert {trace.subwords for trace in traces(out)} == {"join"}
+
+
 def test_greedy_is_a_chain(draw):
     for trace in json.loads((draw("--decoding", "greedy") / "ddgviz.json").read_text())[
         "sentences"
