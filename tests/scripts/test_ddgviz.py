@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_fastdec.visualize import document
+from tests import skips
 
-pytest.importorskip("matplotlib")
+skips.needs("matplotlib")
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ddgviz.py"
 SPEC = importlib.util.spec_from_file_location("ddgviz", SCRIPT)

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("matplotlib")
+from tests import skips
+
+skips.needs("matplotlib")
 
 from fairseq_fastdec.visualize import SentenceTrace, Step, figure  # noqa: E402
 from tests.visualize import simulation  # noqa: E402

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from fairseq_fastdec.visualize import SentenceTrace, Step, document, page
+from tests import skips
 
 NASTY = ["</script><b>", "<!--", "\"'&amp;", "\u2028", "שלום@@", "</s>"]
 
@@ -71,7 +72,7 @@ document.body.dataset.labels = JSON.stringify(
 def rendered(tmp_path):
     """A function that shows a page in a window of 1,400 pixels; it returns what a probe says."""
     if CHROMIUM is None:
-        pytest.skip("no browser to draw the page: install chromium (apt-get install chromium)")
+        pytest.skip(skips.BROWSER)
 
     def render(trace):
         path = tmp_path / "page.html"
