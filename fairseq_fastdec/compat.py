@@ -3,6 +3,8 @@
 fairseq's main branch also loses sentences: :func:`install` gives them back. And fairseq-train does
 not tell the task what it goes on from: now it does. Of several workers the first reads a
 checkpoint, and the others can take it from there again. A checkpoint that cannot be read is named.
+``--tokenizer moses`` needs no ``-s -t`` where the data say the languages. And the progress bar
+tells :mod:`~.progress` that it is there.
 
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
 (``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
@@ -21,6 +23,7 @@ import numpy
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
+from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
@@ -30,6 +33,9 @@ try:
     from numpy._core import multiarray
 except ImportError:  # numpy 1
     from numpy.core import multiarray
+
+from . import progress
+from .arguments import infer_languages
 
 
 class UnreadableCheckpoint(pickle.UnpicklingError, ValueError):
@@ -51,6 +57,9 @@ def install() -> None:
     if not hasattr(Trainer.load_checkpoint, "__wrapped__"):
         Trainer.load_checkpoint = _with_check_by_task(Trainer.load_checkpoint)
     distributed_utils._broadcast_object_slow = _broadcast_object
+    if not hasattr(dataclass_utils.override_module_args, "__wrapped__"):
+        dataclass_utils.override_module_args = _with_languages(dataclass_utils.override_module_args)
+    progress.install()
 
 
 def _checkpoint_classes() -> list:
@@ -171,6 +180,25 @@ def _with_check_by_task(load_checkpoint):
             checkpoint_utils.load_checkpoint_to_cpu = read
 
     return load_checked
+
+
+def _with_languages(override_module_args):
+    """fairseq hands its Moses tokeniser the languages of the command line, and fails if there are
+    none, although the task would find them in the data.
+    """
+
+    @functools.wraps(override_module_args)
+    def override_with_languages(args):
+        if getattr(args, "tokenizer", None) == "moses" and hasattr(args, "data"):
+            try:
+                infer_languages(args)
+            except (OSError, ValueError) as error:
+                raise ValueError(
+                    f"--tokenizer moses: needs the languages, and {error}; or give -s and -t"
+                ) from error
+        return override_module_args(args)
+
+    return override_with_languages
 
 
 def _broadcast_object(obj: Any, src_rank: int, group: object, dist_device: torch.device) -> Any:

@@ -28,7 +28,13 @@ import fairseq_fastdec  # noqa: E402,F401  (from the folder above, or installed;
 from fairseq_fastdec.arguments import errors_in_one_line, infer_languages, positive  # noqa: E402
 from fairseq_fastdec.generators.base import Generator  # noqa: E402
 from fairseq_fastdec.inference import load_models, uses_cuda  # noqa: E402
-from fairseq_fastdec.visualize import Recorder, SentenceTrace, document, page  # noqa: E402
+from fairseq_fastdec.visualize import (  # noqa: E402
+    Recorder,
+    SentenceTrace,
+    document,
+    page,
+    subwords,
+)
 
 logger = logging.getLogger("ddgviz")
 
@@ -78,6 +84,13 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         default=20,
         metavar="N",
         help="stop after this many sentences (default: 20)",
+    )
+    group.add_argument(
+        "--subwords",
+        choices=subwords.CHOICES,
+        default="show",
+        help="show them as the dictionary has them (Rah@@ men), mark where a word goes on "
+        "(Rah· men), or join them: whole words stand beside their pieces (default: show)",
     )
     return options.parse_args_and_arch(
         parser,
@@ -214,7 +227,9 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
                 generator.name,
             )
             yield trace.named(
-                task.source_dictionary.__getitem__, task.target_dictionary.__getitem__
+                task.source_dictionary.__getitem__,
+                task.target_dictionary.__getitem__,
+                args.subwords,
             )
 
 

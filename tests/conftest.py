@@ -8,9 +8,16 @@ import torch
 from fairseq_fastdec.engine import cache, precision
 from fairseq_fastdec.engine.native import network, packed
 from fairseq_fastdec.generators import choices
-from tests import command_line
+from tests import command_line, smoke
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of the smoke test."""
+    for item in items:
+        if item.nodeid.startswith(smoke.TESTS):
+            item.add_marker(pytest.mark.smoke)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
 from tests import tiny
+from tests.command_line import generate, hypotheses, interactive
 
 
 class Malicious:
@@ -127,3 +128,19 @@ def test_workers_get_the_checkpoint_that_the_first_has_read(tmp_path):
     assert second["cfg"] == first["cfg"] and second["cfg"].model.arch == "transformer"
     assert second["model"]["weight"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert second["extra_state"] == {"epoch": 3, "meters": 0.5}
+
+
+@pytest.mark.parametrize("given", [(), ("-s", "en", "-t", "de")], ids=["from the data", "given"])
+def test_the_moses_tokeniser_finds_the_languages(corpus, baseline, tmp_path, given):
+    """fairseq's command ended with "Error merging override tokenizer.source_lang=null"."""
+    moses = ("--tokenizer", "moses", *given)
+    printed = generate(corpus, baseline, "--decoding", "greedy", *moses)
+    assert len(hypotheses(printed)) == 29
+    printed = interactive(corpus, baseline, ["a b c"], tmp_path, "--decoding", "greedy", *moses)
+    assert hypotheses(printed) == {0: "c b a"}
+
+
+def test_the_moses_tokeniser_without_languages_says_what_to_give(baseline, tmp_path):
+    for data, reason in ((tmp_path, "holds no binarised data"), (tmp_path / "no", "No such file")):
+        with pytest.raises(ValueError, match=f"^--tokenizer moses: .*{reason}.*give -s and -t"):
+            generate(data, baseline, "--tokenizer", "moses")

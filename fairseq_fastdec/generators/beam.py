@@ -47,6 +47,10 @@ class BeamGenerator(FairseqGenerator):
         """How long each translation may become, without its EOS."""
         return [self.limits.max_len(net_input["src_tokens"].size(1))] * len(source_tokens)
 
+    def shown(self, results: Iterator[Result], n_sentences: int) -> Iterator[Result]:
+        """The results as they come; whoever waits long for a batch shows its progress here."""
+        return results
+
     def waived(self, prefix: Tensor, n_forced: Tensor) -> Tensor:
         """For how many steps of each sentence --min-len is waived: int64 ``[B]``."""
         return torch.full_like(n_forced, prefix.size(1))
@@ -64,7 +68,8 @@ class BeamGenerator(FairseqGenerator):
         )
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
-        for result in _run(search, schedule, sentences, bos, self.limits.pad):
+        results = _run(search, schedule, sentences, bos, self.limits.pad)
+        for result in self.shown(results, len(ids)):
             hypotheses[result.number] = result.hypotheses
             records.append(
                 BeamRecord(

@@ -1,12 +1,14 @@
 """Streaming beam search (Yang, Yao, DeNero and Klein, EMNLP 2020)."""
 
-from typing import List, Sequence
+from typing import Iterator, List, Sequence
 
 from fairseq.models import FairseqEncoderDecoderModel
 
+from .. import progress
 from .beam import VariableBeamGenerator
 from .options import given
 from .schedule import Capacity, Schedule, Stream
+from .sentences import Result
 
 
 class StreamingGenerator(VariableBeamGenerator):
@@ -38,3 +40,9 @@ class StreamingGenerator(VariableBeamGenerator):
             str(given(self.options.stream_policy, "min-length")),
             self.heuristics.width,
         )
+
+    def shown(self, results: Iterator[Result], n_sentences: int) -> Iterator[Result]:
+        # Without limits a batch is one of fairseq's own, short ones.
+        if self.capacity == Capacity():
+            return results
+        return progress.shown(results, n_sentences)

@@ -4,6 +4,7 @@ Santilli et al. (2023), section 3.5. ``scripts/ddgviz.py`` is the command.
 
 - ``trace.py``     what a generator tells an observer: the contract
 - ``graph.py``     from a trace to what was found when, in parallel or not, and the dependencies
+- ``subwords.py``  how subwords are written
 - ``document.py``  JSON, written and read
 - ``page.py``      one self-contained interactive HTML page
 - ``figure.py``    PNG and SVG through matplotlib, with ``layout.py`` and ``fonts.py``

@@ -6,7 +6,8 @@ The document is one object::
 
 with, for each SENTENCE (positions and steps count from 0; tokens are the dictionary's strings):
 
-- ``id``: line number in the input; ``method``: the ``--decoding``;
+- ``id``: line number in the input; ``method``: the ``--decoding``; ``subwords``: ``show``, ``mark``
+  or ``join``;
 - ``source``, ``tokens``: lists of strings ending in ``</s>``;
 - ``steps``: one for each decoder invocation, with ``first``, ``drafts``, ``answers``,
   ``probabilities`` and ``settled`` as in :class:`~.trace.Step`, and ``frontier``: how many
@@ -14,10 +15,13 @@ with, for each SENTENCE (positions and steps count from 0; tokens are the dictio
 - ``decoded``: for each token ``{"step", "context", "parallel", "guessed"}`` as in
   :class:`~.graph.Decoded`, or ``null`` where it was forced;
 - ``edges``: pairs ``[i, j]``, token j waits for token i, or for the source alone where i is -1;
+- ``labels``: how tokens are written that are not written as they are; ``text``: the source in a
+  line; ``words``: triples ``[i, j, word]``, the words to write beside the tokens i to j - 1;
 - ``cells``: for each step and token ``null`` or the kind of the answer there, see
   :class:`~.graph.Cell`.
 
-``frontier``, ``decoded``, ``edges`` and ``cells`` follow from the rest and are not read back.
+``frontier``, ``decoded``, ``edges``, ``labels``, ``text``, ``words`` and ``cells`` follow from the
+rest and are not read back.
 """
 
 import json
@@ -25,6 +29,7 @@ from dataclasses import asdict
 from typing import Any, Dict, List, Sequence
 
 from . import graph
+from .subwords import Spelling
 from .trace import SentenceTrace, Step
 
 FORMAT = "fairseq_fastdec.ddgviz"
@@ -60,6 +65,8 @@ def read(text: str) -> List[SentenceTrace]:
 
 def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
     found = graph.decoded(trace)
+    spelling = Spelling.of(trace)
+    seen = [*trace.tokens, *(t for step in trace.steps for t in [*step.drafts, *step.answers])]
     steps = [
         {**asdict(step), "frontier": frontier}
         for step, frontier in zip(trace.steps, graph.frontiers(trace))
@@ -67,11 +74,15 @@ def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
     return {
         "id": trace.id,
         "method": trace.method,
+        "subwords": trace.subwords,
         "source": trace.source,
         "tokens": trace.tokens,
         "steps": steps,
         "decoded": [None if token is None else asdict(token) for token in found],
         "edges": graph.edges(found),
+        "labels": spelling.labels(seen),
+        "text": spelling.text(trace.source[:-1]),
+        "words": spelling.joined(trace.tokens),
         "cells": [[cell and cell.kind for cell in row] for row in graph.cells(trace)],
     }
 
@@ -80,5 +91,10 @@ def _trace(sentence: Dict[str, Any]) -> SentenceTrace:
     names = ("first", "drafts", "answers", "probabilities", "settled")
     steps = [Step(**{name: step[name] for name in names}) for step in sentence["steps"]]
     return SentenceTrace(
-        sentence["id"], sentence["source"], sentence["tokens"], steps, sentence["method"]
+        sentence["id"],
+        sentence["source"],
+        sentence["tokens"],
+        steps,
+        sentence["method"],
+        sentence.get("subwords", "show"),
     )

@@ -27,6 +27,7 @@ from matplotlib.path import Path as Curve
 from . import fonts, graph, layout
 from .graph import Cell
 from .layout import Panel
+from .subwords import Spelling
 from .trace import SentenceTrace
 
 DPI = 140
@@ -34,7 +35,7 @@ MAX_PIXELS = 30000
 # Inches.
 MARGIN, LEFT, TITLE_LINE = 0.3, 0.75, 0.2
 ARC_BASE, ARC_PER_TOKEN, MAX_ARC = 0.16, 0.11, 1.1
-LABEL_HEIGHT, ROW, GAP_ROW, PANEL_GAP, MIN_WIDTH = 0.42, 0.36, 0.2, 0.35, 6.5
+LABEL_HEIGHT, WORD_HEIGHT, ROW, GAP_ROW, PANEL_GAP, MIN_WIDTH = 0.42, 0.22, 0.36, 0.2, 0.35, 6.5
 # Points.
 TITLE_SIZE, LABEL_SIZE, CELL_SIZE, SMALL_SIZE = 10, 8.5, 7.5, 6
 
@@ -53,14 +54,14 @@ RIGHT = ("found", "guessed", "kept")
 FRONTIER = ("frontier", False)
 FAILURE = ("failure", False)
 MEANINGS = {
-    "right from here on, after all before it": [("found", False)],
-    "right from here on, in parallel with tokens before it": [("found", True)],
-    "guessed, and confirmed here": [("guessed", False)],
-    "still right": [("kept", False), ("kept", True)],
-    "another token": [("wrong", False)],
-    "proposal that failed": [FAILURE],
-    "proposal behind one that failed": [("unused", False)],
-    "settled to the left": [FRONTIER],
+    "final token, found when all before it were known": [("found", False)],
+    "final token, found early: a token before it was still missing": [("found", True)],
+    "final token, guessed in advance and confirmed in this step": [("guessed", False)],
+    "final token, found in an earlier step": [("kept", False), ("kept", True)],
+    "not the final token": [("wrong", False)],
+    "proposed, and rejected": [FAILURE],
+    "not used: behind a rejected proposal": [("unused", False)],
+    "all tokens left of the line are final": [FRONTIER],
 }
 
 
@@ -100,7 +101,10 @@ class _Picture:
         self.settled = graph.frontiers(trace)
         self.cells = graph.cells(trace)
         self.edges = graph.edges(self.found)
-        self.labels = [layout.label(fonts.drawable(token)) for token in trace.tokens]
+        self.spelling = Spelling.of(trace)
+        self.words = self.spelling.joined(trace.tokens)
+        self.label_height = LABEL_HEIGHT + (WORD_HEIGHT if self.words else 0)
+        self.labels = [layout.label(self._readable(token)) for token in trace.tokens]
         answers = "".join("".join(step.drafts + step.answers) for step in trace.steps)
         self.families = fonts.families(
             fonts.drawable("".join(trace.source + trace.tokens) + answers)
@@ -144,7 +148,7 @@ class _Picture:
         n_guessed = sum(token is not None and token.guessed for token in self.found)
         if n_guessed:
             head += f", {n_guessed} guessed"
-        source = fonts.drawable(" ".join(self.trace.source[:-1]))
+        source = fonts.drawable(self.spelling.text(self.trace.source[:-1]))
         if not source:
             return [head]
         letter = self.measure(source, LABEL_SIZE) / len(source)
@@ -152,7 +156,8 @@ class _Picture:
         return [head, *textwrap.wrap(source, n_letters, break_on_hyphens=False)]
 
     def _panel_height(self, panel: Panel) -> float:
-        return self._arc_height(panel) + LABEL_HEIGHT + self._rows_height(panel) + PANEL_GAP
+        height = self._arc_height(panel) + self.label_height + self._rows_height(panel)
+        return height + PANEL_GAP
 
     def _rows_height(self, panel: Panel) -> float:
         return ROW * len(panel.rows) + GAP_ROW * len(_gaps(panel))
@@ -164,8 +169,9 @@ class _Picture:
     def _panel(self, panel: Panel, top: float) -> None:
         base = top + self._arc_height(panel) + 0.1
         self._arcs(panel, base)
-        matrix = base + LABEL_HEIGHT - 0.1
-        self._labels(panel, base, matrix)
+        matrix = base + self.label_height - 0.1
+        self._words(panel, matrix)
+        self._labels(panel, base, matrix - self.label_height + LABEL_HEIGHT)
         self._matrix(panel, matrix)
 
     def _arcs(self, panel: Panel, base: float) -> None:
@@ -206,9 +212,34 @@ class _Picture:
                 x, base + 0.09, str(position + 1), SMALL_SIZE - 0.5, ha="center", color=FAINT
             )
 
+    def _words(self, panel: Panel, matrix: float) -> None:
+        """Whole words, each below its pieces, with a line across them."""
+        for start, end, word in self.words:
+            first, last = max(start, panel.start), min(end, panel.end)
+            if first >= last:
+                continue
+            left = LEFT + panel.edges[first - panel.start] + 0.05
+            right = LEFT + panel.edges[last - panel.start] - 0.05
+            y = matrix - WORD_HEIGHT
+            self.axes.plot([left, right], [y, y], color=FAINT, lw=0.8)
+            text = layout.shortened(
+                fonts.drawable(word), lambda text: self.measure(text, LABEL_SIZE) <= right - left
+            )
+            self._text((left + right) / 2, matrix - 0.115, text, LABEL_SIZE, ha="center")
+
+    def _readable(self, token: str) -> str:
+        return fonts.drawable(self.spelling.label(token))
+
     def _matrix(self, panel: Panel, top: float) -> None:
         y, gaps = top, _gaps(panel)
-        self._text(LEFT - 0.12, top - 0.115, "step", SMALL_SIZE, ha="right", color=FAINT)
+        self._text(
+            LEFT - 0.12,
+            top - self.label_height + LABEL_HEIGHT - 0.115,
+            "step",
+            SMALL_SIZE,
+            ha="right",
+            color=FAINT,
+        )
         frontier = []
         for n in panel.rows:
             if n in gaps:
@@ -233,15 +264,14 @@ class _Picture:
         self._box(x, y, end - x, ROW, self._look(position, cell))
         right = cell.kind in RIGHT
         if cell.failed is not None:
-            note, color = "✗ " + cell.failed, FAILED
+            note, color = "✗ " + self._readable(cell.failed), FAILED
         else:
             note, color = {"wrong": cell.answer, "unused": cell.draft}.get(cell.kind) or "", FAINT
+            note = self._readable(note)
         # Behind a failed proposal the probabilities are those after a wrong beginning.
         number = "" if cell.kind == "unused" else f"{cell.probability:.2f}"
         center, room = (x + end) / 2, end - x - 0.04
-        note = layout.shortened(
-            fonts.drawable(note), lambda text: self.measure(text, SMALL_SIZE) <= room
-        )
+        note = layout.shortened(note, lambda text: self.measure(text, SMALL_SIZE) <= room)
         number_y, note_y = (y + 0.12, y + 0.26) if note and number else (y + ROW / 2, y + ROW / 2)
         ink = INK if right else FAINT
         self._text(center, number_y, number, CELL_SIZE, ha="center", color=ink)

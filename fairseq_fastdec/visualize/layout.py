@@ -10,7 +10,7 @@ from typing import Callable, List, Optional, Sequence, Tuple
 from . import graph
 from .trace import SentenceTrace
 
-PANEL_WIDTH = 13.0
+PANEL_WIDTH = 8.9  # with its margins 1,400 pixels
 COLUMN_WIDTH = 0.46
 COLUMN_GAP = 0.12
 MAX_LABEL = 24

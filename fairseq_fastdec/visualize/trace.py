@@ -42,6 +42,7 @@ class SentenceTrace(Generic[Token]):
         tokens: the output, EOS included.
         method: the ``--decoding`` it came from. The drafts of ``blockwise`` are the heads'
             proposals; those of the other methods are guesses or the answers of the step before.
+        subwords: how they are written, see :class:`~.subwords.Spelling`.
     """
 
     id: int
@@ -49,15 +50,20 @@ class SentenceTrace(Generic[Token]):
     tokens: List[Token]
     steps: List[Step[Token]] = field(default_factory=list)
     method: str = "jacobi"
+    subwords: str = "show"
 
     def named(
-        self, source_symbol: Callable[[int], str], target_symbol: Callable[[int], str]
+        self,
+        source_symbol: Callable[[int], str],
+        target_symbol: Callable[[int], str],
+        subwords: str = "show",
     ) -> "SentenceTrace[str]":
         """The same trace with strings for numbers, without what lies behind the output's end.
 
         Args:
             source_symbol: a token's string on the source side, for instance
                 ``task.source_dictionary.__getitem__``; target_symbol: on the target side.
+            subwords: how to write them.
         """
 
         def names(tokens: Sequence[int]) -> List[str]:
@@ -76,7 +82,7 @@ class SentenceTrace(Generic[Token]):
 
         steps = [named(step) for step in self.steps]
         source = [source_symbol(token) for token in self.source]
-        return SentenceTrace(self.id, source, names(self.tokens), steps, self.method)
+        return SentenceTrace(self.id, source, names(self.tokens), steps, self.method, subwords)
 
 
 class Recorder:

@@ -8,7 +8,7 @@ import torch
 from fairseq_fastdec.benchmark.methods import Method, Settings
 from fairseq_fastdec.benchmark.worker import Worker
 from fairseq_fastdec.engine.session import DecoderSession
-from tests import command_line
+from tests import command_line, skips
 
 
 @pytest.fixture()
@@ -115,7 +115,7 @@ def test_half_precision(worker, dtype):
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_ctranslate2_finds_what_fairseq_finds(worker, width):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     peer = worker(f"--engine ctranslate2 --beam {width}", 8)
     own = worker(f"--decoding fairseq --beam {width}", 8).decode(8)
     result = peer.decode(8)
@@ -133,7 +133,7 @@ def test_ctranslate2_finds_what_fairseq_finds(worker, width):
     "options", ["--max-len-b 3", "--max-len-a 0.5 --max-len-b 2", "--min-len 9"]
 )
 def test_ctranslate2_keeps_fairseqs_limits(worker, options):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     peer = worker(f"--engine ctranslate2 --beam 1 {options}")
     own = worker(f"--decoding fairseq --beam 1 {options}")
     assert of_words(peer.decode(1)) == of_words(own.decode(1))
@@ -148,13 +148,13 @@ def test_ctranslate2_keeps_fairseqs_limits(worker, options):
     ],
 )
 def test_ctranslate2_refuses(worker, options, message):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     with pytest.raises(ValueError, match=message):
         worker(f"--engine ctranslate2 --beam 1 {options}")
 
 
 def test_ctranslate2_takes_one_stock_model(worker, baseline, blockwise):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     with pytest.raises(ValueError, match="an ensemble"):
         worker("--engine ctranslate2", path=f"{baseline}:{baseline}")
     with pytest.raises(ValueError, match="'blockwise_transformer' .* not supported"):

@@ -11,6 +11,7 @@ from fairseq_fastdec.benchmark.contest import Contest, Entry
 from fairseq_fastdec.benchmark.measurement import Round, Translation
 from fairseq_fastdec.benchmark.methods import Method, Settings
 from fairseq_fastdec.benchmark.results import summarize
+from tests import skips
 
 REFERENCES = {0: "The quick brown fox jumps .", 1: "Over the lazy dog it goes ."}
 SETTINGS = Settings(("data",), "cpu", "fp32", 2)
@@ -100,7 +101,7 @@ def test_the_document(contest):
 
 
 def test_the_picture(contest, tmp_path):
-    pytest.importorskip("matplotlib")
+    skips.needs("matplotlib")
     from fairseq_fastdec.benchmark import figure
 
     figure.save(summarize(contest, "slow", BLEU()), "slow", tmp_path / "plot.svg")

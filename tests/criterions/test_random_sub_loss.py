@@ -12,7 +12,7 @@ from fairseq.distributed.module_proxy_wrapper import ModuleProxyWrapper
 from fairseq.logging import metrics
 
 from fairseq_fastdec.criterions.random_sub_loss import RandomSubLoss, shifted
-from tests import tiny
+from tests import skips, tiny
 
 TASK = tiny.task(20)
 PAD = 1
@@ -336,7 +336,7 @@ def process_group(tmp_path):
     torch.distributed.destroy_process_group()
 
 
-@pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason="its encoders have weights without a gradient")
+@pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason=skips.OLD_FAIRSEQ)
 @pytest.mark.parametrize("find_unused", [False, True])
 @pytest.mark.parametrize("sub_loss", SUB_LOSSES)
 @pytest.mark.parametrize("identity", [False, True])

@@ -17,15 +17,15 @@ from fairseq_fastdec.engine.linear import BFloat16Linear, Linear
 from fairseq_fastdec.engine.native import loading, moves, network, packed, structures
 from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.engine.native.packed import PackedLinear
-from tests import tiny
+from tests import skips, tiny
 
 TASK = tiny.task(20)
 
-compiled = pytest.mark.skipif(library() is None, reason="nothing was compiled")
+compiled = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 has_codes = library() is not None and library().has_codes
-with_codes = pytest.mark.skipif(not has_codes, reason="nothing was compiled for 8-bit integers")
+with_codes = pytest.mark.skipif(not has_codes, reason=skips.VNNI)
 has_halves = library() is not None and library().has_halves
-with_halves = pytest.mark.skipif(not has_halves, reason="nothing was compiled for bf16")
+with_halves = pytest.mark.skipif(not has_halves, reason=skips.BF16)
 PRECISIONS = [
     "model",
     pytest.param("bf16", marks=with_halves),

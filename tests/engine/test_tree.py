@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine import DecoderSession, TokenTree
 from fairseq_fastdec.engine.attention import tree_mask
 from fairseq_fastdec.engine.native.loading import library
-from tests import tiny
+from tests import skips, tiny
 from tests.engine.test_session import TOLERANCE, full_logits, random_targets, true_double
 
 __all__ = ["true_double"]  # a fixture
@@ -109,14 +109,14 @@ def test_every_path_has_the_full_forward_logits(options, kind, true_double, requ
     check()
 
 
-@pytest.mark.skipif(library() is None, reason="nothing was compiled")
+@pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 @pytest.mark.parametrize(
     "precision, instructions", [("fp32", None), ("bf16", "has_halves"), ("int8", "has_codes")]
 )
 def test_a_token_is_computed_as_in_steps_of_one(precision, instructions):
     """Bit for bit: so what is rounded to 8 bits is the same, and greedy's tokens are."""
     if instructions and not getattr(library(), instructions):
-        pytest.skip("this processor has no instructions for it")
+        pytest.skip(skips.BF16 if precision == "bf16" else skips.VNNI)
     model = tiny.stir(tiny.build_model(TASK))
     n_rows = len(SOURCES)
     one_by_one, rows = (Rows(model, [4, 4, 2, 3], precision) for _ in range(2))
@@ -151,7 +151,7 @@ def test_paused_rows_keep_what_they_have():
         assert (logits[row] - expected).abs().max() < 1e-5
 
 
-@pytest.mark.skipif(library() is None, reason="nothing was compiled")
+@pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 @pytest.mark.parametrize(
     "parents", [[-1, 1, 0], [-1, 2, 0], [-2, 0, 0], [0, 0, 0], list(range(-1, 64))]
 )

@@ -16,10 +16,11 @@ from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.generators import choices
 from fairseq_fastdec.generators.choices import ANY, Demands
 from fairseq_fastdec.generators.limits import Limits
+from tests import skips
 
 PAD, EOS, UNK = 1, 2, 3
 
-compiled = pytest.mark.skipif(library() is None, reason="nothing was compiled")
+compiled = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 BY_TORCH = dict(library=lambda: None)
 PATCHES = {
     "compiled": {},

@@ -10,13 +10,11 @@ from fairseq import utils
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.option_checks import BEAMS
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import tiny
+from tests import skips, tiny
 from tests.generators.test_against_fairseq import TASK, blockwise_model, stock_model
 from tests.generators.test_double_token import TASKS, double_model
 
-NEEDS_GPU = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="needs a GPU, and torch finds none"
-)
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason=skips.GPU)
 LENGTHS = [9, 3, 1, 6, 8, 0, 5, 7]
 CPU = torch.device("cpu")
 

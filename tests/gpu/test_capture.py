@@ -5,6 +5,7 @@ import torch
 
 from fairseq_fastdec.engine import graphs
 from fairseq_fastdec.engine.recorders import CudaRecorder, cuda_recorder
+from tests import skips
 from tests.gpu.placement import NEEDS_GPU, assert_same, batch_for, decode, generator_for, model_for
 
 pytestmark = NEEDS_GPU
@@ -74,7 +75,7 @@ def test_graphs_are_captured_unasked():
     assert session._graphs.active and session._graphs._steps
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason=skips.TWO_GPUS)
 def test_a_model_on_another_gpu_than_the_current_one(monkeypatch):
     monkeypatch.setattr(graphs, "OCCURRENCES", 2)
     expected = decode("greedy", "cuda:0", cuda_graphs="off")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_fastdec.visualize import document
+from tests import skips
 
-pytest.importorskip("matplotlib")
+skips.needs("matplotlib")
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ddgviz.py"
 SPEC = importlib.util.spec_from_file_location("ddgviz", SCRIPT)
@@ -64,6 +65,12 @@ def test_every_parallel_method_shows_the_tokens_of_greedy(draw, method):
     for trace in json.loads(document.write(parallel))["sentences"]:
         assert trace["steps"][-1]["frontier"] == len(trace["tokens"])
         assert None not in trace["decoded"]
+
+
+def test_subwords(draw):
+    assert {trace.subwords for trace in traces(draw("--formats", "json"))} == {"show"}
+    out = draw("--formats", "json", "--subwords", "join")
+    assert {trace.subwords for trace in traces(out)} == {"join"}
 
 
 def test_greedy_is_a_chain(draw):

@@ -3,10 +3,13 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("matplotlib")
+from tests import skips
+
+skips.needs("matplotlib")
 
 from fairseq_fastdec.visualize import SentenceTrace, Step, figure  # noqa: E402
 from tests.visualize import simulation  # noqa: E402
@@ -47,17 +50,41 @@ def test_labels_probabilities_and_source_are_text(tmp_path):
     assert "Sentence 1, greedy: 7 tokens in 7 decoder invocations, 0 decoded in parallel" in drawn
 
 
+def test_words_stand_below_their_pieces(tmp_path):
+    trace = greedy_trace(["Rah@@", "men@@", "vorlage", "</s>"])
+    assert "Rahmenvorlage" not in draw(trace, tmp_path)
+    drawn = draw(replace(trace, source=["fra@@", "me", "</s>"], subwords="join"), tmp_path)
+    assert {"Rah", "men", "vorlage", "Rahmenvorlage", "frame", "</s>"} <= set(drawn)
+    drawn = draw(replace(trace, subwords="mark"), tmp_path)
+    assert {"Rah·", "men·", "vorlage"} <= set(drawn) and "Rahmenvorlage" not in drawn
+
+
+def test_words_across_panels_are_in_each(tmp_path):
+    pieces = [f"{n:02}-------@@" for n in range(20)]
+    drawn = draw(replace(greedy_trace([*pieces, "end"]), subwords="join"), tmp_path)
+    word = "".join(piece[:-2] for piece in pieces) + "end"
+    starts = [text for text in drawn if len(text) > 9 and word.startswith(text.rstrip("…"))]
+    assert len(starts) == 2
+
+
+@pytest.mark.parametrize("n_words", [15, 40, 70])
+def test_the_last_column_is_visible_at_1400_pixels(tmp_path, n_words):
+    figure.save(greedy_trace(["Auswahlfenster"] * n_words), tmp_path / "a.png")
+    width = int.from_bytes((tmp_path / "a.png").read_bytes()[16:20], "big")
+    assert 1000 < width <= 1400
+
+
 def test_wrong_answers_are_named(tmp_path):
     steps = [Step(0, ["?"], ["a", "other"], [0.5, 0.25], 1), Step(1, [], ["b"], [0.75], 1)]
     drawn = draw(SentenceTrace(0, [], ["a", "b"], steps), tmp_path)
-    assert {"0.50", "0.25", "0.75", "other", "another token"} <= set(drawn)
-    assert "proposal that failed" not in drawn
+    assert {"0.50", "0.25", "0.75", "other", "not the final token"} <= set(drawn)
+    assert "proposed, and rejected" not in drawn
 
 
 def test_right_guesses_are_counted(tmp_path):
     steps = [Step(0, ["a", "?"], ["a", "b", "x"], [0.5] * 3, 2), Step(2, [], ["c"], [0.5], 1)]
     drawn = draw(SentenceTrace(0, [], ["a", "b", "c"], steps, "lookahead"), tmp_path)
-    assert "guessed, and confirmed here" in drawn
+    assert "final token, guessed in advance and confirmed in this step" in drawn
     assert any(text.endswith("0 decoded in parallel, 1 guessed") for text in drawn)
 
 
@@ -68,7 +95,9 @@ def test_failed_proposals_are_named(tmp_path):
         Step(2, [], ["c"], [0.5], 1),
     ]
     drawn = draw(SentenceTrace(0, [], ["a", "b", "c"], steps, "blockwise"), tmp_path)
-    assert {"✗ no", "way", "proposal that failed", "proposal behind one that failed"} <= set(drawn)
+    assert {"✗ no", "way", "proposed, and rejected", "not used: behind a rejected proposal"} <= set(
+        drawn
+    )
     assert "0.12" not in drawn and "so" not in drawn
 
 
@@ -79,7 +108,7 @@ def test_long_sentences_wrap(tmp_path, sliding):
     figure.save(short, tmp_path / "short.svg")
     figure.save(long, tmp_path / "long.svg")
     assert texts(tmp_path / "short.svg").count("step") == 1
-    assert texts(tmp_path / "long.svg").count("step") == 3
+    assert texts(tmp_path / "long.svg").count("step") == 4
     width = ElementTree.parse(tmp_path / "long.svg").getroot().get("width")
     assert float(width.removesuffix("pt")) / 72 < 15
 

@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
-pytest.importorskip("matplotlib")
+from tests import skips
+
+skips.needs("matplotlib")
 
 from fairseq_fastdec.visualize import fonts  # noqa: E402
 
@@ -60,8 +62,8 @@ class TestWithoutRaqm:
         monkeypatch.setattr(fonts.ft2font, "__libraqm_version__", None, raising=False)
 
     def test_letters_are_put_in_visual_order(self):
-        pytest.importorskip("bidi")
-        pytest.importorskip("arabic_reshaper")
+        skips.needs("bidi")
+        skips.needs("arabic_reshaper")
         assert fonts.for_png("של@@") == "@@לש"
         assert fonts.for_png("Größe") == "Größe"
         assert fonts.for_png("مر")[0] == "\ufeae"  # the final form of ra, joined to its mim

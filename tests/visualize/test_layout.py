@@ -48,7 +48,7 @@ def test_a_short_sentence_is_one_panel():
 
 def test_70_tokens_are_about_even_panels():
     trace = simulation.jacobi(counting(70), 100)
-    sizes = [panel.end - panel.start for panel in layout.panels(trace, [0.4] * 71)]
+    sizes = [panel.end - panel.start for panel in layout.panels(trace, [0.4] * 71, 13.0)]
     assert len(sizes) == 3 and max(sizes) - min(sizes) <= 2
 
 

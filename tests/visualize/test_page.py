@@ -3,8 +3,13 @@
 import html.parser
 import json
 import re
+import shutil
+import subprocess
+
+import pytest
 
 from fairseq_fastdec.visualize import SentenceTrace, Step, document, page
+from tests import skips
 
 NASTY = ["</script><b>", "<!--", "\"'&amp;", "\u2028", "שלום@@", "</s>"]
 
@@ -52,3 +57,51 @@ def test_nothing_is_fetched():
 
 def test_the_script_makes_no_markup_of_texts():
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", page.write([]))
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+PROBE = """<script>
+const cells = [...document.querySelector("thead tr").cells];
+document.body.dataset.right = cells.at(-1).getBoundingClientRect().right;
+document.body.dataset.labels = JSON.stringify(
+  [...document.querySelectorAll("thead bdi")].map(label => label.textContent).filter(Boolean));
+</script>"""
+
+
+@pytest.fixture
+def rendered(tmp_path):
+    """A function that shows a page in a window of 1,400 pixels; it returns what a probe says."""
+    if CHROMIUM is None:
+        pytest.skip(skips.BROWSER)
+
+    def render(trace):
+        path = tmp_path / "page.html"
+        path.write_text(page.write([trace]) + PROBE, encoding="utf-8")
+        command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+        command += ["--window-size=1400,900", f"--user-data-dir={tmp_path / 'profile'}"]
+        done = subprocess.run(
+            [*command, path.as_uri()], capture_output=True, encoding="utf-8", timeout=120
+        )
+        body = next(values for tag, values in Elements(done.stdout).tags if tag == "body")
+        return float(body["data-right"]), json.loads(body["data-labels"])
+
+    return render
+
+
+def greedy_trace(tokens, subwords="show"):
+    steps = [Step(n, [], [token], [0.5], 1) for n, token in enumerate(tokens)]
+    return SentenceTrace(0, ["a", "</s>"], tokens, steps, "greedy", subwords)
+
+
+def test_the_last_column_is_visible_at_1400_pixels(rendered):
+    pieces = ["Das", "Auswahl@@", "fenster", "zeigt", "die", "Datenbank@@", "felder"]
+    for n_tokens in (7, 21, 33):
+        right, labels = rendered(greedy_trace((pieces * 5)[: n_tokens - 1] + ["</s>"]))
+        assert len(labels) == n_tokens and right <= 1400
+
+
+def test_subwords_are_joined_on_the_page(rendered):
+    _, labels = rendered(greedy_trace(["Rah@@", "men", ".", "</s>"], "join"))
+    assert labels == ["Rah", "men", ".", "</s>", "Rahmen"]
+    _, labels = rendered(greedy_trace(["Rah@@", "men", ".", "</s>"], "mark"))
+    assert labels == ["Rah·", "men", ".", "</s>"]

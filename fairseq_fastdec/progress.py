@@ -1,0 +1,84 @@
+"""Progress within a batch, on fairseq's own bar.
+
+``--decoding streaming`` decodes thousands of sentences as one batch, and fairseq counts batches:
+its bar would stand at 0 until all is done.
+"""
+
+import functools
+import json
+import time
+import weakref
+from typing import Callable, Iterable, Iterator, Optional, TypeVar
+
+from fairseq.logging import progress_bar
+from fairseq.logging.progress_bar import JsonProgressBar, SimpleProgressBar, TqdmProgressBar
+
+Item = TypeVar("Item")
+
+SECONDS_BETWEEN_LINES = 60.0
+
+_latest: Optional["weakref.ref[progress_bar.BaseProgressBar]"] = None
+
+
+def install() -> None:
+    """Remember the bar that fairseq makes; it hands it to nobody."""
+    if not hasattr(progress_bar.progress_bar, "__wrapped__"):
+        progress_bar.progress_bar = _remembered(progress_bar.progress_bar)
+
+
+def _remembered(make_bar):
+    @functools.wraps(make_bar)
+    def make_and_remember(*args, **kwargs):
+        global _latest
+        bar = make_bar(*args, **kwargs)
+        _latest = weakref.ref(bar)
+        return bar
+
+    return make_and_remember
+
+
+def shown(items: Iterable[Item], n_items: int) -> Iterator[Item]:
+    """The items, each of them a finished sentence of the batch that is being decoded.
+
+    On a terminal fairseq's bar moves with them. Where it writes lines instead (``--log-format
+    simple`` and ``json``, ``--no-progress-bar``, no terminal), there is a line a minute. Without a
+    bar nothing is shown.
+
+    Args:
+        n_items: how many there will be.
+    """
+    bar = None if _latest is None else _latest()
+    if isinstance(bar, TqdmProgressBar) and not bar.tqdm.disable:
+        return _on_bar(items, n_items, bar.tqdm)
+    if isinstance(bar, JsonProgressBar):
+        return _in_lines(
+            items, lambda n: json.dumps({"sentences_done": n, "sentences_in_batch": n_items})
+        )
+    if isinstance(bar, SimpleProgressBar):
+        return _in_lines(items, lambda n: f"{n} of {n_items} sentences of the batch are done")
+    return iter(items)
+
+
+def _on_bar(items: Iterable[Item], n_items: int, bar) -> Iterator[Item]:
+    """The finished share of a batch counts as that share of a step of the bar."""
+    n_batches, drawn = bar.n, time.monotonic()
+    try:
+        for done, item in enumerate(items, start=1):
+            if time.monotonic() - drawn >= bar.mininterval:
+                bar.n = round(n_batches + done / n_items, 2)
+                bar.set_postfix_str(f"{done} of {n_items} sentences")
+                drawn = time.monotonic()
+            yield item
+    finally:
+        # fairseq counts the batch when it asks for the next one.
+        bar.n = n_batches
+        bar.set_postfix_str("", refresh=False)
+
+
+def _in_lines(items: Iterable[Item], line: Callable[[int], str]) -> Iterator[Item]:
+    written = time.monotonic()
+    for done, item in enumerate(items, start=1):
+        if time.monotonic() - written >= SECONDS_BETWEEN_LINES:
+            progress_bar.logger.info(line(done))
+            written = time.monotonic()
+        yield item

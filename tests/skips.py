@@ -1,0 +1,25 @@
+"""Why tests are skipped, and what to do so that they are not."""
+
+import pytest
+
+COMPILER = (
+    "nothing was compiled: install a C++ compiler (g++ or clang), then run "
+    "python setup.py build_ext --inplace"
+)
+VNNI = f"no compiled 8-bit products: run it on a processor with AVX-512 VNNI; or {COMPILER}"
+BF16 = f"no compiled bf16 products: run it on a processor with AVX512-BF16; or {COMPILER}"
+GPU = "torch finds no GPU: run it on a machine with one, and with torch's CUDA build"
+TWO_GPUS = "fewer than two GPUs: run it on a machine with two"
+BROWSER = "no browser to draw the page: install chromium (apt-get install chromium)"
+OLD_FAIRSEQ = (
+    "fairseq 0.12.2's encoders have weights without a gradient: run it with 0.12.3 (Python 3.11)"
+)
+EXTRAS = {"ctranslate2": "bench"}
+
+
+def needs(module: str):
+    """The module, if it is installed; otherwise the test is skipped, and says how to install it."""
+    extra = EXTRAS.get(module, "dev")
+    return pytest.importorskip(
+        module, reason=f"{module} is not installed: pip install -e '.[{extra}]'"
+    )

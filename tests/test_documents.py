@@ -1,0 +1,188 @@
+"""What the documents tell people to type still works."""
+
+import argparse
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from fairseq import checkpoint_utils
+from fairseq import options as fairseq_options
+from fairseq_cli import generate as generate_cli
+from fairseq_cli import train as train_cli
+
+from fairseq_fastdec.generators.option_checks import check_options
+from fairseq_fastdec.generators.options import DecodingOptions
+from tests import command_line, snippets
+from tests.snippets import DOCUMENTS, ROOT
+
+COMMANDS = [command for document in DOCUMENTS for command in snippets.commands(document)]
+PARSERS = {
+    "fairseq-train": fairseq_options.get_training_parser,
+    "fairseq-generate": fairseq_options.get_generation_parser,
+    "fairseq-interactive": fairseq_options.get_interactive_generation_parser,
+}
+# Programs of others, whose options are not ours to know.
+FOREIGN = {"curl", "tar", "sacrebleu", "pip", "cd"}
+TRAININGS = [
+    command
+    for command in COMMANDS
+    if command.program == "fairseq-train" and "--save-dir" in command.words
+]
+
+
+class Parsed(Exception):
+    """A script has read its command line, and need not do more."""
+
+
+def test_there_are_commands():
+    programs = {command.program for command in COMMANDS}
+    assert {"fairseq-train", "fairseq-generate", "python", "pip"} <= programs
+    assert len(COMMANDS) > 30
+    assert {command.place.split(":")[0] for command in COMMANDS} >= {
+        "README.md", "examples/en_de/README.md", "examples/jacobi/README.md"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=str)
+def test_options_exist(command, monkeypatch):
+    """Every command is read by the parser that will read it."""
+    program, arguments = command.program, command.words[1:]
+    if program in FOREIGN or snippets.PLACEHOLDERS & set(arguments) or _is_a_part(command):
+        return
+    if program in PARSERS:
+        _check_fairseq(program, arguments)
+    elif program.startswith("python") and arguments[0].endswith(".py"):
+        assert (ROOT / arguments[0]).is_file(), f"{command}: there is no such script"
+        _check_script(arguments, monkeypatch)
+    elif program == "pytest" or arguments[:2] == ["-m", "pytest"]:
+        _check_pytest([word for word in arguments if word not in ("-m", "pytest")])
+    else:
+        assert arguments[:2] == ["-m", "venv"], f"{command}: unknown to this test; teach it"
+
+
+def _is_a_part(command):
+    """A few options in a sentence, as in "fairseq-generate --sacrebleu"."""
+    return command.program in PARSERS and command.words[1].startswith("-")
+
+
+def _check_fairseq(program, arguments):
+    parser = PARSERS[program]()
+    parser.error = _fail
+    args = fairseq_options.parse_args_and_arch(parser, arguments)
+    if isinstance(getattr(args, "decoding", None), str):
+        names = DecodingOptions.__dataclass_fields__
+        given = {name: value for name, value in vars(args).items() if name in names}
+        check_options(DecodingOptions(**given))
+
+
+def _check_script(arguments, monkeypatch):
+    parse_args = argparse.ArgumentParser.parse_args
+    parse_known_args = argparse.ArgumentParser.parse_known_args
+
+    def parse_and_stop(parser, *given, **keywords):
+        parser.error = _fail
+        with monkeypatch.context() as patch:
+            patch.setattr(argparse.ArgumentParser, "parse_known_args", parse_known_args)
+            parse_args(parser, *given, **keywords)
+        raise Parsed
+
+    def parse_known_and_stop(parser, *given, **keywords):
+        parser.error = _fail
+        parse_known_args(parser, *given, **keywords)
+        raise Parsed
+
+    script = ROOT / arguments[0]
+    before = dict(sys.modules)
+    with monkeypatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setattr(sys, "argv", arguments)
+        patch.setattr(sys, "path", [str(script.parent), *sys.path])
+        patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+        if "examples" in script.parts:  # in scripts fairseq asks for what is known, first
+            patch.setattr(argparse.ArgumentParser, "parse_known_args", parse_known_and_stop)
+        try:
+            with pytest.raises((Parsed, SystemExit)) as stopped:
+                runpy.run_path(str(script), run_name="__main__")
+        finally:
+            # Examples name their modules alike: "run", "table".
+            for name in set(sys.modules) - set(before):
+                if str(ROOT / "examples") in str(getattr(sys.modules[name], "__file__", "")):
+                    del sys.modules[name]
+    assert stopped.type is Parsed or not stopped.value.code  # --help ends with 0
+
+
+def _check_pytest(words):
+    folders = [word for word in words if "/" in word]
+    assert all((ROOT / folder).exists() for folder in folders)
+
+
+def _fail(message):
+    raise AssertionError(message)
+
+
+@pytest.mark.parametrize("command", TRAININGS, ids=str)
+def test_trainings_end_by_themselves(command):
+    assert "--max-update" in command.words, f"{command}: goes on for ever"
+
+
+@pytest.fixture(scope="module")
+def workplace(corpus, baseline, tmp_path_factory):
+    """A directory in which the names of the README are tiny things."""
+    place = tmp_path_factory.mktemp("workplace")
+    shutil.copytree(corpus, place / "data-bin" / "en-de")
+    (place / "data-bin" / "en-de" / "bpe.codes").write_text("#version: 0.2\na b</w>\n")
+    shutil.copy(baseline, place / "checkpoint_best.pt")
+    return place
+
+
+def test_the_commands_of_the_readme_run_one_after_another(workplace, monkeypatch):
+    monkeypatch.chdir(workplace)
+    decoded = 0
+    for command in snippets.commands(ROOT / "README.md"):
+        if _is_a_part(command):
+            continue
+        words = [command_line.PLUGIN if w == "fairseq_fastdec" else w for w in command.words[1:]]
+        arguments = [*words, "--cpu", "--no-progress-bar", "--num-workers", 0]
+        if command.program == "fairseq-train":
+            # The best loss of another training in this process would stay the best.
+            vars(checkpoint_utils.save_checkpoint).pop("best", None)
+            few = ["--max-update", 4, "--max-tokens", 400, "--warmup-updates", 2]
+            command_line.run(train_cli, *arguments, *command_line.TINY, *few)
+            folder = command.words[command.words.index("--save-dir") + 1]
+            assert Path(folder, "checkpoint_best.pt").is_file()
+        elif command.program == "fairseq-generate":
+            _ensure_shortlist(arguments)
+            printed = command_line.run(generate_cli, *arguments, "--max-len-b", 20)
+            assert len(command_line.hypotheses(printed)) == 29, command
+            decoded += 1
+    assert decoded > 4
+
+
+def _ensure_shortlist(arguments):
+    """scripts/build_shortlist.py has its own tests."""
+    if "--shortlist" in arguments:
+        name = arguments[arguments.index("--shortlist") + 1]
+        Path(name).write_text("a b 0.5\nb a 0.5\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", snippets.blocks(ROOT / "README.md", "python"))
+def test_the_python_code_of_the_readme_runs(block, workplace, monkeypatch, capsys):
+    monkeypatch.chdir(workplace)
+    exec(compile(block, "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_there_is_python_code():
+    assert snippets.blocks(ROOT / "README.md", "python")
+
+
+def test_the_documents_agree_on_how_long_heads_take():
+    """The introduction said minutes, the table an hour, the recipe half an hour."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "within minutes" not in text and "an hour to train heads" not in text
+    told = [line for line in text.splitlines() if "half an hour" in line]
+    assert len(told) == 3
+    recipe = (ROOT / "examples" / "en_de" / "README.md").read_text(encoding="utf-8")
+    assert "4,000 updates (half an hour on a free core)" in recipe
