@@ -13,13 +13,21 @@ A short map:
                    command lines, models, batches and text like fairseq-generate's, for scripts
 - ``benchmark/``, ``distillation/``
                    what the scripts of these names run
+- ``tools/``       what prepares data and checkpoints
 - ``compat.py``    what today's torch and python need, and nothing else
+- ``noise.py``     what of others' messages stays off the screen
+- ``__main__.py``  ``python -m fairseq_fastdec``: all commands under one name
 
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
 """
 
-from . import compat
+from . import noise
 
+__version__ = "0.1.0"
+
+noise.install()
+with noise.imports_unheard():
+    from . import compat
 compat.install()
 
 from . import criterions, models, tasks  # noqa: E402,F401  (after compat; importing registers)

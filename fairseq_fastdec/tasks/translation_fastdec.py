@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..data.token_order import LEFT_TO_RIGHT, trained_order
 from ..generators import build_generator
 from ..generators.base import FairseqGenerator
+from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
 from ..generators.schedule import Capacity
 from ..generators.streaming import StreamingGenerator
@@ -29,7 +30,8 @@ class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
         metadata={
             "help": "train on a CPU with matrix products in bfloat16 (torch.autocast): faster "
             "where the processor has instructions for them; parameters, gradients, sums and "
-            "validation stay in fp32"
+            "validation stay in fp32",
+            "group": "training",
         },
     )
 
@@ -48,6 +50,11 @@ class TranslationFastdecTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         self._capacity = Capacity()
         self._has_criterion = False
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """As in fairseq; what fairseq's own task does not have stands in groups by method."""
+        add_options(parser, getattr(cls, "__dataclass")(), TranslationConfig)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Called with what a checkpoint remembers of the task that it was trained with.
