@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import sys
-import warnings
 from typing import Any, Dict, Iterator, Tuple, Type
 
 from fairseq import utils
@@ -71,10 +70,7 @@ def to_config(args: argparse.Namespace) -> Any:
         OSError, ValueError: if there are no data to say which languages are meant.
     """
     infer_languages(args)
-    with warnings.catch_warnings():
-        # hydra's, of how fairseq calls it.
-        warnings.simplefilter("ignore")
-        return convert_namespace_to_omegaconf(args)
+    return convert_namespace_to_omegaconf(args)
 
 
 def infer_languages(args: argparse.Namespace) -> None:

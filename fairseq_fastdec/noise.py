@@ -4,6 +4,7 @@ True warnings stay, and so does what fairseq's commands log themselves.
 """
 
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -54,26 +55,32 @@ def imports_unheard() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def results_only() -> Iterator[None]:
-    """Log our own lines and warnings to standard error, but not what fairseq does.
+def results_only(level: int = logging.INFO) -> Iterator[None]:
+    """Log warnings and our own lines to standard error, but not what fairseq does.
 
     fairseq's loggers stay open, since some of them also write to files. Where logging has been set
     up already, it stays as it is.
+
+    Args:
+        level: of our own lines.
     """
     root = logging.getLogger()
     if root.handlers:
         yield
         return
-    handler, level = logging.StreamHandler(), root.level
-    handler.addFilter(_is_for_the_user)
+    handler, level_before = logging.StreamHandler(), root.level
+
+    def is_for_the_user(record: logging.LogRecord) -> bool:
+        is_ours = record.name.startswith("fairseq_fastdec")
+        return record.levelno >= (level if is_ours else logging.WARNING)
+
+    handler.addFilter(is_for_the_user)
     root.addHandler(handler)
     root.setLevel(logging.INFO)
     try:
         yield
     finally:
-        root.setLevel(level)
+        # Generators log their summary when they go, and some are parts of cycles.
+        gc.collect()
+        root.setLevel(level_before)
         root.removeHandler(handler)
-
-
-def _is_for_the_user(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.WARNING or record.name.startswith("fairseq_fastdec")

@@ -55,9 +55,7 @@ def group_of(option: Field) -> str:
     return next(title for title, group in GROUPS.items() if methods <= set(group))
 
 
-def add_options(
-    parser: argparse.ArgumentParser, config: FairseqDataclass, base: type
-) -> None:
+def add_options(parser: argparse.ArgumentParser, config: FairseqDataclass, base: type) -> None:
     """Add a task's options: those of its base as fairseq does, those that are ours in groups."""
     inherited = {option.name for option in fields(base)}
     ours = [option for option in fields(config) if option.name not in inherited]

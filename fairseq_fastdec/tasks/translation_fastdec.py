@@ -94,6 +94,8 @@ class TranslationFastdecTask(TranslationTask):
     ) -> Any:
         """Build the generator that ``--decoding`` names; options in ``args`` override the task's.
 
+        ``args.beam`` becomes 1 where one hypothesis is kept: fairseq-generate prints it.
+
         Raises:
             ValueError: for an option that the method cannot honour, naming flag and remedy.
         """
@@ -112,6 +114,8 @@ class TranslationFastdecTask(TranslationTask):
             prefix_allowed_tokens_fn,
             self.source_dictionary,
         )
+        if generator.keeps_one_hypothesis:
+            args.beam = 1
         if isinstance(generator, StreamingGenerator):
             generator.capacity = self._capacity
         return generator
