@@ -151,9 +151,12 @@ def _with_help_at_last(parse_args_and_arch):
             # Whoever asks for help need not give what is required.
             _set_required(required, False)
             try:
-                return parser.parse_known_args(without_help)
+                args, rest = parser.parse_known_args(without_help)
             finally:
                 _set_required(required, True)
+            if getattr(args, "arch", "") is None:
+                del args.arch  # which fairseq-train then would look for
+            return args, rest
 
         if arguments != without_help:
             parser.parse_known_args = parse_known_args
