@@ -68,7 +68,7 @@ setup(
         "fairseq-fixed==0.12.3.1; python_version >= '3.11' and (sys_platform != 'linux'"
         " or platform_machine != 'x86_64')",
         # 2.4 is the first torch whose safe checkpoint loading can be told of fairseq's classes.
-        "torch>=2.4,<2.14",
+        "torch>=2.4,<2.16",
         "sacremoses",
         "subword-nmt",
         "sacrebleu>=2.0",

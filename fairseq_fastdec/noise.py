@@ -18,6 +18,7 @@ KNOWN_WARNINGS = (
     (r"\s*'config' is validated against ConfigStore schema", ""),
     # How fairseq loads batches where there is no GPU.
     ("'pin_memory' argument is set as true but no accelerator", r"torch\.utils\.data\."),
+    ("`torch.cuda.amp.* is deprecated", r"fairseq\."),
     # How its layers call torch's attention in training and validation.
     ("Support for mismatched key_padding_mask and attn_mask", r"torch\.nn\.functional"),
 )
