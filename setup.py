@@ -1,7 +1,10 @@
+import re
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
+INIT = Path(__file__).with_name("fairseq_fastdec") / "__init__.py"
+VERSION = re.search(r'^__version__ = "(.+)"$', INIT.read_text(encoding="utf-8"), re.M).group(1)
 WHEELED = "sys_platform == 'linux' and platform_machine == 'x86_64'"
 # matplotlib writes from right to left by itself from 3.11 on, which needs Python 3.11.
 VIZ = [
@@ -12,14 +15,38 @@ VIZ = [
 
 setup(
     name="fairseq_fastdec",
-    version="0.1.0",
+    version=VERSION,
     description="Fast decoding for fairseq sequence-to-sequence models, as a plugin",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
+    keywords=["fairseq", "machine translation", "non-autoregressive", "parallel decoding", "int8"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: OS Independent",
+        "Programming Language :: C++",
+        "Programming Language :: Python :: 3 :: Only",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in (10, 11, 12)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+    ],
     python_requires=">=3.10,<3.13",
     packages=find_packages(include=["fairseq_fastdec", "fairseq_fastdec.*"]),
-    package_data={"fairseq_fastdec.visualize": ["page.html"]},
+    package_data={"fairseq_fastdec": ["py.typed"], "fairseq_fastdec.visualize": ["page.html"]},
+    # The same commands as scripts/ and ``python -m fairseq_fastdec``.
+    entry_points={
+        "console_scripts": [
+            "fastdec-average-checkpoints = fairseq_fastdec.tools.average_checkpoints:main",
+            "fastdec-benchmark = fairseq_fastdec.benchmark.command:main",
+            "fastdec-build-shortlist = fairseq_fastdec.shortlisting.command:main",
+            "fastdec-ddgviz = fairseq_fastdec.visualize.command:main",
+            "fastdec-distill = fairseq_fastdec.distillation.command:main",
+            "fastdec-prepare-data = fairseq_fastdec.tools.prepare_data:main",
+            "fastdec-profile-engine = fairseq_fastdec.profiling.command:main",
+        ]
+    },
     # Optional: without a compiler all works, more slowly.
     ext_modules=[
         Extension(
@@ -41,7 +68,7 @@ setup(
         "fairseq-fixed==0.12.3.1; python_version >= '3.11' and (sys_platform != 'linux'"
         " or platform_machine != 'x86_64')",
         # 2.4 is the first torch whose safe checkpoint loading can be told of fairseq's classes.
-        "torch>=2.4,<2.14",
+        "torch>=2.4,<2.16",
         "sacremoses",
         "subword-nmt",
         "sacrebleu>=2.0",

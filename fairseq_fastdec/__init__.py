@@ -15,13 +15,21 @@ A short map:
                    what the scripts of these names run
 - ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
 - ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
+- ``tools/``       what prepares data and checkpoints
 - ``compat.py``    what today's torch and python need, and nothing else
+- ``noise.py``     what of others' messages stays off the screen
+- ``__main__.py``  ``python -m fairseq_fastdec``: all commands under one name
 
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
 """
 
-from . import compat
+from . import noise
 
+__version__ = "0.1.0"
+
+noise.install()
+with noise.imports_unheard():
+    from . import compat
 compat.install()
 
 # After compat; importing registers.

@@ -1,7 +1,6 @@
 """What the command lines of scripts share, where they take fairseq-generate's options."""
 
 import argparse
-import warnings
 from typing import Any, Dict, Tuple
 
 from fairseq import utils
@@ -58,10 +57,7 @@ def to_config(args: argparse.Namespace) -> Any:
         OSError, ValueError: if there are no data to say which languages are meant.
     """
     infer_languages(args)
-    with warnings.catch_warnings():
-        # hydra's, of how fairseq calls it.
-        warnings.simplefilter("ignore")
-        return convert_namespace_to_omegaconf(args)
+    return convert_namespace_to_omegaconf(args)
 
 
 def infer_languages(args: argparse.Namespace) -> None:

@@ -3,7 +3,8 @@
 fairseq's main branch also loses sentences: :func:`install` gives them back. And fairseq-train does
 not tell the task what it goes on from: now it does. Of several workers the first reads a
 checkpoint, and the others can take it from there again. A checkpoint that cannot be read is named.
-``--tokenizer moses`` needs no ``-s -t`` where the data say the languages. And the progress bar
+``--tokenizer moses`` needs no ``-s -t`` where the data say the languages, and ``--help`` of
+fairseq's commands knows the options of a task, an architecture and a criterion. The progress bar
 tells :mod:`~.progress` that it is there.
 
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
@@ -17,11 +18,12 @@ import functools
 import os
 import pickle
 import re
-from typing import Any
+import sys
+from typing import Any, Optional, Sequence, Tuple
 
 import numpy
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, options
 from fairseq.data import data_utils
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
@@ -56,6 +58,8 @@ def install() -> None:
         )
     if not hasattr(Trainer.load_checkpoint, "__wrapped__"):
         Trainer.load_checkpoint = _with_check_by_task(Trainer.load_checkpoint)
+    if not hasattr(options.parse_args_and_arch, "__wrapped__"):
+        options.parse_args_and_arch = _with_help_at_last(options.parse_args_and_arch)
     distributed_utils._broadcast_object_slow = _broadcast_object
     if not hasattr(dataclass_utils.override_module_args, "__wrapped__"):
         dataclass_utils.override_module_args = _with_languages(dataclass_utils.override_module_args)
@@ -199,6 +203,43 @@ def _with_languages(override_module_args):
         return override_module_args(args)
 
     return override_with_languages
+
+
+def _with_help_at_last(parse_args_and_arch):
+    """fairseq parses twice, and adds what a task, an architecture, ... has to offer in between.
+
+    ``--help`` would end the program the first time, before those options are there. So the first
+    pass does not see it.
+    """
+
+    @functools.wraps(parse_args_and_arch)
+    def parse_and_help(parser, input_args=None, *args, **kwargs):
+        arguments = list(sys.argv[1:] if input_args is None else input_args)
+        without_help = [argument for argument in arguments if argument not in ("-h", "--help")]
+        required = [action for action in parser._actions if action.required]
+
+        def parse_known_args(_: Optional[Sequence[str]] = None) -> Tuple[Any, Sequence[str]]:
+            parser.__dict__.pop("parse_known_args", None)
+            # Whoever asks for help need not give what is required.
+            _set_required(required, False)
+            try:
+                args, rest = parser.parse_known_args(without_help)
+            finally:
+                _set_required(required, True)
+            if getattr(args, "arch", "") is None:
+                del args.arch  # which fairseq-train then would look for
+            return args, rest
+
+        if arguments != without_help:
+            parser.parse_known_args = parse_known_args
+        return parse_args_and_arch(parser, input_args, *args, **kwargs)
+
+    return parse_and_help
+
+
+def _set_required(actions: Sequence[argparse.Action], is_required: bool) -> None:
+    for action in actions:
+        action.required = is_required
 
 
 def _broadcast_object(obj: Any, src_rank: int, group: object, dist_device: torch.device) -> Any:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import List
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "en_de"), str(HERE.parent.parent / "scripts")]
+sys.path[:0] = [str(HERE.parent / "en_de"), str(HERE.parent.parent)]
 
-import prepare_data  # noqa: E402
 import run as en_de  # noqa: E402
+
+from fairseq_fastdec.tools import prepare_data  # noqa: E402
 
 WORKERS = 2
 

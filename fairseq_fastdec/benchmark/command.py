@@ -11,6 +11,9 @@ from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
 from ..arguments import errors_in_one_line, positive
+from ..generators.option_groups import described
+from ..generators.options import DecodingOptions
+from ..noise import results_only
 from . import report
 from .contest import Contest, MethodError
 from .methods import DEFAULT_METHODS, Method, Settings, check_methods, configure
@@ -26,8 +29,10 @@ Each method has a process of its own, which loads once. Then they decode the sam
 same batches by turns, one at a time, for several rounds. Everything that is no option below goes to
 all methods as fairseq-generate's: --path a.pt:b.pt, --gen-subset, --max-len-b, --user-dir, ...
 """
+OPTIONS = "options of our decoding methods, for one method or for all:\n\n"
 
 
+@results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args, rest = parse_args(sys.argv[1:] if arguments is None else arguments)
@@ -43,6 +48,7 @@ def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[s
     parser = argparse.ArgumentParser(
         prog="benchmark.py",
         description=DESCRIPTION,
+        epilog=OPTIONS + described(DecodingOptions()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

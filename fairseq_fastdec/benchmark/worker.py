@@ -1,6 +1,5 @@
 """What runs in the process of a method: it loads once, and decodes when it is told to."""
 
-import warnings
 from typing import Any, Dict, List, Tuple
 
 import torch
@@ -22,8 +21,6 @@ class Worker:
         Raises:
             ImportError, ValueError, OSError: if the method cannot run here; the message says why.
         """
-        # torch's, of how fairseq loads batches where there is no GPU.
-        warnings.filterwarnings("ignore", "'pin_memory' argument")
         torch.set_num_threads(settings.threads)
         self.memory_before = peak_memory()
         self._cfg = configure(settings, method)

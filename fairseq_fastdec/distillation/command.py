@@ -16,6 +16,7 @@ from ..arguments import (
     to_config,
 )
 from ..inference import Corpus
+from ..noise import results_only
 from .dataset import build, show
 from .filters import Filters
 from .shards import Shards, check_settings
@@ -38,6 +39,7 @@ I from 0 on; when all have ended, the command without these puts the data togeth
 FASTDEC = "translation_fastdec"
 
 
+@results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
@@ -76,7 +78,9 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         "--workers", type=positive, default=1, metavar="N",
         help="processes of fairseq-preprocess (default: 1)",
     )  # fmt: skip
-    task = parser.parse_known_args(arguments)[0].task
+    of_task = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    of_task.add_argument("--task", default=FASTDEC)
+    task = of_task.parse_known_args(arguments)[0].task
     defaults = {"gen_subset": "train", **({"decoding": "streaming"} if task == FASTDEC else {})}
     return options.parse_args_and_arch(
         parser,

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Iterable, List, Tuple
 
 from fairseq import options
-from fairseq_cli import preprocess
 
 from ..inference import Corpus
+from ..noise import imports_unheard
 from .filters import Filters
+
+with imports_unheard():
+    from fairseq_cli import preprocess
 
 UNTRANSLATED = "not translated"
 

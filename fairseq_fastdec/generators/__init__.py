@@ -4,7 +4,6 @@ A new method is one new file with a :class:`~.base.FairseqGenerator` (most are a
 :class:`~.base.Generator`) and one line in :data:`GENERATORS`.
 """
 
-import logging
 from typing import Any, Callable, Dict, Optional, Sequence, Type
 
 from fairseq.data import Dictionary
@@ -20,8 +19,6 @@ from .jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
 from .lookahead import LookaheadGenerator
 from .options import DecodingOptions
 from .streaming import StreamingGenerator
-
-logger = logging.getLogger(__name__)
 
 GENERATORS: Dict[str, Type[FairseqGenerator]] = {
     generator.name: generator
@@ -122,5 +119,3 @@ def _check_one_hypothesis(name: str, args: Any) -> None:
             f"--beam {beam}: --decoding {name} keeps one hypothesis; remove --beam or use "
             "--decoding beam"
         )
-    if beam == FAIRSEQ_DEFAULT_BEAM:
-        logger.info("--decoding %s keeps one hypothesis: --beam %s does not apply", name, beam)

@@ -1,6 +1,7 @@
 """The command line of scripts/profile_engine.py."""
 
 import argparse
+import logging
 from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
@@ -11,6 +12,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
 from ..arguments import errors_in_one_line
+from ..noise import results_only
 from .engine import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
 
 DESCRIPTION = """\
@@ -25,6 +27,7 @@ take at the memory's speed; small models, which the cache holds, can fall below 
 """
 
 
+@results_only(logging.WARNING)
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors of its input are reported in one line."""
     args = parse_args(arguments)

@@ -11,6 +11,7 @@ import numpy as np
 from fairseq.data import Dictionary
 
 from ..arguments import check_one_directory, errors_in_one_line, infer_languages, positive
+from ..noise import results_only
 from .model1 import train
 from .sentences import read
 from .table import pruned, write
@@ -26,6 +27,7 @@ Marian calls lex.s2t. Words are those of the binarised data, subwords for exampl
 """
 
 
+@results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)

@@ -47,11 +47,16 @@ class TranslationDoubleTokenConfig(TranslationFastdecConfig):
         default="bidirectional",
         metadata={
             "help": "the order in which target tokens are decoded: bidirectional = from both ends "
-            "to the middle; l2r = from left to right; r2l = from right to left"
+            "to the middle; l2r = from left to right; r2l = from right to left",
+            "group": "order of decoding",
         },
     )
     tokens_per_step: int = field(
-        default=2, metadata={"help": "how many target tokens are decoded at once, 1 or 2"}
+        default=2,
+        metadata={
+            "help": "how many target tokens are decoded at once, 1 or 2",
+            "group": "order of decoding",
+        },
     )
 
 

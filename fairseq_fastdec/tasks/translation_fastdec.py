@@ -14,6 +14,7 @@ from ..data.token_order import LEFT_TO_RIGHT, trained_order
 from ..generators import build_generator
 from ..generators.base import FairseqGenerator
 from ..generators.generation_options import check_names
+from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
 from ..generators.schedule import Capacity
 from ..generators.streaming import StreamingGenerator
@@ -32,7 +33,8 @@ class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
         metadata={
             "help": "train on a CPU with matrix products in bfloat16 (torch.autocast): faster "
             "where the processor has instructions for them; parameters, gradients, sums and "
-            "validation stay in fp32"
+            "validation stay in fp32",
+            "group": "training",
         },
     )
 
@@ -51,6 +53,11 @@ class TranslationFastdecTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         self._capacity = Capacity()
         self._has_criterion = False
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """As in fairseq; what fairseq's own task does not have stands in groups by method."""
+        add_options(parser, getattr(cls, "__dataclass")(), TranslationConfig)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Called with what a checkpoint remembers of the task that it was trained with.
@@ -118,6 +125,8 @@ class TranslationFastdecTask(TranslationTask):
     ) -> Any:
         """Build the generator that ``--decoding`` names; options in ``args`` override the task's.
 
+        ``args.beam`` becomes 1 where one hypothesis is kept: fairseq-generate prints it.
+
         Raises:
             ValueError: for an option that the method cannot honour, naming flag and remedy.
         """
@@ -141,6 +150,8 @@ class TranslationFastdecTask(TranslationTask):
             prefix_allowed_tokens_fn,
             self.source_dictionary,
         )
+        if generator.keeps_one_hypothesis:
+            args.beam = 1
         if isinstance(generator, StreamingGenerator):
             generator.capacity = self._capacity
         return generator

@@ -1,6 +1,6 @@
 """DDGviz: what depends on what when a decoder finds several tokens at once.
 
-Santilli et al. (2023), section 3.5. ``scripts/ddgviz.py`` is the command.
+Santilli et al. (2023), section 3.5. ``command.py`` is ``scripts/ddgviz.py``.
 
 - ``trace.py``     what a generator tells an observer: the contract
 - ``graph.py``     from a trace to what was found when, in parallel or not, and the dependencies

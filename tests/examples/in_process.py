@@ -12,8 +12,8 @@ from fairseq_cli import generate as generate_cli
 from fairseq_cli import train as train_cli
 
 from fairseq_fastdec.distillation import command as distillation
+from fairseq_fastdec.tools import average_checkpoints
 from tests import command_line
-from tests.scripts.test_average_checkpoints import average_checkpoints
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # Of both folders, by the names that they import each other with.

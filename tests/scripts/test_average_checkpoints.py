@@ -1,22 +1,16 @@
 """scripts/average_checkpoints.py on small files, and on checkpoints of fairseq-train."""
 
 import argparse
-import importlib.util
 import os
 from collections import OrderedDict
-from pathlib import Path
 
 import numpy
 import pytest
 import torch
 
+from fairseq_fastdec.tools import average_checkpoints
 from tests.command_line import generate, hypotheses, train
 from tests.test_compat import Malicious
-
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "average_checkpoints.py"
-SPEC = importlib.util.spec_from_file_location("average_checkpoints", SCRIPT)
-average_checkpoints = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(average_checkpoints)
 
 
 def checkpoint(path, model, updates=1, task_state=None):

@@ -1,6 +1,5 @@
 """scripts/ddgviz.py end to end, on the tiny models."""
 
-import importlib.util
 import io
 import json
 import subprocess
@@ -9,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec.visualize import document
+from fairseq_fastdec.visualize import command, document
 from tests import skips
 
 skips.needs("matplotlib")
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ddgviz.py"
-SPEC = importlib.util.spec_from_file_location("ddgviz", SCRIPT)
-ddgviz = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(ddgviz)
 
 LINES = ["a b c d", "", "j i h g f e"]
 
@@ -30,7 +26,7 @@ def draw(tmp_path, corpus, baseline):
         (tmp_path / "input").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
         fixed = [corpus, "--path", path, "--cpu", "--output", tmp_path / "out"]
         given = [] if "--sentences" in arguments else ["--sentences", tmp_path / "input"]
-        ddgviz.main([str(argument) for argument in [*fixed, *given, *arguments]])
+        command.main([str(argument) for argument in [*fixed, *given, *arguments]])
         return tmp_path / "out"
 
     return run

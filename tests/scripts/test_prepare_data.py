@@ -1,19 +1,15 @@
 """scripts/prepare_data.py end to end, on a corpus of a few sentences."""
 
 import gzip
-import importlib.util
 import lzma
-import sys
-from pathlib import Path
 
 import pytest
 from fairseq import options
 from fairseq.data import Dictionary, data_utils, encoders
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "prepare_data.py"
-SPEC = importlib.util.spec_from_file_location("prepare_data", SCRIPT)
-prepare_data = importlib.util.module_from_spec(SPEC)
+from fairseq_fastdec.tools import prepare_data
+
 ENGLISH = [
     "Choose Format - Cells to open the dialog.",
     "The user's well-known \"quoted\" file isn't there (yet).",
@@ -37,13 +33,6 @@ def write(prefix, english, german, suffix=""):
             file.write("".join(line + "\n" for line in lines))
 
 
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    """Run the script in this process; its worker processes find it under its name."""
-    monkeypatch.setitem(sys.modules, "prepare_data", prepare_data)
-    SPEC.loader.exec_module(prepare_data)
-
-
 @pytest.fixture()
 def raw(tmp_path):
     """The folder of train, valid and test."""
@@ -54,16 +43,15 @@ def raw(tmp_path):
 
 
 @pytest.fixture()
-def prepare(raw, monkeypatch):
+def prepare(raw):
     """A function that runs the script on prefixes in ``raw``."""
 
     def run(*arguments, destdir="data", train=("train",), workers=1):
-        words = [SCRIPT, "-s", "en", "-t", "de", "--bpe-operations", 60]
+        words = ["-s", "en", "-t", "de", "--bpe-operations", 60]
         words += ["--train", *(raw / prefix for prefix in train)]
         words += ["--valid", raw / "valid", "--test", raw / "test", "--destdir", raw / destdir]
         words += ["--workers", workers, *arguments]
-        monkeypatch.setattr(sys, "argv", [str(word) for word in words])
-        prepare_data.main()
+        prepare_data.main([str(word) for word in words])
 
     return run
 

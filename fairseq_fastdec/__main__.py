@@ -1,0 +1,96 @@
+"""All commands under one name: ``python -m fairseq_fastdec``.
+
+fairseq's own commands run with this plugin, wherever it is installed: ``--user-dir`` and
+``--task translation_fastdec`` need not be given.
+"""
+
+import argparse
+import contextlib
+import importlib
+import sys
+from pathlib import Path
+from typing import List, Optional, Sequence
+
+from . import __version__
+from .errors import end_with
+from .generators import GENERATORS
+from .generators.option_groups import described
+from .generators.options import DecodingOptions
+from .noise import results_only
+
+PROGRAM = "python -m fairseq_fastdec"
+USER_DIR = str(Path(__file__).resolve().parent)
+# What each runs, and whether it is quiet: training reports its progress by its log.
+FAIRSEQ_COMMANDS = {
+    "generate": ("translate binarised data", results_only),
+    "interactive": ("translate lines of text", results_only),
+    "train": ("train a model", contextlib.nullcontext),
+    "validate": ("compute a model's loss", contextlib.nullcontext),
+}
+COMMANDS = {
+    "prepare-data": ("raw text to binarised data", "tools.prepare_data"),
+    "benchmark": ("compare methods by speed, BLEU and memory", "benchmark.command"),
+    "distill": ("training data with a teacher's translations", "distillation.command"),
+    "build-shortlist": ("a lexical table for --shortlist", "shortlisting.command"),
+    "average-checkpoints": ("the mean of several checkpoints", "tools.average_checkpoints"),
+    "ddgviz": ("draw what is decoded in parallel", "visualize.command"),
+    "profile-engine": ("where the time of a decoding step goes", "profiling.command"),
+}
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run a command, or say what there is."""
+    name, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
+    if name in FAIRSEQ_COMMANDS:
+        run_fairseq(name, rest)
+    elif name in COMMANDS:
+        importlib.import_module(f"fairseq_fastdec.{COMMANDS[name][1]}").main(rest)
+    elif name == "--user-dir":
+        print(USER_DIR)
+    elif name == "--version":
+        print(__version__)
+    elif name in ("-h", "--help"):
+        print(overview())
+    else:
+        end_with(f"{PROGRAM}: {name}: unknown; choose from {', '.join(all_commands())}")
+
+
+def run_fairseq(name: str, arguments: List[str]) -> None:
+    """One of fairseq's commands, with this plugin and, unless another is named, its task."""
+    given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    given.add_argument("--user-dir", default=USER_DIR)
+    given.add_argument("--task", default="translation_fastdec")
+    options, rest = given.parse_known_args(arguments)
+    sys.argv = [f"{PROGRAM} {name}", *rest, "--user-dir", options.user_dir, "--task", options.task]
+    with FAIRSEQ_COMMANDS[name][1]():
+        importlib.import_module(f"fairseq_cli.{name}").cli_main()
+
+
+def all_commands() -> List[str]:
+    """The names of all commands."""
+    return [*FAIRSEQ_COMMANDS, *COMMANDS]
+
+
+def overview() -> str:
+    """Commands, methods and their options."""
+    commands = {name: text for name, (text, _) in {**FAIRSEQ_COMMANDS, **COMMANDS}.items()}
+    methods = {
+        name: generator.__doc__.splitlines()[0].replace("``", "")
+        for name, generator in GENERATORS.items()
+    }
+    return (
+        f"usage: {PROGRAM} COMMAND ...      (COMMAND --help says more)\n"
+        f"       {PROGRAM} --user-dir       the folder for --user-dir of fairseq's commands\n"
+        f"       {PROGRAM} --version\n\n"
+        f"commands:\n{_listed(commands)}\n"
+        f"methods (--decoding):\n{_listed(methods)}\n"
+        f"{described(DecodingOptions())}"
+    ).rstrip()
+
+
+def _listed(texts: dict) -> str:
+    return "".join(f"  {name:21} {text}\n" for name, text in texts.items())
+
+
+if __name__ == "__main__":
+    main()

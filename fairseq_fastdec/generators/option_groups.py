@@ -1,0 +1,69 @@
+"""Our options in groups by method, for ``--help``; their dataclasses say all about them."""
+
+import argparse
+from dataclasses import Field, fields
+from typing import Any, Dict, Optional, Sequence
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+
+from .option_checks import BEAMS, DRAFTING, METHODS, METHODS_OF_OPTION
+
+GENERAL = "decoding"
+# Narrow ones first: an option is in the first group that has all methods it is for.
+GROUPS = {
+    "blockwise decoding": ("blockwise",),
+    "Jacobi decoding and lookahead": DRAFTING,
+    "beams": BEAMS,
+    GENERAL: METHODS,
+}
+
+
+class Grouped:
+    """Stands for a parser to which options are added, and puts ours into groups."""
+
+    def __init__(self, parser: argparse.ArgumentParser, ours: Sequence[Field]) -> None:
+        """
+        Args:
+            ours: options with a group of their own in their metadata (``group``), or in the
+                group of the methods that they are for.
+        """
+        self._parser = parser
+        self._titles = {option.name: group_of(option) for option in ours}
+        self._groups: Dict[str, Any] = {}
+
+    def add_argument(self, *names: str, **options: Any) -> None:
+        """As argparse's; fairseq calls nothing else."""
+        title = self._titles.get(names[0].lstrip("-").replace("-", "_"))
+        self._group(title).add_argument(*names, **options)
+
+    def _group(self, title: Optional[str]) -> Any:
+        if title is None:
+            return self._parser
+        if title not in self._groups:
+            methods = GROUPS.get(title, METHODS)
+            described = None if methods == METHODS else f"for --decoding {', '.join(methods)}"
+            self._groups[title] = self._parser.add_argument_group(title, described)
+        return self._groups[title]
+
+
+def group_of(option: Field) -> str:
+    """The title of an option's group."""
+    if "group" in option.metadata:
+        return option.metadata["group"]
+    methods = set(METHODS_OF_OPTION.get(option.name, METHODS))
+    return next(title for title, group in GROUPS.items() if methods <= set(group))
+
+
+def add_options(parser: argparse.ArgumentParser, config: FairseqDataclass, base: type) -> None:
+    """Add a task's options: those of its base as fairseq does, those that are ours in groups."""
+    inherited = {option.name for option in fields(base)}
+    ours = [option for option in fields(config) if option.name not in inherited]
+    gen_parser_from_dataclass(Grouped(parser, ours), config)
+
+
+def described(config: FairseqDataclass) -> str:
+    """The help of all options of a dataclass of ours, in groups."""
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
+    gen_parser_from_dataclass(Grouped(parser, fields(config)), config)
+    return parser.format_help()

@@ -1,0 +1,1 @@
+"""What prepares data and checkpoints: ``prepare_data``, ``average_checkpoints``."""

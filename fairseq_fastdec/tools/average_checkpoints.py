@@ -1,0 +1,214 @@
+"""One checkpoint whose parameters are the mean of those of several checkpoints of one training.
+
+    python scripts/average_checkpoints.py --inputs checkpoints --num-epoch-checkpoints 10 \\
+        --output checkpoints/averaged.pt
+
+Options are those of fairseq's script of this name, which its packages leave out. What is not
+averaged (options, training state) is that of the checkpoint with most updates; the optimizer's
+state, which belongs to other parameters, is left out. Checkpoints are read safely: one that would
+run code is refused.
+"""
+
+import argparse
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from ..arguments import errors_in_one_line, positive
+from ..data.token_order import trained_order
+from ..noise import results_only
+
+EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
+# Whole numbers in a model must be the same everywhere, but for what counts batches.
+COUNTERS = ("num_batches_tracked",)
+
+
+class CheckpointError(Exception):
+    """Something about the user's files; the message is all they need to see."""
+
+
+@results_only()
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Average, and report errors of the files without a traceback."""
+    args = parse_args(arguments)
+    with errors_in_one_line("average_checkpoints.py", CheckpointError):
+        paths = chosen_checkpoints(args)
+        print("averaging " + " ".join(map(str, paths)), flush=True)
+        write(average(paths), args.output)
+    print(f"written to {args.output}")
+
+
+def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--inputs", nargs="+", type=Path, required=True, metavar="PATH",
+        help="checkpoints; or the directory of a training, and which of its checkpoints",
+    )  # fmt: skip
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--num-epoch-checkpoints", type=positive, metavar="N",
+        help="the last N of the directory's checkpointE.pt, E being an epoch",
+    )  # fmt: skip
+    kind.add_argument(
+        "--num-update-checkpoints", type=positive, metavar="N",
+        help="the last N of the directory's checkpoint_E_U.pt, U being an update",
+    )  # fmt: skip
+    parser.add_argument(
+        "--checkpoint-upper-bound", type=positive, metavar="M",
+        help="with one of those two: none of a later epoch or update than M",
+    )  # fmt: skip
+    args = parser.parse_args(arguments)
+    args.number = args.num_epoch_checkpoints or args.num_update_checkpoints
+    if args.checkpoint_upper_bound and not args.number:
+        parser.error(
+            "--checkpoint-upper-bound: needs --num-epoch-checkpoints or --num-update-checkpoints"
+        )
+    return args
+
+
+def chosen_checkpoints(args: argparse.Namespace) -> List[Path]:
+    """The files to average.
+
+    Raises:
+        CheckpointError: if the inputs do not go with the other options, or there are too few.
+    """
+    directories = [path for path in args.inputs if path.is_dir()]
+    if not args.number:
+        if directories:
+            raise CheckpointError(
+                f"--inputs {directories[0]}: is a directory; say which of its checkpoints with "
+                "--num-epoch-checkpoints or --num-update-checkpoints"
+            )
+        return args.inputs
+    if len(args.inputs) > 1 or not directories:
+        raise CheckpointError(
+            "--num-epoch-checkpoints and --num-update-checkpoints choose files of one directory; "
+            "give it as --inputs"
+        )
+    pattern = EPOCH if args.num_epoch_checkpoints else UPDATE
+    return last_checkpoints(directories[0], pattern, args.number, args.checkpoint_upper_bound)
+
+
+def last_checkpoints(
+    directory: Path, pattern: str, number: int, upper_bound: Optional[int]
+) -> List[Path]:
+    """The last checkpoints whose names have the pattern, up to a bound, in order.
+
+    Raises:
+        CheckpointError: if there are fewer.
+    """
+    matches = (re.fullmatch(pattern, path.name) for path in directory.iterdir())
+    found = sorted((int(match.group(1)), match.string) for match in matches if match)
+    names = [name for at, name in found if upper_bound is None or at <= upper_bound]
+    if len(names) < number:
+        raise CheckpointError(
+            f"--inputs {directory}: {number} checkpoints wanted, but {len(names)} found "
+            f"({', '.join(names) or 'none'})"
+        )
+    return [directory / name for name in names[-number:]]
+
+
+def average(paths: Sequence[Path]) -> Dict[str, Any]:
+    """The checkpoint with most updates, with the mean of all parameters.
+
+    Means are taken in float64; parameters keep their type.
+
+    Raises:
+        CheckpointError: for a file that is no checkpoint, or does not go with the first.
+    """
+    first = newest = read(paths[0])
+    sums = {key: tensor.double() for key, tensor in parameters(first).items()}
+    for path in paths[1:]:
+        state = read(path)
+        check_alike(first, state, f"{path}: does not go with {paths[0]}: ")
+        for key, tensor in parameters(state).items():
+            sums[key] += tensor
+        if n_updates(state) > n_updates(newest):
+            newest = state
+    means = {key: total / len(paths) for key, total in sums.items()}
+    model = {
+        key: means[key].to(value.dtype) if key in means else value
+        for key, value in newest["model"].items()
+    }
+    return {**newest, "model": tied(model, newest["model"])}
+
+
+def read(path: Path) -> Dict[str, Any]:
+    """A checkpoint without its optimizer's state.
+
+    Raises:
+        CheckpointError: for anything else, and for a pickle with classes that fairseq has no
+            use for.
+    """
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise CheckpointError(f"{path}: cannot be read as a checkpoint ({error})") from error
+    model = state.get("model") if isinstance(state, dict) else None
+    if not isinstance(model, dict) or not all(map(torch.is_tensor, model.values())):
+        raise CheckpointError(f"{path}: is no checkpoint of fairseq (it has no model of tensors)")
+    state.pop("last_optimizer_state", None)
+    return state
+
+
+def parameters(state: Dict[str, Any]) -> Dict[str, Tensor]:
+    """What is averaged, by name."""
+    return {key: value for key, value in state["model"].items() if value.is_floating_point()}
+
+
+def n_updates(state: Dict[str, Any]) -> int:
+    """How many updates the model has seen, as far as its checkpoint says."""
+    history = state.get("optimizer_history") or [{}]
+    return history[-1].get("num_updates", 0)
+
+
+def check_alike(first: Dict[str, Any], other: Dict[str, Any], complaint: str) -> None:
+    """Whether parameters of the two mean the same.
+
+    Raises:
+        CheckpointError: if not; the message begins with ``complaint``.
+    """
+    orders = [trained_order(state.get("task_state") or {}) for state in (first, other)]
+    if orders[0] != orders[1]:
+        raise CheckpointError(f"{complaint}trained with {orders[1]}, not {orders[0]}")
+    expected, found = first["model"], other["model"]
+    for key in [*expected, *found]:
+        if key not in expected or key not in found:
+            raise CheckpointError(f"{complaint}only one of them has {key}")
+    for key, value in expected.items():
+        kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in (value, found[key])]
+        if kinds[0] != kinds[1]:
+            raise CheckpointError(f"{complaint}{key} is {kinds[1]}, not {kinds[0]}")
+        is_constant = not value.is_floating_point() and not key.endswith(COUNTERS)
+        if is_constant and not torch.equal(value, found[key]):
+            raise CheckpointError(f"{complaint}{key} holds whole numbers, and other ones")
+
+
+def tied(model: Dict[str, Tensor], original: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    """Let tensors share memory, and room on the disk, where those of the original do."""
+    by_memory: Dict[Any, Tensor] = {}
+    for key, value in original.items():
+        memory = (value.data_ptr(), value.shape, value.stride())
+        shared = by_memory.setdefault(memory, model[key])
+        if torch.equal(shared, model[key]):
+            model[key] = shared
+    return model
+
+
+def write(state: Dict[str, Any], path: Path) -> None:
+    """All or nothing: a checkpoint cut short would pass for one."""
+    partial = path.with_name(path.name + ".partial")
+    try:
+        torch.save(state, partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

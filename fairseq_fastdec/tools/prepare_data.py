@@ -1,0 +1,298 @@
+"""Raw parallel text to binarised fairseq data: Moses tokenisation, joint BPE, fairseq-preprocess.
+
+    python scripts/prepare_data.py --source-lang en --target-lang de \\
+        --train corpus/train --valid corpus/valid --test corpus/test --destdir data-bin/en-de
+
+reads corpus/train.en, corpus/train.de and so on, plain or compressed (.xz, .gz). What it does to
+the text is exactly what ``--tokenizer moses --bpe subword_nmt --bpe-codes DESTDIR/bpe.codes`` does
+again in fairseq-interactive: it calls the same code.
+"""
+
+import argparse
+import gzip
+import lzma
+import multiprocessing
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairseq import options
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+from subword_nmt.learn_bpe import learn_bpe
+from tqdm import tqdm
+
+from ..arguments import errors_in_one_line, positive
+from ..noise import imports_unheard, results_only
+
+with imports_unheard():
+    from fairseq_cli import preprocess
+
+OPENERS = {"": open, ".xz": lzma.open, ".gz": gzip.open}
+CHUNK = 500
+
+
+class DataError(Exception):
+    """Something about the user's files; the message is all they need to see."""
+
+
+@results_only()
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run all stages and report errors of the data in one line."""
+    args = parse_args(arguments)
+    with errors_in_one_line("prepare_data.py", DataError):
+        prepare(args)
+
+
+def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-s", "--source-lang", required=True, metavar="SRC")
+    parser.add_argument("-t", "--target-lang", required=True, metavar="TGT")
+    for split, wanted in (("train", True), ("valid", True), ("test", False)):
+        parser.add_argument(
+            f"--{split}",
+            nargs="+",
+            required=wanted,
+            default=[],
+            metavar="PREFIX",
+            help=f"{split} text: PREFIX.SRC and PREFIX.TGT, or with .xz or .gz behind; several "
+            "are joined",
+        )
+    parser.add_argument("--destdir", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--bpe-operations", type=positive, default=8000, metavar="N", help="merges (default: 8000)"
+    )
+    parser.add_argument(
+        "--min-frequency",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="merge no pair of symbols that occurs less often (default: 2)",
+    )
+    parser.add_argument(
+        "--separate-dictionaries",
+        action="store_true",
+        help="one dictionary for each language (default: a joined one)",
+    )
+    parser.add_argument(
+        "--max-len",
+        type=positive,
+        default=175,
+        metavar="N",
+        help="leave out training pairs with more BPE tokens on a side (default: 175)",
+    )
+    parser.add_argument(
+        "--max-ratio",
+        type=float,
+        default=3.0,
+        metavar="R",
+        help="leave out training pairs of more than 10 tokens with a side R times longer than the "
+        "other (default: 3)",
+    )
+    parser.add_argument(
+        "--workers", type=positive, default=2, metavar="N", help="processes (default: 2)"
+    )
+    return parser.parse_args(arguments)
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """All stages, from raw text to DESTDIR; nothing is left there if one fails."""
+    languages = (args.source_lang, args.target_lang)
+    if languages[0] == languages[1]:
+        raise DataError(f"--source-lang and --target-lang are both {languages[0]}: name two")
+    splits = {"train": args.train, "valid": args.valid, "test": args.test}
+    raw = {
+        split: read_split(f"--{split}", prefixes, languages)
+        for split, prefixes in splits.items()
+        if prefixes
+    }
+    make_destination(args.destdir)
+    try:
+        build(args, languages, raw)
+    except BaseException:
+        shutil.rmtree(args.destdir, ignore_errors=True)
+        raise
+
+
+def build(
+    args: argparse.Namespace, languages: Tuple[str, str], raw: Dict[str, Dict[str, List[str]]]
+) -> None:
+    """Fill DESTDIR, which is empty."""
+    text_dir = args.destdir / "text"
+    text_dir.mkdir()
+    tokenized = {
+        (split, language): tokenize(lines, language, args.workers, f"tokenizing {split}.{language}")
+        for split, sides in raw.items()
+        for language, lines in sides.items()
+    }
+    codes = args.destdir / "bpe.codes"
+    train_sides = [tokenized["train", language] for language in languages]
+    learn_codes(train_sides, codes, args.bpe_operations, args.min_frequency)
+    for split in raw:
+        sides = [
+            split_subwords(
+                tokenized[split, language], codes, args.workers, f"subwords {split}.{language}"
+            )
+            for language in languages
+        ]
+        pairs = list(zip(*sides))
+        if split == "train":
+            pairs = clean(pairs, args.max_len, args.max_ratio)
+        write_split(text_dir / split, languages, pairs)
+    binarize(args, text_dir, list(raw))
+
+
+def read_split(
+    flag: str, prefixes: Sequence[str], languages: Tuple[str, str]
+) -> Dict[str, List[str]]:
+    """The lines of both languages, which must be as many.
+
+    Raises:
+        DataError: for a missing or unreadable file, other line counts on the two sides, no lines.
+    """
+    sides: Dict[str, List[str]] = {language: [] for language in languages}
+    for prefix in prefixes:
+        counts = []
+        for language in languages:
+            lines = read_lines(find_file(f"{prefix}.{language}"))
+            sides[language].extend(lines)
+            counts.append(len(lines))
+        if counts[0] != counts[1]:
+            raise DataError(
+                f"{prefix}: {counts[0]} lines of {languages[0]} but {counts[1]} of {languages[1]}; "
+                "line i of one side must translate line i of the other"
+            )
+    if not sides[languages[0]]:
+        raise DataError(f"{flag} {' '.join(prefixes)}: has no lines; name text with some")
+    return sides
+
+
+def find_file(name: str) -> Path:
+    """The file of this name, plain or compressed.
+
+    Raises:
+        DataError: if there is none.
+    """
+    for suffix in OPENERS:
+        if Path(name + suffix).is_file():
+            return Path(name + suffix)
+    raise DataError(f"no file {name} (nor with {' or '.join(filter(None, OPENERS))} behind)")
+
+
+def read_lines(path: Path) -> List[str]:
+    """All lines, separated by newlines and nothing else.
+
+    Raises:
+        DataError: for a line that is not UTF-8 (names file and line) or a damaged archive.
+    """
+    opener = OPENERS.get(path.suffix, open)
+    lines = []
+    try:
+        with opener(path, "rb") as file:
+            for line in file:
+                lines.append(line.decode("utf-8").rstrip("\r\n"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, line {len(lines) + 1}: not UTF-8 ({error.reason})") from error
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise DataError(f"{path}: cannot be read ({error})") from error
+    return lines
+
+
+def make_destination(destdir: Path) -> None:
+    """Create DESTDIR.
+
+    Raises:
+        DataError: if it already holds data, which fairseq would mix with the new.
+    """
+    if destdir.is_file():
+        raise DataError(f"--destdir {destdir}: is a file; name a new directory")
+    if destdir.is_dir() and any(destdir.iterdir()):
+        raise DataError(f"--destdir {destdir}: is not empty; name a new directory or empty it")
+    destdir.mkdir(parents=True, exist_ok=True)
+
+
+def tokenize(lines: List[str], language: str, workers: int, label: str) -> List[str]:
+    """Moses tokens separated by spaces, as fairseq's ``--tokenizer moses`` makes them."""
+    tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language))
+    return encode(lines, tokenizer, workers, label)
+
+
+def learn_codes(
+    sides: Sequence[List[str]], path: Path, n_operations: int, min_frequency: int
+) -> None:
+    """Learn joint BPE merges from the tokenised training text of all languages.
+
+    Raises:
+        DataError: if there is nothing to merge, which subword-nmt could not apply.
+    """
+    lines = [line + "\n" for side in sides for line in side]
+    with open(path, "w+", encoding="utf-8") as file:
+        if any(len(word) > 1 for line in lines for word in line.split()):
+            learn_bpe(lines, file, n_operations, min_frequency)
+        file.seek(0)
+        n_merges = sum(not line.startswith("#version") for line in file)
+    if n_merges == 0:
+        raise DataError(
+            f"--min-frequency {min_frequency}: no two letters stand side by side so often in the "
+            "training text; use more text"
+        )
+
+
+def split_subwords(lines: List[str], codes: Path, workers: int, label: str) -> List[str]:
+    """Subwords separated by spaces, as fairseq's ``--bpe subword_nmt`` makes them."""
+    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(codes)))
+    return encode(lines, bpe, workers, label)
+
+
+def encode(lines: List[str], encoder: Any, workers: int, label: str) -> List[str]:
+    """One of fairseq's encoders on every line, in several processes."""
+    with multiprocessing.Pool(workers, _start_worker, (encoder,)) as pool:
+        results = pool.imap(_encode_line, lines, chunksize=CHUNK)
+        return list(tqdm(results, label, total=len(lines), unit=" lines", mininterval=1))
+
+
+def _start_worker(encoder: Any) -> None:
+    global _encoder
+    _encoder = encoder
+
+
+def _encode_line(line: str) -> str:
+    return _encoder.encode(line)
+
+
+def clean(pairs: List[Tuple[str, ...]], max_len: int, max_ratio: float) -> List[Tuple[str, ...]]:
+    """Leave out training pairs that teach nothing: empty, overlong or badly aligned."""
+    kept = [pair for pair in pairs if _is_good(*(len(s.split()) for s in pair), max_len, max_ratio)]
+    print(f"training pairs: {len(kept)} kept, {len(pairs) - len(kept)} left out", flush=True)
+    if not kept:
+        raise DataError(f"--max-len {max_len} --max-ratio {max_ratio}: no training pair is left")
+    return kept
+
+
+def _is_good(n_source: int, n_target: int, max_len: int, max_ratio: float) -> bool:
+    shorter, longer = sorted((n_source, n_target))
+    # Among a few tokens a high ratio is normal: "OK" has long translations.
+    return 0 < shorter and longer <= max_len and (longer <= 10 or longer <= max_ratio * shorter)
+
+
+def write_split(prefix: Path, languages: Tuple[str, str], pairs: List[Tuple[str, ...]]) -> None:
+    """Write one file for each language."""
+    for language, side in zip(languages, zip(*pairs)):
+        with open(f"{prefix}.{language}", "w", encoding="utf-8") as file:
+            file.writelines(line + "\n" for line in side)
+
+
+def binarize(args: argparse.Namespace, text_dir: Path, splits: List[str]) -> None:
+    """fairseq-preprocess."""
+    arguments = ["-s", args.source_lang, "-t", args.target_lang]
+    for split in splits:
+        arguments += [f"--{split}pref", str(text_dir / split)]
+    arguments += ["--destdir", str(args.destdir), "--workers", str(args.workers)]
+    if not args.separate_dictionaries:
+        arguments.append("--joined-dictionary")
+    print("+ fairseq-preprocess " + shlex.join(arguments), flush=True)
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))

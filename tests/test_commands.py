@@ -1,0 +1,86 @@
+"""``python -m fairseq_fastdec`` and the console scripts: every command, from anywhere."""
+
+import configparser
+import importlib
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from fairseq import utils
+from fairseq_cli import generate
+
+import fairseq_fastdec
+from fairseq_fastdec import __main__ as front
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def metadata(tmp_path_factory):
+    """What an installation would write, without one."""
+    folder = tmp_path_factory.mktemp("metadata")
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", folder],
+        cwd=ROOT, check=True, capture_output=True,
+    )  # fmt: skip
+    return folder / "fairseq_fastdec.egg-info"
+
+
+def test_console_scripts_are_the_commands(metadata):
+    entries = configparser.ConfigParser()
+    entries.read(metadata / "entry_points.txt", encoding="utf-8")
+    installed = dict(entries["console_scripts"])
+    assert installed == {
+        f"fastdec-{name}": f"fairseq_fastdec.{module}:main"
+        for name, (_, module) in front.COMMANDS.items()
+    }
+    scripts = {path.stem.replace("_", "-") for path in (ROOT / "scripts").glob("*.py")}
+    assert scripts == front.COMMANDS.keys()
+
+
+def test_one_version_and_no_type_is_lost(metadata):
+    lines = (metadata / "PKG-INFO").read_text(encoding="utf-8").splitlines()
+    assert f"Version: {fairseq_fastdec.__version__}" in lines
+    assert (Path(fairseq_fastdec.__file__).parent / "py.typed").exists()
+    assert f"## [{fairseq_fastdec.__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", front.COMMANDS)
+def test_every_command_says_what_it_takes(name, capsys):
+    if name == "ddgviz":
+        pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit) as stopped:
+        front.main([name, "--help"])
+    assert stopped.value.code == 0
+    flag = "--arch" if name == "profile-engine" else "--output"
+    assert {"prepare-data": "--destdir", "distill": "--destdir"}.get(name, flag) in (
+        capsys.readouterr().out
+    )
+    assert callable(importlib.import_module(f"fairseq_fastdec.{front.COMMANDS[name][1]}").main)
+
+
+def test_the_folder_for_fairseqs_own_commands(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    front.main(["--user-dir"])
+    folder = capsys.readouterr().out.strip()
+    utils.import_user_module(Namespace(user_dir=folder))
+    front.main(["--version"])
+    assert capsys.readouterr().out.strip() == fairseq_fastdec.__version__
+    with pytest.raises(SystemExit, match="translate: unknown; choose from generate, "):
+        front.main(["translate"])
+
+
+@pytest.mark.parametrize(
+    "given, task",
+    [([], "translation_fastdec"), (["--task", "translation"], "translation")],
+)
+def test_fairseqs_commands_know_the_plugin(given, task, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["unchanged"])
+    seen = []
+    monkeypatch.setattr(generate, "main", seen.append)
+    front.main(["generate", "data", *given, "--beam", "3"])
+    (args,) = seen
+    assert (args.task, args.beam, args.data) == (task, 3, "data")
+    assert Path(args.user_dir) == Path(fairseq_fastdec.__file__).parent
