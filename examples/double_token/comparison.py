@@ -4,11 +4,11 @@ import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from models import BASELINE, MARKED, METHODS
-from significance import read_translations, significantly_different
-from table import markdown, read_run
+from significance import significantly_different
+from table import markdown, read_run, read_texts, signed
 
 
 @dataclass
@@ -41,8 +41,14 @@ def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decode
         tokens,
         run.invocations if (output / "stats.jsonl").exists() else refinements(output),
         run.hypotheses,
-        *read_translations(output),
+        *in_order(output),
     )
+
+
+def in_order(output: Path) -> Tuple[List[str], List[str]]:
+    """Detokenised translations and references that fairseq-generate left in ``output``."""
+    texts = read_texts((output / "generate-test.txt").read_text(encoding="utf-8"))
+    return tuple([text[number] for number in sorted(text)] for text in texts)
 
 
 def refinements(output: Path) -> Optional[int]:
@@ -65,7 +71,7 @@ def show_comparison(decoded: List[Decoded], beam: int, batch_size: int) -> str:
     )
     marks = marks_of({title: group[0] for title, group in groups.items()})
     rows = [row_of(group, groups[BASELINE], marks[title]) for title, group in groups.items()]
-    text = markdown(title, rows)
+    text = markdown(signed(title), rows)
     print("\n" + text)
     return text
 

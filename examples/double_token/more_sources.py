@@ -24,7 +24,7 @@ from crossing import crossed  # noqa: E402
 from deeper import State, deepened, rewrite  # noqa: E402
 from models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search  # noqa: E402
 from sources import binarise, read, without_references  # noqa: E402
-from table import markdown, read_run  # noqa: E402
+from table import markdown, read_run, signed  # noqa: E402
 from trainer import Training, average, command, training  # noqa: E402
 
 FIRST_MODEL = HERE.parent / "en_de" / "model" / "checkpoint.pt"
@@ -181,7 +181,7 @@ def show(work: Path, results: List) -> None:
         }
         for stage, title, bleu in results
     ]
-    text = markdown("BLEU where both learned the same translations", rows)
+    text = markdown(signed("BLEU where both learned the same translations."), rows)
     print("\n" + text)
     (work / "table.md").write_text(text + "\n", encoding="utf-8")
 

@@ -1,8 +1,6 @@
 """Which BLEU scores differ by more than chance: the marks of the paper's Table 2."""
 
-import re
-from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
@@ -21,13 +19,3 @@ def significantly_different(systems: Dict[str, List[str]], references: List[str]
     _, scores = PairedTest(named, {"BLEU": BLEU()}, [references])()
     p_values = {name: result.p_value for name, result in zip(scores["System"], scores["BLEU"])}
     return {name for name, p in p_values.items() if p is not None and p < LEVEL}
-
-
-def read_translations(output: Path) -> Tuple[List[str], List[str]]:
-    """Translations and references that fairseq-generate left in ``output``, by their numbers."""
-    results = (output / "generate-test.txt").read_text(encoding="utf-8")
-    found = []
-    for mark in (r"D-(\d+)\t[^\t\n]*", r"T-(\d+)"):
-        lines = re.findall(rf"(?m)^{mark}\t(.*)$", results)
-        found.append([text for _, text in sorted(lines, key=lambda line: int(line[0]))])
-    return found[0], found[1]

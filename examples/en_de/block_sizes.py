@@ -33,7 +33,7 @@ from run import (
     train_baseline,
     train_command,
 )
-from table import markdown, mean_block_size, read_run
+from table import markdown, mean_block_size, read_run, signed
 
 sys.path.insert(0, str(ROOT))
 import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
@@ -123,7 +123,7 @@ def make_table(args: argparse.Namespace) -> None:
             label = f"{name} by seed {args.teacher_seed}" if by_another else name
             for acceptance in acceptances(block_size) if name == "both" else ["exact"]:
                 rows.append(row_of(work, model, block_size, label, acceptance))
-    text = markdown(f"{recipe.test_sentences} test sentences", rows)
+    text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
     (work / "block_sizes.md").write_text(text + "\n", encoding="utf-8")
 

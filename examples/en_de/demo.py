@@ -19,11 +19,10 @@ from typing import Any, Dict, List
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-import sacrebleu  # noqa: E402
 import torch  # noqa: E402
 from fairseq.hub_utils import GeneratorHubInterface  # noqa: E402
 from omegaconf import open_dict  # noqa: E402
-from table import Run, grouped, markdown, row_of  # noqa: E402
+from table import SCORER, Run, grouped, markdown, row_of, signed  # noqa: E402
 
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel  # noqa: E402
 
@@ -106,8 +105,10 @@ def print_comparison(hub: GeneratorHubInterface, n_sentences: int, n_rounds: int
     groups = grouped(runs)
     print(
         markdown(
-            f"{len(sources)} test sentences, one at a time, {torch.get_num_threads()} threads, "
-            "alternating rounds (medians)",
+            signed(
+                f"{len(sources)} test sentences, one at a time, {torch.get_num_threads()} threads, "
+                "alternating rounds (medians)."
+            ),
             [row_of(group, groups[0]) for group in groups],
         )
     )
@@ -124,17 +125,18 @@ def run_of(
     started = time.perf_counter()
     hypotheses = [decode(hub, generator, batch) for batch in batches]
     seconds = time.perf_counter() - started
-    texts = [hub.decode(tokens) for tokens in hypotheses]
+    texts = dict(enumerate(hub.decode(tokens) for tokens in hypotheses))
     n_tokens = sum(tokens.numel() for tokens in hypotheses)
     return Run(
         model="model",
         method=method,
-        bleu=sacrebleu.corpus_bleu(texts, [references]).score,
+        bleu=SCORER.score(texts, dict(enumerate(references))),
         seconds=seconds,
         tokens=n_tokens,
         # fairseq's own generator calls the decoder once for each token.
         invocations=counters.decoder_invocations - before if counters else n_tokens,
-        hypotheses=dict(enumerate(texts)),
+        hypotheses=texts,
+        translations=texts,
     )
 
 

@@ -22,7 +22,7 @@ import run as en_de  # noqa: E402
 from crossing import crossed  # noqa: E402
 from deeper import deepened, rewrite  # noqa: E402
 from sources import read, without_references  # noqa: E402
-from table import markdown, mean_block_size, read_run  # noqa: E402
+from table import markdown, mean_block_size, read_run, signed  # noqa: E402
 from trainer import average  # noqa: E402
 
 TEACHER = en_de.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
@@ -82,7 +82,7 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
         row_of(work, work / "blocks" / "averaged.pt", name, "k = 8", [*method, *options])
         for name, options in METHODS.items()
     ]
-    text = markdown(f"{recipe.test_sentences} test sentences", rows)
+    text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
     (work / "table.md").write_text(text + "\n", encoding="utf-8")
 

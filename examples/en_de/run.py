@@ -292,7 +292,7 @@ def generate(work: Path, model: str, output: Path, options: List[str]) -> None:
 def test_options(work: Path) -> List:
     """The test set, scored as text that people read."""
     return [
-        "--gen-subset", "test", "--sacrebleu", "--tokenizer", "moses",
+        "--gen-subset", "test", "--scoring", "sacrebleu", "--tokenizer", "moses",
         "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
     ]  # fmt: skip
 

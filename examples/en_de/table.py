@@ -3,9 +3,16 @@
 import json
 import re
 import statistics
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Tuple
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from fairseq_fastdec.benchmark.scoring import Scorer  # noqa: E402
+
+SCORER = Scorer()
 
 COLUMNS = (
     "model",
@@ -30,13 +37,14 @@ class Run:
     seconds: float
     tokens: int
     invocations: int
-    hypotheses: Dict[int, str]
+    hypotheses: Dict[int, str]  # tokens, by sentence number
+    translations: Dict[int, str]  # the text that they are, detokenised
 
 
 def read_run(output: Path, model: str, method: str) -> Run:
     """Parse what fairseq-generate left in ``output``, and ``--decoding-stats``."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
-    hypotheses = re.findall(r"(?m)^H-(\d+)\t[^\t]*\t(.*)$", results)
+    translations, references = read_texts(results)
     numbers = re.search(r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output))
     tokens, tokens_per_second = numbers.groups()
     n_tokens = int(tokens.replace(",", ""))
@@ -46,13 +54,26 @@ def read_run(output: Path, model: str, method: str) -> Run:
     return Run(
         model=model,
         method=method,
-        bleu=float(re.search(r"(?m)^Generate .*BLEU4? = ([\d.]+)", results).group(1)),
+        # Not fairseq's line "Generate test with ...": its default --scoring counts subwords.
+        bleu=SCORER.score(translations, references),
         # fairseq prints the seconds too, but rounded to tenths.
         seconds=n_tokens / float(tokens_per_second),
         tokens=n_tokens,
         invocations=invocations,
-        hypotheses={int(index): text for index, text in hypotheses},
+        hypotheses=numbered(r"H-(\d+)\t[^\t\n]*", results),
+        translations=translations,
     )
+
+
+def read_texts(results: str) -> Tuple[Dict[int, str], Dict[int, str]]:
+    """Detokenised translations and references in what fairseq-generate printed, by number."""
+    return numbered(r"D-(\d+)\t[^\t\n]*", results), numbered(r"T-(\d+)", results)
+
+
+def numbered(mark: str, results: str) -> Dict[int, str]:
+    """What stands behind a mark of fairseq-generate's, such as ``T-17``, by sentence number."""
+    found = re.findall(rf"(?m)^{mark}\t(.*)$", results)
+    return {int(number): text for number, text in found}
 
 
 def mean_block_size(output: Path) -> float:
@@ -86,11 +107,17 @@ def show_table(work: Path, runs: List[Run], title: str) -> None:
         ". Speed-up and identical sentences: against fairseq --beam 1\n"
         "on the same model (for frozen heads, the baseline); medians of alternating rounds."
     )
-    text = markdown(title, rows)
+    text = markdown(signed(title), rows)
     print("\n" + text)
     (work / "table.md").write_text(text + "\n", encoding="utf-8")
-    summary = [{k: v for k, v in asdict(run).items() if k != "hypotheses"} for run in runs]
+    texts = ("hypotheses", "translations")
+    summary = [{k: v for k, v in asdict(run).items() if k not in texts} for run in runs]
     (work / "table.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+
+
+def signed(title: str) -> str:
+    """The title of a table of BLEU scores, which says how they come about."""
+    return f"{title}\nBLEU: sacrebleu's, of detokenised text, `{SCORER.signature}`"
 
 
 def markdown(title: str, rows: List[Dict[str, str]]) -> str:

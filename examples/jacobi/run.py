@@ -3,13 +3,14 @@
 
     python examples/jacobi/run.py                        # trains a small baseline first
     python examples/jacobi/run.py data-bin/en-de --path checkpoint_best.pt \\
-        --sacrebleu --tokenizer moses --bpe subword_nmt --bpe-codes codes
+        --scoring sacrebleu --tokenizer moses --bpe subword_nmt --bpe-codes codes
 
 Options that are not this script's go to fairseq-generate as they are. Each command is printed as it
 would be typed. The table has the columns of Tables 1 and 6 of Santilli et al. (ACL 2023).
 """
 
 import argparse
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "en_de"))
 
 import run as recipe  # noqa: E402
-from table import Run, grouped, markdown, read_run  # noqa: E402
+from table import Run, grouped, markdown, read_lines, read_run, signed  # noqa: E402
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
@@ -30,12 +31,15 @@ METHODS = {
         "--decoding", "gs_jacobi", "--jacobi-block-size", "5", "--oracle-length",
     ],
     "gs_jacobi (PGJ, b = 3, oracle length)": ["--decoding", "gs_jacobi", "--oracle-length"],
+    "gs_jacobi (PGJ, b = 3)": ["--decoding", "gs_jacobi"],
     "hybrid_jacobi (HGJ, b = 3)": ["--decoding", "hybrid_jacobi"],
     "lookahead --draft pad": ["--decoding", "lookahead", "--draft", "pad"],
     "lookahead --ngram-pool sentence": ["--decoding", "lookahead", "--ngram-pool", "sentence"],
     "lookahead": ["--decoding", "lookahead"],
 }  # fmt: skip
 REFERENCE = "fairseq --beam 1"
+# The same iterations, but for those that finish a block behind a settled EOS.
+UP_TO_EOS = {"hybrid_jacobi (HGJ, b = 3)": "gs_jacobi (PGJ, b = 3)"}
 
 
 def main() -> None:
@@ -50,7 +54,7 @@ def main() -> None:
             output = args.workdir / f"{list(METHODS).index(method)}-{number}"
             if not recipe.finished(output):
                 generate(args, options + method_options, output)
-            runs.append(read_run(output, args.path, method))
+            runs.append(read_timed(output, args.path, method))
     show(args.workdir, runs, args.batch_size)
 
 
@@ -84,7 +88,7 @@ def train_baseline(options: List[str]):
     work.mkdir(parents=True, exist_ok=True)
     recipe.prepare(work, settings)
     recipe.train_baseline(work, settings)
-    text = ["--sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
+    text = ["--scoring", "sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
     codes = ["--bpe-codes", str(work / "data" / "bpe.codes")]
     checkpoint = str(work / "baseline" / "checkpoint_last.pt")
     return str(work / "data"), checkpoint, [*text, *codes, "--source-lang", "en", *options]
@@ -103,17 +107,46 @@ def generate(args: argparse.Namespace, options: List[str], output: Path) -> None
     )  # fmt: skip
 
 
+def read_timed(output: Path, path: str, method: str) -> Run:
+    """A run without the time in which ``--oracle-length`` found lengths: the paper knows them."""
+    run = read_run(output, path, method)
+    for line in read_lines(output / "log.txt") + read_lines(output / "generate-test.txt"):
+        found = re.search(r" decoding: .* ([\d.]+) seconds before it for --oracle-length", line)
+        if found:
+            run.seconds -= float(found.group(1))
+            break
+    return run
+
+
 def show(work: Path, runs: List[Run], batch_size: int) -> None:
     """Print the table, and keep it as Markdown."""
     groups = {group[0].method: group for group in grouped(runs)}
     rows = [row_of(group, groups) for group in groups.values()]
     title = (
         f"{len(runs[0].hypotheses)} sentences, batch size {batch_size}; medians of alternating "
-        "rounds. Iterations: output tokens for each decoder call a sentence takes part in."
+        "rounds. Iterations: output tokens for each decoder call a sentence takes part in;\n"
+        "up to EOS: without those that finish its block. Oracle length: greedy decoding's, found "
+        "beforehand; neither time nor iterations of that count."
     )
-    text = markdown(title, rows)
+    text = markdown(signed(title) + caution(runs), rows)
     print("\n" + text)
     (work / "table.md").write_text(text + "\n", encoding="utf-8")
+
+
+def caution(runs: List[Run]) -> str:
+    """What to say of scores where no subwords were joined."""
+    if any(run.translations != run.hypotheses for run in runs):
+        return ""
+    return " (of tokens as they are: --tokenizer and --bpe make text of them)"
+
+
+def iterations(group: List[Run], groups: Dict[str, List[Run]]) -> str:
+    """Tokens an iteration; where a method goes on behind EOS, also without that."""
+    told = f"{group[0].tokens / group[0].invocations:.2f}x"
+    shorter = groups.get(UP_TO_EOS.get(group[0].method, ""))
+    if shorter:
+        told += f" ({shorter[0].tokens / shorter[0].invocations:.2f}x up to EOS)"
+    return told
 
 
 def row_of(group: List[Run], groups: Dict[str, List[Run]]) -> Dict[str, str]:
@@ -123,7 +156,7 @@ def row_of(group: List[Run], groups: Dict[str, List[Run]]) -> Dict[str, str]:
     return {
         "method": own.method,
         "BLEU": f"{own.bleu:.2f}",
-        "iterations": f"{own.tokens / own.invocations:.2f}x",
+        "iterations": iterations(group, groups),
         "seconds": f"{statistics.median(run.seconds for run in group):.1f}",
         "time, to fairseq --beam 1": f"{ratio(group, groups[REFERENCE]):.2f}x",
         "time, to greedy": f"{ratio(group, groups['greedy']):.2f}x",

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List
 
-import sacrebleu
 from newstest import en_de, write
-from table import markdown
+from table import SCORER, markdown, numbered, signed
 
 COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
 
@@ -24,10 +23,9 @@ class Run:
 def read_run(output: Path, reference: List[str]) -> Run:
     """BLEU of the detokenised hypotheses, and the seconds that fairseq-generate counted."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
-    found = dict(re.findall(r"(?m)^D-(\d+)\t[^\t\n]*\t(.*)$", results))
-    hypotheses = [found[str(index)] for index in range(len(reference))]
+    translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
     seconds = re.search(r" in ([\d.]+)s", en_de.translated_line(output)).group(1)
-    return Run(sacrebleu.corpus_bleu(hypotheses, [reference]).score, float(seconds))
+    return Run(SCORER.score(translations, dict(enumerate(reference))), float(seconds))
 
 
 def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str) -> None:
@@ -48,6 +46,6 @@ def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str
         wall_clock = f"{statistics.mean(seconds):.1f} ± {spread:.1f}"
         values = (method, f"{rounds[0].bleu:.2f}", wall_clock, speed_up)
         rows.append(dict(zip(COLUMNS, values)))
-    text = markdown(title, rows)
+    text = markdown(signed(title), rows)
     print("\n" + text)
     write(work / "table.md", [text])

@@ -7,6 +7,7 @@
 - ``contest``            whose turn it is
 - ``measurement``        what one round gives
 - ``results``            what all rounds of a method give
+- ``scoring``            BLEU, here and in the examples
 - ``report``, ``figure`` tables and plot
 
 ``scripts/benchmark.py`` is the command.

@@ -18,6 +18,7 @@ from . import report
 from .contest import Contest, MethodError
 from .methods import DEFAULT_METHODS, Method, Settings, check_methods, configure
 from .results import summarize
+from .scoring import Scorer
 
 DESCRIPTION = """\
 Compare decoding methods: speed, BLEU, memory.
@@ -110,13 +111,13 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
     if reference not in [method.name for method in methods]:
         raise ValueError(f"--reference {reference!r}: is not the name of a method")
     cfg = configure(settings)
-    bleu = new_bleu(args.bleu_tokenize, cfg.task.target_lang)
+    scorer = Scorer(args.bleu_tokenize, cfg.task.target_lang)
     args.output.mkdir(parents=True, exist_ok=True)
 
     with tqdm(unit="step", disable=cfg.common.no_progress_bar) as bar:
         contest = Contest(methods, reference, settings, bar)
         contest.run(args.batch_sizes, args.rounds)
-    results, signature = summarize(contest, reference, bleu), str(bleu.get_signature())
+    results, signature = summarize(contest, reference, scorer), scorer.signature
 
     table = report.markdown(results, reference, signature, settings, contest.left_out)
     print("\n" + table)
@@ -130,20 +131,6 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
     else:
         figure.save(results, reference, args.output / "benchmark.png")
         print(args.output / "benchmark.png")
-
-
-def new_bleu(tokenizer: Optional[str], language: str) -> BLEU:
-    """sacrebleu's BLEU.
-
-    Raises:
-        ValueError: if the tokenizer of the language is not installed.
-    """
-    try:
-        return BLEU(tokenize=tokenizer, trg_lang=language)
-    except RuntimeError as error:
-        raise ValueError(
-            f"{' '.join(str(error).split())} (or choose another --bleu-tokenize)"
-        ) from error
 
 
 def write(path: Path, content: str) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
-from sacrebleu.metrics import BLEU
 
 from .contest import Contest, Entry
 from .measurement import Round
+from .scoring import Scorer
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Result:
         return 1 / self.time_ratio
 
 
-def summarize(contest: Contest, reference: str, bleu: BLEU) -> List[Result]:
+def summarize(contest: Contest, reference: str, scorer: Scorer) -> List[Result]:
     """All rows.
 
     Args:
@@ -68,14 +68,14 @@ def summarize(contest: Contest, reference: str, bleu: BLEU) -> List[Result]:
         compared = next(entry for entry in entries if entry.method.name == reference)
         for entry in entries:
             twin = next(other for other in entries if other.beam_width == entry.beam_width)
-            score = _bleu(bleu, entry.rounds[0], contest.references)
+            score = _bleu(scorer, entry.rounds[0], contest.references)
             results.append(_result(entry, compared, twin, score))
     return results
 
 
-def _bleu(bleu: BLEU, result: Round, references: Dict[int, str]) -> float:
-    hypotheses = [result.translations[number].text for number in references]
-    return bleu.corpus_score(hypotheses, [list(references.values())]).score
+def _bleu(scorer: Scorer, result: Round, references: Dict[int, str]) -> float:
+    texts = {number: translation.text for number, translation in result.translations.items()}
+    return scorer.score(texts, references)
 
 
 def _result(entry: Entry, compared: Entry, twin: Entry, bleu: float) -> Result:

@@ -83,6 +83,11 @@ class Batch:
         return self.source_lengths.numel()
 
     @property
+    def final_lengths(self) -> Tensor:
+        """How many tokens each finished sentence has, EOS included: int64 ``[B]``."""
+        return self._final_lengths
+
+    @property
     def n_rows(self) -> int:
         """How many sentences are still being decoded."""
         return self.sentence.numel()

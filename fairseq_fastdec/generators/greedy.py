@@ -15,11 +15,20 @@ class GreedyGenerator(Generator):
     name = "greedy"
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
-        last = batch.open(bos, prefix)
-        while batch.n_rows:
-            features = batch.feed(last[:, None])
-            batch.session.commit(1)
-            scores, tokens = batch.answers(features)
-            batch.observe(0, tokens[:, 1:], tokens, scores, torch.ones_like(last))
-            batch.append(tokens, scores, 1)
-            (last,) = batch.without_finished([tokens[:, 0]])
+        decode_greedily(batch, bos, prefix)
+
+
+def decode_greedily(batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+    """Extend every row by its best token until it ends.
+
+    Args:
+        bos, prefix: as for :meth:`~.base.Generator.decode`.
+    """
+    last = batch.open(bos, prefix)
+    while batch.n_rows:
+        features = batch.feed(last[:, None])
+        batch.session.commit(1)
+        scores, tokens = batch.answers(features)
+        batch.observe(0, tokens[:, 1:], tokens, scores, torch.ones_like(last))
+        batch.append(tokens, scores, 1)
+        (last,) = batch.without_finished([tokens[:, 0]])

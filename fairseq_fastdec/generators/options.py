@@ -123,8 +123,9 @@ class DecodingOptions(FairseqDataclass):
     oracle_length: bool = field(
         default=False,
         metadata={
-            "help": "jacobi, gs_jacobi: solve for as many tokens as the reference has, as the "
-            "paper measures (default: for the longest output allowed)"
+            "help": "jacobi, gs_jacobi: solve for as many tokens as greedy decoding gives, as the "
+            "paper measures. To measure with: greedy decoding itself finds that length first, in "
+            "a pass that the statistics tell apart (default: for the longest output allowed)"
         },
     )
     lookahead_window: int = field(

@@ -42,6 +42,9 @@ class Statistics:
 
     In Yang et al. 2020 decoder invocations are *timesteps*, and the row invocations of a beam
     search *candidate expansions*.
+
+    ``oracle_seconds`` is the time that ``--oracle-length`` took to find lengths; no other counter
+    includes that pass.
     """
 
     sentences: int = 0
@@ -52,6 +55,7 @@ class Statistics:
     blocks: int = 0
     beam_steps: int = 0
     refills: int = 0
+    oracle_seconds: float = 0.0
     proposed: List[int] = field(default_factory=list)
     accepted: List[int] = field(default_factory=list)
 
@@ -98,6 +102,8 @@ class Statistics:
             parts.append(f"{expansions / timesteps:.1f} candidate expansions per timestep")
             parts.append(f"mean beam width {expansions / self.beam_steps:.2f}")
             parts.append(f"{self.refills} refills")
+        if self.oracle_seconds:
+            parts.append(f"{self.oracle_seconds:.3f} seconds before it for --oracle-length")
         if self.proposed:
             rates = (a / max(p, 1) for a, p in zip(self.accepted, self.proposed))
             heads = " ".join(f"p_{i}={rate:.3f}" for i, rate in enumerate(rates, start=2))

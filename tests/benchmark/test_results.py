@@ -4,13 +4,13 @@ import json
 import sys
 
 import pytest
-from sacrebleu.metrics import BLEU
 
 from fairseq_fastdec.benchmark import report
 from fairseq_fastdec.benchmark.contest import Contest, Entry
 from fairseq_fastdec.benchmark.measurement import Round, Translation
 from fairseq_fastdec.benchmark.methods import Method, Settings
 from fairseq_fastdec.benchmark.results import summarize
+from fairseq_fastdec.benchmark.scoring import Scorer
 from tests import skips
 
 REFERENCES = {0: "The quick brown fox jumps .", 1: "Over the lazy dog it goes ."}
@@ -45,7 +45,7 @@ def contest():
 
 
 def test_rows(contest):
-    slow, fast, wide, wide_2, batched = summarize(contest, "slow", BLEU())
+    slow, fast, wide, wide_2, batched = summarize(contest, "slow", Scorer())
     assert slow.bleu == pytest.approx(100) and 0 < fast.bleu < 100
     assert (slow.time_ratio, slow.time_ratio_range, slow.speed_up) == (1, (1, 1), 1)
     assert (fast.time_ratio, fast.time_ratio_range, fast.speed_up) == (0.5, (0.25, 1), 2)
@@ -58,23 +58,23 @@ def test_rows(contest):
 
 
 def test_latency_percentiles_are_of_the_sentences_medians(contest):
-    slow, fast, *_ = summarize(contest, "slow", BLEU())
+    slow, fast, *_ = summarize(contest, "slow", Scorer())
     assert slow.latency_p50 == pytest.approx(300)
     assert slow.latency_p95 == pytest.approx(480)
     assert fast.latency_p50 is fast.latency_p95 is None
     rounds_ = contest.entries[0].rounds
     rounds_[0].latencies[1] = 5.0  # an outlier of one round
-    assert summarize(contest, "slow", BLEU())[0].latency_p50 == pytest.approx(300)
+    assert summarize(contest, "slow", Scorer())[0].latency_p50 == pytest.approx(300)
 
 
 def test_some_other_reference(contest):
     contest.entries.pop()
-    slow = summarize(contest, "wide", BLEU())[0]
+    slow = summarize(contest, "wide", Scorer())[0]
     assert (slow.time_ratio, slow.time_ratio_range) == (0.5, (0.5, 0.5))
 
 
 def test_the_table(contest):
-    results = summarize(contest, "slow", BLEU())
+    results = summarize(contest, "slow", Scorer())
     lines = report.markdown(results, "slow", "nrefs:1|x", SETTINGS, contest.left_out).splitlines()
     assert lines[0].startswith("2 sentences, fp32 on ")
     assert lines[0].endswith("threads: 2, alternating rounds: 3")
@@ -91,7 +91,7 @@ def test_the_table(contest):
 
 
 def test_the_document(contest):
-    results = summarize(contest, "slow", BLEU())
+    results = summarize(contest, "slow", Scorer())
     text = report.as_json(results, METHODS, "slow", "nrefs:1|x", SETTINGS, contest.left_out)
     content = json.loads(text)
     assert content["results"][1]["seconds"] == [1, 1, 6]
@@ -104,7 +104,7 @@ def test_the_picture(contest, tmp_path):
     skips.needs("matplotlib")
     from fairseq_fastdec.benchmark import figure
 
-    figure.save(summarize(contest, "slow", BLEU()), "slow", tmp_path / "plot.svg")
+    figure.save(summarize(contest, "slow", Scorer()), "slow", tmp_path / "plot.svg")
     picture = (tmp_path / "plot.svg").read_text(encoding="utf-8")
     assert "<!-- speed-up over slow -->" in picture
     for text in ("batch size 1", "batch size 8", "BLEU", "fast", "wide 2"):

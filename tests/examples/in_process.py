@@ -79,7 +79,7 @@ def on_letters(example, corpus, monkeypatch, caplog, *texts: str) -> List[str]:
 
     monkeypatch.setattr(example.en_de, "run", run)
     monkeypatch.setattr(example.en_de, "prepare", prepare)
-    scoring = ["--gen-subset", "test", "--sacrebleu", "--num-workers", "0"]
+    scoring = ["--gen-subset", "test", "--scoring", "sacrebleu", "--num-workers", "0"]
     monkeypatch.setattr(example.en_de, "test_options", lambda work: scoring)
     return commands
 

@@ -2,13 +2,15 @@
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import torch
 
-from tests import tiny
+from tests import command_line, tiny
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "en_de"
 
@@ -23,13 +25,15 @@ def example_on_path():
         sys.modules.pop(path.stem, None)
 
 
+# What fairseq's default scorer counts are subwords: its line at the end is not to be believed.
 RESULTS = """\
-S-1\tTranslated it
-T-1\tÜbersetzt
-H-1\t-0.5\tÜber@@ setzt
-D-1\t-0.5\tÜbersetzt
+S-1\tTranslated it, again and again.
+T-1\tÜbersetzt, wieder und wieder (nochmals).
+H-1\t-0.5\tÜber@@ setzt , wieder und wieder ( noch@@ mals ) !
+D-1\t-0.5\tÜbersetzt, wieder und wieder (nochmals)!
 P-1\t-0.5 -0.5
 S-0\tA b
+T-0\tA b
 H-0\t-0.25\t
 D-0\t-0.25\t
 Generate test with beam=1: BLEU4 = 12.34, 30.0/10.0/5.0/2.0 (BP=1.000)
@@ -53,8 +57,42 @@ def test_a_run_is_read_wherever_fairseq_logged(tmp_path, log_name):
     from table import read_run
 
     run = read_run(write_run(tmp_path / "run", log_name), "frozen", "fairseq --beam 1")
-    assert (run.bleu, run.seconds, run.tokens, run.invocations) == (12.34, 2.5, 1007, 1007)
-    assert run.hypotheses == {1: "Über@@ setzt", 0: ""}
+    assert (run.seconds, run.tokens, run.invocations) == (2.5, 1007, 1007)
+    assert run.hypotheses == {1: "Über@@ setzt , wieder und wieder ( noch@@ mals ) !", 0: ""}
+
+
+def test_bleu_is_sacrebleus_of_detokenised_text(tmp_path):
+    from table import read_run
+
+    run = read_run(write_run(tmp_path / "run"), "frozen", "fairseq --beam 1")
+    texts, references = (
+        ["Übersetzt, wieder und wieder (nochmals)" + end for end in ("!", ".")],
+        ["", "A b"],
+    )
+    expected = sacrebleu.corpus_bleu([texts[0], ""], [[texts[1], references[1]]]).score
+    assert run.bleu == pytest.approx(expected)
+    subwords = ["Über@@ setzt , wieder und wieder ( noch@@ mals ) " + end for end in "!."]
+    of_subwords = sacrebleu.corpus_bleu(
+        [subwords[0], ""], [[subwords[1], "A b"]], tokenize="none"
+    ).score
+    assert abs(run.bleu - of_subwords) > 1 and abs(run.bleu - 12.34) > 1
+
+
+def test_fairseq_prints_the_same_score(corpus, baseline, tmp_path):
+    """The examples' options for the test set name the scorer that their tables have."""
+    from run import test_options as options_of
+    from table import read_run
+
+    options = [str(option) for option in options_of(tmp_path)]
+    scoring = options[options.index("--scoring") :][:2]
+    assert scoring == ["--scoring", "sacrebleu"] and "--sacrebleu" not in options
+    command_line.generate(
+        corpus, baseline, "--beam", 1, "--batch-size", 8, *scoring, "--results-path", tmp_path
+    )
+    results = (tmp_path / "generate-test.txt").read_text(encoding="utf-8")
+    printed = float(re.search(r"(?m)^Generate .* BLEU = ([\d.]+)", results).group(1))
+    (tmp_path / "log.txt").write_text(LOG, encoding="utf-8")
+    assert read_run(tmp_path, "model", "greedy").bleu == pytest.approx(printed, abs=0.005)
 
 
 def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
@@ -69,9 +107,27 @@ def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
             runs.append(run)
     runs[1].hypotheses = {**runs[1].hypotheses, 0: "other"}
     show_table(tmp_path, runs, "title")
-    last = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()[-1]
-    assert last == "| frozen | blockwise | 12.34 | 503 | 2.00 | 1.0 | 3.25x | 1 of 2 |"
-    assert len(json.loads((tmp_path / "table.json").read_text())) == 4
+    lines = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
+    bleu = f"{runs[1].bleu:.2f}"
+    assert lines[-1] == f"| frozen | blockwise | {bleu} | 503 | 2.00 | 1.0 | 3.25x | 1 of 2 |"
+    summary = json.loads((tmp_path / "table.json").read_text())
+    assert len(summary) == 4 and not {"hypotheses", "translations"} & summary[0].keys()
+
+
+def test_every_table_of_scores_is_signed():
+    """By sacrebleu's signature: whoever reads a score can compute it again."""
+    from table import signed
+
+    signature = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
+    assert signed("3 sentences") == (
+        f"3 sentences\nBLEU: sacrebleu's, of detokenised text, `{signature}`"
+    )
+    folders = (path.parent for path in EXAMPLE.parent.glob("*/*.py"))
+    for script in (path for folder in set(folders) for path in folder.glob("*.py")):
+        source = script.read_text(encoding="utf-8")
+        for title in re.findall(r"(?<!def )\bmarkdown\(\s*(\w+)", source):
+            # Table 3 of the double-token paper has precisions, no scores.
+            assert title == "signed" or script.name == "precision.py", script
 
 
 def test_the_command_of_distillation_parses(tmp_path, monkeypatch):
@@ -206,6 +262,7 @@ def test_the_model_that_comes_along_translates_and_is_compared(monkeypatch, caps
     demo.main()
     printed = capsys.readouterr().out
     assert "de: Klicken Sie auf" in printed
+    assert "BLEU: sacrebleu's, of detokenised text, `nrefs:1|" in printed
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| model |")]
     assert [row[1] for row in rows[1:]] == list(demo.METHODS)
     assert all(row[-1] == "3 of 3 |" for row in rows[1:])

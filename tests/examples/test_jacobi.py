@@ -22,7 +22,14 @@ def example(monkeypatch):
 
 
 def test_the_table(example, corpus, baseline, tmp_path, monkeypatch, capsys):
-    some = ("fairseq --beam 1", "greedy", "lookahead")
+    some = (
+        "fairseq --beam 1",
+        "greedy",
+        "lookahead",
+        "gs_jacobi (PGJ, b = 3, oracle length)",
+        "gs_jacobi (PGJ, b = 3)",
+        "hybrid_jacobi (HGJ, b = 3)",
+    )
     monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in some})
     arguments = [
         corpus,
@@ -45,6 +52,38 @@ def test_the_table(example, corpus, baseline, tmp_path, monkeypatch, capsys):
     assert [line[iterations] for line in lines[1:3]] == ["1.00x", "1.00x"]
     assert float(lines[3][iterations][:-1]) > 1
     assert all(line[same] == "29 of 29 |" for line in lines[1:])
+    assert "BLEU: sacrebleu's, of detokenised text, `nrefs:1|" in table
+    # Nothing joins the letters of the tiny corpus to words.
+    assert "(of tokens as they are: --tokenizer and --bpe make text of them)" in table
+    to_the_end, up_to_eos = lines[6][iterations].split(" (")
+    assert float(to_the_end[:-1]) <= float(lines[5][iterations][:-1])
+    assert up_to_eos == f"{lines[5][iterations]} up to EOS)"
+    # The fourth method's log tells the time that found lengths, and the table leaves it out.
+    output = tmp_path / f"{list(example.METHODS).index(some[3])}-1"
+    timed, whole = (read(output, "", some[3]) for read in (example.read_timed, example.read_run))
+    assert 0 < timed.seconds < whole.seconds
+
+
+SPEED = "Translated 2 sentences (1,000 tokens) in 2.5s (0.80 sentences/s, 400.00 tokens/s)"
+SUMMARY = "INFO:x:jacobi decoding: 2 sentences, 9 tokens, {}acceptance p_2=0.5\n"
+
+
+@pytest.mark.parametrize("log", ["log.txt", "generate-test.txt"])
+def test_the_time_that_found_lengths_does_not_count(example, tmp_path, log):
+    results = "T-0\tja\nH-0\t-1\tja\nD-0\t-1\tja\n"
+    (tmp_path / "generate-test.txt").write_text(results)
+    with open(tmp_path / log, "a") as file:
+        file.write(f"INFO:x:{SPEED}\n" + SUMMARY.format(""))
+    assert example.read_timed(tmp_path, "model", "greedy").seconds == pytest.approx(2.5)
+    with open(tmp_path / log, "a") as file:
+        file.write(SUMMARY.format("0.750 seconds before it for --oracle-length, "))
+    assert example.read_timed(tmp_path, "model", "jacobi").seconds == pytest.approx(1.75)
+
+
+def test_text_is_told_from_tokens(example, tmp_path):
+    results = "T-0\tja\nH-0\t-1\tj@@ a\nD-0\t-1\tja\n"
+    (tmp_path / "generate-test.txt").write_text(results + SPEED)
+    assert example.caution([example.read_timed(tmp_path, "model", "greedy")]) == ""
 
 
 def test_data_without_a_checkpoint(example, monkeypatch, capsys):

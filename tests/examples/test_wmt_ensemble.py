@@ -122,7 +122,8 @@ def test_the_whole_recipe(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     table = (work / "table.md").read_text(encoding="utf-8").splitlines()
     assert table[0].startswith("wmt19.de-en: 2 models, 2 sentences, ")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[4:]]
+    assert table[1].startswith("BLEU: sacrebleu's, of detokenised text, `nrefs:1|")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[5:]]
     assert [row[0] for row in rows] == ["fairseq --beam 1", "greedy"]
     assert rows[0][1] == rows[1][1]
     assert (work / "reference.txt").read_text().splitlines() == ["Hello.", "Zwei & drei <b>."]

@@ -223,35 +223,65 @@ def one_sentence(length=8, seed=5):
     return tiny.random_batch(TASK, [length], seed=seed)
 
 
-def test_oracle_length_needs_references():
-    sample = one_sentence()
-    del sample["target"]
-    with pytest.raises(ValueError, match="--oracle-length: .*no reference"):
-        our_hypotheses([stock_model()], sample, "jacobi", dict(oracle_length=True))
-
-
-@pytest.mark.parametrize("decoding", ["jacobi", "gs_jacobi"])
-@pytest.mark.parametrize("reference_length", [1, 4, 30])
-def test_a_reference_of_any_length_cuts_nothing_off(decoding, reference_length):
-    models, sample = [stock_model()], one_sentence()
-    sample["target"] = torch.full((1, reference_length), EOS)
-    ours = our_hypotheses(models, sample, decoding, dict(oracle_length=True))
-    assert_same(ours, fairseq_hypotheses(models, sample))
-
-
-def test_the_oracle_length_is_what_jacobi_feeds(monkeypatch):
-    widths = []
+@pytest.fixture
+def widths(monkeypatch):
+    """How many tokens a row each decoder invocation was fed, in order."""
+    fed = []
     step = batch_module.Batch.feed
     monkeypatch.setattr(
         batch_module.Batch,
         "feed",
-        lambda self, tokens: widths.append(tokens.size(1)) or step(self, tokens),
+        lambda self, tokens: fed.append(tokens.size(1)) or step(self, tokens),
     )
-    our_hypotheses([stock_model()], one_sentence(), "jacobi", dict(oracle_length=True))
-    assert set(widths) == {9}
+    return fed
+
+
+@pytest.mark.parametrize("reference_length", [None, 1, 4, 30])
+def test_the_oracle_length_is_greedys_whatever_the_reference(widths, reference_length):
+    models, sample = [stock_model()], one_sentence()
+    expected = fairseq_hypotheses(models, sample)
+    n_tokens = expected[0][0]["tokens"].numel()
+    if reference_length is None:
+        del sample["target"]
+    else:
+        sample["target"] = torch.full((1, reference_length), EOS)
+    assert_same(our_hypotheses(models, sample, "jacobi", dict(oracle_length=True)), expected)
+    # Greedy decoding first, and then the whole of what it said at once.
+    assert widths[:n_tokens] == [1] * n_tokens
+    assert set(widths[n_tokens:]) == {n_tokens} and n_tokens == 9
     widths.clear()
-    our_hypotheses([stock_model()], one_sentence(), "jacobi", max_len_b=15)
+    our_hypotheses(models, sample, "jacobi", max_len_b=15)
     assert widths[0] == 16 and widths[-1] == 9, "until EOS is answered"
+
+
+@pytest.mark.parametrize("decoding", ["jacobi", "gs_jacobi"])
+def test_the_pass_that_finds_the_length_is_not_counted(decoding):
+    models, sample = [stock_model()], tiny.random_batch(TASK, [3, 9, 0, 5], seed=2)
+    generator = our_generator(models, decoding, dict(oracle_length=True, draft="ngram"))
+    generator.observer = watcher = Watcher()
+    hypotheses = generator.generate(models, sample)
+    counted = generator.statistics
+    assert counted.tokens == sum(best["tokens"].numel() for (best,) in hypotheses)
+    assert counted.encoder_invocations == 1 and counted.sentences == 4
+    # Each invocation is counted that an observer sees, and no other.
+    assert counted.decoder_invocations == watcher.n_calls
+    assert counted.oracle_seconds > 0
+    told = f"{counted.oracle_seconds:.3f} seconds before it for --oracle-length"
+    assert told in counted.summary()
+    without = our_generator(models, decoding, {})
+    without.generate(models, sample)
+    assert "oracle" not in without.statistics.summary()
+
+
+@pytest.mark.parametrize("draft", ["pad", "ngram"])
+def test_drafts_do_not_know_what_the_pass_before_found(draft):
+    """With a block for all tokens, n-grams of the run so far are those of other sentences."""
+    models, sample = [stock_model()], one_sentence()
+    generator = our_generator(models, "jacobi", dict(oracle_length=True, draft=draft))
+    generator.generate(models, sample)
+    alone = our_generator(models, "jacobi", dict(oracle_length=True))
+    alone.generate(models, sample)
+    assert generator.statistics.row_invocations == alone.statistics.row_invocations
 
 
 @pytest.mark.parametrize("window", [1, 2, 4, 7])
@@ -320,8 +350,10 @@ class Watcher:
 
     def __init__(self):
         self.settled = {}
+        self.n_calls = 0
 
     def __call__(self, sentences, first, drafts, answers, scores, settled, widths):
+        self.n_calls += 1
         assert drafts.shape == answers[:, 1:].shape
         for row, sentence in enumerate(sentences.tolist()):
             known = self.settled.setdefault(sentence, {})

@@ -1,0 +1,48 @@
+"""BLEU of text as people read it, by sacrebleu: the one score of the benchmark and the examples."""
+
+from typing import Dict, Optional
+
+from sacrebleu.metrics import BLEU
+
+
+class Scorer:
+    """sacrebleu's corpus BLEU of detokenised translations with one reference each."""
+
+    def __init__(self, tokenizer: Optional[str] = None, language: str = "") -> None:
+        """
+        Args:
+            tokenizer: one of sacrebleu's (default: its choice for the language).
+            language: the target language, such as ``de``.
+
+        Raises:
+            ValueError: if the tokenizer is not installed.
+        """
+        try:
+            self._bleu = BLEU(tokenize=tokenizer, trg_lang=language)
+        except RuntimeError as error:
+            raise ValueError(
+                f"{' '.join(str(error).split())} (or choose another --bleu-tokenize)"
+            ) from error
+        # sacrebleu knows its signature only after it has scored something.
+        self._bleu.corpus_score([""], [[""]])
+
+    def score(self, translations: Dict[int, str], references: Dict[int, str]) -> float:
+        """BLEU, 0 to 100, of detokenised text by sentence number.
+
+        Raises:
+            ValueError: if there are no references, or one has no translation.
+        """
+        if not references:
+            raise ValueError("BLEU: there are no references; decode a subset that has targets")
+        missing = references.keys() - translations.keys()
+        if missing:
+            raise ValueError(
+                f"BLEU: {len(missing)} of {len(references)} references have no translation"
+            )
+        hypotheses = [translations[number] for number in references]
+        return self._bleu.corpus_score(hypotheses, [list(references.values())]).score
+
+    @property
+    def signature(self) -> str:
+        """How the scores come about, in sacrebleu's notation."""
+        return str(self._bleu.get_signature())
