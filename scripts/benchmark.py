@@ -7,10 +7,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+# fairseq and hydra are talkative, already when they are imported; also in the methods' processes,
+# which import this file and need nothing else of it.
+logging.disable(logging.INFO)
+
 if __name__ == "__main__":
-    # The methods' processes import this file, too, and need nothing of it.
-    # fairseq and hydra are talkative, already when they are imported.
-    logging.disable(logging.INFO)
     from fairseq_fastdec.benchmark.command import main
 
     main()
