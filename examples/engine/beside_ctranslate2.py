@@ -32,7 +32,7 @@ from run import finished, mark_finished, run  # noqa: E402
 from table import markdown  # noqa: E402
 
 import fairseq_fastdec  # noqa: E402,F401  (registers the architectures)
-from fairseq_fastdec.profiling.command import random_model  # noqa: E402
+from fairseq_fastdec.profiling.command import arguments_of, random_model  # noqa: E402
 
 EN_DE = HERE.parent / "en_de"
 LANGUAGES = ("en", "de")
@@ -134,11 +134,18 @@ def prepare_base(work: Path) -> None:
         lines = [" ".join(dictionary[index] for index in sentence) for sentence in sentences]
         write_side(work / "data", language, dictionary, lines)
     source, target = LANGUAGES
-    options = argparse.Namespace(
-        arch="transformer", task="translation", source_lang=source, target_lang=target, data=None,
+    options = arguments_of("transformer")
+    vars(options).update(
+        task="translation", source_lang=source, target_lang=target, data=None,
         share_all_embeddings=True, criterion="cross_entropy", optimizer="adam",
     )  # fmt: skip
-    torch.save({"args": options, "model": network.state_dict()}, work / "checkpoint.pt")
+    # As fairseq-train would leave it before the first update.
+    history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
+    state = {
+        "args": options, "model": network.state_dict(), "optimizer_history": [history],
+        "extra_state": {},
+    }  # fmt: skip
+    torch.save(state, work / "checkpoint.pt")
 
 
 def write_side(data: Path, language: str, dictionary: Dictionary, lines: List[str]) -> None:

@@ -8,8 +8,10 @@ import torch
 from fairseq_fastdec.benchmark import command
 from fairseq_fastdec.benchmark.methods import Division, Method, Settings, check_methods
 from fairseq_fastdec.benchmark.worker import Worker
-from fairseq_fastdec.profiling.command import random_model
+from fairseq_fastdec.profiling.command import arguments_of, random_model
 from tests.examples import in_process
+
+TINY = "transformer_tiny"
 
 
 @pytest.fixture()
@@ -20,9 +22,8 @@ def example(monkeypatch):
 @pytest.fixture()
 def small_base(example, monkeypatch):
     """A tiny network in place of transformer base."""
-    monkeypatch.setattr(
-        example, "random_model", lambda arch, n: random_model("transformer_iwslt_de_en", 50)
-    )
+    monkeypatch.setattr(example, "random_model", lambda arch, n_types: random_model(TINY, 50))
+    monkeypatch.setattr(example, "arguments_of", lambda arch: arguments_of(TINY))
     monkeypatch.setattr(example, "N_RANDOM_SENTENCES", 3)
 
 
