@@ -6,6 +6,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+
 if __name__ == "__main__":
     from fairseq_fastdec.benchmark.command import main
 

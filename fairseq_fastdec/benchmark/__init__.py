@@ -3,7 +3,7 @@
 - ``methods``            what is compared, and the settings that all share
 - ``fairseq_engine``     fairseq's own generator and those of this package
 - ``ctranslate2_engine`` CTranslate2 on the converted checkpoint
-- ``processes``, ``worker`` one process for each method, and what runs in it
+- ``processes``, ``worker`` one process for each worker of a method, and what runs in it
 - ``contest``            whose turn it is
 - ``measurement``        what one round gives
 - ``results``            what all rounds of a method give

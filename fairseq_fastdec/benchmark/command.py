@@ -16,7 +16,18 @@ from ..generators.options import DecodingOptions
 from ..noise import results_only
 from . import report
 from .contest import Contest, MethodError
-from .methods import DEFAULT_METHODS, Method, Settings, check_methods, configure
+from .methods import (
+    BEST,
+    CTRANSLATE2,
+    DEFAULT_METHODS,
+    FAIRSEQ,
+    MOST_PROCESSES,
+    Method,
+    Settings,
+    check_methods,
+    configure,
+    number_of_workers,
+)
 from .results import summarize
 from .scoring import Scorer
 
@@ -26,8 +37,10 @@ Compare decoding methods: speed, BLEU, memory.
     python scripts/benchmark.py data-bin/en-de --path checkpoint_best.pt \\
         --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes
 
-Each method has a process of its own, which loads once. Then they decode the same sentences in the
-same batches by turns, one at a time, for several rounds. Everything that is no option below goes to
+Each method has processes of its own, which load once. Then they decode the same sentences in the
+same batches by turns, one method at a time, for several rounds. A method may use --threads threads:
+in one worker that decodes a batch with all of them, or in several workers side by side. It is
+measured both ways, and its faster one counts. Everything that is no option below goes to
 all methods as fairseq-generate's: --path a.pt:b.pt, --gen-subset, --max-len-b, --user-dir, ...
 """
 OPTIONS = "options of our decoding methods, for one method or for all:\n\n"
@@ -82,7 +95,20 @@ def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[s
     parser.add_argument("--dtype", choices=("fp32", "fp16", "bf16"), default="fp32")
     parser.add_argument(
         "--threads", type=positive, default=torch.get_num_threads(), metavar="N",
-        help="of the method that decodes (default: what torch takes, here %(default)s)",
+        help="of the method that decodes, all of its workers together (default: what torch takes, "
+        "here %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--processes", type=number_of_workers, default=BEST, metavar="N",
+        help="decode so many batches side by side, in as many processes, of which each loads the "
+        "model and has its part of the threads; in a method's OPTIONS, for that one (default: "
+        f"{BEST}: measure 1 and the greatest number up to {MOST_PROCESSES} that divides the "
+        "threads, and keep the faster; 1 takes least memory)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--inter-threads", type=number_of_workers, default=BEST, metavar="N",
+        help="the same for methods of CTranslate2, whose inter threads share one process and one "
+        f"model (default: {BEST}: measure 1 and as many as there are threads, and keep the faster)",
     )  # fmt: skip
     parser.add_argument(
         "--bleu-tokenize", choices=BLEU.TOKENIZERS,
@@ -105,7 +131,8 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
         OSError: if the results cannot be written.
     """
     settings = Settings((args.data, *rest), args.device, args.dtype, args.threads, args.sentences)
-    methods = tuple(Method.parse(spec) for spec in args.methods or DEFAULT_METHODS)
+    workers = {FAIRSEQ: args.processes, CTRANSLATE2: args.inter_threads}
+    methods = tuple(Method.parse(spec, workers) for spec in args.methods or DEFAULT_METHODS)
     check_methods(settings, methods)
     reference = args.reference or methods[0].name
     if reference not in [method.name for method in methods]:

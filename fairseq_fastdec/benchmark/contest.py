@@ -1,17 +1,20 @@
-"""Whose turn it is: every method in a process of its own, one of them decoding at a time."""
+"""Whose turn it is: every method in processes of its own, one of them decoding at a time."""
 
 import logging
+import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence
 
 from tqdm import tqdm
 
 from . import worker
-from .measurement import Round, peak_memory
-from .methods import Method, Settings
-from .processes import new_process
+from .measurement import Round, peak_memory, together
+from .methods import FAIRSEQ, Division, Method, Settings
+from .processes import new_team
 
 logger = logging.getLogger(__name__)
 
@@ -24,33 +27,59 @@ class MethodError(Exception):
 
 
 class Contender:
-    """A method and its process.
+    """A method with one division of the threads, and its processes.
 
     Attributes:
         beam_width: 1 where one hypothesis is kept.
-        memory_before: MiB that the process had taken before anything was loaded.
+        memory_before: MiB that each process had taken before anything was loaded.
     """
 
-    def __init__(self, method: Method, settings: Settings, stack: ExitStack) -> None:
+    beam_width: int
+    memory_before: float
+
+    def __init__(self, method: Method, division: Division, stack: ExitStack) -> None:
         """
         Args:
-            stack: ends the process.
+            stack: ends the processes.
+        """
+        self.method = method
+        self.division = division
+        # CTranslate2's workers are threads of one process.
+        n_processes = division.workers if method.engine == FAIRSEQ else 1
+        self._processes = [stack.enter_context(process) for process in new_team(n_processes)]
+
+    def load(self, settings: Settings, shared: Path) -> None:
+        """Load the model in all processes.
+
+        Args:
+            shared: a directory for what several processes can read.
 
         Raises:
             MethodError: if the method cannot run here.
         """
-        self.method = method
-        self._process = stack.enter_context(new_process())
-        self.beam_width, self.memory_before = self.call(worker.load, method, settings)
+        loaded = self.call_all(worker.load, self.method, settings, self.division, shared)
+        self.beam_width, self.memory_before = loaded[0]
 
     def call(self, function: Callable, *args: Any) -> Any:
-        """Run one of the worker's functions in the process, and wait for it.
+        """Run one of the worker's functions in the first process, and wait for it.
 
         Raises:
             MethodError: if the function fails, or the process ends.
         """
+        return self._result(self._processes[0].submit(function, *args))
+
+    def call_all(self, function: Callable, *args: Any) -> List[Any]:
+        """Run one of the worker's functions in all processes at once, and wait for them.
+
+        Raises:
+            MethodError: if the function fails in one, or one ends.
+        """
+        futures = [process.submit(function, *args) for process in self._processes]
+        return [self._result(future) for future in futures]
+
+    def _result(self, future: "Future[Any]") -> Any:
         try:
-            return self._process.submit(function, *args).result()
+            return future.result()
         except BrokenProcessPool as error:
             raise MethodError("its process has ended; is there enough memory?") from error
         except Exception as error:
@@ -61,14 +90,15 @@ class Contender:
 
 @dataclass
 class Entry:
-    """All rounds of one method at one batch size.
+    """All rounds of one method, with one division of the threads, at one batch size.
 
     Attributes:
-        memory: MiB, the peak of the method's process up to their end.
-        memory_before: MiB that the process had taken before anything was loaded.
+        memory: MiB, the peaks of the method's processes up to their end, summed up.
+        memory_before: MiB that each process had taken before anything was loaded.
     """
 
     method: Method
+    division: Division
     batch_size: int
     beam_width: int
     memory_before: float
@@ -80,8 +110,9 @@ class Contest:
     """Runs the rounds; what it found is in its attributes.
 
     Attributes:
-        entries: methods that ran, by batch size and in the order of the command line.
-        left_out: why a method did not run, by name.
+        entries: methods that ran, by batch size and in the order of the command line, each with
+            all divisions of the threads that it was measured with.
+        left_out: why a method, or a division of it, did not run, by name.
         references: their text by sentence number.
     """
 
@@ -100,6 +131,7 @@ class Contest:
         self.entries: List[Entry] = []
         self.left_out: Dict[str, str] = {}
         self.references: Dict[int, str] = {}
+        self._failures: Dict[str, Dict[Division, str]] = {method.name: {} for method in methods}
 
     def run(self, batch_sizes: Sequence[int], n_rounds: int) -> None:
         """Load all methods, then decode with them in turn.
@@ -107,26 +139,37 @@ class Contest:
         Raises:
             MethodError: if the method to compare with fails; the others are left out where they do.
         """
-        self._bar.reset(total=len(self._methods) * (1 + len(batch_sizes) * (1 + n_rounds)))
         with ExitStack() as stack:
-            contenders = self._load(stack)
+            contenders = [
+                Contender(method, division, stack)
+                for method in self._methods
+                for division in method.divisions(self._settings)
+            ]
+            self._bar.reset(total=len(contenders) * (1 + len(batch_sizes) * (1 + n_rounds)))
+            contenders = self._load(contenders)
             for batch_size in batch_sizes:
                 contenders = self._run_batch_size(contenders, batch_size, n_rounds)
 
-    def _load(self, stack: ExitStack) -> List[Contender]:
-        contenders = []
-        for method in self._methods:
-            self._bar.set_description(f"{method.name}: loads")
-            try:
-                contender = Contender(method, self._settings, stack)
-                if method.name == self._reference:
-                    self.references = contender.call(worker.references)
-            except MethodError as error:
-                self._leave_out(method, error)
-            else:
-                contenders.append(contender)
-            self._bar.update()
-        return contenders
+    def _load(self, contenders: List[Contender]) -> List[Contender]:
+        """Load as many at once as there are threads: nothing is measured yet."""
+        loaded = []
+        with (
+            tempfile.TemporaryDirectory() as shared,
+            ThreadPoolExecutor(self._settings.threads) as loaders,
+        ):
+            loads = [loaders.submit(own.load, self._settings, Path(shared)) for own in contenders]
+            for contender, load in zip(contenders, loads):
+                self._bar.set_description(f"{contender.method.name}: loads")
+                try:
+                    load.result()
+                    if contender.method.name == self._reference and not self.references:
+                        self.references = contender.call(worker.references)
+                except MethodError as error:
+                    self._leave_out(contender, error)
+                else:
+                    loaded.append(contender)
+                self._bar.update()
+        return loaded
 
     def _run_batch_size(
         self, contenders: List[Contender], batch_size: int, n_rounds: int
@@ -135,7 +178,11 @@ class Contest:
         entries = {}
         for contender in contenders:
             entry = Entry(
-                contender.method, batch_size, contender.beam_width, contender.memory_before
+                contender.method,
+                contender.division,
+                batch_size,
+                contender.beam_width,
+                contender.memory_before,
             )
             if self._attempt(contender, entry, "warms up", self._warm_up):
                 entries[contender] = entry
@@ -154,31 +201,41 @@ class Contest:
         step: Callable[[Contender, Entry], None],
     ) -> bool:
         """Do a step; whether it succeeded."""
-        self._bar.set_description(f"{contender.method.name}: batch size {entry.batch_size}, {what}")
+        name = f"{contender.method.name} ({contender.division})"
+        self._bar.set_description(f"{name}: batch size {entry.batch_size}, {what}")
         try:
             step(contender, entry)
-            entry.memory = contender.call(peak_memory)
+            entry.memory = sum(contender.call_all(peak_memory))
         except MethodError as error:
-            self._leave_out(contender.method, error)
+            self._leave_out(contender, error)
             return False
         finally:
             self._bar.update()
         return True
 
     def _warm_up(self, contender: Contender, entry: Entry) -> None:
-        contender.call(worker.warm_up, entry.batch_size)
+        contender.call_all(worker.warm_up, entry.batch_size)
 
     def _decode(self, contender: Contender, entry: Entry) -> None:
-        result = contender.call(worker.decode, entry.batch_size)
+        result = together(contender.call_all(worker.decode, entry.batch_size))
         n_missing = len(self.references.keys() - result.translations.keys())
         if n_missing:
             raise MethodError(f"{n_missing} of {len(self.references)} sentences were not decoded")
         entry.rounds.append(result)
 
-    def _leave_out(self, method: Method, error: MethodError) -> None:
-        if method.name == self._reference:
+    def _leave_out(self, contender: Contender, error: MethodError) -> None:
+        method = contender.method
+        failures = self._failures[method.name]
+        failures[contender.division] = str(error)
+        self._bar.write(f"left out: {method.name} ({contender.division}): {error}")
+        n_divisions = len(method.divisions(self._settings))
+        if len(failures) == n_divisions and method.name == self._reference:
             raise MethodError(
                 f"--method {method.name!r}, which the others are compared with: {error}"
             )
-        self.left_out[method.name] = str(error)
-        self._bar.write(f"left out: {method.name}: {error}")
+        if len(failures) == n_divisions and len(set(failures.values())) == 1:
+            for division in failures:
+                self.left_out.pop(f"{method.name} ({division})", None)
+            self.left_out[method.name] = str(error)
+        else:
+            self.left_out[f"{method.name} ({contender.division})"] = str(error)

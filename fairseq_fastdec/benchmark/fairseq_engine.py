@@ -1,7 +1,7 @@
 """fairseq's own generator and those of this package, on a checkpoint."""
 
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List, Tuple
 
 import torch
 from fairseq import utils
@@ -35,7 +35,7 @@ class FairseqEngine:
         self.beam_width = 1 if one_hypothesis else cfg.generation.beam
         self._session = getattr(generator, "session", None)
 
-    def decode(self, batches: List[Dict[str, Any]]) -> Round:
+    def decode(self, batches: Iterable[Dict[str, Any]]) -> Round:
         """Translate batches of fairseq's, one after the other."""
         # A new one each time: lookahead, for example, learns from the sentences that it has seen.
         generator = self._build_generator()
@@ -48,6 +48,7 @@ class FairseqEngine:
         # --sampling draws the same in every round.
         utils.set_torch_seed(self._cfg.common.seed)
         result = Round()
+        best_tokens: List[Tuple[int, Tensor]] = []
         for batch in batches:
             if self._cuda:
                 batch = utils.move_to_cuda(batch)
@@ -60,10 +61,12 @@ class FairseqEngine:
             result.seconds += seconds
             if len(ids) == 1:
                 result.latencies[ids[0]] = seconds
-            for number, (best, *_) in zip(ids, hypotheses):
-                result.tokens += best["tokens"].numel()
-                tokens = self._corpus.target_tokens(best["tokens"])
-                result.translations[number] = Translation(tokens, self._corpus.plain(tokens))
+            best_tokens += zip(ids, (best["tokens"] for best, *_ in hypotheses))
+        # Text is made at the end: nobody who decodes beside this process is to gain by it.
+        for number, indices in best_tokens:
+            result.tokens += indices.numel()
+            tokens = self._corpus.target_tokens(indices)
+            result.translations[number] = Translation(tokens, self._corpus.plain(tokens))
         if calls is None:
             statistics = generator.statistics
             result.invocations = statistics.decoder_invocations

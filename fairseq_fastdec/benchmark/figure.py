@@ -1,10 +1,10 @@
 """The plot of speed-up against BLEU. The module needs matplotlib and draws without a display."""
 
 from pathlib import Path
-from typing import Sequence
+from typing import Sequence, Tuple
 
 try:
-    from matplotlib import colormaps
+    from matplotlib import ticker
 except ImportError as error:
     raise ImportError(
         "no plot without matplotlib: pip install 'fairseq_fastdec[viz]' (or pip install matplotlib)"
@@ -12,15 +12,18 @@ except ImportError as error:
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from .results import Result
 
 DPI = 140
-COLORS = colormaps["tab10"].colors
-MARKERS = "osD^vP*X"
+# Neighbours on the command line differ in both; no method has another's colour before the 17th.
+COLORS = (
+    "#1f5fbf", "#e6550d", "#2ca02c", "#7b3fb3", "#d6278a", "#00a5b5", "#8c4f2b", "#000000",
+    "#d62728", "#9aa800", "#86b8ff", "#f5a800", "#6b6b6b", "#00614d", "#c49cf2", "#ff9896",
+)  # fmt: skip
+MARKERS = ("o", "s", "D", "^", "v", "P", "*", "X", "<", ">", "p", "h", "d")
 # Inches.
-PANEL_WIDTH, LEGEND_WIDTH, HEIGHT = 5.0, 2.4, 4.2
+PANEL_WIDTH, LEGEND_WIDTH, HEIGHT, ENTRY_HEIGHT = 5.0, 2.4, 4.2, 0.24
 
 
 def save(results: Sequence[Result], reference: str, path: Path) -> None:
@@ -32,10 +35,11 @@ def save(results: Sequence[Result], reference: str, path: Path) -> None:
     """
     batch_sizes = list(dict.fromkeys(result.batch_size for result in results))
     width = PANEL_WIDTH * len(batch_sizes) + LEGEND_WIDTH
-    figure = Figure(figsize=(width, HEIGHT), dpi=DPI, layout="constrained")
+    names = list(dict.fromkeys(result.method for result in results))
+    height = max(HEIGHT, ENTRY_HEIGHT * (len(names) + 1))
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(batch_sizes), squeeze=False, sharey=True)[0]
-    names = list(dict.fromkeys(result.method for result in results))
     for panel, batch_size in zip(panels, batch_sizes):
         shown = [result for result in results if result.batch_size == batch_size]
         _draw(panel, shown, names)
@@ -51,23 +55,34 @@ def save(results: Sequence[Result], reference: str, path: Path) -> None:
     figure.savefig(path)
 
 
+def style(number: int) -> Tuple[str, str, bool]:
+    """The marker and colour of a method, and whether the marker is filled.
+
+    Args:
+        number: of the method, counted from 0.
+    """
+    return MARKERS[number % len(MARKERS)], COLORS[number % len(COLORS)], number % 2 == 0
+
+
 def _draw(panel: Axes, results: Sequence[Result], names: Sequence[str]) -> None:
     for result in results:
         least, greatest = result.time_ratio_range
-        number = names.index(result.method)
+        marker, color, filled = style(names.index(result.method))
         panel.errorbar(
             result.speed_up,
             result.bleu,
             xerr=[[result.speed_up - 1 / greatest], [1 / least - result.speed_up]],
-            fmt=MARKERS[number % len(MARKERS)],
-            color=COLORS[number % len(COLORS)],
+            fmt=marker,
+            color=color,
+            markerfacecolor=color if filled else "white",
+            markersize=7,
             label=result.method,
             capsize=3,
         )
     # Twice as fast is as far to the right as half as fast is to the left.
     panel.set_xscale("log", base=2)
-    panel.xaxis.set_major_locator(LogLocator(base=2, subs=(1, 1.5)))
-    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.xaxis.set_major_locator(ticker.LogLocator(base=2, subs=(1, 1.5)))
+    panel.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
     panel.axvline(1, color="#8a8a8a", linewidth=0.8, zorder=0)
     panel.margins(0.12)
     panel.grid(alpha=0.25)

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, Optional, Sequence
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,11 @@ class Round:
     """One pass over all sentences.
 
     Attributes:
-        seconds: search only, without loading data and without making text of tokens.
+        seconds: search only, without loading data and without making text of tokens; of workers
+            that decode side by side, from their common beginning to the last one's end.
         tokens: of the best hypotheses, EOS included.
-        latencies: seconds by sentence, where sentences were decoded one at a time.
+        latencies: seconds by sentence, where a worker decoded one at a time; while it did, the
+            other workers decoded others.
         invocations: calls of the decoder; ``None`` where they are not known.
         row_invocations: rows in all those calls, of sentences or of candidates.
         translations: by sentence number.
@@ -33,6 +35,25 @@ class Round:
     invocations: Optional[int] = None
     row_invocations: Optional[int] = None
     translations: Dict[int, Translation] = field(default_factory=dict)
+
+
+def together(rounds: Sequence[Round]) -> Round:
+    """What workers did side by side, each another part of the sentences, as one round."""
+    result = Round(
+        max(own.seconds for own in rounds),
+        sum(own.tokens for own in rounds),
+        invocations=_sum([own.invocations for own in rounds]),
+        row_invocations=_sum([own.row_invocations for own in rounds]),
+    )
+    for own in rounds:
+        result.latencies.update(own.latencies)
+        result.translations.update(own.translations)
+    return result
+
+
+def _sum(counts: Sequence[Optional[int]]) -> Optional[int]:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def peak_memory() -> float:

@@ -3,13 +3,18 @@
 import argparse
 import shlex
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple, Union
 
 from fairseq import options
 
-from ..arguments import check_places, to_config
+from ..arguments import check_places, positive, to_config
 
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
+# Each engine's option that says how many batches are decoded side by side.
+WORKERS_OPTIONS = {FAIRSEQ: "--processes", CTRANSLATE2: "--inter-threads"}
+BEST = "best"
+# What "best" tries of processes: each has a model of its own in memory.
+MOST_PROCESSES = 4
 
 DEFAULT_METHODS = (
     "fairseq, beam 1: --decoding fairseq --beam 1",
@@ -25,6 +30,23 @@ DEFAULT_METHODS = (
 
 
 @dataclass(frozen=True)
+class Division:
+    """How a method divides the threads that it may use.
+
+    Attributes:
+        workers: how many batches are decoded side by side: in as many processes, or in
+            CTranslate2's inter threads, which share one model.
+        threads: of each worker.
+    """
+
+    workers: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.workers} x {self.threads}"
+
+
+@dataclass(frozen=True)
 class Method:
     """One row of the comparison.
 
@@ -32,16 +54,21 @@ class Method:
         arguments: options of fairseq-generate.
         engine: what decodes.
         compute_type: CTranslate2's type of numbers; ``None`` for that of ``--dtype``.
+        workers: see :class:`Division`; ``"best"`` for the number that proves fastest.
     """
 
     name: str
     arguments: Tuple[str, ...]
     engine: str = FAIRSEQ
     compute_type: Optional[str] = None
+    workers: Union[int, str] = BEST
 
     @classmethod
-    def parse(cls, spec: str) -> "Method":
+    def parse(cls, spec: str, workers: Optional[Dict[str, Union[int, str]]] = None) -> "Method":
         """Read ``NAME: OPTIONS``.
+
+        Args:
+            workers: by engine, for methods that do not say it themselves (default: best).
 
         Raises:
             ValueError: for another form, an unknown engine, or an engine's option without it.
@@ -55,6 +82,8 @@ class Method:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
         parser.add_argument("--engine", choices=(FAIRSEQ, CTRANSLATE2), default=FAIRSEQ)
         parser.add_argument("--compute-type")
+        for option in WORKERS_OPTIONS.values():
+            parser.add_argument(option, type=number_of_workers)
         try:
             own, arguments = parser.parse_known_args(shlex.split(words))
         except (argparse.ArgumentError, ValueError) as error:
@@ -63,7 +92,49 @@ class Method:
             raise ValueError(
                 f"--method {spec!r}: --compute-type is for --engine ctranslate2; use --dtype"
             )
-        return cls(name.strip(), tuple(arguments), own.engine, own.compute_type)
+        given = {FAIRSEQ: own.processes, CTRANSLATE2: own.inter_threads}
+        for engine, option in WORKERS_OPTIONS.items():
+            if engine != own.engine and given[engine] is not None:
+                raise ValueError(
+                    f"--method {spec!r}: {option} is for --engine {engine}; "
+                    f"use {WORKERS_OPTIONS[own.engine]}"
+                )
+        n_workers = given[own.engine] or (workers or {}).get(own.engine, BEST)
+        return cls(name.strip(), tuple(arguments), own.engine, own.compute_type, n_workers)
+
+    def divisions(self, settings: "Settings") -> Tuple[Division, ...]:
+        """The divisions of the threads to measure, of which the fastest counts.
+
+        Raises:
+            ValueError: for a number of workers that the threads or the device do not allow.
+        """
+        n, option = settings.threads, WORKERS_OPTIONS[self.engine]
+        if self.workers == BEST:
+            most = n if self.engine == CTRANSLATE2 else MOST_PROCESSES
+            if settings.device != "cpu":
+                most = 1
+            numbers = {1, max(w for w in range(1, min(n, most) + 1) if n % w == 0)}
+        elif settings.device != "cpu" and self.workers != 1:
+            raise ValueError(
+                f"{option} {self.workers}: on a GPU a method has one worker; remove it"
+            )
+        elif n % self.workers:
+            raise ValueError(
+                f"{option} {self.workers}: does not divide --threads {n} evenly; change one of them"
+            )
+        else:
+            numbers = {self.workers}
+        return tuple(Division(workers, n // workers) for workers in sorted(numbers))
+
+
+def number_of_workers(text: str) -> Union[int, str]:
+    """``best`` or a whole number of at least 1."""
+    if text == BEST:
+        return BEST
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or {BEST}") from error
 
 
 @dataclass(frozen=True)
@@ -73,6 +144,7 @@ class Settings:
     Attributes:
         arguments: the data directory and options of fairseq-generate.
         dtype: ``fp32``, ``fp16`` or ``bf16``.
+        threads: that a method may use, all of its workers together.
         sentences: how many, from the first on; ``None`` for all.
     """
 
@@ -129,6 +201,7 @@ def check_methods(settings: Settings, methods: Tuple[Method, ...]) -> None:
     shared = configure(settings)
     for method in methods:
         try:
+            method.divisions(settings)
             own = configure(settings, method)
             if own.dataset != shared.dataset:
                 raise ValueError(

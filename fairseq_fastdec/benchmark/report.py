@@ -5,7 +5,7 @@ import platform
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 import torch
 
@@ -15,6 +15,7 @@ from .results import Result
 PACKAGES = ("fairseq_fastdec", "fairseq", "ve-fairseq", "fairseq-fixed", "torch", "ctranslate2")
 COLUMNS = (
     "method",
+    "workers x threads",
     "BLEU",
     "sentences/s",
     "tokens/s",
@@ -45,15 +46,18 @@ def markdown(
         "",
     ]
     for batch_size in dict.fromkeys(result.batch_size for result in results):
-        rows = [_row(result) for result in results if result.batch_size == batch_size]
-        lines += [f"Batch size {batch_size}", ""]
-        lines += [_line(COLUMNS), "|" + "---|" * len(COLUMNS), *map(_line, rows), ""]
+        shown = [result for result in results if result.batch_size == batch_size]
+        lines += [f"Batch size {batch_size}", "", *_table(COLUMNS, map(_row, shown)), ""]
+        lines += _divisions(shown)
     lines += [
+        "- workers x threads: how the threads were divided; a worker decodes a batch of its own, "
+        "in a process of its own (with CTranslate2, in one of its inter threads)",
+        "- latency: of a sentence in its worker, while the other workers decode others",
         f"- time ratio: to {reference}; the median over the rounds (least to greatest)",
         "- identical sentences: to those of the first method of the same beam width",
         "- tokens per invocation: for each row, that is, sentence or candidate, in a decoder call",
-        "- peak memory: of the method's process; "
-        f"{min(result.memory_before for result in results):.0f} MiB of it are Python's, torch's "
+        "- peak memory: of the method's processes together; "
+        f"{min(result.memory_before for result in results):.0f} MiB of each are Python's, torch's "
         "and fairseq's, also where CTranslate2 decodes",
         f"- BLEU: `{signature}`",
         *(f"- left out: {name}: {reason}" for name, reason in left_out.items()),
@@ -103,6 +107,43 @@ def _versions() -> Dict[str, str]:
     return installed
 
 
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> List[str]:
+    return [_line(titles), "|" + "---|" * len(titles), *map(_line, rows)]
+
+
+def _divisions(results: Sequence[Result]) -> List[str]:
+    """What the methods took with each division of the threads, where several were measured."""
+    divisions = list(dict.fromkeys(t.division for result in results for t in result.trials))
+    if len(divisions) == 1:
+        return []
+    rows = [
+        [_name(result), *(_trial(result, division) for division in divisions)] for result in results
+    ]
+    return [
+        "Seconds of a round by workers x threads (latency p50 in ms); the table above has the "
+        "fastest, in bold here:",
+        "",
+        *_table(["method", *divisions], rows),
+        "",
+    ]
+
+
+def _trial(result: Result, division: str) -> str:
+    for trial in result.trials:
+        if trial.division == division:
+            cell = f"{trial.seconds:.2f}"
+            if trial.division == result.division:
+                cell = f"**{cell}**"
+            if trial.latency_p50 is not None:
+                cell += f" ({trial.latency_p50:.1f})"
+            return cell
+    return ""
+
+
+def _name(result: Result) -> str:
+    return result.method.replace("|", "\\|")
+
+
 def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
@@ -110,7 +151,8 @@ def _line(cells: Sequence[str]) -> str:
 def _row(result: Result) -> List[str]:
     least, greatest = result.time_ratio_range
     return [
-        result.method.replace("|", "\\|"),
+        _name(result),
+        result.division,
         f"{result.bleu:.2f}",
         f"{result.sentences_per_second:.1f}",
         f"{result.tokens_per_second:.0f}",

@@ -12,24 +12,43 @@ from .scoring import Scorer
 
 
 @dataclass
-class Result:
-    """One row of the table.
+class Trial:
+    """What a method took with one division of the threads.
 
     Attributes:
+        division: workers and the threads of each, such as ``2 x 1``.
+        seconds: the median of its rounds.
+        latency_p50: see :class:`Result`.
+    """
+
+    division: str
+    seconds: float
+    latency_p50: Optional[float]
+
+
+@dataclass
+class Result:
+    """One row of the table: a method with that division of the threads that was fastest.
+
+    Attributes:
+        division: workers and the threads of each, such as ``2 x 1``.
+        trials: of all divisions that were measured; this one's is among them.
         seconds: of each round.
         latency_p50, latency_p95: percentiles over the sentences, in milliseconds, where they were
-            decoded one at a time.
+            decoded one at a time; of one worker, while the others decode other sentences.
         invocations, tokens_per_invocation: where they are known; the latter counts each row of
             an invocation.
         identical: how many translations have the tokens of ``identical_to``'s.
         identical_to: the first method of the same beam width.
         time_ratio: median over the rounds of the time to the reference method's in that round.
         time_ratio_range: the least and the greatest of those.
-        memory: MiB, the peak of the method's process.
-        memory_before: MiB that the process had taken before anything was loaded.
+        memory: MiB, the peaks of the method's processes, summed up.
+        memory_before: MiB that each process had taken before anything was loaded.
     """
 
     method: str
+    division: str
+    trials: List[Trial]
     batch_size: int
     beam_width: int
     bleu: float
@@ -64,13 +83,25 @@ def summarize(contest: Contest, reference: str, scorer: Scorer) -> List[Result]:
     """
     results = []
     for batch_size in dict.fromkeys(entry.batch_size for entry in contest.entries):
-        entries = [entry for entry in contest.entries if entry.batch_size == batch_size]
-        compared = next(entry for entry in entries if entry.method.name == reference)
-        for entry in entries:
-            twin = next(other for other in entries if other.beam_width == entry.beam_width)
+        groups: Dict[str, List[Entry]] = {}
+        for entry in contest.entries:
+            if entry.batch_size == batch_size:
+                groups.setdefault(entry.method.name, []).append(entry)
+        fastest = {name: min(group, key=_seconds) for name, group in groups.items()}
+        for name, entry in fastest.items():
+            twin = next(o for o in fastest.values() if o.beam_width == entry.beam_width)
             score = _bleu(scorer, entry.rounds[0], contest.references)
-            results.append(_result(entry, compared, twin, score))
+            trials = [
+                Trial(str(own.division), _seconds(own), _latencies(own.rounds)[0])
+                for own in groups[name]
+            ]
+            results.append(_result(entry, fastest[reference], twin, score, trials))
     return results
+
+
+def _seconds(entry: Entry) -> float:
+    """The median of its rounds."""
+    return statistics.median(result.seconds for result in entry.rounds)
 
 
 def _bleu(scorer: Scorer, result: Round, references: Dict[int, str]) -> float:
@@ -78,16 +109,18 @@ def _bleu(scorer: Scorer, result: Round, references: Dict[int, str]) -> float:
     return scorer.score(texts, references)
 
 
-def _result(entry: Entry, compared: Entry, twin: Entry, bleu: float) -> Result:
+def _result(entry: Entry, compared: Entry, twin: Entry, bleu: float, trials: List[Trial]) -> Result:
     first = entry.rounds[0]
     seconds = [result.seconds for result in entry.rounds]
-    typical = statistics.median(seconds)
+    typical = _seconds(entry)
     ratios = [own.seconds / theirs.seconds for own, theirs in zip(entry.rounds, compared.rounds)]
     p50, p95 = _latencies(entry.rounds)
     rows = first.row_invocations
     theirs = twin.rounds[0].translations
     return Result(
         method=entry.method.name,
+        division=str(entry.division),
+        trials=trials,
         batch_size=entry.batch_size,
         beam_width=entry.beam_width,
         bleu=bleu,

@@ -1,23 +1,26 @@
 """What the engines decode and count, in this process, on the tiny model."""
 
 import sys
+import threading
 
 import pytest
 import torch
 
-from fairseq_fastdec.benchmark.methods import Method, Settings
+from fairseq_fastdec.benchmark import ctranslate2_engine
+from fairseq_fastdec.benchmark.methods import Division, Method, Settings
 from fairseq_fastdec.benchmark.worker import Worker
 from fairseq_fastdec.engine.session import DecoderSession
 from tests import command_line, skips
 
 
 @pytest.fixture()
-def worker(corpus, baseline):
+def worker(corpus, baseline, tmp_path):
     """A function that loads a method and its batches."""
 
-    def load(spec, batch_size=1, dtype="fp32", sentences=None, path=baseline):
-        settings = Settings((str(corpus), "--path", str(path)), "cpu", dtype, 1, sentences)
-        loaded = Worker(Method.parse("x: " + spec), settings)
+    def load(spec, batch_size=1, dtype="fp32", sentences=None, path=baseline, n_workers=1):
+        settings = Settings((str(corpus), "--path", str(path)), "cpu", dtype, n_workers, sentences)
+        division = Division(n_workers, 1)
+        loaded = Worker(Method.parse("x: " + spec), settings, division, tmp_path)
         loaded.warm_up(batch_size)
         return loaded
 
@@ -127,6 +130,40 @@ def test_ctranslate2_finds_what_fairseq_finds(worker, width):
         n_more = len(tokens(own)[EMPTY].split())
         assert result.tokens == own.tokens - n_more
     assert result.invocations is None and peer.engine.beam_width == width
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_ctranslate2_translates_batches_side_by_side(worker, monkeypatch, batch_size):
+    pytest.importorskip("ctranslate2")
+    alone = worker("--engine ctranslate2 --beam 1", batch_size).decode(batch_size)
+    loaded = worker("--engine ctranslate2 --beam 1", batch_size, n_workers=2)
+    assert loaded.engine._translator.num_translators == 2
+    at_once, together = [], threading.Barrier(2)
+    translate = loaded.engine._translate
+
+    def met(job):
+        # Nobody would come to meet the first where batches are translated one by one.
+        if len(at_once) < 2:
+            at_once.append(job)
+            together.wait(30)
+        return translate(job)
+
+    monkeypatch.setattr(loaded.engine, "_translate", met)
+    result = loaded.decode(batch_size)
+    assert tokens(result) == tokens(alone) and result.tokens == alone.tokens
+    assert result.latencies.keys() == alone.latencies.keys()
+    if batch_size == 1:
+        # Of each sentence by itself: two at a time, they sum up to more than the round took.
+        assert all(0 < seconds <= result.seconds for seconds in result.latencies.values())
+
+
+def test_a_converted_model_serves_all_methods(worker, monkeypatch, tmp_path):
+    pytest.importorskip("ctranslate2")
+    first = worker("--engine ctranslate2 --beam 1", 8).decode(8)
+    assert len(list(tmp_path.iterdir())) == 1
+    monkeypatch.setattr(ctranslate2_engine, "new_process", None)
+    again = worker("--engine ctranslate2 --beam 1 --compute-type float32", 8).decode(8)
+    assert tokens(again) == tokens(first)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from fairseq_fastdec.benchmark.methods import (
     DEFAULT_METHODS,
+    Division,
     Method,
     Settings,
     check_methods,
@@ -40,11 +41,57 @@ def test_a_spec_is_a_name_and_options():
         ("x: --engine marian", "invalid choice: 'marian'"),
         ("x: --beam 1 --compute-type int8", "use --dtype"),
         ("x: --path 'open", "No closing quotation"),
+        ("x: --beam 1 --inter-threads 2", "--inter-threads is for .*; use --processes"),
+        ("x: --engine ctranslate2 --processes 2", "--processes is for .*; use --inter-threads"),
+        ("x: --beam 1 --processes 0", "at least 1, or best"),
     ],
 )
 def test_bad_specs(spec, message):
     with pytest.raises(ValueError, match=f"--method .*{message}"):
         Method.parse(spec)
+
+
+OURS, PEER = "x: --beam 1", "x: --engine ctranslate2"
+
+
+@pytest.mark.parametrize(
+    "spec, threads, divisions",
+    [
+        (OURS, 1, ["1 x 1"]),
+        (OURS, 2, ["1 x 2", "2 x 1"]),
+        (OURS, 6, ["1 x 6", "3 x 2"]),  # no more than four models in memory
+        (OURS, 16, ["1 x 16", "4 x 4"]),
+        (PEER, 2, ["1 x 2", "2 x 1"]),
+        (PEER, 16, ["1 x 16", "16 x 1"]),
+        (OURS + " --processes 8", 8, ["8 x 1"]),
+        (OURS + " --processes best", 2, ["1 x 2", "2 x 1"]),
+        (PEER + " --inter-threads 2", 4, ["2 x 2"]),
+        (PEER + " --inter-threads 1", 2, ["1 x 2"]),
+    ],
+)
+def test_divisions_of_the_threads(spec, threads, divisions):
+    settings = Settings(("data",), "cpu", "fp32", threads)
+    found = Method.parse(spec).divisions(settings)
+    assert [str(division) for division in found] == divisions
+    assert all(d == Division(d.workers, threads // d.workers) for d in found)
+
+
+def test_the_number_of_workers_for_all_methods_of_an_engine():
+    everywhere = {"fairseq": 1, "ctranslate2": 2}
+    assert Method.parse(OURS, everywhere).workers == 1
+    assert Method.parse(PEER, everywhere).workers == 2
+    assert Method.parse(PEER + " --inter-threads best", everywhere).workers == "best"
+
+
+def test_numbers_of_workers_that_are_impossible(settings):
+    with pytest.raises(ValueError, match="'x': --processes 2: does not divide --threads 3"):
+        check(settings(threads=3), OURS + " --processes 2")
+    on_a_gpu = settings(device="cuda", threads=2)
+    with pytest.raises(
+        ValueError, match="'x': --inter-threads 2: a method has one worker on a GPU"
+    ):
+        check(on_a_gpu, PEER + " --inter-threads 2")
+    assert [str(d) for d in Method.parse(PEER).divisions(on_a_gpu)] == ["1 x 2"]
 
 
 def test_the_default_methods_are_possible(settings):

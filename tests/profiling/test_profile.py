@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_fastdec.profiling import command, stopwatch
-from fairseq_fastdec.profiling.engine import PARTS, Case, memory_bandwidth, profile
+from fairseq_fastdec.profiling.engine import PARTS, Case, Profile, memory_bandwidth, profile
 from fairseq_fastdec.profiling.stopwatch import Stopwatch
 from tests import tiny
 
@@ -93,8 +93,25 @@ def test_the_command(capsys):
     )
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].count("|") == 6 and "batch 2, int8" in lines[0]
-    assert [line.split("|")[1].strip() for line in lines[2:-2]] == [*PARTS, "total", "floor"]
-    assert "GB/s" in lines[-1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:] if "|" in line]
+    shown = [name for name, *_ in rows]
+    assert shown[-2:] == ["total", "floor"]
+    assert shown[:-2] == [part for part in PARTS if part in shown]
+    assert "encoder" in shown and "output layer" in shown
+    for name, *cells in rows[:-2]:
+        assert any(float(cell) for cell in cells), f"{name} is all zero"
+    explanation = " ".join(lines[lines.index("") :])
+    assert "floor: what reading each weight" in explanation and "GB/s" in explanation
+
+
+def test_parts_that_took_no_time_are_not_shown():
+    cases = [case(), case(precision="int8")]
+    first, second = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)
+    first["search"], second["softmax"], second["embedding"] = 0.5, 0.006, 0.004
+    profiles = [Profile(first, 0.5, 0.0), Profile(second, 0.01, 0.0)]
+    lines = command.table(cases, profiles).splitlines()[2:]
+    # A floor too low to be shown stays.
+    assert [line.split("|")[1].strip() for line in lines] == ["softmax", "search", "total", "floor"]
 
 
 @pytest.mark.parametrize(

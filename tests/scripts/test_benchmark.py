@@ -14,12 +14,16 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "benchmark.py"
 
 
 def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
-    """Every kind of method, from another directory, as a user types it."""
+    """Every kind of method, from another directory, as a user types it.
+
+    In two workers where both ways are measured, in one process where that is asked for.
+    """
     arguments = [
         corpus, "--path", baseline, "--post-process", "letter", "--device", "cpu",
-        "--sentences", 20, "--rounds", 2, "--batch-size", 1, 8, "--threads", 1,
+        "--sentences", 20, "--rounds", 2, "--batch-size", 1, 8, "--threads", 2,
+        "--processes", 1,
         "--method", "fairseq: --decoding fairseq --beam 1",
-        "--method", "lookahead: --decoding lookahead",
+        "--method", "lookahead: --decoding lookahead --processes 2",
         "--method", f"blockwise: --decoding blockwise --path '{blockwise}'",
         "--method", "impossible: --decoding blockwise",
         "--method", "peer: --engine ctranslate2 --beam 1",
@@ -52,6 +56,9 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
         assert result["identical"] == (19 if result["method"] == "peer" else 20)
         assert len(result["seconds"]) == 2 and result["memory"] > result["memory_before"] > 20
         assert (result["latency_p95"] is not None) == (result["batch_size"] == 1)
+    tried = {r["method"]: [trial["division"] for trial in r["trials"]] for r in results}
+    assert tried["fairseq"] == ["1 x 2"] and tried["lookahead"] == ["2 x 1"]
+    assert not peer or tried["peer"] == ["1 x 2", "2 x 1"]
     assert "tok:13a" in content["bleu_signature"]
     assert results[1]["tokens_per_invocation"] > results[0]["tokens_per_invocation"] == 1
     assert len({result["bleu"] for result in results if result["method"] != "peer"}) == 1

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Decode with this plugin and with CTranslate2, each as fast as it can, and print the tables.
+
+    python examples/engine/beside_ctranslate2.py                 # both models: some eight minutes
+    python examples/engine/beside_ctranslate2.py --models small --rounds 1 --sentences 20
+
+The models are the small one that comes along (../en_de/model, without its heads) and a transformer
+base with 37,000 types and random weights, whose outputs are 31 tokens long from sources of 20. Each
+method is measured with one worker that has all threads, and with a worker for each thread; its
+faster one counts (scripts/benchmark.py). Leave the machine to it: nothing else should run.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path[:0] = [str(ROOT), str(HERE.parent / "en_de")]
+
+import torch  # noqa: E402
+from fairseq.data import Dictionary, indexed_dataset  # noqa: E402
+from fairseq.data.encoders.moses_tokenizer import (  # noqa: E402
+    MosesTokenizer,
+    MosesTokenizerConfig,
+)
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig  # noqa: E402
+from run import finished, mark_finished, run  # noqa: E402
+from table import markdown  # noqa: E402
+
+import fairseq_fastdec  # noqa: E402,F401  (registers the architectures)
+from fairseq_fastdec.profiling.command import arguments_of, random_model  # noqa: E402
+
+EN_DE = HERE.parent / "en_de"
+LANGUAGES = ("en", "de")
+BATCH_SIZES = (1, 32)
+SEARCHES = {"greedy": 1, "beam 5": 5}
+PRECISIONS = {
+    "fp32": ([], []),
+    "int8": (["--engine-precision", "int8"], ["--compute-type", "int8"]),
+}
+OURS, THEIRS = "ours", "CTranslate2"
+# Tokens with EOS.
+SOURCE_LENGTH, TARGET_LENGTH = 20, 31
+N_RANDOM_SENTENCES = 256
+
+
+class Model(NamedTuple):
+    """A model to compare on.
+
+    Attributes:
+        title: of its table.
+        prepare: fills a directory with ``data`` and ``checkpoint.pt``.
+        options: of scripts/benchmark.py besides the data and the checkpoint.
+        sentences: how many are decoded.
+    """
+
+    title: str
+    prepare: Callable[[Path], None]
+    options: List[str]
+    sentences: int
+
+
+def main() -> None:
+    """Prepare, measure, print."""
+    args = parse_args()
+    tables = []
+    for name in args.models:
+        model = MODELS[name]
+        work = args.workdir / name
+        if not finished(work):
+            work.mkdir(parents=True, exist_ok=True)
+            model.prepare(work)
+            mark_finished(work)
+        n_sentences = args.sentences or model.sentences
+        run(benchmark_command(work, model.options, n_sentences, args.rounds, args.threads))
+        document = json.loads((work / "result" / "benchmark.json").read_text(encoding="utf-8"))
+        tables.append(table(model.title, document))
+    text = "\n\n".join(tables) + "\n"
+    (args.workdir / "tables.md").write_text(text, encoding="utf-8")
+    print("\n" + text)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--workdir", type=Path, default=Path("work/beside_ctranslate2"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--sentences", type=int, metavar="N",
+        help="(default: "
+        + ", ".join(f"{model.sentences} of {name}" for name, model in MODELS.items()) + ")",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
+def prepare_small(work: Path) -> None:
+    """The test set of ../en_de in its model's subwords, and that model as a stock transformer."""
+    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(EN_DE / "model" / "bpe.codes")))
+    (work / "data").mkdir(exist_ok=True)
+    for language in LANGUAGES:
+        dictionary = Dictionary.load(str(EN_DE / "model" / f"dict.{language}.txt"))
+        tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language, target_lang=language))
+        text = (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8")
+        lines = [bpe.encode(tokenizer.encode(line)) for line in text.splitlines()]
+        write_side(work / "data", language, dictionary, lines)
+    state = torch.load(EN_DE / "model" / "checkpoint.pt", weights_only=True)
+    state["model"] = {
+        name: value.float()
+        for name, value in state["model"].items()
+        if not name.startswith("decoder.heads.")
+    }
+    model = state["cfg"]["model"]
+    model.arch = model._name = "transformer"
+    model.task = "translation"
+    torch.save(state, work / "checkpoint.pt")
+
+
+def prepare_base(work: Path) -> None:
+    """Random sentences of 37,000 types, and a transformer base as it is before training."""
+    torch.manual_seed(1)
+    network, dictionary = random_model("transformer", 37000)
+    (work / "data").mkdir(exist_ok=True)
+    for language, length in zip(LANGUAGES, (SOURCE_LENGTH, TARGET_LENGTH)):
+        shape = (N_RANDOM_SENTENCES, length - 1)
+        sentences = torch.randint(dictionary.nspecial, len(dictionary), shape).tolist()
+        lines = [" ".join(dictionary[index] for index in sentence) for sentence in sentences]
+        write_side(work / "data", language, dictionary, lines)
+    source, target = LANGUAGES
+    options = arguments_of("transformer")
+    vars(options).update(
+        task="translation", source_lang=source, target_lang=target, data=None,
+        share_all_embeddings=True, criterion="cross_entropy", optimizer="adam",
+    )  # fmt: skip
+    # As fairseq-train would leave it before the first update.
+    history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
+    state = {
+        "args": options, "model": network.state_dict(), "optimizer_history": [history],
+        "extra_state": {},
+    }  # fmt: skip
+    torch.save(state, work / "checkpoint.pt")
+
+
+def write_side(data: Path, language: str, dictionary: Dictionary, lines: List[str]) -> None:
+    """One language of a test set, as fairseq-preprocess would write it."""
+    prefix = data / f"test.{'-'.join(LANGUAGES)}.{language}"
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(dictionary))
+    for line in lines:
+        builder.add_item(dictionary.encode_line(line, add_if_not_exist=False))
+    builder.finalize(f"{prefix}.idx")
+    dictionary.save(str(data / f"dict.{language}.txt"))
+
+
+def benchmark_command(
+    work: Path, options: List[str], n_sentences: int, n_rounds: int, n_threads: int
+) -> List[Any]:
+    """scripts/benchmark.py with all methods."""
+    source, target = LANGUAGES
+    command = [
+        sys.executable, ROOT / "scripts" / "benchmark.py", work / "data", "-s", source,
+        "-t", target, "--path", work / "checkpoint.pt", "--device", "cpu",
+        "--sentences", n_sentences, "--batch-size", *BATCH_SIZES, "--rounds", n_rounds,
+        "--threads", n_threads, "--output", work / "result", *options,
+    ]  # fmt: skip
+    for search, beam in SEARCHES.items():
+        decoding = "greedy" if beam == 1 else "beam"
+        for precision, (own, theirs) in PRECISIONS.items():
+            own = ["--decoding", decoding, "--beam", str(beam), *own]
+            theirs = ["--engine", "ctranslate2", "--beam", str(beam), *theirs]
+            for engine, words in ((OURS, own), (THEIRS, theirs)):
+                command += ["--method", f"{engine}, {search}, {precision}: {' '.join(words)}"]
+    return command
+
+
+def table(title: str, document: Dict[str, Any]) -> str:
+    """Markdown of what ``benchmark.json`` holds: a row for each search, batch size, precision."""
+    results = {(own["method"], own["batch_size"]): own for own in document["results"]}
+    rows = []
+    for search in SEARCHES:
+        for size in BATCH_SIZES:
+            for precision in PRECISIONS:
+                own, theirs = (
+                    results.get((f"{engine}, {search}, {precision}", size))
+                    for engine in (OURS, THEIRS)
+                )
+                if own and theirs:
+                    rows.append({"": f"{search}, batch {size}, {precision}", **beside(own, theirs)})
+    if not rows:
+        reasons = "; ".join(f"{name}: {why}" for name, why in document["left_out"].items())
+        sys.exit(f"nothing to compare: {reasons}")
+    threads, n_rounds = document["settings"]["threads"], len(document["results"][0]["seconds"])
+    n_sentences, processor = document["results"][0]["sentences"], document["processor"]
+    title += (
+        f"; {n_sentences} sentences, {threads} threads of {processor}, medians of {n_rounds} "
+        "alternating rounds. Seconds, and in brackets workers x threads where they were fastest:"
+    )
+    return markdown(title, rows)
+
+
+def beside(own: Dict[str, Any], theirs: Dict[str, Any]) -> Dict[str, str]:
+    """The cells of two methods in their best settings."""
+    ratios = [ours / other for ours, other in zip(own["seconds"], theirs["seconds"])]
+    ahead = OURS if statistics.median(ratios) < 1 else THEIRS
+    return {
+        OURS: f"{statistics.median(own['seconds']):.2f} ({own['division']})",
+        THEIRS: f"{statistics.median(theirs['seconds']):.2f} ({theirs['division']})",
+        "ours to CTranslate2": f"{statistics.median(ratios):.2f}",
+        "ahead": ahead,
+    }
+
+
+MODELS = {
+    "small": Model(
+        "The model that comes along (4.2 million parameters, 4,120 types)",
+        prepare_small,
+        ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes",
+         str(EN_DE / "model" / "bpe.codes")],
+        200,
+    ),
+    "base": Model(
+        "Transformer base, 37,000 types, random weights, 31 tokens from 20",
+        prepare_base,
+        ["--min-len", str(TARGET_LENGTH - 1), "--max-len-a", "0",
+         "--max-len-b", str(TARGET_LENGTH - 1)],
+        64,
+    ),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
