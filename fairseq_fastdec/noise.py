@@ -19,6 +19,7 @@ KNOWN_WARNINGS = (
     # How fairseq loads batches where there is no GPU.
     ("'pin_memory' argument is set as true but no accelerator", r"torch\.utils\.data\."),
     ("`torch.cuda.amp.* is deprecated", r"fairseq\."),
+    ("__array__ implementation doesn't accept a copy keyword", r"fairseq\."),
     # How its layers call torch's attention in training and validation.
     ("Support for mismatched key_padding_mask and attn_mask", r"torch\.nn\.functional"),
 )
