@@ -34,27 +34,30 @@ setup(
     ],
     python_requires=">=3.10,<3.13",
     packages=find_packages(include=["fairseq_fastdec", "fairseq_fastdec.*"]),
-    package_data={"fairseq_fastdec": ["py.typed"], "fairseq_fastdec.visualize": ["page.html"]},
+    package_data={
+        "fairseq_fastdec": ["py.typed"],
+        "fairseq_fastdec.tools.visualize": ["page.html"],
+    },
     # The same commands as scripts/ and ``python -m fairseq_fastdec``.
     entry_points={
         "console_scripts": [
             "fastdec-average-checkpoints = fairseq_fastdec.tools.average_checkpoints:main",
-            "fastdec-benchmark = fairseq_fastdec.benchmark.command:main",
-            "fastdec-build-shortlist = fairseq_fastdec.shortlisting.command:main",
-            "fastdec-ddgviz = fairseq_fastdec.visualize.command:main",
-            "fastdec-distill = fairseq_fastdec.distillation.command:main",
+            "fastdec-benchmark = fairseq_fastdec.tools.benchmark.command:main",
+            "fastdec-build-shortlist = fairseq_fastdec.tools.shortlisting.command:main",
+            "fastdec-ddgviz = fairseq_fastdec.tools.visualize.command:main",
+            "fastdec-distill = fairseq_fastdec.tools.distillation.command:main",
             "fastdec-prepare-data = fairseq_fastdec.tools.prepare_data:main",
-            "fastdec-profile-engine = fairseq_fastdec.profiling.command:main",
+            "fastdec-profile-engine = fairseq_fastdec.tools.profiling.command:main",
         ]
     },
     # Optional: without a compiler all works, more slowly.
     ext_modules=[
         Extension(
-            "fairseq_fastdec.engine.native._step",
-            ["fairseq_fastdec/engine/native/step.cpp"],
+            "fairseq_fastdec.engine.kernels._kernels",
+            ["fairseq_fastdec/engine/kernels/cpp/dispatch.cpp"],
             depends=[
-                f"fairseq_fastdec/engine/native/{name}.h"
-                for name in "lanes products codes halves narrow choices rows checks".split()
+                str(header)
+                for header in sorted(Path("fairseq_fastdec/engine/kernels/cpp").glob("*.h"))
             ],
             extra_compile_args=["-std=gnu++17", "-O3", "-Wno-psabi"],
             optional=True,

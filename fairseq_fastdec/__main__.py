@@ -29,12 +29,12 @@ FAIRSEQ_COMMANDS = {
 }
 COMMANDS = {
     "prepare-data": ("raw text to binarised data", "tools.prepare_data"),
-    "benchmark": ("compare methods by speed, BLEU and memory", "benchmark.command"),
-    "distill": ("training data with a teacher's translations", "distillation.command"),
-    "build-shortlist": ("a lexical table for --shortlist", "shortlisting.command"),
+    "benchmark": ("compare methods by speed, BLEU and memory", "tools.benchmark.command"),
+    "distill": ("training data with a teacher's translations", "tools.distillation.command"),
+    "build-shortlist": ("a lexical table for --shortlist", "tools.shortlisting.command"),
     "average-checkpoints": ("the mean of several checkpoints", "tools.average_checkpoints"),
-    "ddgviz": ("draw what is decoded in parallel", "visualize.command"),
-    "profile-engine": ("where the time of a decoding step goes", "profiling.command"),
+    "ddgviz": ("draw what is decoded in parallel", "tools.visualize.command"),
+    "profile-engine": ("where the time of a decoding step goes", "tools.profiling.command"),
 }
 
 

@@ -37,7 +37,7 @@ except ImportError:  # numpy 1
     from numpy.core import multiarray
 
 from . import progress
-from .arguments import infer_languages
+from .data.languages import infer_languages
 
 
 class UnreadableCheckpoint(pickle.UnpicklingError, ValueError):

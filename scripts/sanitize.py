@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 # All entry points of compiled code, and every method, which calls some of them.
 TESTS = [
-    "tests/engine/test_compiled_checks.py",
-    "tests/engine/test_native.py",
-    "tests/generators/test_choices.py",
+    "tests/engine/kernels/test_compiled_checks.py",
+    "tests/engine/kernels/test_kernels.py",
+    "tests/generators/test_top_tokens.py",
     "tests/generators/test_ids.py",
 ]
 SLOW = "not command_line and not many_tokens"
@@ -50,11 +50,13 @@ def build(copy: Path) -> None:
         )
     for name in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, copy)
-    folder = copy / "fairseq_fastdec" / "engine" / "native"
+    folder = copy / "fairseq_fastdec" / "engine" / "kernels"
     # A higher optimization takes longer to compile and reports less exactly.
     flags = f"-std=gnu++17 -Wno-psabi -fPIC -shared {SANITIZERS} -O1 -g -fno-omit-frame-pointer"
-    library = folder / f"_step{EXTENSION_SUFFIXES[0]}"
-    subprocess.run(["g++", *flags.split(), folder / "step.cpp", "-o", library], check=True)
+    library = folder / f"_kernels{EXTENSION_SUFFIXES[0]}"
+    subprocess.run(
+        ["g++", *flags.split(), folder / "cpp" / "dispatch.cpp", "-o", library], check=True
+    )
 
 
 def environment(copy: Path) -> dict:

@@ -5,10 +5,11 @@ import random
 import pytest
 import torch
 
-from fairseq_fastdec.engine import cache, precision
-from fairseq_fastdec.engine.native import network, packed
-from fairseq_fastdec.generators import choices
-from tests import command_line, smoke
+from fairseq_fastdec.engine.kernels import packed
+from fairseq_fastdec.engine.network import cache, compiled_network
+from fairseq_fastdec.engine.products import precision
+from fairseq_fastdec.generators import top_tokens
+from tests.support import command_line, smoke
 
 torch.set_num_threads(1)
 
@@ -71,5 +72,5 @@ def blockwise(corpus, baseline, tmp_path_factory):
 @pytest.fixture
 def nothing_compiled(monkeypatch):
     """As where the package was installed without a compiler."""
-    for module in (packed, precision, network, cache, choices):
+    for module in (packed, precision, compiled_network, cache, top_tokens):
         monkeypatch.setattr(module, "library", lambda: None)

@@ -12,8 +12,8 @@ from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
-from tests import tiny
-from tests.command_line import generate, hypotheses, interactive
+from tests.support import tiny
+from tests.support.command_line import generate, hypotheses, interactive
 
 
 class Malicious:

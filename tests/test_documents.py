@@ -12,10 +12,10 @@ from fairseq import options as fairseq_options
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import train as train_cli
 
-from fairseq_fastdec.generators.option_checks import check_options
+from fairseq_fastdec.generators.option_rules import check_options
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import command_line, snippets
-from tests.snippets import DOCUMENTS, ROOT
+from tests.support import command_line, snippets
+from tests.support.snippets import DOCUMENTS, ROOT
 
 COMMANDS = [command for document in DOCUMENTS for command in snippets.commands(document)]
 PARSERS = {

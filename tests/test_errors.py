@@ -14,11 +14,11 @@ from fairseq import checkpoint_utils
 from fairseq_cli import generate as generate_cli
 
 from fairseq_fastdec import errors
-from fairseq_fastdec.engine.support import UnsupportedModel, check_supported
-from fairseq_fastdec.generators.batch import one_number
-from fairseq_fastdec.generators.limits import Limits
+from fairseq_fastdec.engine.network.support import UnsupportedModel, check_supported
+from fairseq_fastdec.generators.constraints import Limits
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import command_line, tiny
+from fairseq_fastdec.generators.single.batch import one_number
+from tests.support import command_line, tiny
 
 ROOT = Path(__file__).resolve().parent.parent
 START = "import sys; from fairseq_cli.{0} import cli_main; sys.argv[0] = 'fairseq-{0}'; cli_main()"

@@ -9,10 +9,10 @@ from fairseq import options
 from fairseq_cli import generate, interactive, train
 
 from fairseq_fastdec import __main__ as front
-from fairseq_fastdec.benchmark import command as benchmark
-from fairseq_fastdec.distillation import command as distill
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import command_line
+from fairseq_fastdec.tools.benchmark import command as benchmark
+from fairseq_fastdec.tools.distillation import command as distill
+from tests.support import command_line
 
 OURS = [
     f"--{option.name.replace('_', '-')}"
@@ -99,7 +99,7 @@ def test_our_commands(help_of, command):
 
 
 def test_ddgviz(help_of):
-    ddgviz = pytest.importorskip("fairseq_fastdec.visualize.command")
+    ddgviz = pytest.importorskip("fairseq_fastdec.tools.visualize.command")
     text = help_of(ddgviz.main)
     assert set(OURS) <= set(re.findall(r"--[\w-]+", text)) and "--formats LIST" in text
 

@@ -4,7 +4,7 @@ import pytest
 from fairseq.models.transformer import TransformerModel
 
 from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
-from tests.command_line import train
+from tests.support.command_line import train
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,14 @@ import warnings
 import pytest
 
 from fairseq_fastdec import noise
-from tests import command_line
+from tests.support import command_line
 
 IMPORTS = """
 import logging, warnings
 root = logging.getLogger()
 logging.basicConfig({config})
 before = root.level, root.handlers[:], root.manager.disable
-import fairseq_fastdec.visualize.command, fairseq_fastdec.distillation.command
+import fairseq_fastdec.tools.visualize.command, fairseq_fastdec.tools.distillation.command
 assert (root.level, root.handlers[:], root.manager.disable) == before, root.handlers
 """
 AFTER_FAIRSEQ = """

@@ -11,7 +11,7 @@ import pytest
 from fairseq.logging import progress_bar
 
 from fairseq_fastdec import progress
-from tests.command_line import generate, hypotheses
+from tests.support.command_line import generate, hypotheses
 
 STREAMING = ("--decoding", "streaming", "--beam", 2, "--batch-size", 2)
 

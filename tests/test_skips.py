@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import skips
+from tests.support import skips
 
 TESTS = Path(__file__).resolve().parent
 

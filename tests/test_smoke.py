@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import smoke
+from tests.support import smoke
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -11,9 +11,9 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_checks import DECODING_CHOICES
+from fairseq_fastdec.generators.option_rules import DECODING_CHOICES
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import command_line, tiny, wmt19
+from tests.support import command_line, tiny, wmt19
 
 # Our methods' options; fairseq's own generator with the same --beam is to find the same.
 METHODS = {

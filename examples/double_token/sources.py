@@ -6,7 +6,7 @@ from typing import Callable, List
 import run as en_de
 
 # It lets torch load fairseq's checkpoints, too.
-from fairseq_fastdec.distillation.dataset import binarize, copy_rest
+from fairseq_fastdec.tools.distillation.dataset import binarize, copy_rest
 
 
 def read(path: Path) -> List[str]:

@@ -10,7 +10,7 @@ from typing import Dict, List, Tuple
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from fairseq_fastdec.benchmark.scoring import Scorer  # noqa: E402
+from fairseq_fastdec.tools.benchmark.scoring import Scorer  # noqa: E402
 
 SCORER = Scorer()
 

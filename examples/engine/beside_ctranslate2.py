@@ -32,7 +32,7 @@ from run import finished, mark_finished, run  # noqa: E402
 from table import markdown  # noqa: E402
 
 import fairseq_fastdec  # noqa: E402,F401  (registers the architectures)
-from fairseq_fastdec.profiling.command import arguments_of, random_model  # noqa: E402
+from fairseq_fastdec.tools.profiling.command import arguments_of, random_model  # noqa: E402
 
 EN_DE = HERE.parent / "en_de"
 LANGUAGES = ("en", "de")

@@ -3,13 +3,13 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
-from .compaction import compaction, inheritance
-from .ensemble import EnsembleSession
-from .incremental import IncrementalSession
-from .session import DecoderSession
-from .shortlist import Shortlist
-from .support import UnsupportedModel
-from .tree import TokenTree
+from .network.support import UnsupportedModel
+from .session.compaction import compaction, inheritance
+from .session.decoder_session import DecoderSession
+from .session.ensemble import EnsembleSession
+from .session.incremental import IncrementalSession
+from .session.shortlist import Shortlist
+from .session.tree import TokenTree
 
 __all__ = [
     "DecoderSession",

@@ -10,15 +10,15 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
 from .base import FAIRSEQ_DEFAULT_BEAM, FairseqGenerator
-from .beam import BeamGenerator, VariableBeamGenerator
-from .blockwise import BlockwiseGenerator
-from .double_token import DoubleTokenGenerator
+from .beams.generator import BeamGenerator, VariableBeamGenerator
+from .beams.streaming import StreamingGenerator
+from .blockwise.generator import BlockwiseGenerator
+from .double_token.generator import DoubleTokenGenerator
 from .generation_options import check_values, refused
-from .greedy import GreedyGenerator
-from .jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
-from .lookahead import LookaheadGenerator
 from .options import DecodingOptions
-from .streaming import StreamingGenerator
+from .single.greedy import GreedyGenerator
+from .single.jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
+from .single.lookahead import LookaheadGenerator
 
 GENERATORS: Dict[str, Type[FairseqGenerator]] = {
     generator.name: generator

@@ -10,11 +10,11 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine import EnsembleSession, Shortlist
-from .batch import Batch, Observer
+from .constraints import Limits
 from .hypothesis import Hypotheses
 from .ids import check_dictionaries, check_request
-from .limits import Limits
 from .options import DecodingOptions
+from .single.batch import Batch, Observer
 from .sources import check_sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 

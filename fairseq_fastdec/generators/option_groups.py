@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-from .option_checks import BEAMS, DRAFTING, METHODS, METHODS_OF_OPTION
+from .option_rules import BEAMS, DRAFTING, METHODS, METHODS_OF_OPTION
 
 GENERAL = "decoding"
 # Narrow ones first: an option is in the first group that has all methods it is for.

@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from fairseq.dataclass import FairseqDataclass
 
-from .option_checks import (
+from .option_rules import (
     ACCEPTANCE_CHOICES,
     CUDA_GRAPHS_CHOICES,
     DECODING_CHOICES,

@@ -13,8 +13,8 @@ from ..data.reordered_dataset import FOLDED, ReorderedDataset
 from ..data.special_tokens import add_end_of_decoding, end_token
 from ..data.token_order import LEFT_TO_RIGHT, ORDERS, TokenOrder
 from ..generators import asked_for
-from ..generators.natural_order import in_natural_order
-from ..generators.option_checks import DECODING_CHOICES
+from ..generators.double_token.natural_order import in_natural_order
+from ..generators.option_rules import DECODING_CHOICES
 from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTask
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..data.token_order import LEFT_TO_RIGHT, trained_order
 from ..generators import build_generator
 from ..generators.base import FairseqGenerator
+from ..generators.beams.schedule import Capacity
+from ..generators.beams.streaming import StreamingGenerator
 from ..generators.generation_options import check_names
 from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
-from ..generators.schedule import Capacity
-from ..generators.streaming import StreamingGenerator
 from ..models.finetuning import check_finetuned
 
 STREAM_BUFFER = 4096

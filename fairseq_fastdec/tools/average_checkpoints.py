@@ -19,9 +19,9 @@ from typing import Any, Dict, List, Optional, Sequence
 import torch
 from torch import Tensor
 
-from ..arguments import errors_in_one_line, positive
 from ..data.token_order import trained_order
 from ..noise import results_only
+from .command_line import errors_in_one_line, positive
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
 # Whole numbers in a model must be the same everywhere, but for what counts batches.

@@ -23,8 +23,8 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
-from ..arguments import errors_in_one_line, positive
 from ..noise import imports_unheard, results_only
+from .command_line import errors_in_one_line, positive
 
 with imports_unheard():
     from fairseq_cli import preprocess

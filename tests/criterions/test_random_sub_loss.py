@@ -12,7 +12,7 @@ from fairseq.distributed.module_proxy_wrapper import ModuleProxyWrapper
 from fairseq.logging import metrics
 
 from fairseq_fastdec.criterions.random_sub_loss import RandomSubLoss, shifted
-from tests import skips, tiny
+from tests.support import skips, tiny
 
 TASK = tiny.task(20)
 PAD = 1

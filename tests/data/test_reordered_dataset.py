@@ -8,7 +8,7 @@ from fairseq.data import LanguagePairDataset
 from fairseq_fastdec.data.reordered_dataset import FOLDED, ReorderedDataset
 from fairseq_fastdec.data.special_tokens import EOD, add_end_of_decoding
 from fairseq_fastdec.data.token_order import TokenOrder
-from tests import tiny
+from tests.support import tiny
 
 WORDS = tiny.dictionary(20)
 add_end_of_decoding(WORDS)

@@ -5,14 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_fastdec.data.token_order import (
-    ORDERS,
-    TokenOrder,
-    fold,
-    shifted,
-    unfold,
-    unfolding,
-)
+from fairseq_fastdec.data.token_order import ORDERS, TokenOrder, fold, shifted, unfold, unfolding
 
 PAD, END = 1, 99
 BOTH = [TokenOrder(name, n) for name in ORDERS for n in (1, 2)]

@@ -5,18 +5,18 @@ import json
 import pytest
 import torch
 
-from fairseq_fastdec.benchmark import command
-from fairseq_fastdec.benchmark.methods import Division, Method, Settings, check_methods
-from fairseq_fastdec.benchmark.worker import Worker
-from fairseq_fastdec.profiling.command import arguments_of, random_model
-from tests.examples import in_process
+from fairseq_fastdec.tools.benchmark import command
+from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings, check_methods
+from fairseq_fastdec.tools.benchmark.worker import Worker
+from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
+from tests.support import example_in_process
 
 TINY = "transformer_tiny"
 
 
 @pytest.fixture()
 def example(monkeypatch):
-    yield from in_process.loaded(monkeypatch, "beside_ctranslate2.py", "engine")
+    yield from example_in_process.loaded(monkeypatch, "beside_ctranslate2.py", "engine")
 
 
 @pytest.fixture()

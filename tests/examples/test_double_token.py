@@ -8,14 +8,13 @@ import pytest
 import torch
 from fairseq import options
 
-from tests import command_line
-from tests.examples import in_process
+from tests.support import command_line, example_in_process
 
 
 @pytest.fixture
 def example(monkeypatch):
     """``examples/double_token/run.py`` as a module."""
-    yield from in_process.loaded(monkeypatch, "run.py")
+    yield from example_in_process.loaded(monkeypatch, "run.py")
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def small(example, corpus, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
     monkeypatch.setattr(sys.modules["precision"], "LONGER_THAN", 7)
     monkeypatch.setattr(sys, "argv", ["run.py", "--workdir", str(tmp_path), "--rounds", "1"])
-    return in_process.on_letters(example, corpus, monkeypatch, caplog, "test.de")
+    return example_in_process.on_letters(example, corpus, monkeypatch, caplog, "test.de")
 
 
 def lines_of(table):

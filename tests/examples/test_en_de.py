@@ -10,7 +10,7 @@ import pytest
 import sacrebleu
 import torch
 
-from tests import command_line, tiny
+from tests.support import command_line, tiny
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "en_de"
 
@@ -133,7 +133,7 @@ def test_every_table_of_scores_is_signed():
 def test_the_command_of_distillation_parses(tmp_path, monkeypatch):
     import run as recipe
 
-    from fairseq_fastdec.distillation import command
+    from fairseq_fastdec.tools.distillation import command
 
     commands = []
     monkeypatch.setattr(recipe, "run", commands.append)

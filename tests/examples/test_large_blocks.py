@@ -6,23 +6,23 @@ import sys
 import pytest
 import torch
 
-from tests.examples import in_process
+from tests.support import example_in_process
 
 
 @pytest.fixture
 def example(monkeypatch):
     """``large_blocks.py`` as a module."""
-    yield from in_process.loaded(monkeypatch, "large_blocks.py", "en_de")
+    yield from example_in_process.loaded(monkeypatch, "large_blocks.py", "en_de")
 
 
 @pytest.fixture
 def small(example, corpus, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    in_process.cross_letters(example, monkeypatch)
+    example_in_process.cross_letters(example, monkeypatch)
     schedule = [*example.en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
     monkeypatch.setattr(example, "TRAINING", [*example.TRAINING, *schedule])
     monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in KEPT})
-    return in_process.on_letters(example, corpus, monkeypatch, caplog, "train.en")
+    return example_in_process.on_letters(example, corpus, monkeypatch, caplog, "train.en")
 
 
 KEPT = ("each head's best", "tree of 15", "top 2")

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests import tiny
-from tests.examples import in_process
+from tests.support import example_in_process, tiny
 
 TASK = tiny.task(20)
 
@@ -15,19 +14,19 @@ TASK = tiny.task(20)
 @pytest.fixture
 def example(monkeypatch):
     """``more_sources.py`` as a module."""
-    yield from in_process.loaded(monkeypatch, "more_sources.py")
+    yield from example_in_process.loaded(monkeypatch, "more_sources.py")
 
 
 @pytest.fixture
 def small(example, corpus, blockwise, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    in_process.cross_letters(example, monkeypatch)
+    example_in_process.cross_letters(example, monkeypatch)
     training = example.training(100, 3e-3, 5, 12, dropout=0)
     stages = [replace(stage, training=training) for stage in example.STAGES]
     monkeypatch.setattr(example, "STAGES", stages)
     monkeypatch.setattr(example, "BEAMS", (2,))
     monkeypatch.setattr(example, "FIRST_MODEL", blockwise)
-    return in_process.on_letters(example, corpus, monkeypatch, caplog)
+    return example_in_process.on_letters(example, corpus, monkeypatch, caplog)
 
 
 def test_all_stages(example, small, tmp_path, monkeypatch, capsys):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_fastdec.generators.option_checks import DECODING_CHOICES
-from tests import wmt19
+from fairseq_fastdec.generators.option_rules import DECODING_CHOICES
+from tests.support import wmt19
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "wmt_ensemble"
 SGM = """\

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fairseq_fastdec.criterions.random_sub_loss as sub_loss
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import tiny
+from tests.support import tiny
 
 TASK = tiny.task(20)
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from fairseq_fastdec.engine import DecoderSession, UnsupportedModel
-from fairseq_fastdec.engine.recorders import RECORDERS
+from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
 from fairseq_fastdec.generators import GENERATORS, build_generator
-from fairseq_fastdec.generators.limits import prefix_lengths
-from fairseq_fastdec.generators.option_checks import METHODS_OF_OPTION
+from fairseq_fastdec.generators.constraints import prefix_lengths
+from fairseq_fastdec.generators.option_rules import METHODS_OF_OPTION
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import tiny
+from tests.support import tiny
 
 TASK = tiny.task(20)
 

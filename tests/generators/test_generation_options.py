@@ -20,9 +20,9 @@ from fairseq_fastdec.generators.generation_options import (
     check_names,
     flag_of,
 )
-from fairseq_fastdec.generators.option_checks import CHOICES, MAXIMA, MINIMA, check_options
+from fairseq_fastdec.generators.option_rules import CHOICES, MAXIMA, MINIMA, check_options
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import tiny
+from tests.support import tiny
 
 TASK = tiny.task(20)
 NAN, INF, HUGE = math.nan, math.inf, 10**20

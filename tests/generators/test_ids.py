@@ -8,7 +8,8 @@ import torch
 from fairseq_fastdec.generators import GENERATORS, build_generator
 from fairseq_fastdec.generators.ids import check_request
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import command_line, conftest, doubles, tiny
+from tests import conftest
+from tests.support import command_line, doubles, tiny
 
 # Dictionaries of different sizes, of which each token of the larger one is no token of the other.
 TASK = tiny.task(20, target_words=12)

@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_checks import DECODING_CHOICES
+from fairseq_fastdec.generators.option_rules import DECODING_CHOICES
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import command_line, tiny
-from tests.doubles import table_model
 from tests.generators.test_against_fairseq import (
     TASK,
     assert_same,
@@ -27,6 +25,8 @@ from tests.generators.test_against_fairseq import (
     our_hypotheses,
     stock_model,
 )
+from tests.support import command_line, tiny
+from tests.support.doubles import table_model
 
 CONV = "[(32, 3)] * 3"
 MODELS = {

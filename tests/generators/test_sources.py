@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_checks import BEAMS, METHODS
+from fairseq_fastdec.generators.option_rules import BEAMS, METHODS
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import tiny
 from tests.generators.test_against_fairseq import TASK, fairseq_hypotheses, stock_model
+from tests.support import tiny
 
 EOS, PAD = TASK.source_dictionary.eos(), TASK.source_dictionary.pad()
 SOURCES = {

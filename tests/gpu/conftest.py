@@ -6,11 +6,11 @@ On the CPU, steps are recorded on tape instead of being captured, so that the sa
 import pytest
 import torch
 
-from fairseq_fastdec.engine import graphs
-from fairseq_fastdec.engine.recorders import RECORDERS
-from tests.engine.test_graphs import given_up
-from tests.gpu.placement import NEEDS_GPU
-from tests.tape import TapeRecorder
+from fairseq_fastdec.engine.cuda_graphs import graphs
+from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
+from tests.engine.cuda_graphs.test_graphs import given_up
+from tests.support.placement import NEEDS_GPU
+from tests.support.tape import TapeRecorder
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NEEDS_GPU)])

@@ -3,10 +3,17 @@
 import pytest
 import torch
 
-from fairseq_fastdec.engine import graphs
-from fairseq_fastdec.engine.recorders import CudaRecorder, cuda_recorder
-from tests import skips
-from tests.gpu.placement import NEEDS_GPU, assert_same, batch_for, decode, generator_for, model_for
+from fairseq_fastdec.engine.cuda_graphs import graphs
+from fairseq_fastdec.engine.cuda_graphs.recorders import CudaRecorder, cuda_recorder
+from tests.support import skips
+from tests.support.placement import (
+    NEEDS_GPU,
+    assert_same,
+    batch_for,
+    decode,
+    generator_for,
+    model_for,
+)
 
 pytestmark = NEEDS_GPU
 

@@ -5,12 +5,12 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_fastdec.engine import DecoderSession
-from fairseq_fastdec.generators.option_checks import METHODS
-from tests import tiny
-from tests.engine.test_session import full_logits, random_targets
-from tests.engine.test_shortlist import write_table
+from fairseq_fastdec.generators.option_rules import METHODS
+from tests.engine.session.test_decoder_session import full_logits, random_targets
+from tests.engine.session.test_shortlist import write_table
 from tests.generators.test_against_fairseq import TASK
-from tests.gpu.placement import (
+from tests.support import tiny
+from tests.support.placement import (
     CPU,
     assert_same,
     batch_for,

@@ -4,14 +4,14 @@ import pytest
 import torch
 from fairseq import utils
 
-from fairseq_fastdec.engine import graphs
-from fairseq_fastdec.engine.recorders import RECORDERS
-from fairseq_fastdec.generators.option_checks import METHODS
-from tests.engine.test_graphs import given_up
-from tests.engine.test_shortlist import write_table
-from tests.gpu.placement import CPU, assert_same, batch_for, decode, generator_for, model_for
-from tests.gpu.pretended import GPU, PretendedTensor, on_gpu, pretended_gpu
-from tests.tape import TapeRecorder
+from fairseq_fastdec.engine.cuda_graphs import graphs
+from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
+from fairseq_fastdec.generators.option_rules import METHODS
+from tests.engine.cuda_graphs.test_graphs import given_up
+from tests.engine.session.test_shortlist import write_table
+from tests.support.placement import CPU, assert_same, batch_for, decode, generator_for, model_for
+from tests.support.pretended_gpu import GPU, PretendedTensor, on_gpu, pretended_gpu
+from tests.support.tape import TapeRecorder
 
 
 @pytest.fixture

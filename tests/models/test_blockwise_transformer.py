@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from tests import tiny
+from tests.support import tiny
 
 TASK = tiny.task(20)
 ARCH = "blockwise_transformer"

@@ -8,7 +8,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.modules import LearnedPositionalEmbedding
 from fairseq.sequence_generator import SequenceGenerator
 
-from tests import tiny
+from tests.support import tiny
 
 ARCH = "double_token_transformer"
 TASK = tiny.double_token_task()

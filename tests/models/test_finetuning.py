@@ -9,8 +9,8 @@ import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
 
 from fairseq_fastdec.models.finetuning import check_finetuned
-from tests import command_line, tiny
-from tests.command_line import train
+from tests.support import command_line, tiny
+from tests.support.command_line import train
 
 TASK = tiny.task(20)
 PATH = "pretrained.pt"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.modules import SinusoidalPositionalEmbedding
 
-from tests import tiny
+from tests.support import tiny
 
 ARCH = "double_token_transformer"
 WORDS = 20

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairseq_fastdec.tools import average_checkpoints
-from tests.command_line import generate, hypotheses, train
+from tests.support.command_line import generate, hypotheses, train
 from tests.test_compat import Malicious
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec.benchmark import command
+from fairseq_fastdec.tools.benchmark import command
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "benchmark.py"
 

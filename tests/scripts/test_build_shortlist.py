@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec.shortlisting import command
-from tests import command_line
+from fairseq_fastdec.tools.shortlisting import command
+from tests.support import command_line
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_shortlist.py"
 

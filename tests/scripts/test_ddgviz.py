@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec.visualize import command, document
-from tests import skips
+from fairseq_fastdec.tools.visualize import command, document
+from tests.support import skips
 
 skips.needs("matplotlib")
 
@@ -134,7 +134,7 @@ def test_unknown_formats_are_refused(draw, capsys):
 
 
 def test_pictures_without_matplotlib(draw, monkeypatch):
-    monkeypatch.delitem(sys.modules, "fairseq_fastdec.visualize.figure", raising=False)
+    monkeypatch.delitem(sys.modules, "fairseq_fastdec.tools.visualize.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SystemExit, match="--formats png: .*pip install"):
         draw("--formats", "png")

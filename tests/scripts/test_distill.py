@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary, data_utils
 
-from fairseq_fastdec.distillation import command, teacher
-from tests import command_line
+from fairseq_fastdec.tools.distillation import command, teacher
+from tests.support import command_line
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "distill.py"
 LIMITS = ["--max-len-b", 12]
@@ -120,7 +120,7 @@ def test_a_killed_process_goes_on(distill, corpus, baseline, tmp_path):
 
 @pytest.mark.parametrize("place", ["text", "binarize", "copy", "rename"])
 def test_an_interruption_while_the_data_are_made(distill, monkeypatch, tmp_path, place):
-    from fairseq_fastdec.distillation import dataset
+    from fairseq_fastdec.tools.distillation import dataset
 
     def stop(*_, **__):
         raise KeyboardInterrupt

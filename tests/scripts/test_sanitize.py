@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec.engine.native.loading import library
+from fairseq_fastdec.engine.kernels.loading import library
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sanitize.py"
 

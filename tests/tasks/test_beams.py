@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.command_line import generate, hypotheses, interactive, scores, train
+from tests.support.command_line import generate, hypotheses, interactive, scores, train
 
 BATCHES = [("--batch-size", 1), ("--batch-size", 7), ("--max-tokens", 60)]
 

@@ -14,10 +14,17 @@ from fairseq_fastdec.tasks.translation_double_token import (
     TranslationDoubleTokenConfig,
     TranslationDoubleTokenTask,
 )
-from tests import tiny
-from tests.command_line import generate, hypotheses, interactive, preprocess, train, validate
-from tests.command_line import scores as score_of
 from tests.conftest import write
+from tests.support import tiny
+from tests.support.command_line import (
+    generate,
+    hypotheses,
+    interactive,
+    preprocess,
+    train,
+    validate,
+)
+from tests.support.command_line import scores as score_of
 
 TASK = ("--task", "translation_double_token")
 ORDERS = [

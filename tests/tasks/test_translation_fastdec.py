@@ -14,8 +14,8 @@ from fairseq_fastdec.tasks.translation_fastdec import (
     TranslationFastdecConfig,
     TranslationFastdecTask,
 )
-from tests import command_line, tiny
-from tests.command_line import generate, hypotheses, interactive, scores, train, validate
+from tests.support import command_line, tiny
+from tests.support.command_line import generate, hypotheses, interactive, scores, train, validate
 
 JACOBI = ["jacobi", "gs_jacobi", "hybrid_jacobi"]
 

@@ -1,0 +1,58 @@
+"""An encoder's parameters in the shapes that the engine multiplies with."""
+
+from dataclasses import dataclass
+from typing import List, Optional
+
+import torch
+from fairseq.models.transformer import TransformerEncoderBase
+from torch import Tensor
+
+from ..products.linear import Layer
+from ..products.precision import Norm, Precision
+from .weights import FeedForward, feed_forward, layers_of, queries_keys_values
+
+
+@dataclass
+class EncoderLayerWeights:
+    """One encoder layer."""
+
+    qkv: Layer  # C -> 3C, the queries scaled
+    out: Layer
+    norm: Norm
+    feed_forward: FeedForward
+
+
+@dataclass
+class EncoderWeights:
+    """A whole stock transformer encoder, but for its positions."""
+
+    n_heads: int
+    head_dim: int
+    embed: Tensor  # [V, C]
+    embed_scale: float
+    embed_norm: Optional[Norm]
+    layers: List[EncoderLayerWeights]
+    final_norm: Optional[Norm]
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, encoder: TransformerEncoderBase, precision: Precision) -> "EncoderWeights":
+        """Gather and fuse the parameters."""
+        attention = encoder.layers[0].self_attn
+        return cls(
+            n_heads=attention.num_heads,
+            head_dim=attention.head_dim,
+            embed=precision.tensor(encoder.embed_tokens.weight),
+            embed_scale=encoder.embed_scale,
+            embed_norm=precision.norm_of(encoder.layernorm_embedding),
+            layers=[
+                EncoderLayerWeights(
+                    qkv=queries_keys_values(layer.self_attn, precision),
+                    out=precision.linear_of(layer.self_attn.out_proj),
+                    norm=precision.norm_of(layer.self_attn_layer_norm),
+                    feed_forward=feed_forward(layer, precision),
+                )
+                for layer in layers_of(encoder)
+            ],
+            final_norm=precision.norm_of(encoder.layer_norm),
+        )

@@ -1,0 +1,182 @@
+"""A model's parameters in the shapes that the engine multiplies with."""
+
+from dataclasses import dataclass
+from typing import Callable, List, NamedTuple, Optional, Sequence
+
+import torch
+from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.modules import MultiheadAttention
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from torch import Tensor, nn
+
+from ..products.linear import Layer
+from ..products.precision import Norm, Precision
+from .heads import HeadWeights
+
+
+@dataclass
+class FeedForward:
+    """The feed-forward half of a layer, with its residual connection and normalisation."""
+
+    pre_norm: bool
+    fc1: Layer
+    activation: Callable[[Tensor], Tensor]
+    fc1_norm: Optional[Norm]  # NormFormer's --scale-fc
+    fc2: Layer
+    residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
+    norm: Norm
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``[..., C]`` to ``[..., C]``."""
+        residual = x
+        if self.pre_norm:
+            x = self.norm(x)
+        x = self.activation(self.fc1(x))
+        if self.fc1_norm is not None:
+            x = self.fc1_norm(x)
+        x = self.fc2(x)
+        if self.residual_scale is not None:
+            residual = residual * self.residual_scale
+        x = residual + x
+        return x if self.pre_norm else self.norm(x)
+
+
+@dataclass
+class LayerWeights:
+    """One decoder layer. The queries' scaling by ``head_dim ** -0.5`` is part of the weights."""
+
+    pre_norm: bool
+    self_qkv: Layer  # C -> 3C
+    self_out: Layer
+    self_attn_norm: Optional[Norm]  # after the attention, NormFormer's --scale-attn
+    self_norm: Norm
+    cross_query: Layer
+    cross_out: Layer
+    cross_norm: Norm
+    feed_forward: FeedForward
+
+
+class Output(NamedTuple):
+    """From features to logits.
+
+    Attributes:
+        heads: ``None`` for a stock decoder.
+        vocabulary: ``None`` where a shortlist gathers it.
+    """
+
+    heads: Optional[HeadWeights]
+    vocabulary: Optional[Layer]
+
+    @classmethod
+    def of(
+        cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool
+    ) -> "Output":
+        """Gather the parameters of a supported decoder."""
+        vocabulary = precision.linear_of(decoder.output_projection) if with_vocabulary else None
+        return cls(HeadWeights.of(decoder, precision), vocabulary)
+
+
+@dataclass
+class DecoderWeights:
+    """A whole decoder, from token ids to features."""
+
+    n_heads: int
+    head_dim: int
+    embed: Tensor  # [V, C]
+    embed_scale: float
+    project_in: Optional[Layer]
+    embed_norm: Optional[Norm]
+    layers: List[LayerWeights]
+    cross_key_values: Layer  # encoder C -> layers * 2C: one product for all layers
+    final_norm: Optional[Norm]
+    project_out: Optional[Layer]
+    output: Output
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool = True
+    ) -> "DecoderWeights":
+        """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
+        layers = layers_of(decoder)
+        attention = layers[0].self_attn
+        return cls(
+            n_heads=attention.num_heads,
+            head_dim=attention.head_dim,
+            embed=precision.tensor(decoder.embed_tokens.weight),
+            embed_scale=decoder.embed_scale,
+            project_in=precision.linear_of(decoder.project_in_dim),
+            embed_norm=precision.norm_of(decoder.layernorm_embedding),
+            layers=[_layer_weights(layer, precision) for layer in layers],
+            cross_key_values=stacked(
+                [
+                    projection
+                    for layer in layers
+                    for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
+                ],
+                precision,
+            ),
+            final_norm=precision.norm_of(decoder.layer_norm),
+            project_out=precision.linear_of(decoder.project_out_dim),
+            output=Output.of(decoder, precision, with_vocabulary),
+        )
+
+
+def layers_of(coder: nn.Module) -> List[nn.Module]:
+    """A coder's layers in order. Iterating ``coder.layers`` skips some of them under LayerDrop."""
+    return [coder.layers[index] for index in range(len(coder.layers))]
+
+
+def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Layer:
+    """One product for all three, ``C -> 3C``; the queries come scaled by ``head_dim ** -0.5``."""
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    return stacked(projections, precision, first_scale=attention.scaling)
+
+
+def stacked(
+    projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
+) -> Layer:
+    """Several layers of the same input as one; the first one's output times ``first_scale``."""
+    scales = [first_scale] + [1.0] * (len(projections) - 1)
+    weights = [layer.weight * scale for layer, scale in zip(projections, scales)]
+    biases = [layer.bias * scale for layer, scale in zip(projections, scales)]
+    return precision.linear(torch.cat(weights), torch.cat(biases))
+
+
+def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
+    """Of a stock encoder or decoder layer."""
+    scale = getattr(layer, "w_resid", None)
+    return FeedForward(
+        pre_norm=layer.normalize_before,
+        fc1=precision.linear_of(layer.fc1),
+        activation=layer.activation_fn,
+        fc1_norm=precision.norm_of(getattr(layer, "ffn_layernorm", None)),
+        fc2=precision.linear_of(layer.fc2),
+        residual_scale=None if scale is None else precision.tensor(scale),
+        norm=precision.norm_of(layer.final_layer_norm),
+    )
+
+
+def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:
+    cross = layer.encoder_attn
+    return LayerWeights(
+        pre_norm=layer.normalize_before,
+        self_qkv=queries_keys_values(layer.self_attn, precision),
+        self_out=_self_attention_output(layer, precision),
+        self_attn_norm=precision.norm_of(layer.attn_ln),
+        self_norm=precision.norm_of(layer.self_attn_layer_norm),
+        cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
+        cross_out=precision.linear_of(cross.out_proj),
+        cross_norm=precision.norm_of(layer.encoder_attn_layer_norm),
+        feed_forward=feed_forward(layer, precision),
+    )
+
+
+def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> Layer:
+    attention: MultiheadAttention = layer.self_attn
+    projection = attention.out_proj
+    if layer.c_attn is None:
+        return precision.linear_of(projection)
+    # NormFormer's --scale-heads multiplies the projected output, head_dim channels by each factor.
+    scale = layer.c_attn.repeat_interleave(attention.head_dim)
+    return precision.linear(projection.weight * scale[:, None], projection.bias * scale)

@@ -1,0 +1,109 @@
+"""In which precision the engine computes."""
+
+from typing import Callable, Dict, NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+
+from ..kernels.loading import library
+from .int8 import Int8Linear, Int8Rows
+from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows, can_block
+
+
+class Norm(NamedTuple):
+    """Layer normalisation over the last dimension."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class Precision(NamedTuple):
+    """How parameters are prepared: the matrices of linear layers, and everything else.
+
+    Attributes:
+        dtype: of embeddings, norms, biases, states and caches; ``None``: the model's own.
+        product: from a weight ``[out, in]`` and a bias ``[out]`` or ``None`` to a linear layer.
+        gathered: the same, to the rows of a layer of which few outputs are computed at a time.
+        attention: the dtype of the decoder's attention and its caches, unless it is compiled;
+            ``None``: as ``dtype``.
+    """
+
+    dtype: Optional[torch.dtype]
+    product: Callable[[Tensor, Optional[Tensor]], Layer]
+    gathered: Callable[[Tensor, Optional[Tensor]], Rows]
+    attention: Optional[torch.dtype] = None
+
+    def rounding(self, model: torch.dtype) -> torch.dtype:
+        """What a product's result is about as exact as, in a model of that dtype."""
+        return (self.dtype or model) if self.product is Linear else torch.bfloat16
+
+    def tensor(self, parameter: Tensor) -> Tensor:
+        """A parameter, or the model's own states, in this precision's dtype."""
+        return parameter.detach().to(self.dtype or parameter.dtype)
+
+    def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> Layer:
+        """A layer ``[..., in] -> [..., out]``."""
+        return self.product(self.tensor(weight), None if bias is None else self.tensor(bias))
+
+    def linear_of(self, module: Optional[nn.Linear]) -> Optional[Layer]:
+        """The same layer, prepared; ``None`` stays ``None``."""
+        return None if module is None else self.linear(module.weight, module.bias)
+
+    def rows_of(self, module: nn.Linear) -> Rows:
+        """The same layer, of which few outputs are computed at a time."""
+        bias = None if module.bias is None else self.tensor(module.bias)
+        return self.gathered(self.tensor(module.weight), bias)
+
+    def norm_of(self, module: Optional[nn.Module]) -> Optional[Norm]:
+        """The same normalisation; ``None`` stays ``None``."""
+        if module is None:
+            return None
+        return Norm(self.tensor(module.weight), self.tensor(module.bias), module.eps)
+
+
+PRECISIONS: Dict[str, Precision] = {
+    "model": Precision(None, Linear, LinearRows),
+    "fp32": Precision(torch.float32, Linear, LinearRows),
+    "bf16": Precision(torch.float32, BFloat16Linear, BFloat16Rows),
+    "int8": Precision(torch.float32, Int8Linear, Int8Rows),
+}
+
+
+def rough_precision(own: Precision, model: torch.dtype, device: torch.device) -> Precision:
+    """For blockwise heads whose proposals p_1 verifies, in a model of its ``own`` precision.
+
+    Where only p_1's own tokens stay, the other heads' rounding changes no output, and hardly any
+    acceptance; and what they cost is to read their weights, which in bf16 are half as long. Beside
+    compiled products in fp32, oneDNN's in bf16 lose as much time as they gain.
+    """
+    in_fp32 = own.product is Linear and (own.dtype or model) == torch.float32
+    compiled = library()
+    has_bf16 = can_block(torch.bfloat16) if compiled is None else compiled.has_halves
+    halved = in_fp32 and device.type == "cpu" and has_bf16
+    return PRECISIONS["bf16"] if halved else own
+
+
+def precision_of(name: str, device: torch.device, equal_steps: bool = False) -> Precision:
+    """A precision by its name in --engine-precision.
+
+    Args:
+        equal_steps: whether a step of several tokens must give exactly what steps of one give, as
+            methods do need that promise the tokens of greedy decoding. Sums of other lengths round
+            otherwise. In fp32 that stays tiny, but rounding to 8 bits afterwards makes it 1 part
+            in 127, and 9 of 1,500 test sentences changed; with the attention's sums in fp64, none.
+
+    Raises:
+        ValueError: if the device cannot multiply in that precision.
+    """
+    if name == "int8" and device.type != "cpu":
+        raise ValueError(
+            f"--engine-precision int8: possible on a CPU, and not on {device.type}; use --cpu, or "
+            "--engine-precision bf16"
+        )
+    precision = PRECISIONS[name]
+    rounds = precision.product is not Linear
+    return precision._replace(attention=torch.float64) if rounds and equal_steps else precision

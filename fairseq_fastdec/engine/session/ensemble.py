@@ -1,0 +1,224 @@
+"""Several models as one: the engine's face to the generators."""
+
+import logging
+import math
+from typing import Dict, List, Optional, Sequence, Tuple, Union
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..network.support import unsupported_part
+from .decoder_session import DecoderSession
+from .incremental import IncrementalSession, decodes_incrementally
+from .shortlist import Shortlist
+from .tree import TokenTree
+
+logger = logging.getLogger(__name__)
+
+Features = List[Tensor]
+
+
+class EnsembleSession:
+    """A session for each member; probabilities are averaged as fairseq does.
+
+    Members that the engine cannot run go through fairseq's incremental decoding, which is slower.
+
+    Features are lists with one tensor ``[R, T, C]`` for each member; generators only slice them
+    (:func:`at`) and hand them back.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[FairseqEncoderDecoderModel],
+        temperature: float = 1.0,
+        precision: str = "model",
+        equal_steps: bool = False,
+        shortlist: Optional[Shortlist] = None,
+        cuda_graphs: str = "auto",
+    ) -> None:
+        """
+        Args:
+            models: the members; dictionaries must agree, sizes need not.
+            temperature: divides the logits before the softmax.
+            precision, equal_steps: see :func:`~..products.precision.precision_of`.
+            shortlist: the target types that may be used (default: all).
+            cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`; members that the
+                engine cannot run have none.
+
+        Raises:
+            UnsupportedModel: if neither the engine nor fairseq's incremental decoding can run one
+                of the models.
+            ValueError: if one of the models cannot be run in that precision, or with a shortlist.
+        """
+        self._members = [
+            _session_for(model, temperature, precision, equal_steps, shortlist, cuda_graphs)
+            for model in models
+        ]
+        self._temperature = temperature
+        self._shortlist = shortlist
+
+    @property
+    def members(self) -> List[Union[DecoderSession, IncrementalSession]]:
+        """The models' own sessions."""
+        return self._members
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are now, without those that are paused."""
+        return self._members[0].n_rows
+
+    @property
+    def block_size(self) -> int:
+        """The number of heads that every member has."""
+        return min(member.block_size for member in self._members)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """How many tokens every member predicts at once.
+
+        Raises:
+            ValueError: if they differ in that.
+        """
+        numbers = sorted({member.tokens_per_step for member in self._members})
+        if len(numbers) > 1:
+            raise ValueError(
+                f"--path: models of {numbers[0]} and of {numbers[1]} tokens a step cannot decode "
+                "together; give models with the same --tokens-per-step"
+            )
+        return numbers[0]
+
+    def reset(self, max_len: int) -> None:
+        """Forget all rows; see :meth:`DecoderSession.reset`."""
+        for member in self._members:
+            member.reset(max_len)
+
+    def add(self, net_input: Dict[str, Tensor], forced: Optional[Tensor] = None) -> None:
+        """Encode more sentences and append a row for each; see :meth:`DecoderSession.add`."""
+        for member in self._members:
+            member.add(net_input, forced)
+
+    def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
+        """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
+        if tree is None:
+            return [member.step(tokens) for member in self._members]
+        return [member.step(tokens, tree) for member in self._members]
+
+    def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
+        """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
+        for member in self._members:
+            if path is None:
+                member.commit(n)
+            else:
+                member.commit(n, path)
+
+    def select(self, rows: Tensor) -> None:
+        """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`.
+
+        Rows that stay as they are, as in narrow beams until a sentence leaves, cost nothing.
+        """
+        if torch.equal(rows, torch.arange(self.n_rows, device=rows.device)):
+            return
+        for member in self._members:
+            member.select(rows)
+
+    def pause(self, n_rows: int) -> None:
+        """Let the first rows rest; see :meth:`DecoderSession.pause`."""
+        for member in self._members:
+            member.pause(n_rows)
+
+    @torch.no_grad()
+    def log_probs(self, features: Features, first: int = 0, last: int = 1) -> Tensor:
+        """Log-probabilities of heads ``first ... last - 1``.
+
+        Args:
+            features: ``[..., C]`` for each member.
+
+        Returns:
+            float32 ``[..., last - first, V]``, whatever the models' precision, as in fairseq. With
+            a shortlist they are normalised over its types, and ``-inf`` elsewhere.
+        """
+        log_probs = [
+            scores.float() if member.normalized else F.log_softmax(scores, -1, dtype=torch.float32)
+            for member, scores in zip(self._members, self._scores(features, first, last))
+        ]
+        if len(log_probs) == 1:
+            return self._spread(log_probs[0])
+        mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
+        return self._spread(mean)
+
+    @torch.no_grad()
+    def scores(self, features: Features) -> Tuple[Tensor, bool]:
+        """p_1's :meth:`log_probs`, or what only lacks the softmax: of a single model, its logits.
+
+        Returns:
+            float32 ``[..., V]``, to be written to at will until the next call, which may use their
+            memory again; and whether they are log-probabilities
+        """
+        alone = len(self._members) == 1 and self._shortlist is None
+        if not alone or self._members[0].normalized:
+            return self.log_probs(features)[..., 0, :], True
+        logits = self._members[0].logits(features[0]).float()
+        return (logits if self._temperature == 1.0 else logits / self._temperature), False
+
+    @torch.no_grad()
+    def ranking_scores(
+        self, features: Features, first: int = 0, last: int = 1, rough: bool = False
+    ) -> Tensor:
+        """Like :meth:`log_probs` but for a constant at each position: enough to rank tokens.
+
+        A single model is spared the normalisation over the vocabulary, and some bits if ``rough``.
+        """
+        if len(features) > 1:
+            return self.log_probs(features, first, last)
+        return self._spread(self._scores(features, first, last, rough)[0].float())
+
+    def _spread(self, scores: Tensor) -> Tensor:
+        # Not before: a softmax over 37,000 types takes 15 times as long as one over 2,500.
+        return scores if self._shortlist is None else self._members[0].spread(scores)
+
+    def _scores(self, features: Features, first: int, last: int, rough: bool = False) -> Features:
+        """Logits, divided by the temperature, or what is a member's log-probabilities already."""
+        scores = [
+            member.project(member_features, first, last, rough)
+            for member, member_features in zip(self._members, features)
+        ]
+        if self._temperature == 1.0:
+            return scores
+        return [
+            own if member.normalized else own / self._temperature
+            for member, own in zip(self._members, scores)
+        ]
+
+
+def _session_for(
+    model: FairseqEncoderDecoderModel,
+    temperature: float,
+    precision: str,
+    equal_steps: bool,
+    shortlist: Optional[Shortlist],
+    cuda_graphs: str,
+) -> Union[DecoderSession, IncrementalSession]:
+    problem = unsupported_part(model)
+    if problem is None or not decodes_incrementally(model):
+        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs)
+    if precision != "model":
+        raise ValueError(
+            f"--engine-precision {precision}: {problem}; remove it, such models are computed as "
+            "they are"
+        )
+    if shortlist is not None:
+        raise ValueError(
+            f"--shortlist: {problem}; remove it, such models compute all types of the vocabulary"
+        )
+    logger.info("%s: decoding it through fairseq's incremental state, which is slower", problem)
+    return IncrementalSession(model, temperature)
+
+
+def at(features: Features, positions: Union[int, Tensor]) -> Features:
+    """What ``[R, T, ...]`` hold at one position of each row, the same or ``[R]``: ``[R, ...]``."""
+    if isinstance(positions, int):
+        return [member[:, positions] for member in features]
+    rows = torch.arange(positions.numel(), device=positions.device)
+    return [member[rows, positions] for member in features]

@@ -1,0 +1,147 @@
+"""Beam search batch by batch, with beams of fixed or variable width."""
+
+import math
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from ..base import FairseqGenerator
+from ..constraints import prefix_lengths
+from ..hypothesis import Hypotheses
+from ..options import given
+from ..statistics import BeamRecord, SentenceRecord
+from .request import Result, Sentences
+from .schedule import AllAtOnce, Schedule
+from .search import BeamSearch, Heuristics
+
+
+class BeamGenerator(FairseqGenerator):
+    """Fixed width: with its defaults the hypotheses and scores of fairseq's own beam search.
+
+    As there, how long a translation may become follows from the width of its batch (--max-len-a).
+    """
+
+    name = "beam"
+    keeps_one_hypothesis = False
+    default_threshold = math.inf
+    default_max_candidates: Optional[int] = None
+    default_finalize = "fairseq"
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        options = self.options
+        self.heuristics = Heuristics(
+            # fairseq's limit: padding is never chosen.
+            width=min(self.beam, len(self.dictionary) - 1),
+            threshold=given(options.prune_threshold, self.default_threshold),
+            per_entry=given(options.max_candidates, self.default_max_candidates),
+            finalize=str(given(options.finalize, self.default_finalize)),
+        )
+
+    def schedule(self, source_tokens: List[int]) -> Schedule:
+        """When which of the sentences, of so many source tokens each, are decoded."""
+        return AllAtOnce(len(source_tokens))
+
+    def max_lens(self, net_input: Dict[str, Tensor], source_tokens: List[int]) -> List[int]:
+        """How long each translation may become, without its EOS."""
+        return [self.limits.max_len(net_input["src_tokens"].size(1))] * len(source_tokens)
+
+    def shown(self, results: Iterator[Result], n_sentences: int) -> Iterator[Result]:
+        """The results as they come; whoever waits long for a batch shows its progress here."""
+        return results
+
+    def waived(self, prefix: Tensor, n_forced: Tensor) -> Tensor:
+        """For how many steps of each sentence --min-len is waived: int64 ``[B]``."""
+        return torch.full_like(n_forced, prefix.size(1))
+
+    def translate(
+        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        net_input = sample["net_input"]
+        source_tokens = net_input["src_tokens"].ne(self.limits.pad).sum(dim=1).tolist()
+        sentences = self._sentences(net_input, source_tokens, prefix)
+        schedule = self.schedule(source_tokens)
+        self.session.reset(int(sentences.max_len.max()) + 1)
+        search = BeamSearch(
+            self.session, self.limits, self.statistics, self.heuristics, sentences.max_len.device
+        )
+        hypotheses: Hypotheses = [[] for _ in ids]
+        records: List[SentenceRecord] = []
+        results = _run(search, schedule, sentences, bos, self.limits.pad)
+        for result in self.shown(results, len(ids)):
+            hypotheses[result.number] = result.hypotheses
+            records.append(
+                BeamRecord(
+                    ids[result.number],
+                    source_tokens[result.number],
+                    tokens=result.hypotheses[0]["tokens"].numel(),
+                    invocations=result.steps,
+                    blocks=[],
+                    expansions=result.expansions,
+                )
+            )
+        self.statistics.refills += schedule.refills
+        if self.heuristics.finalize == "fairseq":
+            self._repeat_what_is_given(hypotheses, sentences)
+        return hypotheses, records
+
+    def _sentences(
+        self, net_input: Dict[str, Tensor], source_tokens: List[int], prefix: Optional[Tensor]
+    ) -> Sentences:
+        source = net_input["src_tokens"]
+        max_len = torch.tensor(self.max_lens(net_input, source_tokens), device=source.device)
+        if prefix is None:
+            prefix = source.new_zeros(source.size(0), 0)
+        n_forced = torch.minimum(prefix_lengths(prefix, self.limits.pad), max_len)
+        return Sentences(
+            numbers=list(range(source.size(0))),
+            net_input=net_input,
+            max_len=max_len,
+            prefix=prefix,
+            n_forced=n_forced,
+            n_waived=torch.minimum(self.waived(prefix, n_forced), max_len),
+        )
+
+    def _repeat_what_is_given(self, hypotheses: Hypotheses, sentences: Sentences) -> None:
+        """fairseq gives K copies of a translation that its prefix completes."""
+        given = torch.arange(sentences.prefix.size(1), device=sentences.prefix.device)
+        forced_eos = sentences.prefix.eq(self.eos) & (given < sentences.n_forced[:, None])
+        for number in forced_eos.any(dim=1).nonzero().squeeze(1).tolist():
+            only = hypotheses[number][0]
+            hypotheses[number] = [
+                {name: value.clone() for name, value in only.items()}
+                for _ in range(self.heuristics.width)
+            ]
+
+
+class VariableBeamGenerator(BeamGenerator):
+    """VAR-BATCH of Yang et al. 2020, section 3: beams that are as wide as the candidates are good.
+
+    A translation does not depend on its batch: its own source length limits it.
+    """
+
+    name = "variable_beam"
+    default_threshold = 1.5
+    default_max_candidates = 5
+    default_finalize = "paper"
+
+    def max_lens(self, net_input: Dict[str, Tensor], source_tokens: List[int]) -> List[int]:
+        return [self.limits.max_len(length) for length in source_tokens]
+
+    def waived(self, prefix: Tensor, n_forced: Tensor) -> Tensor:
+        return n_forced
+
+
+def _run(
+    search: BeamSearch, schedule: Schedule, sentences: Sentences, bos: int, pad: int
+) -> Iterator[Result]:
+    """Algorithm 1 of Yang et al. 2020."""
+    while True:
+        due = schedule.due(search.numbers, search.widths)
+        if due:
+            search.admit(sentences.take(due, pad), bos)
+        if not search.numbers.size:
+            return
+        search.focus(schedule.choose(search.lengths, search.widths))
+        yield from search.step()

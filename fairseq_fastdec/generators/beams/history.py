@@ -1,0 +1,110 @@
+"""Beams as back-pointers: nothing is copied when a beam is rearranged."""
+
+from typing import List, NamedTuple
+
+import numpy as np
+import torch
+
+from ..constraints import Limits
+from ..hypothesis import Hypothesis, hypothesis
+
+
+class Ends(NamedTuple):
+    """Ended hypotheses, one an element ``[H]``: entry ``column`` of length ``length``, then EOS."""
+
+    slots: np.ndarray
+    lengths: np.ndarray
+    columns: np.ndarray
+    scores: np.ndarray  # float32, cumulative, EOS included
+
+
+class History:
+    """All entries that the beams of the sentences under way ever had, ``[slots, length, width]``.
+
+    A slot belongs to one sentence at a time. Length 0 is the token before the first.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._tokens = np.zeros((0, 0, width), dtype=np.int32)
+        self._parents = np.zeros_like(self._tokens)
+        self._scores = np.zeros_like(self._tokens, dtype=np.float32)
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Make room for so many slots, and for entries up to that length, by doubling."""
+        slots_now, length_now, width = self._tokens.shape
+        if slots <= slots_now and length < length_now:
+            return
+        if slots > slots_now:
+            slots_now = max(slots, 2 * slots_now)
+        if length >= length_now:
+            length_now = max(length + 1, 2 * length_now)
+        for name in ("_tokens", "_parents", "_scores"):
+            old = getattr(self, name)
+            new = np.zeros((slots_now, length_now, width), dtype=old.dtype)
+            new[: old.shape[0], : old.shape[1]] = old
+            setattr(self, name, new)
+
+    def begin(self, slots: np.ndarray, token: int) -> None:
+        """New sentences: one entry of length 0."""
+        self._tokens[slots, 0, 0] = token
+        self._scores[slots, 0, 0] = 0.0
+
+    def extend(
+        self,
+        slots: np.ndarray,
+        lengths: np.ndarray,
+        columns: np.ndarray,
+        tokens: np.ndarray,
+        parents: np.ndarray,
+        scores: np.ndarray,
+    ) -> None:
+        """Write new entries ``[R]``; ``parents`` are the columns of those that they continue."""
+        self._tokens[slots, lengths, columns] = tokens
+        self._parents[slots, lengths, columns] = parents
+        self._scores[slots, lengths, columns] = scores
+
+    def tokens(self, slots: np.ndarray, lengths: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The last token of each entry: int64 ``[R]``."""
+        return self._tokens[slots, lengths, columns].astype(np.int64)
+
+    def scores(self, slots: np.ndarray, lengths: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The cumulative score of each entry: float32 ``[R]``."""
+        return self._scores[slots, lengths, columns]
+
+    def hypotheses(self, ends: Ends, limits: Limits, device: torch.device) -> List[Hypothesis]:
+        """Each ended entry as fairseq's dict, whose tensors are on ``device``."""
+        n, longest = ends.slots.size, int(ends.lengths.max())
+        tokens = np.full((n, longest + 1), limits.eos)
+        totals = np.zeros((n, longest + 1), dtype=np.float32)
+        lengths = np.arange(1, longest + 1)
+        there = lengths <= ends.lengths[:, None]
+        position = (ends.slots[:, None], lengths, self._ancestors(ends, there))
+        tokens[:, :-1] = np.where(there, self._tokens[position], limits.eos)
+        totals[:, :-1] = np.where(there, self._scores[position], 0)
+        totals[np.arange(n), ends.lengths] = ends.scores
+        own = np.diff(totals, axis=1, prepend=np.float32(0))
+        all_tokens, all_own, all_totals, with_end = (
+            torch.from_numpy(array).to(device)
+            for array in (tokens, own, ends.scores, ends.lengths + 1)
+        )
+        scores = limits.normalized(all_totals, with_end)
+        return [
+            hypothesis(
+                all_tokens[index, :length].clone(), scores[index], all_own[index, :length].clone()
+            )
+            for index, length in enumerate(with_end.tolist())
+        ]
+
+    def _ancestors(self, ends: Ends, there: np.ndarray) -> np.ndarray:
+        """The column of each hypothesis' entry of length 1, 2, ...: int ``[H, N]``.
+
+        Args:
+            there: bool ``[H, N]``, the lengths that a hypothesis has. Beyond, columns mean nothing.
+        """
+        columns = np.zeros(there.shape, dtype=np.int64)
+        columns[:, -1:] = ends.columns[:, None]
+        for length in range(there.shape[1], 1, -1):
+            now = columns[:, length - 1]
+            parents = self._parents[ends.slots, length, now]
+            columns[:, length - 2] = np.where(there[:, length - 1], parents, now)
+        return columns

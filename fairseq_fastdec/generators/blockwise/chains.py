@@ -1,0 +1,73 @@
+"""What heads propose for a step and what p_1 accepts of it (Stern et al. 2018, sections 3 to 5)."""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from ...engine.session.ensemble import Features, at
+from ..ranking import first_maximum
+from ..single.batch import Batch
+from .acceptance import Acceptance, Exact
+
+
+class Block(NamedTuple):
+    """What is accepted of a step, for each of R rows.
+
+    Attributes:
+        tokens: int64 ``[R, D]``, the first of them p_1's own.
+        scores: p_1's log-probabilities of the others, float32 ``[R, D - 1]``.
+        n_kept: how many tokens are accepted, int64 ``[R]``, at least 1.
+        path: which tokens of the step they are, int64 ``[R, D]``; ``None``: the first ones.
+        features: ``[R, C]`` at the last accepted token.
+        next_token: p_1's best token after it, int64 ``[R]``.
+        next_score: its log-probability, float32 ``[R]``.
+    """
+
+    tokens: Tensor
+    scores: Tensor
+    n_kept: Tensor
+    path: Optional[Tensor]
+    features: Features
+    next_token: Tensor
+    next_score: Tensor
+
+
+class Blocks(ABC):
+    """Makes a block of what is known at a row's last position."""
+
+    @abstractmethod
+    def verified(self, batch: Batch, features: Features, certain: Tensor) -> Block:
+        """Propose, feed the proposals, and accept.
+
+        Args:
+            features: ``[R, C]`` of each row's last position.
+            certain: int64 ``[R]``, p_1's best token after it.
+        """
+
+
+class Chains(Blocks):
+    """The best token of each head in a row, of which the longest accepted prefix stays."""
+
+    def __init__(self, block_size: int, rule: Acceptance) -> None:
+        self._block_size = block_size
+        self._rule = rule
+        self._is_exact = isinstance(rule, Exact)
+
+    def verified(self, batch: Batch, features: Features, certain: Tensor) -> Block:
+        proposals = batch.proposals(features, self._block_size, verified=self._is_exact)
+        block = torch.cat([certain[:, None], proposals], dim=1)
+        fed = batch.feed(block)
+        log_probs = batch.log_probs_of_block(fed, first_step=1)
+        best_scores, best = first_maximum(log_probs)
+        n_kept = self._accepted(log_probs, best, block) + 1
+        batch.observe(1, proposals, best, best_scores, n_kept)
+        own_scores = log_probs[:, :-1].gather(-1, proposals[..., None]).squeeze(-1)
+        *features, following, score = at([*fed, best, best_scores], n_kept - 1)
+        return Block(block, own_scores, n_kept, None, features, following, score)
+
+    def _accepted(self, log_probs: Tensor, best: Tensor, block: Tensor) -> Tensor:
+        """How many proposals of each row p_1 accepts in a row: int64 ``[R]``."""
+        verdict = self._rule.judge(log_probs[:, :-1], best[:, :-1], block[:, 1:])
+        return verdict.long().cumprod(dim=1).sum(dim=1)

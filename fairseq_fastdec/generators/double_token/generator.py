@@ -1,0 +1,134 @@
+"""Double-token decoding (Imamura and Sumita, WNGT 2020): a beam search over pairs of tokens."""
+
+from dataclasses import replace
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from ...data.special_tokens import EOD, end_token, start_tokens
+from ...data.token_order import TokenOrder
+from ..base import FairseqGenerator
+from ..constraints import prefix_lengths
+from ..hypothesis import Hypotheses, hypothesis
+from ..statistics import BeamRecord, SentenceRecord
+from .natural_order import unfolded
+from .pair_beams import PairBeams
+
+
+class DoubleTokenGenerator(FairseqGenerator):
+    """Algorithm 1: each step extends every hypothesis by a left and a right token.
+
+    As in fairseq, W = K = ``--beam``: a sentence is done when so many of its hypotheses have ended
+    or none can go on. All lengths (--max-len-a, --max-len-b, --min-len and the length that scores
+    are normalised by) are in tokens of the natural sentence. Where a limit falls between the two
+    tokens of a pair, only the right one may be the end.
+
+    A token beside an end belongs to its sentence, whichever side it is on. So the last token of an
+    odd length can be found twice: as (token, EOD), which is what training shows, and as (EOD,
+    token). The better of the two counts.
+    """
+
+    name = "double_token"
+    keeps_one_hypothesis = False
+    tokens_per_step = 2
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        self.order = _common_order([model.decoder.token_order for model in models])
+        if EOD not in self.dictionary:
+            raise ValueError(
+                f"--decoding double_token: the target dictionary has no {EOD}; use --task "
+                "translation_double_token"
+            )
+        # fairseq's limit: padding is never chosen.
+        self._width = min(self.beam, len(self.dictionary) - 1)
+        positions = self.limits.max_positions
+        self.limits = replace(
+            self.limits,
+            eos=end_token(self.order, self.dictionary),
+            # The slots of the longest sentence, end tokens included, have to fit.
+            max_positions=positions - positions % 2,
+        )
+
+    def translate(
+        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        source = sample["net_input"]["src_tokens"]
+        max_len = self.limits.max_len(source.size(1))
+        forced = self._forced(prefix, max_len, source)
+        self.session.reset(self.order.folded_length(max_len))
+        self.session.add(sample["net_input"], forced)
+        self.statistics.encoder_invocations += 1
+        beams = PairBeams(self.session, self.limits, self.statistics, self._width, self.eos)
+        beams.begin(self._start(bos), max_len, forced)
+        while beams.n_sentences:
+            beams.step()
+        hypotheses = self._natural(*beams.hypotheses(), n_sentences=len(ids))
+        source_tokens = source.ne(self.limits.pad).sum(dim=1).tolist()
+        records: List[SentenceRecord] = [
+            BeamRecord(
+                number,
+                n_source,
+                tokens=own[0]["tokens"].numel(),
+                invocations=steps,
+                blocks=[],
+                expansions=expansions,
+            )
+            for number, n_source, own, (steps, expansions) in zip(
+                ids, source_tokens, hypotheses, beams.cost.tolist()
+            )
+        ]
+        return hypotheses, records
+
+    def _start(self, bos: int) -> Tuple[int, ...]:
+        """The pair (BOS, EOS); a ``bos_token`` given by the caller takes the place of BOS."""
+        left, right = start_tokens(self.order, self.dictionary)
+        return (left if bos == self.eos else bos, right)
+
+    def _forced(self, prefix: Optional[Tensor], max_len: int, source: Tensor) -> Tensor:
+        """What the first slots must hold, ``[B, P]``; padding where anything may stand."""
+        if prefix is None:
+            return source.new_empty(source.size(0), 0)
+        self.order.check_prefix()
+        pad = self.limits.pad
+        prefix = prefix[:, :max_len]
+        prefix_lengths(prefix, pad)
+        ends = prefix.eq(self.eos)
+        forced = torch.nn.functional.pad(
+            prefix.masked_fill(ends, self.limits.eos), (0, prefix.size(1) % 2), value=pad
+        )
+        # An end in a left slot has another beside it.
+        ends_left = forced[:, ::2].eq(self.limits.eos)
+        forced[:, 1::2] = torch.where(ends_left, self.limits.eos, forced[:, 1::2])
+        return forced
+
+    def _natural(
+        self, sentences: Tensor, tokens: Tensor, scores: Tensor, n_sentences: int
+    ) -> Hypotheses:
+        """fairseq's dicts, in the natural order, best first."""
+        own, own_scores, lengths = unfolded(
+            tokens, scores, self.order, self.limits.eos, self.dictionary
+        )
+        totals = self.limits.normalized(scores.sum(dim=1), lengths)
+        hypotheses: Hypotheses = [[] for _ in range(n_sentences)]
+        best_first = totals.sort(descending=True, stable=True).indices.tolist()
+        sentence_of, length_of = sentences.tolist(), lengths.tolist()
+        for index in best_first:
+            length = length_of[index]
+            hypotheses[sentence_of[index]].append(
+                hypothesis(
+                    own[index, :length].clone(), totals[index], own_scores[index, :length].clone()
+                )
+            )
+        return hypotheses
+
+
+def _common_order(orders: List[TokenOrder]) -> TokenOrder:
+    for order in orders[1:]:
+        if order != orders[0]:
+            raise ValueError(
+                f"--path: models of {orders[0]} and of {order} cannot decode together; give models "
+                "of the same order"
+            )
+    return orders[0]

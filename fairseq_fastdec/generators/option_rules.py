@@ -1,0 +1,186 @@
+"""What makes the value of a decoding option wrong: tables, and the check that reads them."""
+
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any, Optional
+
+from fairseq.dataclass import ChoiceEnum
+
+from ..engine.cuda_graphs.recorders import RECORDERS
+from ..engine.products.precision import PRECISIONS
+
+JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
+DRAFTING = (*JACOBI, "lookahead")
+BEAMS = ("beam", "variable_beam", "streaming")
+METHODS = ("greedy", "blockwise", *DRAFTING, *BEAMS, "double_token")
+
+DECODING_CHOICES = ChoiceEnum(["fairseq", *METHODS])
+ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
+DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
+NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
+FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
+PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
+CUDA_GRAPHS_CHOICES = ChoiceEnum(list(RECORDERS))
+STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
+
+CHOICES = {
+    "engine_precision": PRECISION_CHOICES,
+    "cuda_graphs": CUDA_GRAPHS_CHOICES,
+    "decoding": DECODING_CHOICES,
+    "acceptance": ACCEPTANCE_CHOICES,
+    "draft": DRAFT_CHOICES,
+    "ngram_pool": NGRAM_POOL_CHOICES,
+    "finalize": FINALIZE_CHOICES,
+    "stream_policy": STREAM_POLICY_CHOICES,
+}
+
+MINIMA = {
+    "shortlist_first": 0,
+    "shortlist_best": 1,
+    "decoding_block_size": 1,
+    "acceptance_topk": 1,
+    "acceptance_distance": 0,
+    "min_block_size": 1,
+    "proposal_tree": 1,
+    "jacobi_block_size": 1,
+    "parallel_len_a": 0,
+    "parallel_len_b": 0,
+    "lookahead_window": 1,
+    "ngram_order": 2,
+    "prune_threshold": 0,
+    "max_candidates": 1,
+    "refill_threshold": 0,
+    "stream_buffer": 1,
+    "max_beam_rows": 1,
+}
+
+# The largest values, and why. Too large a value of other options is as good as "all there are".
+MAXIMA = {
+    "proposal_tree": (256, "a step computes the output layer for every one of them"),
+    "parallel_len_a": (1e9, "no source or output is as long"),
+    "ngram_order": (64, "each token is looked up, and kept, after contexts of all lengths below"),
+}
+
+KINDS = {
+    int: (Integral, "a whole number"),
+    Optional[int]: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    Optional[float]: (Real, "a number"),
+    bool: (bool, "True or False"),
+}
+
+# An option that another method would ignore is refused there: which methods each is for.
+METHODS_OF_OPTION = {
+    "decoding_stats": METHODS,
+    "engine_precision": METHODS,
+    "cuda_graphs": METHODS,
+    "shortlist": METHODS,
+    "shortlist_first": METHODS,
+    "shortlist_best": METHODS,
+    "decoding_block_size": ("blockwise",),
+    "acceptance": ("blockwise",),
+    "acceptance_topk": ("blockwise",),
+    "acceptance_distance": ("blockwise",),
+    "min_block_size": ("blockwise",),
+    "proposal_tree": ("blockwise",),
+    "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
+    "parallel_len_a": ("hybrid_jacobi",),
+    "parallel_len_b": ("hybrid_jacobi",),
+    "oracle_length": ("jacobi", "gs_jacobi"),
+    "lookahead_window": ("lookahead",),
+    "draft": DRAFTING,
+    "ngram_order": DRAFTING,
+    "ngram_pool": DRAFTING,
+    "prune_threshold": BEAMS,
+    "max_candidates": BEAMS,
+    "finalize": BEAMS,
+    "refill_threshold": ("streaming",),
+    "stream_policy": ("streaming",),
+    "stream_buffer": ("streaming",),
+    "max_beam_rows": ("streaming",),
+}
+
+# Options of a choice: which option has to have which value.
+CHOICE_OF_OPTION = {
+    "acceptance_topk": ("acceptance", ("topk",)),
+    "acceptance_distance": ("acceptance", ("distance",)),
+    "proposal_tree": ("acceptance", ("exact",)),
+    "ngram_order": ("draft", ("ngram", "source")),
+    "ngram_pool": ("draft", ("ngram",)),
+}
+
+# Options of an option without which they mean nothing.
+OPTION_OF_OPTION = {"shortlist_first": "shortlist", "shortlist_best": "shortlist"}
+
+
+def check_options(options: Any) -> None:
+    """
+    Args:
+        options: :class:`~.options.DecodingOptions`.
+
+    Raises:
+        ValueError: for a value that no model could make right, or an option that the method has
+            no use for; it names the flag and a remedy.
+    """
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if option.name == "_name" or value is None:
+            continue
+        _check_kind(option.name, option.type, value)
+        _check_value(option.name, value)
+        if value != option.default:
+            _check_has_a_use(options, option.name, value)
+    if options.proposal_tree is not None and options.min_block_size > 1:
+        raise ValueError(
+            f"--min-block-size {options.min_block_size}: of a tree nothing is kept that p_1 does "
+            "not agree with; remove it or --proposal-tree"
+        )
+
+
+def _check_kind(name: str, declared: Any, value: Any) -> None:
+    """The hub and --eval-bleu-args bring values that argparse has not seen."""
+    kind, in_words = KINDS.get(declared, (object, ""))
+    is_truth = isinstance(value, bool)
+    if not isinstance(value, kind) or (is_truth and kind in (Integral, Real)):
+        raise ValueError(f"{_flag(name)} {value}: must be {in_words}")
+
+
+def _check_value(name: str, value: Any) -> None:
+    flag = f"{_flag(name)} {value}"
+    if name in CHOICES:
+        names = [choice.value for choice in CHOICES[name]]
+        if str(value) not in names:
+            raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
+    if name in MINIMA and not value >= MINIMA[name]:  # nor is NaN
+        raise ValueError(f"{flag}: must be at least {MINIMA[name]}")
+    if name in MAXIMA and value > MAXIMA[name][0]:
+        most, reason = MAXIMA[name]
+        raise ValueError(f"{flag}: must be at most {most}: {reason}")
+    if name == "refill_threshold" and not value < 1:
+        raise ValueError(f"{flag}: must be less than 1")
+
+
+def _check_has_a_use(options: Any, name: str, value: Any) -> None:
+    given = f"{_flag(name)} {value}"
+    methods = METHODS_OF_OPTION.get(name)
+    if methods is not None and str(options.decoding) not in methods:
+        raise ValueError(
+            f"{given}: means nothing to --decoding {options.decoding}; remove it or use "
+            f"--decoding {' or '.join(methods)}"
+        )
+    if name in OPTION_OF_OPTION and getattr(options, OPTION_OF_OPTION[name]) is None:
+        needed = _flag(OPTION_OF_OPTION[name])
+        raise ValueError(f"{given}: means nothing without {needed}; remove it or give {needed}")
+    if name not in CHOICE_OF_OPTION:
+        return
+    choice, values = CHOICE_OF_OPTION[name]
+    chosen = options.draft_name if choice == "draft" else str(getattr(options, choice))
+    if chosen not in values:
+        raise ValueError(
+            f"{given}: means nothing to {_flag(choice)} {chosen}; remove it or use "
+            f"{_flag(choice)} {' or '.join(values)}"
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

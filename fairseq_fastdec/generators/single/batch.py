@@ -1,0 +1,362 @@
+"""The sentences of one batch on their way through the decoder, one hypothesis each."""
+
+from functools import cached_property
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from ...engine import EnsembleSession, TokenTree, compaction
+from ...engine.session.ensemble import Features
+from ..constraints import Limits, prefix_lengths
+from ..hypothesis import Hypotheses, Hypothesis, hypothesis
+from ..ranking import first_maximum
+from ..statistics import SentenceRecord, Statistics
+from ..top_tokens import Choices, Chooser, Demands
+
+Observer = Callable[..., None]
+
+# How many distributions over the vocabulary are held at once: 16 MiB of float32 for 32,000 types.
+# More of them leave the processor's cache between product, softmax and search (288 of 37,000 types
+# at once take 1.1 times as long in fp32, 1.17 times in int8).
+MAX_DISTRIBUTIONS = 128
+
+
+class Batch:
+    """Rows of an :class:`EnsembleSession` with what they have decoded so far.
+
+    Row r decodes sentence ``sentence[r]`` of the batch and has ``lengths[r]`` tokens. Rows leave
+    as soon as their hypothesis ends in EOS; sentences keep their place in the results.
+    """
+
+    def __init__(
+        self,
+        session: EnsembleSession,
+        limits: Limits,
+        statistics: Statistics,
+        sample: Dict[str, Any],
+        observer: Optional[Observer] = None,
+        prefix: Optional[Tensor] = None,
+    ) -> None:
+        """
+        Args:
+            sample: a batch of fairseq's, ``net_input`` with ``src_tokens`` ``[B, S]``.
+            observer: told of every invocation, see :meth:`observe`.
+            prefix: the tokens that :meth:`open` is to force, int64 ``[B, P]``.
+        """
+        source = sample["net_input"]["src_tokens"]
+        n_sentences, source_width = source.shape[:2]
+        self.sample = sample
+        self.session = session
+        self.limits = limits
+        self.max_len = limits.max_len(source_width)
+        self.source_lengths = source.ne(limits.pad).sum(dim=1)
+        self._statistics = statistics
+        self._observer = observer
+        session.reset(self.max_len + 1)
+        session.add(sample["net_input"], prefix)
+        statistics.encoder_invocations += 1
+
+        # One column more than the longest hypothesis: what is written beyond its end goes there.
+        width = self.max_len + 2
+        self._tokens = source.new_full((n_sentences, width), limits.pad)
+        self._scores = torch.zeros(n_sentences, width, device=source.device)
+        self._final_lengths = source.new_zeros(n_sentences)
+        self.sentence = torch.arange(n_sentences, device=source.device)
+        self.lengths = source.new_zeros(n_sentences)
+        self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
+        # Bounds of the lengths of rows that go on: mostly all that has to be known of them.
+        self._at_least = self._at_most = 0
+        self._some_finished = False
+        self._n_forced = 0
+        self._fed_sentences: List[Tensor] = []
+        self._block_sentences: List[Tensor] = []
+        self._block_sizes: List[Union[int, Tensor]] = []
+
+    @cached_property
+    def _chooser(self) -> Chooser:
+        return Chooser(self.limits)
+
+    @property
+    def n_sentences(self) -> int:
+        """How many sentences the batch began with."""
+        return self.source_lengths.numel()
+
+    @property
+    def final_lengths(self) -> Tensor:
+        """How many tokens each finished sentence has, EOS included: int64 ``[B]``."""
+        return self._final_lengths
+
+    @property
+    def n_rows(self) -> int:
+        """How many sentences are still being decoded."""
+        return self.sentence.numel()
+
+    def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
+        """Force the prefix, and feed BOS and the prefix but for each row's last token.
+
+        Args:
+            prefix: int64 ``[B, P]`` padded on the right, or ``None``; its tokens are forced.
+
+        Returns:
+            that last token of each row that the prefix left, the next to be fed: int64 ``[R]``.
+        """
+        last = self._tokens.new_full((self.n_rows,), bos)
+        if prefix is None or prefix.size(1) == 0:
+            return last
+        prefix = prefix[:, : self.max_len]
+        self._n_forced = prefix.size(1)
+        forced = prefix_lengths(prefix, self.limits.pad)
+        tokens = torch.cat([last[:, None], prefix], dim=1)
+        features = self.feed(tokens[:, :-1])
+        self.session.commit(forced)
+        self._append_forced(prefix, forced, features)
+        last = tokens.gather(1, forced[:, None]).squeeze(1)
+        return self.without_finished([last])[0]
+
+    def feed(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
+        """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""
+        self._statistics.count_step(self.n_rows)
+        self._fed_sentences.append(self.sentence)
+        return self.session.step(tokens, tree)
+
+    def log_probs_of_block(
+        self, features: Features, first_step: int, depths: Optional[Tensor] = None
+    ) -> Tensor:
+        """p_1's constrained log-probabilities ``[R, T, V]`` after each token of a block.
+
+        Args:
+            features: ``[R, T, C]``.
+            first_step: how many tokens after the row's own the first distribution is for: 0 where
+                the block begins with the row's last token, 1 where it begins with its next one.
+            depths: of the tokens of a tree, int64 ``[R, T]``.
+        """
+        log_probs = self.session.log_probs(features)[..., 0, :]
+        return self._constrained(log_probs, first_step, depths)
+
+    def answers(
+        self, features: Features, first_step: int = 0, depths: Optional[Tensor] = None
+    ) -> Tuple[Tensor, Tensor]:
+        """p_1's best token after each token of a block.
+
+        Args:
+            features, first_step, depths: as for :meth:`log_probs_of_block`.
+
+        Returns:
+            log-probabilities float32 ``[R, T]`` and tokens int64 ``[R, T]``. The distributions
+            over the vocabulary are never all in memory, however long the block.
+        """
+        n_rows, n_tokens = features[0].shape[:2]
+        at_once = max(1, MAX_DISTRIBUTIONS // n_rows)
+        parts = []
+        for first in range(0, n_tokens, at_once):
+            some = [member[:, first : first + at_once] for member in features]
+            if depths is None:
+                log_probs = self.log_probs_of_block(some, first_step + first)
+            else:
+                own = depths[:, first : first + at_once]
+                log_probs = self.log_probs_of_block(some, first_step, own)
+            parts.append(first_maximum(log_probs))
+        if len(parts) == 1:
+            return parts[0]
+        scores, tokens = zip(*parts)
+        return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)
+
+    def proposals(self, features: Features, n_heads: int, verified: bool) -> Tensor:
+        """The best tokens of heads p_2 ... p_n after each row's last position.
+
+        Args:
+            features: ``[R, C]`` of that position.
+            verified: whether none stays that is not p_1's own: then they may be computed roughly.
+
+        Returns:
+            int64 ``[R, n_heads - 1]``
+        """
+        if n_heads == 1:
+            return self._tokens.new_empty(self.n_rows, 0)
+        scores = self.session.ranking_scores(features, 1, n_heads, rough=verified)
+        return first_maximum(self._constrained(scores, 1))[1]
+
+    def ranked_proposals(self, features: Features, n_heads: int, n_best: int) -> Choices:
+        """The n best tokens of each of the heads p_2 ... p_n, best first, on the host.
+
+        Args:
+            features: ``[R, C]`` of each row's last position.
+
+        Returns:
+            scores and tokens ``[R * (n_heads - 1), n_best]``, head by head for each row
+        """
+        scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
+        demands = None
+        if not self._known_to_be_within_limits(1, n_heads - 1):
+            steps = self._steps(1, n_heads - 1).flatten().cpu().numpy()
+            demands = Demands.of(self.limits, steps, self.max_len, self._n_forced)
+        return self._chooser(scores, n_best, demands, normalize=True)
+
+    def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
+        """Extend each row by the first n of its tokens, up to and including the first EOS.
+
+        Args:
+            tokens: int64 ``[R, T]``; scores: float32 ``[R, T]``; n: one number or int64 ``[R]``.
+
+        Returns:
+            how many tokens each row really took: one number or int64 ``[R]``. Rows that took an
+            EOS are finished, and wait for :meth:`leave`.
+        """
+        is_eos = tokens.eq(self.limits.eos)
+        n_taken = self._end_at_eos(is_eos, n) if bool(is_eos.any()) else n
+        self._write(tokens, scores)
+        self.lengths = self.lengths + n_taken
+        # Of the rows that go on: they took all of the n.
+        self._at_least += n if isinstance(n, int) else 0
+        self._at_most += n if isinstance(n, int) else tokens.size(1)
+        return n_taken
+
+    def _end_at_eos(self, is_eos: Tensor, n: Union[int, Tensor]) -> Tensor:
+        """How many of n tokens there are up to the first EOS: int64 ``[R]``."""
+        offsets = torch.arange(is_eos.size(1), device=is_eos.device)
+        taken = offsets < (n if isinstance(n, int) else n[:, None])
+        is_eos = is_eos & taken
+        after_eos = is_eos.cumsum(dim=1) - is_eos.long()
+        self.finished = self.finished | is_eos.any(dim=1)
+        self._some_finished = bool(self.finished.any())
+        return (taken & after_eos.eq(0)).sum(dim=1)
+
+    def _write(self, tokens: Tensor, scores: Tensor) -> None:
+        """Write at each row's end, tokens that it has not taken included: the next lie there."""
+        n_new, width = tokens.size(1), self._tokens.size(1)
+        start = self._at_least
+        all_alike = start == self._at_most and self.n_rows == self.n_sentences
+        if all_alike and start + n_new <= width:
+            self._tokens[:, start : start + n_new] = tokens
+            self._scores[:, start : start + n_new] = scores
+            return
+        offsets = torch.arange(n_new, device=tokens.device)
+        positions = (self.lengths[:, None] + offsets).clamp(max=width - 1)
+        self._tokens[self.sentence[:, None], positions] = tokens
+        self._scores[self.sentence[:, None], positions] = scores
+
+    def tail(self, n: int, before_first: int) -> Tensor:
+        """The last n tokens of each row, int64 ``[R, n]``; ``before_first`` where it has fewer."""
+        positions = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
+        tokens = self._tokens[self.sentence[:, None], positions.clamp(min=0)]
+        return tokens.masked_fill(positions < 0, before_first)
+
+    def observe(
+        self,
+        first_step: int,
+        drafts: Tensor,
+        answers: Tensor,
+        scores: Tensor,
+        settled: Tensor,
+        widths: Optional[Tensor] = None,
+    ) -> None:
+        """Tell the observer, if there is one, of an invocation whose tokens are not appended yet.
+
+        Args:
+            first_step: as for :meth:`log_probs_of_block`.
+            drafts: int64 ``[R, T - 1]``, what was fed as a guess; answers: int64 ``[R, T]`` with
+                their log-probabilities ``scores``.
+            settled: int64 ``[R]``, how many answers are final; widths: int64 ``[R]``, how many of
+                the T answers are the row's own (default: all).
+        """
+        if self._observer is not None:
+            first = self.lengths + first_step
+            self._observer(self.sentence, first, drafts, answers, scores, settled, widths)
+
+    def record_blocks(self, sizes: Union[int, Tensor]) -> None:
+        """Note the sizes, ``[R]`` or one for all, of the blocks just accepted; 0 notes nothing."""
+        self._block_sentences.append(self.sentence)
+        self._block_sizes.append(sizes)
+
+    def leave(self) -> Optional[Tensor]:
+        """Let finished rows leave.
+
+        Returns:
+            the old index of each remaining row, or ``None`` if all remain.
+        """
+        if not self._some_finished:
+            return None
+        self._some_finished = False
+        done = self.sentence[self.finished]
+        self._final_lengths[done] = self.lengths[self.finished]
+        order = compaction(~self.finished)
+        self.sentence = self.sentence[order]
+        self.lengths = self.lengths[order]
+        self.finished = self.finished[order]
+        if order.numel():
+            self.session.select(order)
+        return order
+
+    def without_finished(self, of_rows: List[Tensor]) -> List[Tensor]:
+        """:meth:`leave`, and what is known of the rows that remain: tensors ``[R, ...]``."""
+        order = self.leave()
+        return of_rows if order is None else [known[order] for known in of_rows]
+
+    def hypotheses(self) -> Hypotheses:
+        """One list with one hypothesis for each sentence, in the batch's order."""
+        rows = zip(self._tokens, self._scores, self._final_lengths.tolist())
+        return [
+            [self._hypothesis(tokens[:n].clone(), scores[:n].clone())] for tokens, scores, n in rows
+        ]
+
+    def records(self, ids: List[int]) -> List[SentenceRecord]:
+        """What each sentence cost."""
+        invocations = torch.cat(self._fed_sentences).bincount(minlength=self.n_sentences)
+        blocks: List[List[int]] = [[] for _ in range(self.n_sentences)]
+        if self._block_sizes:
+            owners = torch.cat(self._block_sentences).tolist()
+            sizes = [
+                torch.full_like(rows, size) if isinstance(size, int) else size
+                for size, rows in zip(self._block_sizes, self._block_sentences)
+            ]
+            for owner, size in zip(owners, torch.cat(sizes).tolist()):
+                if size > 0:
+                    blocks[owner].append(size)
+        counts = (self.source_lengths, self._final_lengths, invocations)
+        columns = [column.tolist() for column in counts]
+        return [SentenceRecord(*row) for row in zip(ids, *columns, blocks)]
+
+    def _append_forced(self, prefix: Tensor, forced: Tensor, features: Features) -> None:
+        log_probs = self.log_probs_of_block(features, first_step=0)
+        scores = log_probs.gather(-1, prefix[:, :, None]).squeeze(-1)
+        self.record_blocks(self.append(prefix, scores, forced))
+
+    def _steps(self, first: int, n: int) -> Tensor:
+        return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)
+
+    def _constrained(self, scores: Tensor, first: int, depths: Optional[Tensor] = None) -> Tensor:
+        """What limits and penalties leave of the scores ``[R, n, V]`` of n steps.
+
+        Args:
+            first: how many tokens beyond the row's own the first step is for.
+            depths: how far beyond the first each step is, int64 ``[R, n]`` (default: 0, 1, ...).
+        """
+        # A part of a tree can be deeper than it has tokens.
+        n_steps = scores.size(1) if depths is None else 1 + int(depths.max())
+        if self._known_to_be_within_limits(first, n_steps):
+            return self.limits.penalize(scores)
+        if depths is None:
+            steps = self._steps(first, n_steps)
+        else:
+            steps = self.lengths[:, None] + first + depths
+        return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
+
+    def _known_to_be_within_limits(self, first: int, n: int) -> bool:
+        """:meth:`_within_limits`, after a look at the rows if need be."""
+        if not self._within_limits(first, n):
+            self._at_least, self._at_most = torch.stack(self.lengths.aminmax()).tolist()
+        return self._within_limits(first, n)
+
+    def _within_limits(self, first: int, n: int) -> bool:
+        """Whether it is known that no length is too short or too long for so many steps."""
+        too_short = self._at_least + first < self.limits.min_len
+        return not too_short and self._at_most + first + n <= self.max_len
+
+    def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Hypothesis:
+        return hypothesis(tokens, self.limits.sentence_score(scores), scores)
+
+
+def one_number(of_rows: Tensor) -> Union[int, Tensor]:
+    """The number of a row that is alone; the host's numbers are cheaper than tensors ``[1]``."""
+    return int(of_rows) if of_rows.numel() == 1 else of_rows

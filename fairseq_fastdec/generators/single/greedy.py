@@ -1,0 +1,34 @@
+"""Greedy decoding: the reference rule on the engine, and the tokens of fairseq's ``--beam 1``."""
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from ..base import Generator
+from .batch import Batch
+
+
+class GreedyGenerator(Generator):
+    """One token a step (Stern et al. 2018, section 2)."""
+
+    name = "greedy"
+
+    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+        decode_greedily(batch, bos, prefix)
+
+
+def decode_greedily(batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+    """Extend every row by its best token until it ends.
+
+    Args:
+        bos, prefix: as for :meth:`~.base.Generator.decode`.
+    """
+    last = batch.open(bos, prefix)
+    while batch.n_rows:
+        features = batch.feed(last[:, None])
+        batch.session.commit(1)
+        scores, tokens = batch.answers(features)
+        batch.observe(0, tokens[:, 1:], tokens, scores, torch.ones_like(last))
+        batch.append(tokens, scores, 1)
+        (last,) = batch.without_finished([tokens[:, 0]])

@@ -1,0 +1,103 @@
+"""fairseq's own generator and those of this package, on a checkpoint."""
+
+import time
+from typing import Any, Dict, Iterable, List, Tuple
+
+import torch
+from fairseq import utils
+from torch import Tensor
+
+from ...generators.base import FairseqGenerator
+from ..corpus import Corpus, load_models, uses_cuda
+from .measurement import Round, Translation
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class FairseqEngine:
+    """Decodes batches as fairseq-generate does, and measures it."""
+
+    def __init__(self, cfg: Any, corpus: Corpus, dtype: str) -> None:
+        """
+        Args:
+            cfg: the method's configuration.
+            dtype: one of :data:`DTYPES`.
+
+        Raises:
+            ValueError: for a model or an option that the method cannot honour.
+        """
+        self._cfg = cfg
+        self._corpus = corpus
+        self._cuda = uses_cuda(cfg)
+        self.models = [model.to(DTYPES[dtype]) for model in load_models(cfg, corpus.task)]
+        generator = self._build_generator()
+        one_hypothesis = getattr(generator, "keeps_one_hypothesis", False)
+        self.beam_width = 1 if one_hypothesis else cfg.generation.beam
+        self._session = getattr(generator, "session", None)
+
+    def decode(self, batches: Iterable[Dict[str, Any]]) -> Round:
+        """Translate batches of fairseq's, one after the other."""
+        # A new one each time: lookahead, for example, learns from the sentences that it has seen.
+        generator = self._build_generator()
+        calls = None
+        if isinstance(generator, FairseqGenerator):
+            # Its weights are prepared already: that belongs to loading, which is not timed.
+            generator.session = self._session
+        else:
+            calls = DecoderCalls(generator)
+        # --sampling draws the same in every round.
+        utils.set_torch_seed(self._cfg.common.seed)
+        result = Round()
+        best_tokens: List[Tuple[int, Tensor]] = []
+        for batch in batches:
+            if self._cuda:
+                batch = utils.move_to_cuda(batch)
+            started = self._now()
+            hypotheses = self._corpus.task.inference_step(
+                generator, self.models, batch, prefix_tokens=self._corpus.prefix(batch)
+            )
+            seconds = self._now() - started
+            ids = batch["id"].tolist()
+            result.seconds += seconds
+            if len(ids) == 1:
+                result.latencies[ids[0]] = seconds
+            best_tokens += zip(ids, (best["tokens"] for best, *_ in hypotheses))
+        # Text is made at the end: nobody who decodes beside this process is to gain by it.
+        for number, indices in best_tokens:
+            result.tokens += indices.numel()
+            tokens = self._corpus.target_tokens(indices)
+            result.translations[number] = Translation(tokens, self._corpus.plain(tokens))
+        if calls is None:
+            statistics = generator.statistics
+            result.invocations = statistics.decoder_invocations
+            result.row_invocations = statistics.row_invocations
+        else:
+            result.invocations, result.row_invocations = calls.calls, calls.rows
+        return result
+
+    def _build_generator(self) -> Any:
+        return self._corpus.task.build_generator(self.models, self._cfg.generation)
+
+    def _now(self) -> float:
+        if self._cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+class DecoderCalls:
+    """Stands between fairseq's own generator and its ensemble, and counts."""
+
+    def __init__(self, generator: Any) -> None:
+        """
+        Args:
+            generator: fairseq's ``SequenceGenerator``, which has an ensemble of its own.
+        """
+        self.calls = 0
+        self.rows = 0
+        self._forward = generator.model.forward_decoder
+        generator.model.forward_decoder = self._count
+
+    def _count(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        self.rows += tokens.size(0)
+        return self._forward(tokens, *args, **kwargs)

@@ -1,0 +1,214 @@
+"""What is compared: methods, each a name and its options, and the settings that all share."""
+
+import argparse
+import shlex
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Tuple, Union
+
+from fairseq import options
+
+from ..command_line import check_places, positive, to_config
+
+FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
+# Each engine's option that says how many batches are decoded side by side.
+WORKERS_OPTIONS = {FAIRSEQ: "--processes", CTRANSLATE2: "--inter-threads"}
+BEST = "best"
+# What "best" tries of processes: each has a model of its own in memory.
+MOST_PROCESSES = 4
+
+DEFAULT_METHODS = (
+    "fairseq, beam 1: --decoding fairseq --beam 1",
+    "greedy: --decoding greedy",
+    "lookahead: --decoding lookahead",
+    "CTranslate2, beam 1: --engine ctranslate2 --beam 1",
+    "CTranslate2 int8, beam 1: --engine ctranslate2 --compute-type int8 --beam 1",
+    "fairseq, beam 5: --decoding fairseq --beam 5",
+    "beam 5: --decoding beam --beam 5",
+    "streaming, beam 5: --decoding streaming --beam 5",
+    "CTranslate2, beam 5: --engine ctranslate2 --beam 5",
+)
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a method divides the threads that it may use.
+
+    Attributes:
+        workers: how many batches are decoded side by side: in as many processes, or in
+            CTranslate2's inter threads, which share one model.
+        threads: of each worker.
+    """
+
+    workers: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.workers} x {self.threads}"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the comparison.
+
+    Attributes:
+        arguments: options of fairseq-generate.
+        engine: what decodes.
+        compute_type: CTranslate2's type of numbers; ``None`` for that of ``--dtype``.
+        workers: see :class:`Division`; ``"best"`` for the number that proves fastest.
+    """
+
+    name: str
+    arguments: Tuple[str, ...]
+    engine: str = FAIRSEQ
+    compute_type: Optional[str] = None
+    workers: Union[int, str] = BEST
+
+    @classmethod
+    def parse(cls, spec: str, workers: Optional[Dict[str, Union[int, str]]] = None) -> "Method":
+        """Read ``NAME: OPTIONS``.
+
+        Args:
+            workers: by engine, for methods that do not say it themselves (default: best).
+
+        Raises:
+            ValueError: for another form, an unknown engine, or an engine's option without it.
+        """
+        name, _, words = spec.partition(":")
+        if not name.strip() or not words.strip():
+            raise ValueError(
+                f"--method {spec!r}: write a name, a colon and options of fairseq-generate, such "
+                "as 'beam 4: --decoding beam --beam 4'"
+            )
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+        parser.add_argument("--engine", choices=(FAIRSEQ, CTRANSLATE2), default=FAIRSEQ)
+        parser.add_argument("--compute-type")
+        for option in WORKERS_OPTIONS.values():
+            parser.add_argument(option, type=number_of_workers)
+        try:
+            own, arguments = parser.parse_known_args(shlex.split(words))
+        except (argparse.ArgumentError, ValueError) as error:
+            raise ValueError(f"--method {spec!r}: {error}") from error
+        if own.compute_type is not None and own.engine != CTRANSLATE2:
+            raise ValueError(
+                f"--method {spec!r}: --compute-type is for --engine ctranslate2; use --dtype"
+            )
+        given = {FAIRSEQ: own.processes, CTRANSLATE2: own.inter_threads}
+        for engine, option in WORKERS_OPTIONS.items():
+            if engine != own.engine and given[engine] is not None:
+                raise ValueError(
+                    f"--method {spec!r}: {option} is for --engine {engine}; "
+                    f"use {WORKERS_OPTIONS[own.engine]}"
+                )
+        n_workers = given[own.engine] or (workers or {}).get(own.engine, BEST)
+        return cls(name.strip(), tuple(arguments), own.engine, own.compute_type, n_workers)
+
+    def divisions(self, settings: "Settings") -> Tuple[Division, ...]:
+        """The divisions of the threads to measure, of which the fastest counts.
+
+        Raises:
+            ValueError: for a number of workers that the threads or the device do not allow.
+        """
+        n, option = settings.threads, WORKERS_OPTIONS[self.engine]
+        if self.workers == BEST:
+            most = n if self.engine == CTRANSLATE2 else MOST_PROCESSES
+            if settings.device != "cpu":
+                most = 1
+            numbers = {1, max(w for w in range(1, min(n, most) + 1) if n % w == 0)}
+        elif settings.device != "cpu" and self.workers != 1:
+            raise ValueError(
+                f"{option} {self.workers}: on a GPU a method has one worker; remove it"
+            )
+        elif n % self.workers:
+            raise ValueError(
+                f"{option} {self.workers}: does not divide --threads {n} evenly; change one of them"
+            )
+        else:
+            numbers = {self.workers}
+        return tuple(Division(workers, n // workers) for workers in sorted(numbers))
+
+
+def number_of_workers(text: str) -> Union[int, str]:
+    """``best`` or a whole number of at least 1."""
+    if text == BEST:
+        return BEST
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or {BEST}") from error
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all methods share.
+
+    Attributes:
+        arguments: the data directory and options of fairseq-generate.
+        dtype: ``fp32``, ``fp16`` or ``bf16``.
+        threads: that a method may use, all of its workers together.
+        sentences: how many, from the first on; ``None`` for all.
+    """
+
+    arguments: Tuple[str, ...]
+    device: str
+    dtype: str
+    threads: int
+    sentences: Optional[int] = None
+
+
+def configure(settings: Settings, method: Optional[Method] = None) -> Any:
+    """The configuration that fairseq-generate would have, of a method or of what all share.
+
+    Raises:
+        OSError: if the data directory cannot be read.
+        SystemExit: argparse's, for options that do not exist.
+        ValueError: for options that have no place here; it names the flag.
+    """
+    parser = options.get_generation_parser(default_task="translation_fastdec")
+    parser.prog = f"benchmark.py: {method.name}" if method else "benchmark.py"
+    parser.usage = "options as for fairseq-generate; see benchmark.py --help"
+    arguments = [*settings.arguments, *(method.arguments if method else ())]
+    args = options.parse_args_and_arch(parser, arguments)
+    check_places(args, _out_of_place(args))
+    args.cpu = settings.device == "cpu"
+    args.fp16 = settings.dtype == "fp16"
+    return to_config(args)
+
+
+def _out_of_place(args: argparse.Namespace) -> Dict[str, Tuple[bool, str]]:
+    return {
+        "--fp16": (args.fp16, "use --dtype fp16"),
+        "--bf16": (args.bf16, "use --dtype bf16"),
+        "--cpu": (args.cpu, "use --device cpu"),
+        "--batch-size": (args.batch_size is not None, "give it for all methods, outside --method"),
+        "--scoring": (args.scoring != "bleu", "remove it: BLEU is always sacrebleu's"),
+        "--num-shards": (args.num_shards > 1, "use --sentences"),
+        "--results-path": (args.results_path is not None, "use --output"),
+    }
+
+
+def check_methods(settings: Settings, methods: Tuple[Method, ...]) -> None:
+    """Find mistakes in the command line before anything is loaded.
+
+    Raises:
+        SystemExit: argparse's, for options that do not exist.
+        ValueError: for names that occur twice, and for methods that would decode other sentences
+            or batches than the rest.
+    """
+    names = [method.name for method in methods]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"--method {name!r}: two methods of this name; rename one")
+    shared = configure(settings)
+    for method in methods:
+        try:
+            method.divisions(settings)
+            own = configure(settings, method)
+            if own.dataset != shared.dataset:
+                raise ValueError(
+                    "an option says which sentences are decoded or how they are put into batches; "
+                    "give it for all methods, outside --method"
+                )
+            if own.common_eval.path is None:
+                raise ValueError("--path: name the checkpoint, here or for all methods")
+        except ValueError as error:
+            raise ValueError(f"--method {method.name!r}: {error}") from error

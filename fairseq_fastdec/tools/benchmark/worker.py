@@ -1,0 +1,91 @@
+"""What runs in a process of a method: it loads once, and decodes when it is told to."""
+
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import torch
+
+from ..corpus import Corpus
+from . import processes
+from .ctranslate2_engine import CTranslate2Engine
+from .fairseq_engine import FairseqEngine
+from .measurement import Round, peak_memory
+from .methods import CTRANSLATE2, Division, Method, Settings, configure
+
+WARM_UP_BATCHES = 8
+
+
+class Worker:
+    """A method with its model and its batches in memory."""
+
+    def __init__(
+        self, method: Method, settings: Settings, division: Division, shared: Path
+    ) -> None:
+        """
+        Args:
+            shared: a directory for what several processes can read.
+
+        Raises:
+            ImportError, ValueError, OSError: if the method cannot run here; the message says why.
+        """
+        torch.set_num_threads(division.threads)
+        self.memory_before = peak_memory()
+        self._cfg = configure(settings, method)
+        self.corpus = Corpus(self._cfg)
+        n_sentences = len(self.corpus)
+        if settings.sentences is not None:
+            n_sentences = min(n_sentences, settings.sentences)
+        self.sentences = range(n_sentences)
+        if method.engine == CTRANSLATE2:
+            self.engine: Any = CTranslate2Engine(
+                self._cfg, self.corpus, settings.dtype, method.compute_type, division, shared
+            )
+        else:
+            self.engine = FairseqEngine(self._cfg, self.corpus, settings.dtype)
+        self._batches: Dict[int, List[Dict[str, Any]]] = {}
+
+    def warm_up(self, batch_size: int) -> None:
+        """Load the batches, and decode some of all lengths."""
+        self._cfg.dataset.batch_size = batch_size
+        batches = list(self.corpus.batches(self.sentences, self.engine.models))
+        self._batches = {batch_size: batches}
+        self.engine.decode(batches[:: max(1, len(batches) // WARM_UP_BATCHES)])
+
+    def decode(self, batch_size: int) -> Round:
+        """One round over all sentences, after :meth:`warm_up` with that batch size.
+
+        With other processes beside it, this one's share of them.
+        """
+        batches = self._batches[batch_size]
+        if processes.turns is None:
+            return self.engine.decode(batches)
+        return self.engine.decode(batches[i] for i in processes.turns.take(len(batches)))
+
+
+_worker: Worker
+
+
+def load(method: Method, settings: Settings, division: Division, shared: Path) -> Tuple[int, float]:
+    """Load a method into this process.
+
+    Returns:
+        its beam width, and the MiB that the process had taken before.
+    """
+    global _worker
+    _worker = Worker(method, settings, division, shared)
+    return _worker.engine.beam_width, _worker.memory_before
+
+
+def warm_up(batch_size: int) -> None:
+    """See :meth:`Worker.warm_up`."""
+    _worker.warm_up(batch_size)
+
+
+def decode(batch_size: int) -> Round:
+    """See :meth:`Worker.decode`."""
+    return _worker.decode(batch_size)
+
+
+def references() -> Dict[int, str]:
+    """The text of the references by sentence number."""
+    return {number: _worker.corpus.reference(number) for number in _worker.sentences}

@@ -1,0 +1,60 @@
+"""What the command lines of scripts share, where they take fairseq-generate's options."""
+
+import argparse
+from typing import Any, Dict, Tuple
+
+from fairseq import utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from ..data.languages import infer_languages
+from ..errors import errors_in_one_line  # noqa: F401  (command lines take it from here)
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1; argparse puts the flag before the message."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
+    return int(text)
+
+
+def check_places(args: argparse.Namespace, places: Dict[str, Tuple[bool, str]]) -> None:
+    """Refuse options of fairseq-generate that a script would not honour.
+
+    Args:
+        places: those of the script besides what no script honours: by flag, whether the option was
+            given, and what to do instead.
+
+    Raises:
+        ValueError: for such an option; it names the flag.
+    """
+    remove = "remove it"
+    common = {
+        "--nbest": (args.nbest > 1, "remove it: the best hypothesis counts"),
+        "--score-reference": (args.score_reference, remove),
+        "--lm-path": (args.lm_path is not None, remove),
+        "--replace-unk": (args.replace_unk is not None, remove),
+        "--print-alignment": (args.print_alignment is not None, remove),
+        "--constraints": (args.constraints is not None, remove),
+    }
+    for flag, (is_given, remedy) in {**common, **places}.items():
+        if is_given:
+            raise ValueError(f"{flag}: not possible here; {remedy}")
+
+
+def check_one_directory(data: str, remedy: str) -> None:
+    """
+    Raises:
+        ValueError: if these are several data directories, joined as fairseq has them.
+    """
+    if len(utils.split_paths(data)) > 1:
+        raise ValueError(f"{data}: several data directories; {remedy}")
+
+
+def to_config(args: argparse.Namespace) -> Any:
+    """The configuration of a command line of fairseq-generate.
+
+    Raises:
+        OSError, ValueError: if there are no data to say which languages are meant.
+    """
+    infer_languages(args)
+    return convert_namespace_to_omegaconf(args)

@@ -1,0 +1,140 @@
+"""Models, batches and text as fairseq-generate sets them up, for scripts that do more with them."""
+
+import ast
+from typing import Any, Dict, Iterator, List, Sequence
+
+import torch
+from fairseq import checkpoint_utils, tasks, utils
+from torch import Tensor
+
+from ..data.sentence_range import SentenceRange
+
+
+def uses_cuda(cfg: Any) -> bool:
+    """Whether to decode on a GPU."""
+    return torch.cuda.is_available() and not cfg.common.cpu
+
+
+def load_models(cfg: Any, task: Any) -> List[Any]:
+    """The ensemble of ``--path``, ready for inference, as fairseq-generate loads it.
+
+    Raises:
+        OSError: for a file that is not there.
+        ValueError: without a path, or for a file that is no checkpoint of such a task.
+    """
+    if cfg.common_eval.path is None:
+        raise ValueError("--path: name the checkpoint, or several separated by colons")
+    overrides = ast.literal_eval(cfg.common_eval.model_overrides)
+    models = [
+        model
+        for path in utils.split_paths(cfg.common_eval.path)
+        for model in _load_model(cfg, task, path, overrides)
+    ]
+    for model in models:
+        if cfg.common.fp16:
+            model.half()
+        if uses_cuda(cfg):
+            model.cuda()
+        model.prepare_for_inference_(cfg)
+    return models
+
+
+def _load_model(cfg: Any, task: Any, path: str, overrides: Dict[str, Any]) -> List[Any]:
+    """The model of one path. Whatever is wrong with its file, the error names it."""
+    try:
+        models, _ = checkpoint_utils.load_model_ensemble(
+            [path],
+            arg_overrides=overrides,
+            task=task,
+            suffix=cfg.checkpoint.checkpoint_suffix,
+            strict=cfg.checkpoint.checkpoint_shard_count == 1,
+            num_shards=cfg.checkpoint.checkpoint_shard_count,
+        )
+    except Exception as error:  # a damaged pickle may raise anything
+        if isinstance(error, (OSError, ValueError)) and path in str(error):
+            raise
+        # torch goes on with advice to load the file without its protection.
+        reason = str(error).split("\n", 1)[0].split(". ", 1)[0]
+        raise ValueError(
+            f"--path {path}: cannot be loaded ({type(error).__name__}: {reason}); name a whole "
+            "checkpoint of fairseq-train, of a model for this task and data"
+        ) from error
+    return models
+
+
+class Corpus:
+    """The binarised ``--gen-subset`` of a task: its batches and its text."""
+
+    def __init__(self, cfg: Any) -> None:
+        """
+        Args:
+            cfg: the configuration of fairseq-generate's command line.
+
+        Raises:
+            FileNotFoundError: if the data directory or the subset is not there.
+            ValueError: if the subset has no sentences.
+        """
+        utils.import_user_module(cfg.common)
+        self._cfg = cfg
+        self.task = tasks.setup_task(cfg.task)
+        self.task.load_dataset(cfg.dataset.gen_subset)
+        self.dataset = self.task.dataset(cfg.dataset.gen_subset)
+        self._tokenizer = self.task.build_tokenizer(cfg.tokenizer)
+        self._bpe = self.task.build_bpe(cfg.bpe)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def batches(self, sentences: range, models: Sequence[Any]) -> Iterator[Dict[str, Any]]:
+        """fairseq's batches of ``--batch-size`` and ``--max-tokens``, with every sentence in one.
+
+        Args:
+            sentences: which sentences; consecutive.
+            models: whose greatest lengths hold.
+
+        Raises:
+            Exception: fairseq's, for sentences that are longer, unless
+                ``--skip-invalid-size-inputs-valid-test`` leaves them out.
+        """
+        data = self._cfg.dataset
+        iterator = self.task.get_batch_iterator(
+            SentenceRange(self.dataset, sentences),
+            max_tokens=data.max_tokens,
+            max_sentences=data.batch_size,
+            max_positions=utils.resolve_max_positions(
+                self.task.max_positions(), *(model.max_positions() for model in models)
+            ),
+            ignore_invalid_inputs=data.skip_invalid_size_inputs_valid_test,
+            required_batch_size_multiple=data.required_batch_size_multiple,
+            seed=self._cfg.common.seed,
+            disable_iterator_cache=True,
+        )
+        return iterator.next_epoch_itr(shuffle=False)
+
+    def prefix(self, sample: Dict[str, Any]) -> Any:
+        """The forced tokens ``[B, P]`` of ``--prefix-size``, or ``None``."""
+        size = self._cfg.generation.prefix_size
+        return sample["target"][:, :size] if size > 0 else None
+
+    def source(self, index: int) -> str:
+        """The tokens of a source sentence, separated by spaces."""
+        return self.task.source_dictionary.string(self.dataset.src[index])
+
+    def target_tokens(self, tokens: Tensor) -> str:
+        """The tokens of a translation ``[m]``, separated by spaces, without EOS."""
+        return self.task.target_dictionary.string(tokens, self._cfg.common_eval.post_process)
+
+    def reference(self, index: int) -> str:
+        """The text of a reference, with marks where a word was not in the dictionary."""
+        dictionary = self.task.target_dictionary
+        tokens = self.dataset.tgt[index]
+        return self.plain(
+            dictionary.string(tokens, self._cfg.common_eval.post_process, escape_unk=True)
+        )
+
+    def plain(self, tokens: str) -> str:
+        """Text for people: subwords joined, detokenised (``--bpe``, ``--tokenizer``)."""
+        for decoder in (self._bpe, self._tokenizer):
+            if decoder is not None:
+                tokens = decoder.decode(tokens)
+        return tokens

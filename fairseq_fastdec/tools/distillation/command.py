@@ -1,0 +1,163 @@
+"""The command line of ``scripts/distill.py``."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from fairseq import options
+from tqdm import tqdm
+
+from ...noise import results_only
+from ..command_line import (
+    check_one_directory,
+    check_places,
+    errors_in_one_line,
+    positive,
+    to_config,
+)
+from ..corpus import Corpus
+from .dataset import build, show
+from .filters import Filters
+from .shards import Shards, check_settings
+from .teacher import Teacher, settings_of
+
+DESCRIPTION = """\
+Sequence-level knowledge distillation: training data with a teacher's translations for targets.
+
+    python scripts/distill.py data-bin/en-de --path teacher.pt --destdir distilled
+
+translates the training data of data-bin/en-de (--gen-subset takes another split) and makes
+distilled/data, which fairseq-train takes like the original: the same dictionaries, validation and
+test data. The teacher can be an ensemble (--path a.pt:b.pt). All options of fairseq-generate work;
+the default is --decoding streaming with --beam 5.
+
+Translations are kept shard by shard. However the command was ended, the same command goes on with
+the first shard that is missing. Several processes share the work with --num-shards N --shard-id I,
+I from 0 on; when all have ended, the command without these puts the data together.
+"""
+FASTDEC = "translation_fastdec"
+
+
+@results_only()
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command and report errors of its input in one line."""
+    args = parse_args(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with errors_in_one_line("distill.py"):
+            run(args)
+    except KeyboardInterrupt:
+        sys.exit("\ndistill.py: interrupted; the same command goes on from here")
+
+
+def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
+    """fairseq-generate's command line and our own options."""
+    parser = options.get_generation_parser(default_task=FASTDEC)
+    parser.prog = "distill.py"
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    group = parser.add_argument_group("distillation")
+    group.add_argument(
+        "--destdir", type=Path, required=True, metavar="DIR",
+        help="DIR/data becomes the distilled data, DIR/shards keeps the translations",
+    )  # fmt: skip
+    group.add_argument(
+        "--shard-size", type=positive, default=8192, metavar="N",
+        help="sentences that are lost at most when the command is interrupted (default: 8192)",
+    )  # fmt: skip
+    group.add_argument(
+        "--drop-empty", action="store_true", help="leave out sentences with empty translations"
+    )
+    group.add_argument(
+        "--drop-longer-a", type=float, metavar="A",
+        help="leave out sentences with translations of more than ax + b tokens, where x is the "
+        "number of source tokens (default: keep them)",
+    )  # fmt: skip
+    group.add_argument("--drop-longer-b", type=float, metavar="B", help="see --drop-longer-a")
+    group.add_argument(
+        "--workers", type=positive, default=1, metavar="N",
+        help="processes of fairseq-preprocess (default: 1)",
+    )  # fmt: skip
+    of_task = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    of_task.add_argument("--task", default=FASTDEC)
+    task = of_task.parse_known_args(arguments)[0].task
+    defaults = {"gen_subset": "train", **({"decoding": "streaming"} if task == FASTDEC else {})}
+    return options.parse_args_and_arch(
+        parser,
+        list(arguments),
+        modify_parser=lambda parser: parser.set_defaults(**defaults),
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Translate what is missing, then make the data.
+
+    Raises:
+        OSError: for files that cannot be read or written.
+        ValueError: for options or data that do not go together.
+    """
+    check(args)
+    cfg = to_config(args)
+    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
+        cfg.dataset.max_tokens = 12000  # as fairseq-generate
+    corpus = Corpus(cfg)
+    shards = Shards(args.destdir / "shards", len(corpus), args.shard_size)
+    check_settings(args.destdir / "settings.json", settings_of(cfg, len(corpus), args.shard_size))
+    translate(cfg, corpus, shards)
+    if args.num_shards > 1:
+        print("translated; when all processes have ended, run this without --num-shards")
+        return
+    counts = build(
+        args.destdir / "data",
+        Path(args.data),
+        corpus,
+        shards.read(),
+        Filters(args.drop_empty, args.drop_longer_a, args.drop_longer_b),
+        args.workers,
+    )
+    print(f"distilled pairs: {show(counts)}\n{args.destdir / 'data'}")
+
+
+def check(args: argparse.Namespace) -> None:
+    """Find mistakes in the command line.
+
+    Raises:
+        ValueError: it names the flag.
+    """
+    as_in_data = "remove it: text stays tokenised as in the data"
+    check_places(
+        args,
+        {
+            "--results-path": (args.results_path is not None, "use --destdir"),
+            "--post-process": (args.post_process is not None, as_in_data),
+            "--tokenizer": (args.tokenizer is not None, as_in_data),
+            "--bpe": (args.bpe is not None, as_in_data),
+        },
+    )
+    if args.path is None:
+        raise ValueError("--path: name the teacher, or an ensemble of several with colons between")
+    check_one_directory(args.data, "distil one at a time")
+    if not 0 <= args.shard_id < args.num_shards:
+        raise ValueError(
+            f"--shard-id {args.shard_id}: must be from 0 to {args.num_shards - 1} with "
+            f"--num-shards {args.num_shards}"
+        )
+
+
+def translate(cfg: Any, corpus: Corpus, shards: Shards) -> None:
+    """Translate the shards that are missing or damaged, or this process's part of them."""
+    n_processes, process = cfg.dataset.num_shards, cfg.dataset.shard_id
+    missing = set(shards.missing())
+    for shard in range(process, len(shards.sentences), n_processes):
+        if shard not in missing and shards.is_damaged(shard):
+            print(f"{shards.path(shard)}: damaged; it is translated again", flush=True)
+            missing.add(shard)
+    missing = sorted(shard for shard in missing if shard % n_processes == process)
+    if not missing:
+        return
+    teacher = Teacher(cfg, corpus)
+    total = sum(len(shards.sentences[shard]) for shard in missing)
+    print(f"{total} of {len(corpus)} sentences are to be translated", flush=True)
+    with tqdm(total=total, unit=" sentences", disable=cfg.common.no_progress_bar) as bar:
+        for shard in missing:
+            shards.write(shard, teacher.translate(shards.sentences[shard], bar.update))

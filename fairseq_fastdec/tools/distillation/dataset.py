@@ -1,0 +1,107 @@
+"""A data directory like the teacher's, with its translations for targets."""
+
+import shlex
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Iterable, List, Tuple
+
+from fairseq import options
+
+from ...noise import imports_unheard
+from ..corpus import Corpus
+from .filters import Filters
+
+with imports_unheard():
+    from fairseq_cli import preprocess
+
+UNTRANSLATED = "not translated"
+
+
+def build(
+    destination: Path,
+    original: Path,
+    corpus: Corpus,
+    translations: Iterable[Tuple[int, str]],
+    filters: Filters,
+    workers: int,
+) -> Counter:
+    """Write text and binarised data; what stands at the destination is replaced by the whole.
+
+    The translations become the split ``train``; the text is in ``text/``. Other splits, the
+    dictionaries and BPE codes are those of the original directory.
+
+    Args:
+        original: binarised data.
+        translations: sentence numbers of the corpus in order, and tokens separated by spaces.
+        workers: processes.
+
+    Returns:
+        how many pairs were left out, by reason; ``"kept"`` counts the others.
+
+    Raises:
+        ValueError: if no pair is kept.
+    """
+    part = destination.with_name(destination.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    (part / "text").mkdir(parents=True)
+    languages = (corpus.task.cfg.source_lang, corpus.task.cfg.target_lang)
+    counts = write_text(part / "text" / "train", languages, corpus, translations, filters)
+    if not counts["kept"]:
+        raise ValueError(f"no pair is left ({show(counts)}); filter less, or train the teacher on")
+    binarize(part, original, languages, workers)
+    copy_rest(original, part)
+    shutil.rmtree(destination, ignore_errors=True)
+    part.rename(destination)
+    return counts
+
+
+def write_text(
+    prefix: Path,
+    languages: Tuple[str, str],
+    corpus: Corpus,
+    translations: Iterable[Tuple[int, str]],
+    filters: Filters,
+) -> Counter:
+    """Write the pairs that are kept, in the corpus's order; counts as :func:`build` does."""
+    counts: Counter = Counter()
+    source_path, target_path = (Path(f"{prefix}.{language}") for language in languages)
+    with (
+        open(source_path, "w", encoding="utf-8", newline="\n") as sources,
+        open(target_path, "w", encoding="utf-8", newline="\n") as targets,
+    ):
+        for number, translation in translations:
+            source = corpus.source(number)
+            reason = filters.reason(source, translation)
+            counts[reason or "kept"] += 1
+            if reason is None:
+                sources.write(source + "\n")
+                targets.write(translation + "\n")
+    counts[UNTRANSLATED] = len(corpus) - counts.total()
+    return counts
+
+
+def binarize(destination: Path, original: Path, languages: Tuple[str, str], workers: int) -> None:
+    """fairseq-preprocess of the text with the dictionaries of the original data."""
+    source, target = languages
+    arguments: List[str] = ["-s", source, "-t", target]
+    arguments += ["--srcdict", str(original / f"dict.{source}.txt")]
+    arguments += ["--tgtdict", str(original / f"dict.{target}.txt")]
+    arguments += ["--trainpref", str(destination / "text" / "train")]
+    arguments += ["--destdir", str(destination), "--workers", str(workers)]
+    print("+ fairseq-preprocess " + shlex.join(arguments), flush=True)
+    preprocess.main(options.get_preprocessing_parser().parse_args(arguments))
+
+
+def copy_rest(original: Path, destination: Path) -> None:
+    """Copy validation and test data and BPE codes."""
+    for pattern in ("valid*", "test*", "bpe.codes"):
+        for file in original.glob(pattern):
+            if file.is_file():
+                shutil.copy2(file, destination)
+
+
+def show(counts: Counter) -> str:
+    """The counts in words: ``97 kept, 3 too long``."""
+    others = sorted(name for name, count in counts.items() if count and name != "kept")
+    return ", ".join(f"{counts[name]} {name}" for name in ["kept", *others])

@@ -1,0 +1,80 @@
+"""The teacher: a checkpoint or an ensemble that translates sentences of a corpus."""
+
+import os
+from typing import Any, Callable, Dict
+
+from fairseq import utils
+from omegaconf import OmegaConf
+
+from ..corpus import Corpus, load_models, uses_cuda
+
+
+class Teacher:
+    """Translates as fairseq-generate does."""
+
+    def __init__(self, cfg: Any, corpus: Corpus) -> None:
+        """
+        Args:
+            cfg: the configuration of fairseq-generate's command line.
+
+        Raises:
+            OSError: if a checkpoint cannot be read.
+            ValueError: for an option that the method cannot honour.
+        """
+        self._cfg = cfg
+        self._corpus = corpus
+        self._cuda = uses_cuda(cfg)
+        self._models = load_models(cfg, corpus.task)
+        self._generator = corpus.task.build_generator(self._models, cfg.generation)
+
+    def translate(self, sentences: range, progress: Callable[[int], Any]) -> Dict[int, str]:
+        """The best hypotheses by sentence number, as tokens separated by spaces.
+
+        Args:
+            sentences: consecutive.
+            progress: told how many sentences have just been translated.
+        """
+        # Sampling does not depend on where a run was interrupted.
+        utils.set_torch_seed(self._cfg.common.seed + sentences.start)
+        translations = {}
+        for batch in self._corpus.batches(sentences, self._models):
+            if self._cuda:
+                batch = utils.move_to_cuda(batch)
+            hypotheses = self._corpus.task.inference_step(
+                self._generator, self._models, batch, prefix_tokens=self._corpus.prefix(batch)
+            )
+            for number, (best, *_) in zip(batch["id"].tolist(), hypotheses):
+                translations[number] = self._corpus.target_tokens(best["tokens"])
+            progress(len(hypotheses))
+        return translations
+
+
+def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> Dict[str, Any]:
+    """What the translations depend on.
+
+    Batch sizes are not in it: who runs out of memory goes on with smaller ones.
+    """
+    settings = {
+        f"{group}.{name}": value
+        for group in ("task", "generation")
+        for name, value in OmegaConf.to_container(cfg[group], enum_to_str=True).items()
+    }
+    files = [os.path.abspath(path) for path in utils.split_paths(cfg.common_eval.path)]
+    return {
+        **settings,
+        "task.data": os.path.abspath(cfg.task.data),
+        "checkpoints": [[file, *_version(file)] for file in files],
+        "model_overrides": cfg.common_eval.model_overrides,
+        "fp16": cfg.common.fp16,
+        "seed": cfg.common.seed,
+        "gen_subset": cfg.dataset.gen_subset,
+        "skip_invalid_size_inputs": cfg.dataset.skip_invalid_size_inputs_valid_test,
+        "sentences": n_sentences,
+        "shard_size": shard_size,
+    }
+
+
+def _version(file: str) -> Any:
+    """Changes when the file does: a training may go on writing checkpoints of the same name."""
+    status = os.stat(file)
+    return status.st_size, status.st_mtime_ns

@@ -1,0 +1,153 @@
+"""The command line of scripts/profile_engine.py."""
+
+import argparse
+import logging
+from typing import Any, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import nn
+
+from ...noise import results_only
+from ..command_line import errors_in_one_line
+from .engine import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
+
+DESCRIPTION = """\
+Where the time of a decoder invocation goes, in milliseconds, by batch size and precision.
+
+    python scripts/profile_engine.py                                  # a random transformer base
+    python scripts/profile_engine.py --arch transformer_iwslt_de_en --types 10000
+    python scripts/profile_engine.py --data data-bin/en-de --path checkpoint_best.pt
+
+Random sentences are decoded to a fixed length. Parts that took no time in any column are left out:
+compiled code does all layers as one, for example. The last row, floor, is the time that reading the
+weights once takes at the memory's speed, and explained below the table.
+"""
+
+
+# Milliseconds; less is printed as 0.00.
+SHOWN = 0.005
+
+
+@results_only(logging.WARNING)
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command; errors of its input are reported in one line."""
+    args = parse_args(arguments)
+    torch.set_num_threads(args.threads)
+    with errors_in_one_line("profile_engine.py"):
+        cases, profiles, bandwidth = run(args)
+    print(table(cases, profiles))
+    print(
+        "\nfloor: what reading each weight of a step from memory once takes, at the "
+        f"{bandwidth / 1e9:.1f} GB/s reached\n"
+        f"here with --threads {args.threads}. A step of one sentence cannot be faster, unless the "
+        "processor's cache still\n"
+        "holds weights from the step before, as with small models. In larger batches a step reads "
+        "the\nweights once for all sentences, and computing takes longer than reading."
+    )
+
+
+def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
+    """All options; lists are separated by commas."""
+    parser = argparse.ArgumentParser(
+        description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", help="binarised data of the checkpoint, for its dictionaries")
+    parser.add_argument("--path", help="a checkpoint (default: random weights)")
+    parser.add_argument("--arch", default="transformer", help="of random weights")
+    parser.add_argument("--types", type=int, default=37000, help="of random weights: vocabulary")
+    parser.add_argument("--decoding", default="greedy")
+    parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--batch-sizes", type=numbers, default=[1, 32], metavar="LIST")
+    parser.add_argument(
+        "--precisions", type=precisions, default=list(BYTES_OF_WEIGHT), metavar="LIST"
+    )
+    parser.add_argument("--source-length", type=int, default=20, help="tokens, with EOS")
+    parser.add_argument("--target-length", type=int, default=30, help="tokens, with EOS")
+    parser.add_argument("--repeats", type=int, default=5, help="the fastest counts (default: 5)")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    args = parser.parse_args(arguments)
+    if (args.path is None) != (args.data is None):
+        parser.error("give both --path and --data, or neither")
+    if args.path is None and args.arch not in ARCH_MODEL_REGISTRY:
+        parser.error(f"--arch {args.arch}: unknown")
+    return args
+
+
+def numbers(text: str) -> List[int]:
+    """Whole numbers separated by commas."""
+    return [int(number) for number in text.split(",")]
+
+
+def precisions(text: str) -> List[str]:
+    """Names of precisions separated by commas."""
+    names = text.split(",")
+    for name in names:
+        if name not in BYTES_OF_WEIGHT:
+            raise argparse.ArgumentTypeError(f"{name}: choose from {', '.join(BYTES_OF_WEIGHT)}")
+    return names
+
+
+def run(args: argparse.Namespace) -> Tuple[List[Case], List[Profile], float]:
+    """Profile all cases.
+
+    Raises:
+        ValueError, OSError: for a checkpoint or a case that is not possible.
+    """
+    model, dictionary = load(args) if args.path else random_model(args.arch, args.types)
+    bandwidth = memory_bandwidth()
+    cases = [
+        Case(
+            args.decoding, args.beam, precision, batch_size, args.source_length, args.target_length
+        )
+        for batch_size in args.batch_sizes
+        for precision in args.precisions
+    ]
+    profiles = [profile(model, dictionary, case, bandwidth, args.repeats) for case in cases]
+    return cases, profiles, bandwidth
+
+
+def load(args: argparse.Namespace) -> Tuple[nn.Module, Dictionary]:
+    """A checkpoint's model and target dictionary."""
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [args.path], arg_overrides={"data": args.data}
+    )
+    return models[0].eval(), task.target_dictionary
+
+
+def random_model(arch: str, n_types: int) -> Tuple[nn.Module, Dictionary]:
+    """An architecture as it is before training, with shared embeddings."""
+    dictionary = Dictionary()
+    for index in range(n_types - dictionary.nspecial):
+        dictionary.add_symbol(f"w{index}")
+    task = TranslationTask(TranslationConfig(), dictionary, dictionary)
+    args = arguments_of(arch)
+    args.share_all_embeddings = True
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval(), dictionary
+
+
+def arguments_of(arch: str) -> Any:
+    """What fairseq-train would make of ``--arch`` alone."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    ARCH_MODEL_REGISTRY[arch].add_args(parser)
+    args, _ = parser.parse_known_args([])
+    args.arch = arch
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return args
+
+
+def table(cases: List[Case], profiles: List[Profile]) -> str:
+    """Markdown: parts down, cases across; without the parts that took no time anywhere."""
+    titles = [f"batch {case.batch_size}, {case.precision}" for case in cases]
+    lines = ["| ms a step | " + " | ".join(titles) + " |", "|---" * (len(cases) + 1) + "|"]
+    rows = [(part, [own.parts[part] for own in profiles]) for part in PARTS]
+    rows = [(part, row) for part, row in rows if any(x >= SHOWN for x in row)]
+    rows += [
+        ("total", [own.total for own in profiles]),
+        ("floor", [own.floor for own in profiles]),
+    ]
+    lines += [f"| {name} | " + " | ".join(f"{x:.2f}" for x in row) + " |" for name, row in rows]
+    return "\n".join(lines)

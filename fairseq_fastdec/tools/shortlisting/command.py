@@ -1,0 +1,126 @@
+"""The command line of ``scripts/build_shortlist.py``."""
+
+import argparse
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Optional, Sequence
+
+import numpy as np
+from fairseq.data import Dictionary
+
+from ...data.languages import infer_languages
+from ...noise import results_only
+from ..command_line import check_one_directory, errors_in_one_line, positive
+from .model1 import train
+from .sentences import read
+from .table import pruned, write
+
+DESCRIPTION = """\
+A lexical table for --shortlist, from the data that a model is trained on.
+
+    python scripts/build_shortlist.py data-bin/en-de -s en -t de --output data-bin/en-de/lex.s2t
+
+finds out which target words translate which source words (IBM Model 1 with a NULL word, Brown et
+al. 1993) and writes lines 'target source probability', sorted by source word, best first: what
+Marian calls lex.s2t. Words are those of the binarised data, subwords for example.
+"""
+
+
+@results_only()
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command and report errors of its input in one line."""
+    args = parse_args(sys.argv[1:] if arguments is None else arguments)
+    with errors_in_one_line("build_shortlist.py"):
+        run(args)
+
+
+def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        "build_shortlist.py",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("data", help="a directory of fairseq-preprocess, as fairseq-train takes it")
+    parser.add_argument("-s", "--source-lang", metavar="SRC", help="(default: as in the data)")
+    parser.add_argument("-t", "--target-lang", metavar="TGT", help="(default: as in the data)")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the table")
+    parser.add_argument(
+        "--gen-subset", default="train", metavar="SPLIT", help="what to learn from (default: train)"
+    )
+    parser.add_argument(
+        "--sentences", type=positive, metavar="N",
+        help="learn from N sentence pairs, evenly spread, where the whole of a large corpus would "
+        "not fit into memory: 4 bytes for each pair of tokens of a sentence pair, and 40 for each "
+        "pair of types (default: from all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--iterations", type=positive, default=5, metavar="N", help="of EM (default: 5)"
+    )
+    parser.add_argument(
+        "--threshold", type=probability, default=1e-4, metavar="P",
+        help="leave out what is less probable (default: 0.0001)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--best", type=positive, default=100, metavar="N",
+        help="targets of each source type (default: 100)",
+    )  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+def probability(text: str) -> float:
+    """A number from 0 to 1; argparse puts the flag before the message."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0 to 1")
+    return value
+
+
+def run(args: argparse.Namespace) -> None:
+    """Learn and write the table.
+
+    Raises:
+        OSError: for files that cannot be read or written.
+        ValueError: for data that are of no use.
+    """
+    check_one_directory(args.data, "name one")
+    infer_languages(args)
+    if not args.output.parent.is_dir():
+        raise ValueError(f"--output {args.output}: there is no directory {args.output.parent}")
+    begin = time.perf_counter()
+    languages = (args.source_lang, args.target_lang)
+    dictionaries = tuple(
+        Dictionary.load(str(Path(args.data) / f"dict.{language}.txt")) for language in languages
+    )
+    source, target = read(args.data, args.gen_subset, languages, dictionaries, args.sentences)
+    if not source.tokens.size or not target.tokens.size:
+        raise ValueError(f"{args.data}: the split {args.gen_subset!r} has no words on one side")
+    print(
+        f"{source.lengths.size} sentence pairs with {source.tokens.size} {languages[0]} and "
+        f"{target.tokens.size} {languages[1]} tokens",
+        flush=True,
+    )
+
+    def report(iteration: int, perplexity: float) -> None:
+        seconds = time.perf_counter() - begin
+        print(
+            f"iteration {iteration} of {args.iterations}: perplexity {perplexity:.2f} before it, "
+            f"{seconds:.0f} seconds",
+            flush=True,
+        )
+
+    n_source, n_target = (len(dictionary) for dictionary in dictionaries)
+    everything = train(source, target, n_source, n_target, args.iterations, report)
+    table = pruned(everything, n_source, args.threshold, args.best)
+    write(args.output, table, *dictionaries)
+    n_known = np.unique(table.sources).size
+    print(
+        f"{args.output}: {table.sources.size} of {everything.sources.size} word pairs, for "
+        f"{n_known} of {n_source} source types, {table.sources.size / max(n_known, 1):.1f} targets "
+        f"each; {time.perf_counter() - begin:.0f} seconds"
+    )

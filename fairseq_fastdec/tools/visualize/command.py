@@ -1,0 +1,229 @@
+"""DDGviz: pictures of how a checkpoint decodes sentences, several tokens at once.
+
+    python scripts/ddgviz.py data-bin/en-de --path checkpoint_best.pt --sentences some.en \\
+        --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes
+
+draws, for each line of some.en, the decoding dependency graph and below it the matrix of decoder
+invocations and output tokens (Santilli et al. 2023, sections 3.5 and 4.3), as sentence-1.png and
+sentence-1.svg, and all of them together as ddgviz.html and ddgviz.json. All options of
+fairseq-interactive work, and all of our decoding methods. The default is --decoding jacobi.
+"""
+
+import argparse
+import importlib
+import logging
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Dict, Iterator, List, Optional, Sequence
+
+from fairseq import options, tasks, utils
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+from ...data.languages import infer_languages
+from ...generators.base import Generator
+from ...noise import imports_unheard, results_only
+from ..command_line import errors_in_one_line, positive
+from ..corpus import load_models, uses_cuda
+from . import Recorder, SentenceTrace, document, page, subwords
+
+with imports_unheard():
+    from fairseq_cli import interactive
+
+logger = logging.getLogger(__name__)
+
+PICTURES, DOCUMENTS = ("png", "svg"), ("html", "json")
+
+
+class UsageError(Exception):
+    """Something about the command line or its files; the message is all the user needs to see."""
+
+
+@results_only()
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command and report errors of its input in one line."""
+    args = parse_args(sys.argv[1:] if arguments is None else arguments)
+    with errors_in_one_line("ddgviz.py", UsageError, ImportError):
+        run(args)
+
+
+def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
+    """fairseq-interactive's command line and our own options."""
+    parser = options.get_interactive_generation_parser(default_task="translation_fastdec")
+    parser.prog = "ddgviz.py"
+    parser.description = __doc__
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    group = parser.add_argument_group("ddgviz")
+    group.add_argument(
+        "--sentences",
+        default="-",
+        metavar="FILE",
+        help="source sentences, one a line; - is standard input (default: -)",
+    )
+    group.add_argument(
+        "--output",
+        type=Path,
+        default=Path("ddgviz"),
+        metavar="DIR",
+        help="where the files go; those of the same name are replaced (default: ddgviz)",
+    )
+    group.add_argument(
+        "--formats",
+        type=formats,
+        default=[*PICTURES, *DOCUMENTS],
+        metavar="LIST",
+        help="of png, svg, html and json, separated by commas (default: all)",
+    )
+    group.add_argument(
+        "--max-sentences-shown",
+        type=positive,
+        default=20,
+        metavar="N",
+        help="stop after this many sentences (default: 20)",
+    )
+    group.add_argument(
+        "--subwords",
+        choices=subwords.CHOICES,
+        default="show",
+        help="show them as the dictionary has them (Rah@@ men), mark where a word goes on "
+        "(Rah· men), or join them: whole words stand beside their pieces (default: show)",
+    )
+    return options.parse_args_and_arch(
+        parser,
+        list(arguments),
+        modify_parser=lambda parser: parser.set_defaults(decoding="jacobi"),
+    )
+
+
+def formats(text: str) -> List[str]:
+    """A list of formats; argparse puts the flag before the message."""
+    names = text.split(",")
+    unknown = [name for name in names if name not in (*PICTURES, *DOCUMENTS)]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"{unknown[0]!r}: unknown; choose from {','.join((*PICTURES, *DOCUMENTS))}"
+        )
+    return names
+
+
+def run(args: argparse.Namespace) -> None:
+    """Decode, then write all files.
+
+    Raises:
+        UsageError: for input that cannot be read or shown.
+        ValueError: for a decoding option that the model or method cannot honour.
+    """
+    figure = picture_module(args.formats)
+    infer_languages(args)
+    lines = read_lines(args.sentences, args.max_sentences_shown)
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"--output {args.output}: is a file; name a directory") from error
+    traces = sorted(decode(args, lines), key=lambda trace: trace.id)
+    for trace in traces:
+        for name in PICTURES:
+            if figure is not None and name in args.formats:
+                path = args.output / f"sentence-{trace.id + 1}.{name}"
+                figure.save(trace, path)
+                print(path)
+    for name, content in (("html", page.write), ("json", document.write)):
+        if name in args.formats:
+            path = args.output / f"ddgviz.{name}"
+            path.write_text(content(traces), encoding="utf-8")
+            print(path)
+
+
+def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
+    """What draws, if anything is to be drawn.
+
+    Raises:
+        UsageError: without matplotlib.
+    """
+    if not set(PICTURES) & set(names):
+        return None
+    try:
+        return importlib.import_module("fairseq_fastdec.tools.visualize.figure")
+    except ImportError as error:
+        raise UsageError(f"--formats {','.join(names)}: {error}") from error
+
+
+def read_lines(name: str, n_most: int) -> Dict[int, str]:
+    """The sentences by their line number, from 0, without empty ones.
+
+    Raises:
+        UsageError: for a file that cannot be read or has no sentence.
+    """
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"--sentences {name}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--sentences {name}: not UTF-8 ({error.reason})") from error
+    lines = {n: line.strip() for n, line in enumerate(text.split("\n")) if line.strip()}
+    if not lines:
+        raise UsageError(f"--sentences {name}: has no sentence; give one a line")
+    if len(lines) > n_most:
+        logger.warning(
+            "--max-sentences-shown %d: %d more sentences are left out", n_most, len(lines) - n_most
+        )
+    return dict(list(lines.items())[:n_most])
+
+
+def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[SentenceTrace]:
+    """The traces of all sentences, decoded as fairseq-interactive would.
+
+    Raises:
+        UsageError: for a task or method that cannot be looked into.
+    """
+    cfg = convert_namespace_to_omegaconf(args)
+    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
+        cfg.dataset.batch_size = 1
+    if str(getattr(cfg.task, "decoding", None)) == "fairseq":
+        raise UsageError(
+            "--decoding fairseq: fairseq's generator decodes one token a step and cannot be looked "
+            "into; use --task translation_fastdec --decoding greedy for the same tokens"
+        )
+    task = tasks.setup_task(cfg.task)
+    models = load_models(cfg, task)
+    generator = task.build_generator(models, cfg.generation)
+    if not isinstance(generator, Generator):
+        raise UsageError(f"--task {args.task}: cannot be looked into; use translation_fastdec")
+    generator.observer = Recorder()
+    tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
+
+    def encode(line: str) -> str:
+        for encoder in filter(None, (tokenizer, bpe)):
+            line = encoder.encode(line)
+        return line
+
+    numbers = list(lines)
+    max_positions = utils.resolve_max_positions(
+        task.max_positions(), *(model.max_positions() for model in models)
+    )
+    batches = interactive.make_batches(list(lines.values()), cfg, task, max_positions, encode)
+    for batch in batches:
+        sample = {
+            "net_input": {
+                "src_tokens": batch.src_tokens,
+                "src_lengths": batch.src_lengths,
+            },
+        }
+        if uses_cuda(cfg):
+            sample = utils.move_to_cuda(sample)
+        hypotheses = task.inference_step(generator, models, sample)
+        for row, index in enumerate(batch.ids.tolist()):
+            source = utils.strip_pad(batch.src_tokens[row], task.source_dictionary.pad())
+            trace: SentenceTrace[int] = SentenceTrace(
+                numbers[index],
+                source.tolist(),
+                hypotheses[row][0]["tokens"].tolist(),
+                generator.observer.take(row),
+                generator.name,
+            )
+            yield trace.named(
+                task.source_dictionary.__getitem__,
+                task.target_dictionary.__getitem__,
+                args.subwords,
+            )

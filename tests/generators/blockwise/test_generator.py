@@ -1,0 +1,286 @@
+"""Blockwise decoding against a slow reference, its invocations, and its acceptance rules."""
+
+import argparse
+import copy
+import math
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.blockwise.acceptance import Distance, Exact, MinimumBlock, TopK
+from fairseq_fastdec.generators.options import DecodingOptions
+from tests.generators.test_against_fairseq import TASK, blockwise_model
+from tests.support import tiny
+
+EOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
+MAX_LEN = 12
+
+
+def generator_for(models, dictionary=TASK.target_dictionary, max_len_b=MAX_LEN, **options):
+    args = argparse.Namespace(beam=1, max_len_b=max_len_b)
+    return build_generator(
+        models, dictionary, args, DecodingOptions(decoding="blockwise", **options)
+    )
+
+
+def slow_blockwise(model, net_input, block_size, accepts):
+    """Section 3 to the letter, one sentence: full forward passes, Python lists, no cache.
+
+    Returns the output tokens and the sizes of the accepted blocks.
+    """
+    encoded = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+
+    def log_probs(prefix, head):
+        tokens = torch.tensor([[EOS, *prefix]])
+        with torch.no_grad():
+            logits = model.decoder(tokens, encoder_out=encoded, head=head)[0][0, -1]
+        scores = logits.log_softmax(-1)
+        step = len(prefix) + head
+        scores[PAD] = -math.inf
+        if step == 0:
+            scores[EOS] = -math.inf
+        if step >= MAX_LEN:
+            scores[torch.arange(len(scores)) != EOS] = -math.inf
+        return scores
+
+    output, blocks = [], []
+    while True:
+        block = [int(log_probs(output, head).argmax()) for head in range(block_size)]
+        accepted = 1
+        while accepted < block_size and EOS not in block[:accepted]:
+            own = log_probs(output + block[:accepted], 0)
+            if not accepts(own, block[accepted], accepted):
+                break
+            accepted += 1
+        output += block[:accepted]
+        blocks.append(accepted)
+        if EOS in output:
+            return output, blocks
+
+
+def exact(log_probs, token, index):
+    return token == int(log_probs.argmax())
+
+
+def top_2(log_probs, token, index):
+    return token in log_probs.topk(2).indices.tolist() and log_probs[token] > -math.inf
+
+
+def exact_but_at_least_3(log_probs, token, index):
+    return exact(log_probs, token, index) or (index < 3 and log_probs[token] > -math.inf)
+
+
+RULES = {
+    "exact": (exact, dict()),
+    "top 2": (top_2, dict(acceptance="topk", acceptance_topk=2)),
+    "minimum 3": (exact_but_at_least_3, dict(min_block_size=3)),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "fine-tuned"])
+@settings(max_examples=6, deadline=None)
+@given(
+    block_size=st.integers(3, 4),
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    seed=st.integers(0, 99),
+)
+def test_against_the_slow_reference(rule, frozen, block_size, lengths, seed):
+    accepts, options = RULES[rule]
+    # In fp32 the proposals may be rounded to bf16, and a close one falls otherwise then.
+    model = in_fp64(blockwise_model(identity_first_head=frozen, freeze_base=frozen))
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    generator = generator_for([model], decoding_block_size=block_size, **options)
+    records = []
+    generator._file.write = records.extend
+    hypotheses = generator.generate([model], sample)
+    for index, (hypothesis, record) in enumerate(zip(hypotheses, records)):
+        net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
+        tokens, blocks = slow_blockwise(model, net_input, block_size, accepts)
+        assert hypothesis[0]["tokens"].tolist() == tokens
+        assert record.blocks == blocks
+
+
+def in_fp64(model):
+    return copy.deepcopy(model).double()
+
+
+def test_rounded_proposals_change_no_token_and_hardly_an_invocation():
+    model = blockwise_model(identity_first_head=False, freeze_base=False)
+    sample = tiny.random_batch(TASK, [1, 4, 8, 9, 12] * 20)
+    outputs, invocations = [], []
+    for each in (model, in_fp64(model)):
+        generator = generator_for([each])
+        outputs.append([h[0]["tokens"].tolist() for h in generator.generate([each], sample)])
+        invocations.append(generator.statistics.row_invocations)
+    assert outputs[0] == outputs[1]
+    assert invocations[0] == pytest.approx(invocations[1], rel=0.03)
+
+
+def constant_model(block_size, word=7):
+    """Always predicts the same word, whatever the head: every proposal is right."""
+    model = tiny.build_model(TASK, "blockwise_transformer", block_size=block_size)
+    with torch.no_grad():
+        final_norm = model.decoder.layers[-1].final_layer_norm
+        final_norm.weight.zero_()
+        final_norm.bias.copy_(model.decoder.output_projection.weight[word] * 9)
+    return model
+
+
+@pytest.mark.parametrize("block_size", [2, 3, 4, 8])
+@pytest.mark.parametrize("n_tokens", [2, 3, 8, 9, 13, 24])
+def test_heads_that_always_agree_take_m_over_k_plus_1_invocations(block_size, n_tokens):
+    """Section 4. An EOS that comes first in its block needs no verification."""
+    model = constant_model(block_size)
+    generator = generator_for([model], max_len_b=n_tokens - 1)
+    hypothesis = generator.generate([model], tiny.random_batch(TASK, [4]))[0][0]
+    assert hypothesis["tokens"].tolist() == [7] * (n_tokens - 1) + [EOS]
+    invocations = generator.statistics.decoder_invocations
+    assert invocations == math.ceil((n_tokens - 1) / block_size) + 1
+    assert invocations <= math.ceil(n_tokens / block_size) + 1
+    encoder_invocations = generator.statistics.encoder_invocations
+    assert encoder_invocations == 1
+
+
+def test_trained_heads_save_invocations_and_every_head_is_counted():
+    model = blockwise_model(identity_first_head=False, freeze_base=False)
+    generator = generator_for([model])
+    sample = tiny.random_batch(TASK, [8] * 20)
+    generator.generate([model], sample)
+    counts = generator.statistics
+    assert counts.tokens_per_invocation() > 1.2
+    assert len(counts.accepted) == len(counts.proposed) == 3
+    assert counts.proposed[0] >= counts.accepted[0] >= counts.accepted[1] >= counts.accepted[2]
+    assert counts.accepted[0] > 0
+    assert "mean accepted block size" in counts.summary()
+
+
+def test_exact_accepts_p1s_best_only():
+    verdict = Exact().judge(
+        torch.zeros(1, 3, 9), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 6, 6]])
+    )
+    assert verdict.tolist() == [[True, False, True]]
+
+
+@pytest.mark.parametrize("n, expected", [(1, [True, False, False]), (2, [True, True, False])])
+def test_topk_accepts_p1s_best_n(n, expected):
+    log_probs = torch.tensor([-1.0, -2.0, -3.0, -math.inf]).repeat(1, 3, 1)
+    best = torch.zeros(1, 3, dtype=torch.long)
+    verdict = TopK(n).judge(log_probs, best, torch.tensor([[0, 1, 2]]))
+    assert verdict.tolist() == [expected]
+
+
+def test_topk_never_accepts_what_the_limits_forbid():
+    log_probs = torch.tensor([[[-1.0, -math.inf, -math.inf]]])
+    verdict = TopK(3).judge(log_probs, torch.tensor([[0]]), torch.tensor([[1]]))
+    assert verdict.tolist() == [[False]]
+
+
+def integers():
+    words = Dictionary()
+    for value in range(10):
+        words.add_symbol(str(value))
+    words.add_symbol("madeupword0000")
+    return words
+
+
+def test_distance_accepts_near_integers():
+    words = integers()
+    rule = Distance(2, words)
+    best = torch.tensor([[words.index("5")] * 4])
+    proposals = torch.tensor([[words.index(symbol) for symbol in ("5", "7", "8", "3")]])
+    verdict = rule.judge(torch.zeros(1, 4, len(words)), best, proposals)
+    assert verdict.tolist() == [[True, True, False, True]]
+
+
+def test_distance_compares_other_symbols_exactly():
+    words = integers()
+    rule = Distance(100, words)
+    best = torch.tensor([[words.eos(), words.index("1"), words.eos()]])
+    proposals = torch.tensor([[words.index("1"), words.eos(), words.eos()]])
+    verdict = rule.judge(torch.zeros(1, 3, len(words)), best, proposals)
+    assert verdict.tolist() == [[False, False, True]]
+
+
+def test_distance_decodes_within_epsilon_of_greedy():
+    """The output may leave greedy's, but each token is within epsilon of p_1's choice there."""
+    words = Dictionary()
+    for value in range(20):
+        words.add_symbol(str(value))
+    model = blockwise_model()
+    generator = generator_for([model], words, acceptance="distance", acceptance_distance=3)
+    strict = generator_for([model], words)
+    sample = tiny.random_batch(TASK, [7, 8, 9, 6] * 5)
+    hypotheses = generator.generate([model], sample)
+    strict.generate([model], sample)
+    assert generator.statistics.tokens_per_invocation() > strict.statistics.tokens_per_invocation()
+    for index, hypothesis in enumerate(hypotheses):
+        tokens = hypothesis[0]["tokens"]
+        encoded = model.encoder(
+            sample["net_input"]["src_tokens"][index : index + 1],
+            sample["net_input"]["src_lengths"][index : index + 1],
+        )
+        previous = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None]
+        choices = model.decoder(previous, encoder_out=encoded)[0][0].argmax(-1)
+        both_words = (tokens >= words.nspecial) & (choices >= words.nspecial)
+        assert (tokens - choices)[both_words].abs().max() <= 3
+
+
+def test_minimum_block_asks_nothing_of_the_first_proposals():
+    log_probs = torch.zeros(1, 3, 9)
+    log_probs[0, 0, 6] = -math.inf
+    best, proposals = torch.tensor([[4, 4, 4]]), torch.tensor([[5, 5, 5]])
+    assert MinimumBlock(Exact(), 3).judge(log_probs, best, proposals).tolist() == [
+        [True, True, False]
+    ]
+    forbidden = torch.tensor([[6, 5, 5]])
+    assert not MinimumBlock(Exact(), 3).judge(log_probs, best, forbidden)[0, 0]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(decoding_block_size=5), "--decoding-block-size 5: .*--block-size 4"),
+        (dict(decoding_block_size=0), "--decoding-block-size 0"),
+        (dict(min_block_size=5), "--min-block-size 5"),
+        (dict(min_block_size=0), "--min-block-size 0"),
+        (dict(acceptance="topk", acceptance_topk=0), "--acceptance-topk 0"),
+        (dict(acceptance_distance=-1.0), "--acceptance-distance -1"),
+        (dict(acceptance="distance"), "vocabulary must consist of integers, but has 'w0'"),
+        (dict(acceptance="best"), "--acceptance best: unknown"),
+    ],
+)
+def test_wrong_values_are_named(options, message):
+    options = DecodingOptions(decoding="blockwise", **options)
+    with pytest.raises(ValueError, match=message):
+        options.check()
+        build_generator(
+            [blockwise_model()], TASK.target_dictionary, argparse.Namespace(beam=1), options
+        )
+
+
+def test_a_block_of_one_is_greedy():
+    """The paper's k = 1: a learned p_1 and nothing else."""
+    model = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", block_size=1))
+    sample = tiny.random_batch(TASK, [4, 6, 3])
+    generator = generator_for([model])
+    hypotheses = generator.generate([model], sample)
+    greedy = build_generator(
+        [model],
+        TASK.target_dictionary,
+        argparse.Namespace(beam=1, max_len_b=MAX_LEN),
+        DecodingOptions(decoding="greedy"),
+    )
+    expected = greedy.generate([model], sample)
+    for own, reference in zip(hypotheses, expected):
+        assert own[0]["tokens"].tolist() == reference[0]["tokens"].tolist()
+    assert generator.statistics.row_invocations == greedy.statistics.row_invocations
+
+
+def test_a_model_without_heads_is_refused():
+    with pytest.raises(ValueError, match="no prediction heads.*blockwise_transformer"):
+        generator_for([tiny.build_model(TASK)])

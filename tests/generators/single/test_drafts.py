@@ -1,0 +1,151 @@
+"""The drafts on their own, and the pool of n-grams."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.generators.single.drafts import CopyDraft, SourceDraft, draft_source
+from fairseq_fastdec.generators.single.ngrams import NgramPool
+from tests.generators.test_against_fairseq import assert_same
+from tests.support import tiny
+
+SOURCE, TARGET = tiny.dictionary(9), tiny.dictionary(6)
+PAD, EOS = TARGET.pad(), TARGET.eos()
+OWN = {name: TARGET.index(name) for name in ("w0", "w1", "w2", "w3")}
+
+
+class Rows:
+    """As much of a batch as drafts look at."""
+
+    def __init__(self, sources, outputs):
+        width = max(map(len, sources))
+        src_tokens = torch.tensor([[PAD] * (width - len(row)) + row for row in sources])
+        self.sample = {"net_input": {"src_tokens": src_tokens}}
+        self.source_lengths = torch.tensor([len(row) for row in sources])
+        self.n_sentences = len(sources)
+        self.sentence = torch.arange(len(sources))
+        self.outputs = outputs
+
+    @property
+    def lengths(self):
+        return torch.tensor([len(row) for row in self.outputs])
+
+    def tail(self, n, before_first):
+        rows = [([before_first] * n + row)[len(row) : len(row) + n] for row in self.outputs]
+        return torch.tensor(rows)
+
+
+def words(text):
+    return [SOURCE.index(word) for word in text.split()]
+
+
+def filled(source, rows, kept, n_kept):
+    return source.fill(rows, torch.tensor(kept), torch.tensor(n_kept)).tolist()
+
+
+def test_copies_of_the_source_under_the_targets_indices():
+    """w7 and w8 are not in the target dictionary; padding may be on the left."""
+    rows = Rows([words("w3 w7 w2 w1"), words("w0 w1")], [[OWN["w3"]], []])
+    draft = CopyDraft(SOURCE, TARGET)
+    draft.begin(rows)
+    kept = [[4, PAD, PAD, PAD], [PAD] * 4]
+    w = OWN
+    assert filled(draft, rows, kept, [1, 0]) == [
+        [4, w["w2"], w["w1"], PAD],
+        [w["w0"], w["w1"], PAD, PAD],
+    ]
+
+
+def test_what_follows_in_the_source():
+    rows = Rows([words("w0 w3 w0 w2"), words("w1 w2 w3")], [[OWN["w3"], OWN["w0"]], []])
+    draft = SourceDraft(3, SOURCE, TARGET, replace_answers=True)
+    draft.begin(rows)
+    w = OWN
+    # After "w3 w0" comes w2; after the beginning, the beginning; after the end nothing is known.
+    assert filled(draft, rows, [[9, 9], [9, 9]], [0, 0]) == [[w["w2"], 9], [w["w1"], w["w2"]]]
+
+
+def test_previous_tokens_once_more():
+    rows = Rows([words("w0")] * 2, [[7, 8, 9], [5]])
+    draft = draft_source(
+        DecodingOptions(decoding="lookahead", draft="previous"), SOURCE, TARGET, True
+    )
+    assert filled(draft, rows, [[4, PAD], [PAD, PAD]], [1, 0]) == [[4, 9], [PAD, 5]]
+
+
+def ngram_draft(pool, replace_answers):
+    options = DecodingOptions(decoding="lookahead", ngram_order=3, ngram_pool=pool)
+    return draft_source(options, SOURCE, TARGET, replace_answers)
+
+
+@pytest.mark.parametrize("pool, second_row", [("run", [7, 8]), ("sentence", [9, 9])])
+def test_ngrams_of_the_sentence_or_of_all(pool, second_row):
+    rows = Rows([words("w0")] * 2, [[6, 7, 8], [6]])
+    draft = ngram_draft(pool, replace_answers=True)
+    draft.begin(rows)
+    draft.learn(rows, torch.tensor([3, 1]))
+    rows.outputs = [[6, 7, 8, 6], [6]]
+    assert filled(draft, rows, [[9, 9], [9, 9]], [2, 2]) == [[7, 8], second_row]
+
+
+def test_ngrams_leave_answers_alone_where_they_must():
+    rows = Rows([words("w0")], [[6, 7, 8, 6]])
+    draft = ngram_draft("run", replace_answers=False)
+    draft.begin(rows)
+    draft.learn(rows, torch.tensor([4]))
+    assert filled(draft, rows, [[7, 5, 9]], [2]) == [[7, 5, 9]]
+    assert filled(draft, rows, [[7, 9, 9]], [1]) == [[7, 8, 6]]
+
+
+def test_the_most_recent_successor_of_the_longest_context():
+    pool = NgramPool(3)
+    pool.learn([1, 2, 3, 9, 2, 4, 5, 2, 6], 9)
+    assert pool.continued([1, 2], [0], 0) == [3]
+    assert pool.continued([9, 2], [0, 0], 0) == [4, 5]
+    assert pool.continued([7, 2], [0], 0) == [6]
+    assert pool.continued([7, 7], [8, 0], 0) == [8, 0]
+
+
+@given(
+    tokens=st.lists(st.integers(0, 5), max_size=60),
+    order=st.integers(2, 5),
+    capacity=st.integers(5, 30),
+    context=st.lists(st.integers(0, 5), min_size=4, max_size=4),
+)
+def test_a_bounded_pool_only_forgets(tokens, order, capacity, context):
+    unbounded, bounded = NgramPool(order), NgramPool(order, capacity)
+    padded = [-1] * (order - 1) + tokens
+    for pool in (unbounded, bounded):
+        for end in range(order, len(padded) + 1):
+            pool.learn(padded[:end], 1)
+    size = len(bounded._young) + len(bounded._old)
+    assert size <= 2 * (capacity + order)
+    if len(unbounded._young) <= capacity:
+        assert bounded.continued(context, [9] * 6, 0) == unbounded.continued(context, [9] * 6, 0)
+
+
+def test_dictionaries_that_differ():
+    task = tiny.task(12, 7)
+    model = tiny.stir(tiny.build_model(task))
+    sample = tiny.random_batch(task, [4, 8, 1])
+    for draft in ("copy", "source"):
+        generator = build_generator(
+            [model],
+            task.target_dictionary,
+            SimpleNamespace(beam=1, max_len_b=12),
+            DecodingOptions(decoding="lookahead", draft=draft),
+            source_dictionary=task.source_dictionary,
+        )
+        theirs = fairseq_reference(model, task, sample)
+        assert_same(generator.generate([model], sample), theirs)
+
+
+def fairseq_reference(model, task, sample):
+    generator = SequenceGenerator([model], task.target_dictionary, beam_size=1, max_len_b=12)
+    return generator.generate([model], sample)

@@ -1,0 +1,86 @@
+"""fairseq's commands as a user types them, but in this process: starting torch takes seconds."""
+
+import contextlib
+import io
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Dict, List
+from unittest import mock
+
+from fairseq_cli import generate as generate_cli
+from fairseq_cli import interactive as interactive_cli
+from fairseq_cli import preprocess as preprocess_cli
+from fairseq_cli import train as train_cli
+from fairseq_cli import validate as validate_cli
+
+PLUGIN = str(Path(__file__).resolve().parents[2] / "fairseq_fastdec")
+COMMON = ["--user-dir", PLUGIN, "--cpu", "--no-progress-bar"]
+TINY = [
+    "--encoder-embed-dim", "32", "--decoder-embed-dim", "32", "--dropout", "0",
+    "--encoder-ffn-embed-dim", "64", "--decoder-ffn-embed-dim", "64",
+    "--encoder-layers", "1", "--decoder-layers", "1", "--share-all-embeddings",
+    "--encoder-attention-heads", "2", "--decoder-attention-heads", "2",
+]  # fmt: skip
+
+
+def run(command, *arguments) -> str:
+    """What a command prints to standard output."""
+    printed = io.StringIO()
+    argv = ["fairseq", *(str(argument) for argument in arguments)]
+    # fairseq-validate takes some of the root logger's handlers away, and pytest's with them.
+    handlers = list(logging.getLogger().handlers)
+    try:
+        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(printed):
+            command.cli_main()
+    finally:
+        logging.getLogger().handlers[:] = handlers
+    return printed.getvalue()
+
+
+def preprocess(*arguments) -> str:
+    """fairseq-preprocess."""
+    return run(preprocess_cli, *arguments)
+
+
+def train(data, save_dir, *arguments, updates=100, lr="3e-3", sizes=TINY) -> str:
+    """fairseq-train of a tiny model; by default a transformer."""
+    return run(
+        train_cli, data, "--save-dir", save_dir, *COMMON, *sizes, "--optimizer", "adam",
+        "--lr", lr, "--max-tokens", 400, "--max-update", updates, "--seed", 1,
+        "--no-epoch-checkpoints", "--log-format", "simple", "--num-workers", 0, *arguments,
+    )  # fmt: skip
+
+
+def validate(data, path, *arguments) -> str:
+    """fairseq-validate."""
+    return run(validate_cli, data, "--path", path, *COMMON, "--max-tokens", 400, *arguments)
+
+
+def generate(data, path, *arguments) -> str:
+    """fairseq-generate with this plugin's task."""
+    return run(
+        generate_cli, data, "--path", path, *COMMON, "--task", "translation_fastdec",
+        "--num-workers", 0, *arguments,
+    )  # fmt: skip
+
+
+def interactive(data, path, lines: List[str], tmp_path, *arguments) -> str:
+    """fairseq-interactive on some lines."""
+    source = tmp_path / "input.txt"
+    source.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return run(
+        interactive_cli, data, "--path", path, *COMMON, "--task", "translation_fastdec",
+        "--input", source, *arguments,
+    )  # fmt: skip
+
+
+def hypotheses(printed: str) -> Dict[int, str]:
+    """The H- lines: sentence number to tokens."""
+    return {int(i): text for i, text in re.findall(r"(?m)^H-(\d+)\t[^\t]*\t(.*)$", printed)}
+
+
+def scores(printed: str) -> Dict[int, float]:
+    """The H- lines: sentence number to score."""
+    return {int(i): float(s) for i, s in re.findall(r"(?m)^H-(\d+)\t([^\t]*)\t", printed)}

@@ -1,0 +1,71 @@
+"""Models and batches on a device, and what is decoded there."""
+
+import argparse
+import copy
+
+import pytest
+import torch
+from fairseq import utils
+
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.option_rules import BEAMS
+from fairseq_fastdec.generators.options import DecodingOptions
+from tests.generators.double_token.test_generator import TASKS, double_model
+from tests.generators.test_against_fairseq import TASK, blockwise_model, stock_model
+from tests.support import skips, tiny
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason=skips.GPU)
+LENGTHS = [9, 3, 1, 6, 8, 0, 5, 7]
+CPU = torch.device("cpu")
+
+
+def task_for(decoding):
+    return TASKS["bidirectional"] if decoding == "double_token" else TASK
+
+
+def model_for(decoding):
+    """Trained to reverse; in fp32 on the CPU, and the caller's own."""
+    if decoding == "double_token":
+        model = double_model(dtype=torch.float64)
+    else:
+        model = blockwise_model() if decoding == "blockwise" else stock_model()
+    return copy.deepcopy(model).float()
+
+
+def batch_for(decoding, device, lengths=LENGTHS, seed=0):
+    sample = tiny.random_batch(task_for(decoding), lengths, seed=seed)
+    return utils.apply_to_sample(lambda tensor: tensor.to(device), sample)
+
+
+def generator_for(model, decoding, **options):
+    method = DecodingOptions(decoding=decoding, **options)
+    method.check()
+    several = decoding in (*BEAMS, "double_token")
+    args = argparse.Namespace(beam=3 if several else 1, max_len_b=15)
+    return build_generator([model], task_for(decoding).target_dictionary, args, method)
+
+
+def decode(decoding, device, dtype=torch.float32, **options):
+    """Every hypothesis of two batches, the second of other lengths, by a generator."""
+    model = model_for(decoding).to(device, dtype)
+    generator = generator_for(model, decoding, **options)
+    batches = [
+        batch_for(decoding, device, lengths, seed)
+        for seed, lengths in enumerate([LENGTHS, LENGTHS[:3]])
+    ]
+    return [own for batch in batches for own in generator.generate([model], batch)]
+
+
+def tokens_of(hypotheses):
+    return [[hypothesis["tokens"].tolist() for hypothesis in own] for own in hypotheses]
+
+
+def assert_same(ours, theirs, atol):
+    """The same tokens, and scores as near."""
+    assert tokens_of(ours) == tokens_of(theirs)
+    for own, expected in zip(ours, theirs):
+        for hypothesis, reference in zip(own, expected):
+            for name in ("score", "positional_scores"):
+                torch.testing.assert_close(
+                    hypothesis[name].cpu(), reference[name].cpu(), atol=atol, rtol=0
+                )

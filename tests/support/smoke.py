@@ -1,0 +1,30 @@
+"""The smoke test, ``pytest -m smoke``: a test or more of everything, in two minutes."""
+
+# The beginnings of the names of tests.
+TESTS = (
+    "tests/test_compat.py::test_a_malicious_checkpoint_is_refused",
+    "tests/test_compat.py::test_the_moses_tokeniser",
+    "tests/test_documents.py::test_there_",
+    "tests/test_documents.py::test_trainings_end",
+    "tests/test_smoke.py",
+    "tests/tools/test_command_line.py",
+    "tests/test_skips.py",
+    "tests/engine/products/test_linear.py",
+    "tests/engine/session/test_decoder_session.py::test_rolled_back",
+    "tests/generators/test_against_fairseq.py::test_a_sentence",
+    "tests/generators/test_against_fairseq.py::test_one_generator",
+    "tests/generators/test_against_fairseq.py::test_another_first_token",
+    "tests/generators/beams/test_finalization.py",
+    "tests/generators/beams/test_schedule.py",
+    "tests/generators/test_statistics.py",
+    "tests/models/test_from_one_token.py",
+    "tests/tasks/test_beams.py::test_beam_is_fairseqs",
+    "tests/tasks/test_beams.py::test_streaming_is_variable_beam",
+    "tests/data/",
+    "tests/tools/distillation/",
+    "tests/tools/shortlisting/",
+    "tests/tools/visualize/test_graph.py",
+    "tests/tools/visualize/test_subwords.py",
+    "tests/scripts/test_average_checkpoints.py",
+    "tests/scripts/test_ddgviz.py::test_all_formats",
+)

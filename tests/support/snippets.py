@@ -1,0 +1,72 @@
+"""The commands and the Python code in the documents."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("examples/**/*.md"))]
+# Text that only looks like a command: a pattern of one, or a part.
+PLACEHOLDERS = {"...", "SRC", "DATA", "PREFIX", "R"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command, as a shell would run it.
+
+    Attributes:
+        place: the document, and the command's number in it.
+        words: the program and its arguments, without redirections.
+    """
+
+    place: str
+    words: List[str]
+
+    @property
+    def program(self) -> str:
+        """``python`` and the like without their folder."""
+        return Path(self.words[0]).name
+
+    def __str__(self) -> str:
+        return f"{self.place} {' '.join(self.words[:2])}"
+
+
+def blocks(document: Path, language: str) -> List[str]:
+    """The texts of all code blocks of a language."""
+    text = document.read_text(encoding="utf-8")
+    found = re.findall(rf"(?ms)^ *```{language}\n(.*?)^ *```$", text)
+    return found
+
+
+def commands(document: Path) -> Iterator[Command]:
+    """All commands of a document: of its shell blocks, and those within its sentences."""
+    text = document.read_text(encoding="utf-8")
+    in_sentences = re.findall(r"(?<!`)`((?:python scripts/|python examples/|fairseq-)[^`]* [^`]*)`",
+                              re.sub(r"(?ms)^ *```.*?^ *```$", "", text))  # fmt: skip
+    shell = blocks(document, "sh") + [" ".join(line.split()) for line in in_sentences]
+    number = 0
+    for block in shell:
+        for line in re.sub(r"\\\n", " ", block).splitlines():
+            for words in _split(line):
+                number += 1
+                yield Command(f"{document.relative_to(ROOT)}:{number}", words)
+
+
+def _split(line: str) -> List[List[str]]:
+    """The commands of a line, without variables before and redirections behind them."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;<>")
+    lexer.whitespace_split = True
+    found: List[List[str]] = [[]]
+    redirected = False
+    for word in lexer:
+        if set(word) <= set("&|;"):
+            found.append([])
+        elif set(word) <= set("<>"):
+            redirected = True
+        elif redirected:
+            redirected = False
+        elif found[-1] or not re.match(r"[A-Z_]+=", word):
+            found[-1].append(word)
+    return [words for words in found if words]

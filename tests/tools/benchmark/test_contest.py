@@ -1,0 +1,199 @@
+"""Whose turn it is, and what happens when a method fails: with methods that only say so."""
+
+import os
+import time
+from contextlib import ExitStack
+
+import pytest
+from tqdm import tqdm
+
+from fairseq_fastdec.tools.benchmark import contest as module
+from fairseq_fastdec.tools.benchmark import processes, worker
+from fairseq_fastdec.tools.benchmark.contest import Contender, Contest, MethodError
+from fairseq_fastdec.tools.benchmark.measurement import Round, Translation, peak_memory, together
+from fairseq_fastdec.tools.benchmark.methods import CTRANSLATE2, Division, Method, Settings
+from fairseq_fastdec.tools.benchmark.processes import new_team
+
+SETTINGS = Settings(("data",), "cpu", "fp32", 1)
+COMPLETE = {0: Translation("a", "a"), 1: Translation("b", "b")}
+
+
+@pytest.fixture()
+def compete(monkeypatch):
+    """A function that runs a contest of scripted methods; it returns the contest and the calls."""
+
+    def run(
+        names,
+        failures=(),
+        incomplete=(),
+        reference="a",
+        batch_sizes=(1,),
+        n_rounds=2,
+        settings=SETTINGS,
+    ):
+        calls = []
+
+        class Scripted:
+            def __init__(self, method, division, stack):
+                self.method, self.division = method, division
+                self.beam_width, self.memory_before = 1, 10.0
+
+            def load(self, settings, shared):
+                self.call(worker.load, None)
+
+            def call_all(self, function, *args):
+                return [self.call(function, *args) for _ in range(self.division.workers)]
+
+            def call(self, function, *args):
+                name = self.method.name
+                if settings.threads > 1:
+                    name += f" {self.division}"
+                if function is peak_memory:
+                    return 20.0
+                calls.append((name, function.__name__, *args[-1:]))
+                if (name, function.__name__, *args[-1:]) in failures:
+                    raise MethodError("no luck")
+                if function is worker.references:
+                    return {0: "a", 1: "b"}
+                left = dict(list(COMPLETE.items())[: 1 if name in incomplete else 2])
+                return Round(1.0, translations=left)
+
+        monkeypatch.setattr(module, "Contender", Scripted)
+        methods = [Method(name, ()) for name in names]
+        with tqdm(disable=True) as bar:
+            contest = Contest(methods, reference, settings, bar)
+            contest.run(batch_sizes, n_rounds)
+        return contest, calls
+
+    return run
+
+
+def test_rounds_alternate(compete):
+    contest, calls = compete("abc", batch_sizes=(1, 4))
+    decoded = [(name, size) for name, what, *size in calls if what == "decode"]
+    assert decoded == [(name, [size]) for size in (1, 4) for name in "abcabc"]
+    warmed = [name for name, what, *_ in calls if what == "warm_up"]
+    assert warmed == list("abcabc")
+    assert sorted(what for _, what, *_ in calls[:4]) == ["load", "load", "load", "references"]
+    shown = [(e.method.name, e.batch_size, len(e.rounds), e.memory) for e in contest.entries]
+    assert shown == [(name, size, 2, 20.0) for size in (1, 4) for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    "failure", [("b", "load", None), ("b", "warm_up", 1), ("b", "decode", 1)], ids=lambda f: f[1]
+)
+def test_a_method_that_fails_is_left_out(compete, failure):
+    contest, calls = compete("abc", failures=[failure], batch_sizes=(1, 4))
+    assert contest.left_out == {"b": "no luck"}
+    assert [entry.method.name for entry in contest.entries] == ["a", "c", "a", "c"]
+    assert not any(call[0] == "b" for call in calls[calls.index(failure) + 1 :])
+
+
+def test_a_failure_at_a_later_batch_size_keeps_what_was_measured(compete):
+    contest, _ = compete("ab", failures=[("b", "decode", 4)], batch_sizes=(1, 4))
+    assert [(e.method.name, e.batch_size) for e in contest.entries] == [
+        ("a", 1), ("b", 1), ("a", 4),
+    ]  # fmt: skip
+
+
+def test_a_method_that_loses_sentences_is_left_out(compete):
+    contest, _ = compete("ab", incomplete="b")
+    assert contest.left_out == {"b": "1 of 2 sentences were not decoded"}
+
+
+def test_nothing_can_be_compared_without_the_reference(compete):
+    with pytest.raises(MethodError, match="'a', which the others are compared with: no luck"):
+        compete("ab", failures=[("a", "decode", 1)])
+
+
+TWO = Settings(("data",), "cpu", "fp32", 2)
+
+
+def test_both_divisions_of_the_threads_take_turns(compete):
+    contest, calls = compete("ab", settings=TWO, n_rounds=2)
+    decoded = [name for name, what, *_ in calls if what == "decode"]
+    # Two workers decode at once.
+    assert decoded == ["a 1 x 2", "a 2 x 1", "a 2 x 1", "b 1 x 2", "b 2 x 1", "b 2 x 1"] * 2
+    shown = [(e.method.name, str(e.division), len(e.rounds), e.memory) for e in contest.entries]
+    assert shown == [
+        ("a", "1 x 2", 2, 20.0), ("a", "2 x 1", 2, 40.0),
+        ("b", "1 x 2", 2, 20.0), ("b", "2 x 1", 2, 40.0),
+    ]  # fmt: skip
+
+
+def test_one_division_that_fails_leaves_the_other(compete):
+    contest, _ = compete("ab", settings=TWO, failures=[("a 2 x 1", "load", None)])
+    assert contest.left_out == {"a (2 x 1)": "no luck"}
+    assert [str(e.division) for e in contest.entries] == ["1 x 2", "1 x 2", "2 x 1"]
+    both = [("b 1 x 2", "load", None), ("b 2 x 1", "decode", 1)]
+    assert compete("ab", settings=TWO, failures=both)[0].left_out == {"b": "no luck"}
+    with pytest.raises(MethodError, match="'a', which the others are compared with"):
+        compete("ab", settings=TWO, failures=[(f"a {d}", "decode", 1) for d in ("1 x 2", "2 x 1")])
+
+
+def test_what_workers_did_together():
+    left = Round(2.0, 10, {0: 0.5}, 4, 5, {0: COMPLETE[0]})
+    right = Round(3.0, 20, {1: 0.25}, 6, 7, {1: COMPLETE[1]})
+    both = Round(3.0, 30, {0: 0.5, 1: 0.25}, 10, 12, COMPLETE)
+    assert together([left, right]) == both
+    assert together([left]) == left
+    right.invocations = None
+    assert together([left, right]).invocations is None
+
+
+def taken(n):
+    """In a process of a team: its numbers. It waits a little, for the other to have its turn."""
+    numbers = []
+    for number in processes.turns.take(n):
+        numbers.append(number)
+        time.sleep(0.02)
+    return numbers
+
+
+def test_a_team_shares_the_work_and_begins_together():
+    with ExitStack() as stack:
+        team = [stack.enter_context(process) for process in new_team(2)]
+        for n in (40, 1, 7):
+            shares = [future.result() for future in [own.submit(taken, n) for own in team]]
+            assert sorted(sum(shares, [])) == list(range(n))
+            assert all(share == sorted(share, reverse=True) for share in shares)
+            assert n < 40 or min(map(len, shares)) >= 5
+    (alone,) = new_team(1)
+    with alone:
+        assert alone.submit(has_turns).result() is False
+
+
+def has_turns():
+    return processes.turns is not None
+
+
+@pytest.mark.parametrize("engine, n_processes", [("fairseq", 3), (CTRANSLATE2, 1)])
+def test_workers_are_processes_but_for_ctranslate2(engine, n_processes):
+    with ExitStack() as stack:
+        made = Contender(Method("x", (), engine), Division(3, 1), stack)
+        assert len(set(made.call_all(os.getpid))) == n_processes
+
+
+@pytest.fixture()
+def contender():
+    """A contender in a real process, of which nothing is loaded."""
+    with ExitStack() as stack:
+        yield Contender(Method("x", ()), Division(1, 1), stack)
+
+
+def test_errors_come_from_the_process(contender):
+    assert contender.call(os.getpid) != os.getpid()
+    with pytest.raises(MethodError, match="^invalid literal for int"):
+        contender.call(int, "x")
+    with pytest.raises(MethodError, match="^ZeroDivisionError: "):
+        contender.call(divmod, 1, 0)
+    with pytest.raises(MethodError, match="its process has ended"):
+        contender.call(os._exit, 1)
+
+
+def test_the_memory_is_the_process_own(contender):
+    ballast = bytearray(600 * 2**20)
+    ballast[::4096] = b"x" * len(ballast[::4096])
+    own, other = peak_memory(), contender.call(peak_memory)
+    del ballast
+    assert own > 600 > other > 20

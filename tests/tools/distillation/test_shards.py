@@ -1,0 +1,137 @@
+"""Shards on disk: whole or absent, whatever happens."""
+
+import os
+
+import pytest
+
+from fairseq_fastdec.tools.distillation.shards import Shards, check_settings, write_at_once
+
+
+@pytest.fixture()
+def shards(tmp_path):
+    return Shards(tmp_path / "shards", n_sentences=7, size=3)
+
+
+def fill(shards, numbers):
+    for number in numbers:
+        shards.write(number, {n: f"t {n}" for n in reversed(shards.sentences[number])})
+
+
+def test_every_sentence_is_in_one_shard(shards):
+    assert shards.sentences == [range(0, 3), range(3, 6), range(6, 7)]
+    assert shards.missing() == [0, 1, 2]
+    fill(shards, (2, 0))
+    assert shards.missing() == [1]
+    fill(shards, [1])
+    assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
+
+
+def test_another_process_finds_what_was_written(shards, tmp_path):
+    fill(shards, [1])
+    assert Shards(tmp_path / "shards", 7, 3).missing() == [0, 2]
+
+
+def test_sentences_can_be_empty_or_absent_or_hold_odd_characters(shards):
+    shards.write(0, {0: "", 2: "a\u2028b\x85c \x1c"})
+    shards.write(1, {})
+    shards.write(2, {6: "ü"})
+    assert list(shards.read()) == [(0, ""), (2, "a\u2028b\x85c \x1c"), (6, "ü")]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_an_interruption_leaves_no_part(shards, monkeypatch, step):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, step, stop)
+        fill(shards, [0])
+    assert shards.missing() == [0, 1, 2]
+    fill(shards, [0, 1, 2])
+    assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
+
+
+def emptied(path):
+    path.write_bytes(b"")
+
+
+def shortened(path):
+    """As by a crash before the end was on disk, at the end of a line."""
+    path.write_bytes(b"\n".join(path.read_bytes().split(b"\n")[:-2]) + b"\n")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def changed(path):
+    path.write_bytes(path.read_bytes().replace(b"t 4", b"t 5"))
+
+
+def zeros(path):
+    path.write_bytes(bytes(len(path.read_bytes())))
+
+
+def without_header(path):
+    path.write_bytes(path.read_bytes().split(b"\n", 1)[1])
+
+
+def header_alone(path):
+    path.write_bytes(path.read_bytes().split(b"\n", 1)[0] + b"\n")
+
+
+def lengthened(path):
+    path.write_bytes(path.read_bytes() + b"5\tt\n")
+
+
+def another(path):
+    path.write_bytes(path.with_name("000000.tsv").read_bytes())
+
+
+DAMAGES = [
+    emptied, shortened, cut, changed, zeros, without_header, header_alone, lengthened, another,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_damaged_shards_are_noticed(shards, tmp_path, damage):
+    fill(shards, [0, 1, 2])
+    assert not any(shards.is_damaged(number) for number in range(3))
+    damage(tmp_path / "shards" / "000001.tsv")
+    assert [shards.is_damaged(number) for number in range(3)] == [False, True, False]
+    with pytest.raises(ValueError, match="000001.tsv: damaged; run the command again"):
+        list(shards.read())
+    fill(shards, [1])
+    assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
+
+
+@pytest.mark.parametrize("number", [2, 6])
+def test_sentences_of_other_shards_are_damage(shards, tmp_path, number):
+    fill(shards, [0, 1, 2])
+    (tmp_path / "shards" / "000001.tsv").write_text(f"{number}\tx\n")
+    with pytest.raises(ValueError, match="000001.tsv: damaged; delete it"):
+        list(shards.read())
+
+
+def test_settings_are_kept_and_compared(tmp_path):
+    path = tmp_path / "settings.json"
+    check_settings(path, {"a": 1, "b": ["x", 2], "c": None})
+    check_settings(path, {"c": None, "b": ["x", 2], "a": 1})
+    for other in ({"a": 1, "b": ["y", 2], "c": None}, {"a": 1, "b": ["x", 2], "c": None, "d": 0}):
+        with pytest.raises(ValueError, match="made with [bd] = .*; name another directory"):
+            check_settings(path, other)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"\xff\xfe", b"[" * 100_000])
+def test_damaged_settings_are_named(tmp_path, content):
+    path = tmp_path / "settings.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"^{path}: damaged; delete it if .*another directory"):
+        check_settings(path, {"a": 1})
+
+
+def test_files_are_replaced(tmp_path):
+    for content in ("first", "second"):
+        write_at_once(tmp_path / "file", content)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "second"
