@@ -14,7 +14,7 @@ from .attention import attend, padding_mask
 from .compiled_encoder import NativeEncoder
 from .encoder_weights import EncoderLayerWeights, EncoderWeights
 from .positions import Positions
-from .staleness import Watch
+from .prepared_model import prepared
 from .support import attention_problems, linear_problems
 from .weights import layers_of
 
@@ -33,15 +33,19 @@ class SourceEncoder:
         self._encoder = encoder
         self._precision = precision
         self._stock = runs_prepared(encoder)
-        self._watch = Watch(encoder) if self._stock else None
+        self._version: Optional[int] = None
 
     def prepare(self) -> None:
         """Follow the encoder's parameters if they may have changed."""
-        if self._stock and self._watch.changed():
-            self._weights = EncoderWeights.of(self._encoder, self._precision)
+        if not self._stock:
+            return
+        weights = prepared(self._encoder)
+        version = weights.refresh()
+        if version != self._version:
+            self._weights = weights.get(EncoderWeights.of, self._precision)
             self._positions = Positions(self._encoder, like=self._weights.embed)
             self._native = NativeEncoder.of(self._weights)
-            self._watch.reset()
+            self._version = version
 
     @torch.no_grad()
     def __call__(self, net_input: Dict[str, Tensor]) -> Encoded:

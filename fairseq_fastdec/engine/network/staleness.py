@@ -16,7 +16,11 @@ class Watch:
     """
 
     def __init__(self, coder: nn.Module) -> None:
-        self._coder = coder
+        """
+        Args:
+            coder: not kept alive.
+        """
+        self._coder = weakref.ref(coder)
         self._touched = True
         self._placement = None
         watch = weakref.ref(self)
@@ -42,5 +46,5 @@ class Watch:
         self._placement = self._where()
 
     def _where(self) -> Tuple[int, torch.dtype, torch.device]:
-        weight = self._coder.layers[0].fc1.weight
+        weight = self._coder().layers[0].fc1.weight
         return weight.data_ptr(), weight.dtype, weight.device

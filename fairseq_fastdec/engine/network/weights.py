@@ -1,7 +1,7 @@
 """A model's parameters in the shapes that the engine multiplies with."""
 
 from dataclasses import dataclass
-from typing import Callable, List, NamedTuple, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from ..products.linear import Layer
 from ..products.precision import Norm, Precision
-from .heads import HeadWeights
 
 
 @dataclass
@@ -56,26 +55,6 @@ class LayerWeights:
     feed_forward: FeedForward
 
 
-class Output(NamedTuple):
-    """From features to logits.
-
-    Attributes:
-        heads: ``None`` for a stock decoder.
-        vocabulary: ``None`` where a shortlist gathers it.
-    """
-
-    heads: Optional[HeadWeights]
-    vocabulary: Optional[Layer]
-
-    @classmethod
-    def of(
-        cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool
-    ) -> "Output":
-        """Gather the parameters of a supported decoder."""
-        vocabulary = precision.linear_of(decoder.output_projection) if with_vocabulary else None
-        return cls(HeadWeights.of(decoder, precision), vocabulary)
-
-
 @dataclass
 class DecoderWeights:
     """A whole decoder, from token ids to features."""
@@ -90,13 +69,10 @@ class DecoderWeights:
     cross_key_values: Layer  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[Norm]
     project_out: Optional[Layer]
-    output: Output
 
     @classmethod
     @torch.no_grad()
-    def of(
-        cls, decoder: TransformerDecoderBase, precision: Precision, with_vocabulary: bool = True
-    ) -> "DecoderWeights":
+    def of(cls, decoder: TransformerDecoderBase, precision: Precision) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
         layers = layers_of(decoder)
         attention = layers[0].self_attn
@@ -118,7 +94,6 @@ class DecoderWeights:
             ),
             final_norm=precision.norm_of(decoder.layer_norm),
             project_out=precision.linear_of(decoder.project_out_dim),
-            output=Output.of(decoder, precision, with_vocabulary),
         )
 
 

@@ -14,10 +14,11 @@ from ..network.cache import KeyValueCache
 from ..network.compiled_decoder import NativeStep
 from ..network.encoder import SourceEncoder
 from ..network.forward import ForwardPass, RowKeys, SourceKeys
+from ..network.heads import HeadWeights
+from ..network.prepared_model import Output, PreparedDecoder
 from ..network.source_grid import SourceGrid
-from ..network.staleness import Watch
 from ..network.support import check_supported
-from ..network.weights import DecoderWeights, Output
+from ..network.weights import DecoderWeights
 from ..products.precision import precision_of, rough_precision
 from .compaction import compaction
 from .shortlist import Shortlist, ShortlistedOutput
@@ -70,8 +71,8 @@ class DecoderSession:
         self._precision = precision_of(precision, device, equal_steps)
         self._encode = SourceEncoder(model.encoder, self._precision)
         self._decoder = model.decoder
-        self._watch = Watch(model.decoder)
-        self._weights: Optional[DecoderWeights] = None
+        self._prepared = PreparedDecoder(model.decoder, self._precision)
+        self._version: Optional[int] = None
         self._shortlisted = None if shortlist is None else ShortlistedOutput(shortlist)
         self._graphs = StepGraphs(RECORDERS[cuda_graphs])
 
@@ -79,6 +80,11 @@ class DecoderSession:
     def weights(self) -> DecoderWeights:
         """The prepared weights, from the first :meth:`reset` on."""
         return self._weights
+
+    @property
+    def heads(self) -> Optional[HeadWeights]:
+        """The prepared prediction heads, ``None`` for a stock decoder."""
+        return self._output(rough=False).heads
 
     @property
     def forward_pass(self) -> ForwardPass:
@@ -107,8 +113,10 @@ class DecoderSession:
         Tokens fed beyond ``max_len`` are computed with the last position; they must not be kept.
         """
         self._encode.prepare()
-        if self._watch.changed():
+        version = self._prepared.refresh()
+        if version != self._version:
             self._prepare()
+            self._version = version
         device = self._decoder.embed_tokens.weight.device
         if self._forward.reach(max_len):
             self._prepare_graphs()
@@ -258,9 +266,9 @@ class DecoderSession:
             logits ``[..., last - first, V]``; with a shortlist, of its K types only, ``[..., last -
             first, K]``: :meth:`spread` makes V of them.
         """
-        heads, vocabulary = self._rough_output() if rough else self._weights.output
+        heads, vocabulary = self._output(rough)
         features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
-        return vocabulary(features) if self._shortlisted is None else self._shortlisted(features)
+        return vocabulary(features)
 
     @torch.no_grad()
     def logits(self, features: Tensor) -> Tensor:
@@ -269,8 +277,9 @@ class DecoderSession:
         The system gives large stretches of memory page by page when they are first written to,
         which takes ten times as long as writing to them again: 14 ms for 320 rows of 37,000 types.
         """
-        packed = getattr(self._weights.output.vocabulary, "packed", None)
-        if packed is None or self._weights.output.heads is not None:
+        heads, vocabulary = self._output(rough=False)
+        packed = getattr(vocabulary, "packed", None)
+        if packed is None or heads is not None:
             return self.project(features)[..., 0, :]
         size = features.numel() // features.size(-1) * packed.structure.outputs
         if size > self._logits.numel():
@@ -290,13 +299,11 @@ class DecoderSession:
         return scores if self._shortlisted is None else self._shortlisted.spread(scores)
 
     def _prepare(self) -> None:
-        everything = self._shortlisted is None
-        self._weights = DecoderWeights.of(self._decoder, self._precision, everything)
-        self._rough: Optional[Output] = None
-        self._logits = self._weights.embed.new_empty(0)
+        weights = self._weights = self._prepared.weights()
+        self._outputs: Dict[bool, Output] = {}
+        self._logits = weights.embed.new_empty(0)
         if self._shortlisted is not None:
-            self._shortlisted.prepare(self._precision.rows_of(self._decoder.output_projection))
-        weights = self._weights
+            self._shortlisted.prepare(self._prepared.vocabulary_rows())
         self._native = NativeStep.of(weights, self.tokens_per_step)
         # Compiled attention sums up a token's keys alike in any step.
         own = None if self._native is not None else self._precision.attention
@@ -307,17 +314,18 @@ class DecoderSession:
         self._masks = CausalMasks(dtype, weights.embed.device, self.tokens_per_step)
         self._forward = ForwardPass(self._decoder, weights)
         self._prepare_graphs()
-        self._watch.reset()
 
-    def _rough_output(self) -> Output:
+    def _output(self, rough: bool) -> Output:
         """Prepared when it is first asked for: most methods propose nothing."""
-        if self._rough is None:
-            embed, output = self._decoder.embed_tokens.weight, self._weights.output
-            precision = rough_precision(self._precision, embed.dtype, embed.device)
-            same = output.heads is None or precision is self._precision
-            everything = self._shortlisted is None
-            self._rough = output if same else Output.of(self._decoder, precision, everything)
-        return self._rough
+        if rough not in self._outputs:
+            embed, precision = self._decoder.embed_tokens.weight, self._precision
+            if rough and self.block_size:
+                precision = rough_precision(precision, embed.dtype, embed.device)
+            if self._shortlisted is None:
+                self._outputs[rough] = self._prepared.output(precision)
+            else:
+                self._outputs[rough] = Output(self._prepared.heads(precision), self._shortlisted)
+        return self._outputs[rough]
 
     def _prepare_graphs(self) -> None:
         embed = self._weights.embed

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
@@ -18,6 +18,7 @@ class Stopwatch:
         self.seconds: Dict[str, float] = defaultdict(float)
         self._inside: List[str] = []
         self._since = 0.0
+        self._replaced: List[Tuple[Any, str, Any]] = []
 
     def watched(self, function: Callable, part: str) -> Callable:
         """The same function, its time counted for ``part``."""
@@ -33,7 +34,17 @@ class Stopwatch:
 
     def watch(self, owner: Any, name: str, part: str) -> None:
         """Replace a method or callable attribute of an object by its watched self."""
+        self._replaced.append((owner, name, vars(owner).get(name)))
         setattr(owner, name, self.watched(getattr(owner, name), part))
+
+    def release(self) -> None:
+        """Let what is watched be as it was: prepared weights outlive a profile."""
+        while self._replaced:
+            owner, name, own = self._replaced.pop()
+            if own is None:
+                delattr(owner, name)  # a method, which its class has
+            else:
+                setattr(owner, name, own)
 
     def _turn_to(self, part: str) -> None:
         self._count()

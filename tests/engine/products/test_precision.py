@@ -81,7 +81,7 @@ def test_split_heads_of_a_token_that_comes_alone(dtype):
     model = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", **options)).to(dtype)
     session = DecoderSession(model)
     session.reset(5)
-    heads = session.weights.output.heads
+    heads = session.heads
     features = torch.randn(3, model.decoder.output_embed_dim, dtype=dtype)
     for last in (2, 3, 4):
         with torch.no_grad():

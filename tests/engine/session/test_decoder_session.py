@@ -313,11 +313,11 @@ def test_an_unchanged_model_is_prepared_once(monkeypatch):
     task = tiny.task(20)
     session = DecoderSession(tiny.build_model(task))
     session.reset(20)
-    prepared = session._weights
+    prepared = session.weights
     session.add(tiny.random_batch(task, [4])["net_input"])
     session.step(torch.tensor([[2]]))
     session.reset(20)
-    assert session._weights is prepared
+    assert session.weights is prepared
 
 
 def test_sources_without_rows_leave_and_the_rest_stay_right():

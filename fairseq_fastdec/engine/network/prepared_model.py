@@ -1,0 +1,114 @@
+"""What the engine makes of a model's parameters, once a model and precision, for all its sessions.
+
+To pack and quantise the weights of transformer base takes longer than to translate a sentence, and
+every call of fairseq's hub interface builds a generator.
+"""
+
+import weakref
+from typing import Callable, Dict, NamedTuple, Optional, Tuple, TypeVar
+
+import torch
+from fairseq.models.transformer import TransformerDecoderBase
+from torch import nn
+
+from ..products.linear import Layer, Rows
+from ..products.precision import Precision
+from .heads import HeadWeights
+from .staleness import Watch
+from .weights import DecoderWeights
+
+Made = TypeVar("Made")
+
+
+class PreparedModule:
+    """The prepared weights of one encoder or decoder: gone when the module is.
+
+    They are made when they are first asked for, and made anew after :meth:`refresh` has found that
+    the parameters may have changed.
+
+    Attributes:
+        version: how often :meth:`refresh` has forgotten the weights.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+        self._watch = Watch(module)
+        self._made: Dict[Tuple[Callable, Precision], object] = {}
+        self.version = 0
+
+    def refresh(self) -> int:
+        """Forget what was made of parameters that may have changed since; returns the version."""
+        if self._watch.changed():
+            self._made.clear()
+            self._watch.reset()
+            self.version += 1
+        return self.version
+
+    @torch.no_grad()
+    def get(self, make: Callable[[nn.Module, Precision], Made], precision: Precision) -> Made:
+        """What ``make(module, precision)`` returned when it was first asked for."""
+        # The precision of attention concerns caches, and no weights.
+        key = make, precision._replace(attention=None)
+        if key not in self._made:
+            self._made[key] = make(self._module(), precision)
+        return self._made[key]
+
+
+_PREPARED: "weakref.WeakKeyDictionary[nn.Module, PreparedModule]" = weakref.WeakKeyDictionary()
+
+
+def prepared(module: nn.Module) -> PreparedModule:
+    """The prepared weights of an encoder or a decoder, the same for everybody who asks."""
+    if module not in _PREPARED:
+        _PREPARED[module] = PreparedModule(module)
+    return _PREPARED[module]
+
+
+class Output(NamedTuple):
+    """From features to logits.
+
+    Attributes:
+        heads: ``None`` for a stock decoder.
+        vocabulary: from ``[..., C]`` to ``[..., V]``.
+    """
+
+    heads: Optional[HeadWeights]
+    vocabulary: Layer
+
+
+class PreparedDecoder:
+    """A decoder's prepared weights in one precision, as a session asks for them."""
+
+    def __init__(self, decoder: TransformerDecoderBase, precision: Precision) -> None:
+        self._prepared = prepared(decoder)
+        self._precision = precision
+
+    def refresh(self) -> int:
+        """See :meth:`PreparedModule.refresh`."""
+        return self._prepared.refresh()
+
+    def weights(self) -> DecoderWeights:
+        """All from token ids to features."""
+        return self._prepared.get(DecoderWeights.of, self._precision)
+
+    def output(self, precision: Optional[Precision] = None) -> Output:
+        """From features to logits, perhaps in another precision."""
+        precision = precision or self._precision
+        heads = self._prepared.get(HeadWeights.of, precision)
+        return Output(heads, self._prepared.get(_vocabulary, precision))
+
+    def heads(self, precision: Optional[Precision] = None) -> Optional[HeadWeights]:
+        """The heads of :meth:`output` alone, where a shortlist takes the output layer's place."""
+        return self._prepared.get(HeadWeights.of, precision or self._precision)
+
+    def vocabulary_rows(self) -> Rows:
+        """The output layer, of which a shortlist takes some outputs."""
+        return self._prepared.get(_vocabulary_rows, self._precision)
+
+
+def _vocabulary(decoder: TransformerDecoderBase, precision: Precision) -> Layer:
+    return precision.linear_of(decoder.output_projection)
+
+
+def _vocabulary_rows(decoder: TransformerDecoderBase, precision: Precision) -> Rows:
+    return precision.rows_of(decoder.output_projection)

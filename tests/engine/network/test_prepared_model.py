@@ -1,0 +1,93 @@
+"""Weights are prepared once a model and precision, whoever decodes, and follow the parameters."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from fairseq_fastdec.engine import DecoderSession
+from fairseq_fastdec.engine.network import prepared_model
+from fairseq_fastdec.engine.network.prepared_model import prepared
+from fairseq_fastdec.engine.products.precision import Precision
+from tests.support import tiny
+
+TASK = tiny.task(20)
+
+
+@pytest.fixture
+def prepared_layers(monkeypatch):
+    """The shapes of the layers that are prepared from now on."""
+    shapes = []
+    linear = Precision.linear
+
+    def counted(self, weight, bias=None):
+        shapes.append(tuple(weight.shape))
+        return linear(self, weight, bias)
+
+    monkeypatch.setattr(Precision, "linear", counted)
+    return shapes
+
+
+def logits(model, precision="model", **options):
+    session = DecoderSession(model, precision, **options)
+    session.reset(8)
+    session.add(tiny.random_batch(TASK, [4, 6])["net_input"])
+    return session.project(session.step(torch.full((2, 3), 5)))
+
+
+@pytest.mark.parametrize("precision", ["model", "int8"])
+def test_a_second_session_prepares_nothing(precision, prepared_layers):
+    model = tiny.stir(tiny.build_model(TASK))
+    first = logits(model, precision)
+    assert prepared_layers
+    prepared_layers.clear()
+    assert torch.equal(logits(model, precision), first)
+    # Sums of attention in fp64, for methods that promise greedy's tokens, concern no weights.
+    logits(model, precision, equal_steps=True)
+    assert prepared_layers == []
+
+
+def test_precisions_do_not_mix(prepared_layers):
+    model = tiny.stir(tiny.build_model(TASK))
+    exact = logits(model)
+    prepared_layers.clear()
+    assert not torch.equal(logits(model, "int8"), exact)
+    assert prepared_layers
+    assert torch.equal(logits(model), exact)
+
+
+def test_all_sessions_follow_changed_parameters():
+    model = tiny.stir(tiny.build_model(TASK))
+    sessions = [DecoderSession(model) for _ in range(2)]
+    for session in sessions:
+        session.reset(8)
+    before = sessions[0].weights
+    model.load_state_dict(tiny.stir(tiny.build_model(TASK, seed=3), seed=9).state_dict())
+    for session in sessions:
+        session.reset(8)
+    assert sessions[0].weights is not before
+    assert sessions[0].weights is sessions[1].weights
+
+
+def test_a_session_that_comes_later_does_not_hide_a_change_from_an_earlier_one():
+    model = tiny.stir(tiny.build_model(TASK))
+    early = DecoderSession(model)
+    early.reset(8)
+    model.load_state_dict(tiny.stir(tiny.build_model(TASK, seed=3), seed=9).state_dict())
+    expected = logits(model)
+    early.reset(8)
+    early.add(tiny.random_batch(TASK, [4, 6])["net_input"])
+    assert torch.equal(early.project(early.step(torch.full((2, 3), 5))), expected)
+
+
+def test_weights_go_with_their_model():
+    model = tiny.stir(tiny.build_model(TASK))
+    logits(model)
+    module = weakref.ref(model.decoder)
+    weights = weakref.ref(prepared(model.decoder))
+    n_known = len(prepared_model._PREPARED)
+    del model
+    gc.collect()
+    assert module() is None and weights() is None
+    assert len(prepared_model._PREPARED) < n_known
