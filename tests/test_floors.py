@@ -1,0 +1,80 @@
+"""Who may stand on whom: a file imports its own floor or lower ones (docs/architecture.md)."""
+
+import ast
+from pathlib import Path
+from typing import Iterator, Tuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "fairseq_fastdec"
+
+# From the ground up. What is on one line is one floor.
+FLOORS = (
+    ("compat", "data"),
+    ("engine.kernels",),
+    ("engine.products",),
+    ("engine.network",),
+    ("engine.cuda_graphs",),
+    ("engine.session", "engine"),
+    ("models", "criterions"),
+    ("generators",),
+    ("tasks",),
+    ("tools",),
+    ("",),
+)
+ALONE = "engine.kernels"  # imports nothing of the package's
+
+FILES = sorted(
+    path for path in (ROOT / PACKAGE).rglob("*.py") if path != ROOT / PACKAGE / "__init__.py"
+)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT / PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def floor_of(module: str) -> int:
+    """The floor of a module, by the longest name that it begins with."""
+    names = [(name, floor) for floor, names in enumerate(FLOORS) for name in names]
+    fits = [pair for pair in names if not pair[0] or f"{module}.".startswith(f"{pair[0]}.")]
+    return max(fits, key=lambda pair: len(pair[0]))[1]
+
+
+def imported(path: Path) -> Iterator[Tuple[str, int]]:
+    """The package's modules that a file imports, and the lines where it does."""
+    folder = (PACKAGE, *path.relative_to(ROOT / PACKAGE).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = list(folder[: len(folder) - node.level + 1]) if node.level else []
+            module = ".".join(base + ([node.module] if node.module else []))
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == PACKAGE or name.startswith(f"{PACKAGE}."):
+                yield name[len(PACKAGE) + 1 :], node.lineno
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_a_file_imports_its_own_floor_or_lower_ones(path):
+    own = floor_of(module_name(path))
+    above = [f"line {line}: {name}" for name, line in imported(path) if floor_of(name) > own]
+    assert above == []
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if module_name(path).startswith(ALONE)], ids=module_name
+)
+def test_kernels_import_nothing_of_ours(path):
+    others = [name for name, _ in imported(path) if not name.startswith(ALONE)]
+    assert others == []
+
+
+def test_every_floor_has_files():
+    modules = [module_name(path) for path in FILES]
+    for names in FLOORS[:-1]:
+        assert all(any(f"{m}.".startswith(f"{name}.") for m in modules) for name in names)
