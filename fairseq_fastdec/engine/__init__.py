@@ -7,6 +7,7 @@ from .network.support import UnsupportedModel
 from .session.compaction import compaction, inheritance
 from .session.decoder_session import DecoderSession
 from .session.ensemble import EnsembleSession
+from .session.features import Features, at
 from .session.incremental import IncrementalSession
 from .session.shortlist import Shortlist
 from .session.tree import TokenTree
@@ -14,10 +15,12 @@ from .session.tree import TokenTree
 __all__ = [
     "DecoderSession",
     "EnsembleSession",
+    "Features",
     "IncrementalSession",
     "Shortlist",
     "TokenTree",
     "UnsupportedModel",
+    "at",
     "compaction",
     "inheritance",
 ]

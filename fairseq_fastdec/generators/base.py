@@ -181,6 +181,7 @@ class Generator(FairseqGenerator):
     """
 
     promises_greedy_tokens = True
+    accepts_blocks = True
 
     # Called with what every decoder invocation was given and answered: see ``visualize.Recorder``.
     observer: Optional[Observer] = None
@@ -197,6 +198,14 @@ class Generator(FairseqGenerator):
     def translate(
         self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        batch = Batch(self.session, self.limits, self.statistics, sample, self.observer, prefix)
+        batch = Batch(
+            self.session,
+            self.limits,
+            self.statistics,
+            sample,
+            self.observer,
+            prefix,
+            self.accepts_blocks,
+        )
         self.decode(batch, bos, prefix)
         return batch.hypotheses(), batch.records(ids)

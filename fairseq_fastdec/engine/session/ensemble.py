@@ -11,13 +11,12 @@ from torch.nn import functional as F
 
 from ..network.support import unsupported_part
 from .decoder_session import DecoderSession
+from .features import Features
 from .incremental import IncrementalSession, decodes_incrementally
 from .shortlist import Shortlist
 from .tree import TokenTree
 
 logger = logging.getLogger(__name__)
-
-Features = List[Tensor]
 
 
 class EnsembleSession:
@@ -25,8 +24,7 @@ class EnsembleSession:
 
     Members that the engine cannot run go through fairseq's incremental decoding, which is slower.
 
-    Features are lists with one tensor ``[R, T, C]`` for each member; generators only slice them
-    (:func:`at`) and hand them back.
+    Its users see no members: what a step gives of them is one :class:`~.features.Features`.
     """
 
     def __init__(
@@ -102,8 +100,8 @@ class EnsembleSession:
     def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
         if tree is None:
-            return [member.step(tokens) for member in self._members]
-        return [member.step(tokens, tree) for member in self._members]
+            return Features([member.step(tokens) for member in self._members])
+        return Features([member.step(tokens, tree) for member in self._members])
 
     def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
         """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
@@ -159,7 +157,7 @@ class EnsembleSession:
         alone = len(self._members) == 1 and self._shortlist is None
         if not alone or self._members[0].normalized:
             return self.log_probs(features)[..., 0, :], True
-        logits = self._members[0].logits(features[0]).float()
+        logits = self._members[0].logits(features.of_members[0]).float()
         return (logits if self._temperature == 1.0 else logits / self._temperature), False
 
     @torch.no_grad()
@@ -170,7 +168,7 @@ class EnsembleSession:
 
         A single model is spared the normalisation over the vocabulary, and some bits if ``rough``.
         """
-        if len(features) > 1:
+        if len(self._members) > 1:
             return self.log_probs(features, first, last)
         return self._spread(self._scores(features, first, last, rough)[0].float())
 
@@ -178,11 +176,13 @@ class EnsembleSession:
         # Not before: a softmax over 37,000 types takes 15 times as long as one over 2,500.
         return scores if self._shortlist is None else self._members[0].spread(scores)
 
-    def _scores(self, features: Features, first: int, last: int, rough: bool = False) -> Features:
+    def _scores(
+        self, features: Features, first: int, last: int, rough: bool = False
+    ) -> List[Tensor]:
         """Logits, divided by the temperature, or what is a member's log-probabilities already."""
         scores = [
             member.project(member_features, first, last, rough)
-            for member, member_features in zip(self._members, features)
+            for member, member_features in zip(self._members, features.of_members)
         ]
         if self._temperature == 1.0:
             return scores
@@ -214,11 +214,3 @@ def _session_for(
         )
     logger.info("%s: decoding it through fairseq's incremental state, which is slower", problem)
     return IncrementalSession(model, temperature)
-
-
-def at(features: Features, positions: Union[int, Tensor]) -> Features:
-    """What ``[R, T, ...]`` hold at one position of each row, the same or ``[R]``: ``[R, ...]``."""
-    if isinstance(positions, int):
-        return [member[:, positions] for member in features]
-    rows = torch.arange(positions.numel(), device=positions.device)
-    return [member[rows, positions] for member in features]

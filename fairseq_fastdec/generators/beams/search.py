@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...engine import EnsembleSession, compaction, inheritance
-from ...engine.session.ensemble import at
+from ...engine import EnsembleSession, at, compaction, inheritance
 from ..constraints import Limits
 from ..statistics import Statistics
 from ..top_tokens import Chooser, Demands

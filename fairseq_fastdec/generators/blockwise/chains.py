@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from ...engine.session.ensemble import Features, at
+from ...engine import Features, at
 from ..ranking import first_maximum
 from ..single.batch import Batch
 from .acceptance import Acceptance, Exact
@@ -64,8 +64,9 @@ class Chains(Blocks):
         n_kept = self._accepted(log_probs, best, block) + 1
         batch.observe(1, proposals, best, best_scores, n_kept)
         own_scores = log_probs[:, :-1].gather(-1, proposals[..., None]).squeeze(-1)
-        *features, following, score = at([*fed, best, best_scores], n_kept - 1)
-        return Block(block, own_scores, n_kept, None, features, following, score)
+        last = n_kept - 1
+        here = (at(known, last) for known in (fed, best, best_scores))
+        return Block(block, own_scores, n_kept, None, *here)
 
     def _accepted(self, log_probs: Tensor, best: Tensor, block: Tensor) -> Tensor:
         """How many proposals of each row p_1 accepts in a row: int64 ``[R]``."""

@@ -6,7 +6,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine.session.ensemble import Features
+from ...engine import Features
 from ..base import Generator
 from ..options import DecodingOptions
 from ..single.batch import Batch, one_number
@@ -38,14 +38,12 @@ class BlockwiseGenerator(Generator):
         last = batch.open(bos, prefix)
         if not batch.n_rows:
             return
-        features = batch.feed(last[:, None])
-        batch.session.commit(1)
+        features = batch.feed_known(last[:, None])
         taken = []
         # p_1's token after the last accepted position needs no verification.
         best_scores, best = batch.answers(features)
         batch.observe(0, best[:, 1:], best, best_scores, torch.ones_like(last))
-        features = [member[:, 0] for member in features]
-        scores, certain = best_scores[:, 0], best[:, 0]
+        features, certain, scores = features[:, 0], best[:, 0], best_scores[:, 0]
         while True:
             features, certain, scores = self._end_rows(batch, features, certain, scores)
             if not batch.n_rows:
@@ -53,13 +51,8 @@ class BlockwiseGenerator(Generator):
             # Predict, verify.
             block = self._blocks.verified(batch, features, certain)
             # Accept.
-            n_kept = one_number(block.n_kept)
-            took = batch.append(
-                block.tokens, torch.cat([scores[:, None], block.scores], dim=1), n_kept
-            )
-            batch.session.commit(n_kept, block.path)
-            batch.record_blocks(took)
-            taken.append(took)
+            scores = torch.cat([scores[:, None], block.scores], dim=1)
+            taken.append(batch.keep(block.tokens, scores, one_number(block.n_kept), block.path))
             features, certain, scores = block.features, block.next_token, block.next_score
         self._count_heads(taken)
 
@@ -67,14 +60,12 @@ class BlockwiseGenerator(Generator):
         self, batch: Batch, features: Features, certain: Tensor, scores: Tensor
     ) -> Tuple[Features, Tensor, Tensor]:
         """Let rows leave that ended in their last block, or whose next token is surely EOS."""
-        *features, certain, scores = batch.without_finished([*features, certain, scores])
+        features, certain, scores = batch.without_finished(features, certain, scores)
         ends = certain.eq(self.eos)
         if not bool(ends.any()):
             return features, certain, scores
-        took = batch.append(certain[:, None], scores[:, None], ends.long())
-        batch.record_blocks(took)
-        *features, certain, scores = batch.without_finished([*features, certain, scores])
-        return features, certain, scores
+        batch.append(certain[:, None], scores[:, None], ends.long())
+        return batch.without_finished(features, certain, scores)
 
     def _count_heads(self, taken: List[Union[int, Tensor]]) -> None:
         """``taken``: how many tokens each row took of the blocks of a step, those of all steps."""

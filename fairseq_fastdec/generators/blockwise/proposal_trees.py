@@ -11,8 +11,7 @@ from typing import List, NamedTuple, Tuple
 
 from torch import Tensor
 
-from ...engine import TokenTree
-from ...engine.session.ensemble import Features, at
+from ...engine import Features, TokenTree, at
 from ..constraints import Limits
 from ..single.batch import Batch
 from .chains import Block, Blocks
@@ -40,9 +39,10 @@ class Trees(Blocks):
         path, n_kept = _padded([tree.path(row) for tree, row in zip(trees, best.tolist())], certain)
         kept, answers, scores = (of.gather(1, path) for of in (tokens, best, best_scores))
         batch.observe(1, kept[:, 1:], answers, scores, n_kept, n_kept)
-        *features, following, score = at([*fed, best, best_scores], at([path], n_kept - 1)[0])
+        last = at(path, n_kept - 1)
+        here = (at(known, last) for known in (fed, best, best_scores))
         # What is accepted is p_1's best token after the one before.
-        return Block(kept, scores[:, :-1], n_kept, path, features, following, score)
+        return Block(kept, scores[:, :-1], n_kept, path, *here)
 
     def _trees(self, batch: Batch, features: Features, certain: Tensor) -> List["Tree"]:
         n_heads = self._block_size - 1

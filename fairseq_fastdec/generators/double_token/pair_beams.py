@@ -88,7 +88,7 @@ class PairBeams:
         self._statistics.count_step(n_sentences * n_entries)
         self._statistics.count_beams(n_sentences)
         # Left tokens first: both sides' vocabularies are read at once.
-        both = [member.transpose(0, 1).flatten(0, 1) for member in features]
+        both = features.token_by_token()
         scores, normalized = self._session.scores(both)
         own = self._choose(scores, 2 * self._width, self._demands(), normalize=not normalized)
         n_rows = n_sentences * n_entries

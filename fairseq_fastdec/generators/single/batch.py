@@ -6,8 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from ...engine import EnsembleSession, TokenTree, compaction
-from ...engine.session.ensemble import Features
+from ...engine import EnsembleSession, Features, TokenTree, compaction
 from ..constraints import Limits, prefix_lengths
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
 from ..ranking import first_maximum
@@ -15,6 +14,7 @@ from ..statistics import SentenceRecord, Statistics
 from ..top_tokens import Choices, Chooser, Demands
 
 Observer = Callable[..., None]
+Rowwise = Union[Tensor, Features]
 
 # How many distributions over the vocabulary are held at once: 16 MiB of float32 for 32,000 types.
 # More of them leave the processor's cache between product, softmax and search (288 of 37,000 types
@@ -37,12 +37,14 @@ class Batch:
         sample: Dict[str, Any],
         observer: Optional[Observer] = None,
         prefix: Optional[Tensor] = None,
+        records_blocks: bool = True,
     ) -> None:
         """
         Args:
             sample: a batch of fairseq's, ``net_input`` with ``src_tokens`` ``[B, S]``.
             observer: told of every invocation, see :meth:`observe`.
             prefix: the tokens that :meth:`open` is to force, int64 ``[B, P]``.
+            records_blocks: whether the statistics tell of the tokens that were kept at once.
         """
         source = sample["net_input"]["src_tokens"]
         n_sentences, source_width = source.shape[:2]
@@ -69,6 +71,7 @@ class Batch:
         self._at_least = self._at_most = 0
         self._some_finished = False
         self._n_forced = 0
+        self._records_blocks = records_blocks
         self._fed_sentences: List[Tensor] = []
         self._block_sentences: List[Tensor] = []
         self._block_sizes: List[Union[int, Tensor]] = []
@@ -108,17 +111,21 @@ class Batch:
         self._n_forced = prefix.size(1)
         forced = prefix_lengths(prefix, self.limits.pad)
         tokens = torch.cat([last[:, None], prefix], dim=1)
-        features = self.feed(tokens[:, :-1])
-        self.session.commit(forced)
-        self._append_forced(prefix, forced, features)
-        last = tokens.gather(1, forced[:, None]).squeeze(1)
-        return self.without_finished([last])[0]
+        log_probs = self.log_probs_of_block(self.feed(tokens[:, :-1]), first_step=0)
+        self.keep(prefix, log_probs.gather(-1, prefix[:, :, None]).squeeze(-1), forced)
+        return self.without_finished(tokens.gather(1, forced[:, None]).squeeze(1))[0]
 
     def feed(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""
         self._statistics.count_step(self.n_rows)
         self._fed_sentences.append(self.sentence)
         return self.session.step(tokens, tree)
+
+    def feed_known(self, tokens: Tensor) -> Features:
+        """:meth:`feed` tokens ``[R, T]`` that the rows have already; they stay in the cache."""
+        features = self.feed(tokens)
+        self.session.commit(tokens.size(1))
+        return features
 
     def log_probs_of_block(
         self, features: Features, first_step: int, depths: Optional[Tensor] = None
@@ -146,11 +153,11 @@ class Batch:
             log-probabilities float32 ``[R, T]`` and tokens int64 ``[R, T]``. The distributions
             over the vocabulary are never all in memory, however long the block.
         """
-        n_rows, n_tokens = features[0].shape[:2]
+        n_rows, n_tokens = features.shape
         at_once = max(1, MAX_DISTRIBUTIONS // n_rows)
         parts = []
         for first in range(0, n_tokens, at_once):
-            some = [member[:, first : first + at_once] for member in features]
+            some = features[:, first : first + at_once]
             if depths is None:
                 log_probs = self.log_probs_of_block(some, first_step + first)
             else:
@@ -193,15 +200,34 @@ class Batch:
             demands = Demands.of(self.limits, steps, self.max_len, self._n_forced)
         return self._chooser(scores, n_best, demands, normalize=True)
 
-    def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tensor:
+    def keep(
+        self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor], path: Optional[Tensor] = None
+    ) -> Union[int, Tensor]:
+        """Keep n of the tokens that were just fed, and extend each row by its first n ``tokens``.
+
+        Args:
+            tokens, scores, n: as for :meth:`append`.
+            path: which of the tokens of a tree were kept, int64 ``[R, D]``, in their order
+                (default: the first ones).
+
+        Returns:
+            what :meth:`append` returns.
+        """
+        self.session.commit(n, path)
+        return self.append(tokens, scores, n)
+
+    def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Union[int, Tensor]:
         """Extend each row by the first n of its tokens, up to and including the first EOS.
+
+        The tokens are a block in the statistics. What the rows have fed stays as it is: that is for
+        the last token of an output, which nobody has to feed.
 
         Args:
             tokens: int64 ``[R, T]``; scores: float32 ``[R, T]``; n: one number or int64 ``[R]``.
 
         Returns:
             how many tokens each row really took: one number or int64 ``[R]``. Rows that took an
-            EOS are finished, and wait for :meth:`leave`.
+            EOS are finished, and wait for :meth:`without_finished`.
         """
         is_eos = tokens.eq(self.limits.eos)
         n_taken = self._end_at_eos(is_eos, n) if bool(is_eos.any()) else n
@@ -210,6 +236,9 @@ class Batch:
         # Of the rows that go on: they took all of the n.
         self._at_least += n if isinstance(n, int) else 0
         self._at_most += n if isinstance(n, int) else tokens.size(1)
+        if self._records_blocks:
+            self._block_sentences.append(self.sentence)
+            self._block_sizes.append(n_taken)
         return n_taken
 
     def _end_at_eos(self, is_eos: Tensor, n: Union[int, Tensor]) -> Tensor:
@@ -264,12 +293,7 @@ class Batch:
             first = self.lengths + first_step
             self._observer(self.sentence, first, drafts, answers, scores, settled, widths)
 
-    def record_blocks(self, sizes: Union[int, Tensor]) -> None:
-        """Note the sizes, ``[R]`` or one for all, of the blocks just accepted; 0 notes nothing."""
-        self._block_sentences.append(self.sentence)
-        self._block_sizes.append(sizes)
-
-    def leave(self) -> Optional[Tensor]:
+    def _leave(self) -> Optional[Tensor]:
         """Let finished rows leave.
 
         Returns:
@@ -288,10 +312,10 @@ class Batch:
             self.session.select(order)
         return order
 
-    def without_finished(self, of_rows: List[Tensor]) -> List[Tensor]:
-        """:meth:`leave`, and what is known of the rows that remain: tensors ``[R, ...]``."""
-        order = self.leave()
-        return of_rows if order is None else [known[order] for known in of_rows]
+    def without_finished(self, *of_rows: Rowwise) -> Tuple[Rowwise, ...]:
+        """Let finished rows leave; returns what is known of those that remain, ``[R, ...]``."""
+        order = self._leave()
+        return of_rows if order is None else tuple(known[order] for known in of_rows)
 
     def hypotheses(self) -> Hypotheses:
         """One list with one hypothesis for each sentence, in the batch's order."""
@@ -316,11 +340,6 @@ class Batch:
         counts = (self.source_lengths, self._final_lengths, invocations)
         columns = [column.tolist() for column in counts]
         return [SentenceRecord(*row) for row in zip(ids, *columns, blocks)]
-
-    def _append_forced(self, prefix: Tensor, forced: Tensor, features: Features) -> None:
-        log_probs = self.log_probs_of_block(features, first_step=0)
-        scores = log_probs.gather(-1, prefix[:, :, None]).squeeze(-1)
-        self.record_blocks(self.append(prefix, scores, forced))
 
     def _steps(self, first: int, n: int) -> Tensor:
         return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)

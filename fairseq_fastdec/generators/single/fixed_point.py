@@ -81,15 +81,12 @@ class FixedPointGenerator(Generator):
             settled = torch.minimum(_agreement(drafts, answers) + 1, reach)
             batch.observe(0, drafts, answers, scores, settled, reach)
             taken = self.taken(settled, widths, answers)
-            n_kept = one_number(taken)
-            batch.record_blocks(batch.append(answers, scores, n_kept))
-            batch.session.commit(n_kept)
+            batch.keep(answers, scores, one_number(taken))
             self._drafts.learn(batch, taken)
             newest = answers.gather(1, (taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(taken > 0, newest, last)
-            known, n_known = self._renewed(known, n_known, answers, reach)
             last, known, n_known = batch.without_finished(
-                [last, _shifted(known, taken), n_known - taken]
+                last, _shifted(known, taken), n_known - taken
             )
 
     def _reach(self, widths: Tensor, known: Tensor, n_known: Tensor) -> Tensor:

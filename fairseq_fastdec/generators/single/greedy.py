@@ -13,6 +13,7 @@ class GreedyGenerator(Generator):
     """One token a step (Stern et al. 2018, section 2)."""
 
     name = "greedy"
+    accepts_blocks = False
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         decode_greedily(batch, bos, prefix)
@@ -26,9 +27,7 @@ def decode_greedily(batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
     """
     last = batch.open(bos, prefix)
     while batch.n_rows:
-        features = batch.feed(last[:, None])
-        batch.session.commit(1)
-        scores, tokens = batch.answers(features)
+        scores, tokens = batch.answers(batch.feed(last[:, None]))
         batch.observe(0, tokens[:, 1:], tokens, scores, torch.ones_like(last))
-        batch.append(tokens, scores, 1)
-        (last,) = batch.without_finished([tokens[:, 0]])
+        batch.keep(tokens, scores, 1)
+        (last,) = batch.without_finished(tokens[:, 0])
