@@ -11,7 +11,7 @@ PACKAGE = "fairseq_fastdec"
 
 # From the ground up. What is on one line is one floor.
 FLOORS = (
-    ("compat", "data"),
+    ("compat", "data", "errors", "noise", "progress"),
     ("engine.kernels",),
     ("engine.products",),
     ("engine.network",),
@@ -19,7 +19,7 @@ FLOORS = (
     ("engine.session", "engine"),
     ("models", "criterions"),
     ("generators",),
-    ("tasks",),
+    ("tasks", "hub"),
     ("tools",),
     ("",),
 )
