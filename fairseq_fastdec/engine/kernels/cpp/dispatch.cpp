@@ -7,26 +7,27 @@
 
 namespace {
 
-// What is compiled for each kind of processor.
+// What is compiled for each kind of processor. A step gets multiply_fp32 as a pointer: where GCC
+// knows the function, it clones that for each of the step's calls, and no longer those of bf16 and
+// int8, which become slower.
 struct Kernels {
   MultiplyFp32 multiply_fp32;
-  void (*run_step)(const Step &step, const ThreadSlice &slice);
+  void (*run_step)(MultiplyFp32 multiply_fp32, const Step &step, const ThreadSlice &slice);
   void (*top_k)(const TopK &task, const ThreadSlice &slice);
 };
 
-// The product is not inlined into the step, which multiplies in six places.
-#define KERNELS_FOR(NAME, VEC, TARGET)                                                         \
-  TARGET __attribute__((noinline)) void multiply_fp32_##NAME(                                  \
-      const Linear &linear, const float *x, float *y, int64_t n, const ThreadSlice &slice,     \
-      Epilogue epilogue) {                                                                     \
-    multiply_fp32<VEC>(linear, x, y, n, slice, epilogue);                                      \
-  }                                                                                            \
-  TARGET void run_step_##NAME(const Step &step, const ThreadSlice &slice) {                    \
-    run_step<VEC>(multiply_fp32_##NAME, step, slice);                                          \
-  }                                                                                            \
-  TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                       \
-    top_k_of_parts<VEC>(task, slice);                                                          \
-  }                                                                                            \
+#define KERNELS_FOR(NAME, VEC, TARGET)                                                        \
+  TARGET void multiply_fp32_##NAME(const Linear &linear, const float *x, float *y, int64_t n, \
+                                   const ThreadSlice &slice, Epilogue epilogue) {             \
+    multiply_fp32<VEC>(linear, x, y, n, slice, epilogue);                                     \
+  }                                                                                           \
+  TARGET void run_step_##NAME(MultiplyFp32 multiply_fp32, const Step &step,                   \
+                              const ThreadSlice &slice) {                                     \
+    run_step<VEC>(multiply_fp32, step, slice);                                                \
+  }                                                                                           \
+  TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                      \
+    top_k_of_parts<VEC>(task, slice);                                                         \
+  }                                                                                           \
   constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, run_step_##NAME, top_k_##NAME};
 
 KERNELS_FOR(any, Vec4, )
@@ -61,7 +62,9 @@ void multiply(const Product &product, const ThreadSlice &slice) {
     multiply_quantized(linear, product.scratch, product.y, product.n, slice, Epilogue::STORE);
 }
 
-void run_step(const Step &step, const ThreadSlice &slice) { kernels.run_step(step, slice); }
+void run_step(const Step &step, const ThreadSlice &slice) {
+  kernels.run_step(kernels.multiply_fp32, step, slice);
+}
 
 void top_k(const TopK &task, const ThreadSlice &slice) { kernels.top_k(task, slice); }
 
