@@ -19,8 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 # All entry points of compiled code, and every method, which calls some of them.
 TESTS = [
-    "tests/engine/kernels/test_compiled_checks.py",
-    "tests/engine/kernels/test_kernels.py",
+    "tests/engine/kernels",
     "tests/generators/test_top_tokens.py",
     "tests/generators/test_ids.py",
 ]

@@ -5,10 +5,7 @@ import random
 import pytest
 import torch
 
-from fairseq_fastdec.engine.kernels import packed
-from fairseq_fastdec.engine.network import cache, compiled_network
-from fairseq_fastdec.engine.products import precision
-from fairseq_fastdec.generators import top_tokens
+from fairseq_fastdec.engine.kernels import loading
 from tests.support import command_line, smoke
 
 torch.set_num_threads(1)
@@ -72,5 +69,4 @@ def blockwise(corpus, baseline, tmp_path_factory):
 @pytest.fixture
 def nothing_compiled(monkeypatch):
     """As where the package was installed without a compiler."""
-    for module in (packed, precision, compiled_network, cache, top_tokens):
-        monkeypatch.setattr(module, "library", lambda: None)
+    monkeypatch.setattr(loading, "library", lambda: None)

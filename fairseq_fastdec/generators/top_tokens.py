@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..engine.kernels.loading import library
-from ..engine.kernels.top_k import Beams
-from ..engine.kernels.top_k import Chooser as CompiledChooser
+from ..engine.kernels.top_k import Beams, TopK
 from .constraints import Limits
 
 # A scan for column maxima reads the vocabulary at memory speed; torch's top-k does not. But what
@@ -62,11 +60,8 @@ class Chooser:
         """
         self._limits = limits
         self._never = list(never)
-        compiled = library()
-        self._compiled: Optional[CompiledChooser] = None
-        if compiled is not None:
-            never = (limits.pad, *never)
-            self._compiled = CompiledChooser(compiled, never, limits.eos, limits.unk, limits.unkpen)
+        never = (limits.pad, *never)
+        self._compiled = TopK.of(never, limits.eos, limits.unk, limits.unkpen)
 
     def __call__(
         self, scores: Tensor, n: int, demands: Optional[Demands], normalize: bool
@@ -117,7 +112,7 @@ class Chooser:
         only: Optional[np.ndarray] = None,
         no_end: Optional[np.ndarray] = None,
     ) -> Tuple[np.ndarray, np.ndarray]:
-        """Scores and tokens; see :meth:`~..engine.native.choice.Chooser.__call__`."""
+        """Scores and tokens; see :meth:`~..engine.kernels.top_k.TopK.__call__`."""
         if self._compiled is not None and scores.device.type == "cpu":
             best, tokens = self._compiled(scores, n, normalize, only, no_end)
             return best.numpy(), tokens.numpy()

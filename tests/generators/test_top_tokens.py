@@ -10,23 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine.kernels import top_k
-from fairseq_fastdec.engine.kernels.loading import library
+from fairseq_fastdec.engine.kernels import loading, top_k
 from fairseq_fastdec.engine.kernels.top_k import Beams
 from fairseq_fastdec.generators import top_tokens
 from fairseq_fastdec.generators.constraints import Limits
 from fairseq_fastdec.generators.top_tokens import ANY, Demands
-from tests.support import skips
+from tests.support.compiled import compiled
 
 PAD, EOS, UNK = 1, 2, 3
 
-compiled = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
-BY_TORCH = dict(library=lambda: None)
-PATCHES = {
-    "compiled": {},
-    "columns": dict(BY_TORCH, SMALLEST_SCAN=1, FEW_SCORES=0),
-    "top-k": BY_TORCH,
-}
+PATCHES = {"compiled": {}, "columns": dict(SMALLEST_SCAN=1, FEW_SCORES=0), "top-k": {}}
 WAYS = pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled), "columns"])
 
 
@@ -34,6 +27,8 @@ WAYS = pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled),
 def chosen_by(way):
     """One of the ways in which tokens are chosen."""
     with pytest.MonkeyPatch.context() as patch:
+        if way != "compiled":
+            patch.setattr(loading, "library", lambda: None)
         for name, value in PATCHES[way].items():
             patch.setattr(top_tokens, name, value)
         yield

@@ -1,6 +1,6 @@
-"""What was compiled, if it was, and the threads that it runs in.
+"""Loads the compiled code, if there is any, and finds the threads that it runs in.
 
-It is built when the package is installed, where there is a compiler for it; all works without.
+It is built when the package is installed, where there is a compiler; everything works without it.
 """
 
 import ctypes
@@ -18,26 +18,36 @@ from .structures import Threads
 
 logger = logging.getLogger(__name__)
 
-# How such files begin: of 64 bits, the lower ones first.
+# A file of 64 bits, the lower ones first, begins so.
 ELF_OF_64_BITS = b"\x7fELF\x02\x01"
+
+# What cpp/dispatch.cpp offers; each function returns an integer of 64 bits.
+ENTRY_POINTS = (
+    "block", "pair", "group", "has_bf16", "has_int8", "size_of", "product_scratch_size",
+    "step_scratch_size", "top_k_scratch_size", "run_step", "multiply", "top_k", "move_rows",
+)  # fmt: skip
 
 
 class Library:
-    """What ``step.cpp`` offers."""
+    """The functions of the compiled code.
+
+    Attributes:
+        block, pair, group: how many outputs and inputs lie side by side in packed weights; see
+            ``cpp/structures.h``.
+        has_bf16, has_int8: whether this processor has instructions for products of such numbers.
+        threads: where torch has its threads; ``None`` if compiled code cannot run in them.
+    """
 
     def __init__(self, path: Path) -> None:
         """
         Raises:
-            OSError: if it is not for this machine.
-            ValueError: if it was built from other sources, or a part of it is missing.
+            AttributeError: if a function is missing.
+            OSError: if the file is not for this machine.
+            ValueError: if the file was cut short, or built from other sources.
         """
         check_complete(path)
         library = ctypes.CDLL(str(path))
-        for name in ("block", "pair", "group", "has_halves", "has_codes", "size_of"):
-            getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
-        for name in ("size_of_narrow", "size_of_choice", "scratch_size"):
-            getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
-        for name in ("run", "multiply", "choose", "move"):
+        for name in ENTRY_POINTS:
             getattr(library, f"fastdec_{name}").restype = ctypes.c_int64
         library.fastdec_size_of.argtypes = (ctypes.c_int64,)
         sizes = [library.fastdec_size_of(index) for index in range(len(structures.ALL) + 1)]
@@ -46,17 +56,16 @@ class Library:
         self.block: int = library.fastdec_block()
         self.pair: int = library.fastdec_pair()
         self.group: int = library.fastdec_group()
-        # Whether this processor has instructions for products of bf16 and of 8-bit integers.
-        self.has_halves = bool(library.fastdec_has_halves())
-        self.has_codes = bool(library.fastdec_has_codes())
-        library.fastdec_size_of_narrow.argtypes = (ctypes.c_int64, ctypes.c_int64)
-        self.size_of_narrow = library.fastdec_size_of_narrow
-        self.scratch_size = library.fastdec_scratch_size
-        self.run = library.fastdec_run
+        self.has_bf16 = bool(library.fastdec_has_bf16())
+        self.has_int8 = bool(library.fastdec_has_int8())
+        library.fastdec_product_scratch_size.argtypes = (ctypes.c_int64, ctypes.c_int64)
+        self.product_scratch_size = library.fastdec_product_scratch_size
+        self.step_scratch_size = library.fastdec_step_scratch_size
+        self.top_k_scratch_size = library.fastdec_top_k_scratch_size
+        self.run_step = library.fastdec_run_step
         self.multiply = library.fastdec_multiply
-        self.size_of_choice = library.fastdec_size_of_choice
-        self.choose = library.fastdec_choose
-        self.move = library.fastdec_move
+        self.top_k = library.fastdec_top_k
+        self.move_rows = library.fastdec_move_rows
         library.fastdec_set_width.argtypes = (ctypes.c_int64,)
         library.fastdec_set_width.restype = None
         self.set_width = library.fastdec_set_width
@@ -64,17 +73,21 @@ class Library:
 
     @property
     def n_threads(self) -> int:
-        """In how many threads to compute: as many as torch does, if they are of the pool's kind."""
+        """How many threads to compute in: as many as torch does, if it has them in ``threads``."""
         return 1 if self.threads is None else torch.get_num_threads()
 
     def address_of_threads(self) -> Optional[int]:
-        """Of the structure, for others to point to."""
+        """The address of ``threads``, for other structures."""
         return None if self.threads is None else ctypes.addressof(self.threads)
 
 
 @functools.lru_cache(maxsize=None)
 def library() -> Optional[Library]:
-    """The library, or ``None`` where it was not built or cannot be loaded."""
+    """The compiled code, or ``None`` where it was not built or cannot be loaded.
+
+    This is the one place that decides whether compiled code is used. Factories call it as an
+    attribute of this module, so a test that replaces it turns compiled code off everywhere.
+    """
     path = _built()
     if path is None:
         return None
@@ -88,9 +101,9 @@ def library() -> Optional[Library]:
 
 
 def check_complete(path: Path) -> None:
-    """Notice a file that was cut short, which would be mapped, and kill whoever reads beyond it.
+    """Notice a file that was cut short: whoever reads beyond its end in memory is killed.
 
-    What ELF files (those of Linux) say of their own size is compared; others pass.
+    The sizes that ELF files (those of Linux) state are compared; other files pass.
 
     Raises:
         OSError: if the file cannot be read.
@@ -119,9 +132,9 @@ def check_complete(path: Path) -> None:
 
 
 @functools.lru_cache(maxsize=None)
-def note_what_is_missed() -> None:
-    """Say once, of a model that compiled code is for, that none was built and what helps."""
-    # What was built and cannot be loaded has been named.
+def warn_if_not_built() -> None:
+    """Say once that nothing was built, and what helps; call it for models that it would help."""
+    # A file that was built and cannot be loaded has been named by library().
     if _built() is None:
         logger.warning(
             "fairseq_fastdec was installed without its compiled code, and decodes more slowly. "

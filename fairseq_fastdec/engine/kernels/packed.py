@@ -1,44 +1,64 @@
-"""Products by compiled code."""
+"""Linear layers with weights as compiled code reads them."""
 
 import ctypes
 import math
-from typing import Optional
+from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import problems, structures
-from .loading import Library, library
+from . import loading, problems, structures
+from .loading import Library
 
 
 class Packed:
-    """``y = x weight^T + bias`` with weights as ``step.cpp`` reads them, fp32 in and out.
+    """``y = x weight^T + bias``, fp32 in and out.
 
-    A token gives the same alone as among others, and for any number of threads.
+    A token gives the same alone as among others, and for any number of threads. A layer does not
+    change, so several threads may call it at once.
 
     Attributes:
-        structure: the layer, for the compiled step.
+        structure: the layer, as the compiled step takes it.
     """
 
-    def __init__(self, compiled: Library, linear: structures.Linear, memory: tuple) -> None:
+    def __init__(
+        self, library: Library, linear: structures.Linear, memory: Tuple[Tensor, ...]
+    ) -> None:
         """
         Args:
             memory: the tensors that ``linear`` points to.
         """
-        self._library = compiled
-        # How many floats a token needs meanwhile.
-        self._scratch = 0 if linear.weight else compiled.size_of_narrow(1, linear.inputs)
+        self._library = library
+        # Without fp32 weights, each token needs so many floats for its inputs in fewer bits.
+        self._scratch = 0 if linear.weight else library.product_scratch_size(1, linear.inputs)
         self._memory = memory
         self._n_inputs, self._n_outputs = linear.inputs, linear.outputs
         self.structure = linear
-        self._product = structures.Product(linear=linear, threads=compiled.address_of_threads())
-        self._address = ctypes.c_void_p(ctypes.addressof(self._product))
+        self._product = structures.Product(linear=linear, threads=library.address_of_threads())
+
+    @classmethod
+    def is_available(cls) -> bool:
+        """Whether there is compiled code for such layers, and the processor can run it."""
+        return cls._usable_library() is not None
+
+    @classmethod
+    def _usable_library(cls) -> Optional[Library]:
+        library = loading.library()
+        return library if library is not None and cls._runs_with(library) else None
+
+    @staticmethod
+    def _runs_with(library: Library) -> bool:
+        return True
 
     def __call__(self, x: Tensor, out: Optional[Tensor] = None) -> Tensor:
         """
         Args:
+            x: fp32 ``[..., inputs]`` on a CPU.
             out: where to write the result, as many numbers or more (default: new memory).
+
+        Returns:
+            fp32 ``[..., outputs]``
 
         Raises:
             TypeError: for anything but fp32.
@@ -51,120 +71,131 @@ class Packed:
         x = x.contiguous()
         shape = (*x.shape[:-1], self._n_outputs)
         y = x.new_empty(shape) if out is None else out[: math.prod(shape)].view(shape)
-        product = self._product
+        # Each call has its own structure: another thread may be in the middle of a call.
+        product = structures.Product.from_buffer_copy(self._product)
         product.n = n = x.numel() // self._n_inputs
         product.n_threads = self._library.n_threads
         product.x = problems.address(x, x.numel(), "inputs", torch.float32)
         product.y = problems.address(y, n * self._n_outputs, "outputs", torch.float32)
         if self._scratch:
-            scratch = x.new_empty(product.n * self._scratch)
+            scratch = x.new_empty(n * self._scratch)
             product.scratch = scratch.data_ptr()
-        problems.check(self._library.multiply(self._address))
+        problems.check(self._library.multiply(ctypes.byref(product)))
         return y
 
 
 class PackedLinear(Packed):
-    """In fp32; weight ``[out, in]``, bias ``[out]`` or ``None``.
+    """A layer in fp32. The weight is kept as ``[blocks, inputs, block]``."""
 
-    The weight is kept as ``[blocks, in, block]``, the last block filled up. A product with one to
-    four tokens takes a fifth to a half of the time of oneDNN's, which begins with some 20
-    microseconds; from a hundred tokens on the two are alike, and ``F.linear`` takes twice as long
-    (2 cores with AVX-512, 256 x 256 to 512 x 37000).
-    """
-
-    def __init__(self, compiled: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
+    def __init__(self, library: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
         n_outputs, n_inputs = weight.shape
-        lacking = -n_outputs % compiled.block
-        blocks = F.pad(weight, (0, 0, 0, lacking)).view(-1, compiled.block, n_inputs)
-        memory = (blocks.transpose(1, 2).contiguous(), _filled(bias, n_outputs, lacking))
+        lacking = -n_outputs % library.block
+        blocks = F.pad(weight, (0, 0, 0, lacking)).view(-1, library.block, n_inputs)
+        memory = (blocks.transpose(1, 2).contiguous(), _filled_up(bias, n_outputs, lacking))
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
         linear.weight, linear.bias = (tensor.data_ptr() for tensor in memory)
-        super().__init__(compiled, linear, memory)
+        super().__init__(library, linear, memory)
 
     @classmethod
     def of(cls, weight: Tensor, bias: Optional[Tensor]) -> Optional["PackedLinear"]:
-        """The layer, or ``None`` for other or no numbers, or where nothing was compiled."""
-        compiled = library()
-        if compiled is None or weight.dtype != torch.float32 or not _can_be_packed(weight):
-            return None
-        return cls(compiled, weight, bias)
-
-
-class PackedHalves(Packed):
-    """Of inputs and weights rounded to bf16, summed up in fp32; neither bias nor sum is rounded.
-
-    The weight is kept as ``[blocks, pairs of inputs, block, pair]``, filled up with zeros. A
-    product takes half of the time of that in fp32, with any number of tokens (AVX512-BF16, 256 x
-    512 to 512 x 37000).
-    """
-
-    def __init__(self, compiled: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
-        n_outputs, n_inputs = weight.shape
-        lacking = -n_outputs % compiled.block
-        filled = F.pad(weight.bfloat16(), (0, -n_inputs % compiled.pair, 0, lacking))
-        memory = (
-            _grouped(filled, compiled.block, compiled.pair),
-            _filled(bias, n_outputs, lacking),
-        )
-        linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
-        linear.halves, linear.bias = (tensor.data_ptr() for tensor in memory)
-        super().__init__(compiled, linear, memory)
-
-    @classmethod
-    def of(cls, weight: Tensor, bias: Optional[Tensor]) -> Optional["PackedHalves"]:
-        """The layer of fp32 ``[out, in]`` and ``[out]``.
+        """The layer of a weight ``[out, in]`` and a bias ``[out]`` or ``None``.
 
         Returns:
-            ``None`` elsewhere than on a CPU, of no numbers, where nothing was compiled, or where
-            the processor has no instructions for it
+            ``None`` for other numbers than fp32, for none, elsewhere than on a CPU, or where
+            nothing was compiled
         """
-        compiled = library()
-        if compiled is None or not compiled.has_halves or not _can_be_packed(weight):
+        library = cls._usable_library()
+        if library is None or weight.dtype != torch.float32 or not _can_be_packed(weight):
             return None
-        return cls(compiled, weight, bias)
+        return cls(library, weight, bias)
 
 
-class PackedCodes(Packed):
-    """In 8-bit integers; each token is quantised by itself, with 127 steps on either side of 0.
+class PackedBFloat16(Packed):
+    """A layer of inputs and weights rounded to bf16; neither the bias nor a sum is rounded.
 
-    Codes are kept as ``[blocks, groups of inputs, block, group]``, filled up with zeros.
+    The weight is kept as ``[blocks, pairs of inputs, block, pair]``, filled up with zeros.
     """
+
+    def __init__(self, library: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
+        n_outputs, n_inputs = weight.shape
+        lacking = -n_outputs % library.block
+        filled_up = F.pad(weight.bfloat16(), (0, -n_inputs % library.pair, 0, lacking))
+        memory = (
+            _grouped(filled_up, library.block, library.pair),
+            _filled_up(bias, n_outputs, lacking),
+        )
+        linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
+        linear.weight_bf16, linear.bias = (tensor.data_ptr() for tensor in memory)
+        super().__init__(library, linear, memory)
+
+    @staticmethod
+    def _runs_with(library: Library) -> bool:
+        return library.has_bf16
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Optional[Tensor]) -> Optional["PackedBFloat16"]:
+        """The layer of a weight ``[out, in]`` and a bias fp32 ``[out]`` or ``None``.
+
+        Returns:
+            ``None`` for no numbers, elsewhere than on a CPU, where nothing was compiled, or where
+            the processor has no instructions for bf16
+        """
+        library = cls._usable_library()
+        if library is None or not _can_be_packed(weight):
+            return None
+        return cls(library, weight, bias)
+
+
+class PackedInt8(Packed):
+    """A layer in 8-bit integers. Each token's inputs are quantised by themselves, symmetrically.
+
+    Weights are kept as ``[blocks, groups of inputs, block, group]``, filled up with zeros.
+    """
+
+    # Inputs of 0 are quantised to this, ``ZERO_POINT`` in quantize.h.
+    ZERO_POINT = 128
 
     def __init__(
-        self, compiled: Library, codes: Tensor, units: Tensor, bias: Optional[Tensor]
+        self, library: Library, weight_int8: Tensor, scales: Tensor, bias: Optional[Tensor]
     ) -> None:
-        n_outputs, n_inputs = codes.shape
-        lacking = -n_outputs % compiled.block
-        filled = F.pad(codes, (0, -n_inputs % compiled.group, 0, lacking))
+        n_outputs, n_inputs = weight_int8.shape
+        lacking = -n_outputs % library.block
+        filled_up = F.pad(weight_int8, (0, -n_inputs % library.group, 0, lacking))
         memory = (
-            _grouped(filled, compiled.block, compiled.group),
-            # An input of 0 has the code 128.
-            -128 * filled.sum(dim=1, dtype=torch.int32),
-            _filled(units, n_outputs, lacking),
-            _filled(bias, n_outputs, lacking),
+            _grouped(filled_up, library.block, library.group),
+            -self.ZERO_POINT * filled_up.sum(dim=1, dtype=torch.int32),
+            _filled_up(scales, n_outputs, lacking),
+            _filled_up(bias, n_outputs, lacking),
         )
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
-        linear.codes, linear.starts, linear.units, linear.bias = (
+        linear.weight_int8, linear.zero_point_compensation, linear.scales, linear.bias = (
             tensor.data_ptr() for tensor in memory
         )
-        super().__init__(compiled, linear, memory)
+        super().__init__(library, linear, memory)
+
+    @staticmethod
+    def _runs_with(library: Library) -> bool:
+        return library.has_int8
 
     @classmethod
-    def of(cls, codes: Tensor, units: Tensor, bias: Optional[Tensor]) -> Optional["PackedCodes"]:
-        """The layer of weights ``codes * units[:, None]``.
+    def of(
+        cls, weight_int8: Tensor, scales: Tensor, bias: Optional[Tensor]
+    ) -> Optional["PackedInt8"]:
+        """The layer of weights ``scales[:, None] * weight_int8``.
 
         Args:
-            codes: int8 ``[out, in]``, from -127 to 127, on a CPU.
-            units: fp32 ``[out]``.
+            weight_int8: int8 ``[out, in]``, from -127 to 127, on a CPU.
+            scales: fp32 ``[out]``.
+            bias: fp32 ``[out]`` or ``None``.
 
         Returns:
-            ``None`` for no numbers, where nothing was compiled, or the processor has no
-            instructions for it.
+            ``None`` for no numbers, elsewhere than on a CPU, where nothing was compiled, or where
+            the processor has no instructions for 8-bit integers
         """
-        compiled = library()
-        if compiled is None or not compiled.has_codes or not _can_be_packed(codes):
+        library = cls._usable_library()
+        if library is None or not _can_be_packed(weight_int8):
             return None
-        return cls(compiled, codes, units, bias)
+        return cls(library, weight_int8, scales, bias)
 
 
 def _can_be_packed(weight: Tensor) -> bool:
@@ -176,11 +207,11 @@ def _grouped(weight: Tensor, block: int, group: int) -> Tensor:
     return weight.view(-1, block, weight.size(1) // group, group).transpose(1, 2).contiguous()
 
 
-def _filled(of_outputs: Optional[Tensor], n_outputs: int, lacking: int) -> Tensor:
-    """A bias or units, fp32 ``[out]``, with zeros behind them; zeros for ``None``.
+def _filled_up(of_outputs: Optional[Tensor], n_outputs: int, lacking: int) -> Tensor:
+    """A bias or scales, fp32 ``[out]``, with zeros behind them; only zeros for ``None``.
 
     Raises:
-        ValueError: for others.
+        ValueError: for numbers of another dtype, or more or fewer.
     """
     if of_outputs is None:
         return torch.zeros(n_outputs + lacking)

@@ -1,9 +1,9 @@
-"""What compiled code refuses to do, and what it takes for numbers in memory."""
+"""Why compiled code refuses a call, and how it is given numbers in memory."""
 
 import torch
 from torch import Tensor
 
-# The numbers are those of checks.h.
+# The numbers are those of cpp/checks.h.
 PROBLEMS = {
     1: IndexError("tokens that are not in the dictionary"),
     2: ValueError("a tree whose tokens do not follow earlier ones, or too many in a row"),
@@ -15,17 +15,18 @@ PROBLEMS = {
 
 
 def check(problem: int) -> None:
-    """Raise what a compiled function returned, unless it is 0."""
+    """Raise the error for what a compiled function returned, unless it returned 0."""
     if problem:
         known = PROBLEMS[problem]
         raise type(known)(*known.args)
 
 
 def address(numbers: Tensor, n: int, what: str, dtype: torch.dtype = torch.int64) -> int:
-    """Where n numbers lie side by side, on the CPU.
+    """The address of n numbers that lie side by side on the CPU.
 
     Raises:
-        ValueError: if they do not, or are others; ``what`` says of what.
+        ValueError: if there are more or fewer numbers, or they are of another dtype or lie
+            otherwise; the message begins with ``what`` they are.
     """
     fits = numbers.dtype is dtype and numbers.numel() == n
     if not (fits and numbers.is_cpu and numbers.is_contiguous()):

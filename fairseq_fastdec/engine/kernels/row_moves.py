@@ -1,24 +1,36 @@
-"""Rows of a cache that change their places, by compiled code."""
+"""Rows of a cache change their places, by compiled code."""
 
 import ctypes
+from typing import Optional
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from . import problems, structures
+from . import loading, problems, structures
 from .loading import Library
 
 # Two threads take longer to begin than one to move so little.
 FEW_BYTES = 200_000
 
 
-class Mover:
-    """Moves rows; its scratch is kept, as asking for memory takes longer than copying it."""
+class RowMover:
+    """Moves the rows of one cache; for one thread at a time.
 
-    def __init__(self, compiled: Library) -> None:
-        self._library = compiled
+    Its scratch memory is kept: to ask for memory takes longer than to copy it.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
         self._scratch = torch.empty(0, dtype=torch.uint8)
+
+    @classmethod
+    def of(cls, device: torch.device) -> Optional["RowMover"]:
+        """The mover for a cache there; ``None`` for other devices than CPUs, or where nothing was
+        compiled.
+        """
+        library = loading.library() if device.type == "cpu" else None
+        return None if library is None else cls(library)
 
     def __call__(self, data: Tensor, origins: np.ndarray, places: np.ndarray) -> None:
         """The rows at ``places`` become what those at ``origins`` were.
@@ -60,4 +72,4 @@ class Mover:
             n=origins.size,
             scratch=self._scratch.data_ptr(),
         )
-        problems.check(self._library.move(ctypes.byref(move)))
+        problems.check(self._library.move_rows(ctypes.byref(move)))

@@ -1,8 +1,8 @@
-"""The structures of the compiled code, field by field."""
+"""The structures that Python and C++ share: cpp/structures.h says what their fields mean."""
 
 import ctypes
 
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
 def _fields(kind: type, *names: str) -> list:
@@ -10,30 +10,33 @@ def _fields(kind: type, *names: str) -> list:
 
 
 class Linear(ctypes.Structure):
-    _fields_ = _fields(_POINTER, "weight", "halves", "codes", "starts", "units", "bias") + _fields(
-        _INT, "inputs", "outputs"
-    )
+    _fields_ = [
+        *_fields(_POINTER, "weight", "weight_bf16", "weight_int8"),
+        *_fields(_POINTER, "zero_point_compensation", "scales", "bias"),
+        *_fields(_INT, "inputs", "outputs"),
+    ]
 
 
 class Norm(ctypes.Structure):
-    _fields_ = _fields(_POINTER, "weight", "bias") + _fields(ctypes.c_float, "epsilon")
+    _fields_ = [*_fields(_POINTER, "weight", "bias"), ("epsilon", _FLOAT)]
 
 
 class Layer(ctypes.Structure):
-    _fields_ = _fields(
-        Linear, "self_qkv", "self_out", "cross_query", "cross_out", "fc1", "fc2"
-    ) + _fields(Norm, "self_norm", "cross_norm", "final_norm")
+    _fields_ = [
+        *_fields(Linear, "self_qkv", "self_out", "cross_query", "cross_out", "fc1", "fc2"),
+        *_fields(Norm, "self_norm", "cross_norm", "final_norm"),
+    ]
 
 
 class Model(ctypes.Structure):
     _fields_ = [
         *_fields(_INT, "n_layers", "dim", "n_heads", "head_dim", "hidden"),
-        *_fields(_INT, "pre_norm", "gelu", "together"),
+        *_fields(_INT, "pre_norm", "gelu", "tokens_per_step"),
         ("layers", _POINTER),
         *_fields(Norm, "embed_norm", "final_norm"),
         *_fields(_POINTER, "embed", "positions"),
         *_fields(_INT, "n_types", "n_positions"),
-        ("embed_scale", ctypes.c_float),
+        ("embed_scale", _FLOAT),
     ]
 
 
@@ -48,6 +51,23 @@ class Threads(ctypes.Structure):
     _fields_ = _fields(_POINTER, "parallel", "number", "count")
 
 
+class Barrier(ctypes.Structure):
+    _fields_ = _fields(_INT, "arrived", "phase")
+
+
+class Step(ctypes.Structure):
+    _fields_ = [
+        ("model", Model),
+        ("threads", _POINTER),
+        *_fields(Cache, "rows", "sources"),
+        *_fields(_INT, "n_rows", "n_sources", "n_new", "first_slot", "n_threads"),
+        *_fields(_POINTER, "tokens", "parents", "past", "row_source", "source_lengths"),
+        *_fields(_POINTER, "features", "scratch"),
+        ("scratch_size", _INT),
+        ("barrier", Barrier),
+    ]
+
+
 class Product(ctypes.Structure):
     _fields_ = [
         ("linear", Linear),
@@ -57,13 +77,13 @@ class Product(ctypes.Structure):
     ]
 
 
-class Choice(ctypes.Structure):
+class TopK(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
         *_fields(_INT, "n_rows", "n_types", "n_best", "n_threads", "normalize"),
         ("never", _POINTER),
         *_fields(_INT, "n_never", "eos", "penalized"),
-        ("penalty", ctypes.c_float),
+        ("penalty", _FLOAT),
         *_fields(_POINTER, "scores", "only", "no_end"),
         ("n_beams", _INT),
         *_fields(_POINTER, "rows", "starts", "totals"),
@@ -84,17 +104,5 @@ class Move(ctypes.Structure):
     ]
 
 
-class Step(ctypes.Structure):
-    _fields_ = [
-        ("model", Model),
-        ("threads", _POINTER),
-        *_fields(Cache, "rows", "sources"),
-        *_fields(_INT, "n_rows", "n_sources", "n_new", "first_slot", "n_threads"),
-        *_fields(_POINTER, "tokens", "parents", "past", "row_source", "source_lengths"),
-        *_fields(_POINTER, "features", "scratch"),
-        *_fields(_INT, "scratch_size", "arrived", "phase"),
-    ]
-
-
-# In the order of fastdec_size_of.
-ALL = (Linear, Norm, Layer, Model, Cache, Threads, Step, Product, Choice, Move)
+# fastdec_size_of counts them in this order.
+ALL = (Linear, Norm, Layer, Model, Cache, Threads, Barrier, Step, Product, TopK, Move)

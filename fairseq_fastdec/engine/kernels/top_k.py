@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import problems, structures
+from . import loading, problems, structures
 from .loading import Library
 
 # Two threads take longer to begin than one to look through so few scores.
@@ -24,25 +24,25 @@ class Beams(NamedTuple):
     totals: np.ndarray  # float32 [R], what each row, by its number, adds to its tokens' scores
 
 
-class Chooser:
+class TopK:
     """The softmax, what options demand, and the best tokens, in one reading of the scores.
 
     A result depends neither on the other rows or beams nor on the number of threads. The time for
-    each score does not grow with n.
+    each score does not grow with n. Several threads may call it at once.
     """
 
     def __init__(
-        self, compiled: Library, never: Sequence[int], eos: int, unk: int, penalty: float
+        self, library: Library, never: Sequence[int], eos: int, unk: int, penalty: float
     ) -> None:
         """
         Args:
             never: tokens that are not possible.
             penalty: what ``unk`` loses after the softmax.
         """
-        self._library = compiled
+        self._library = library
         self._never = (ctypes.c_int64 * len(never))(*never)
-        self._choice = structures.Choice(
-            threads=compiled.address_of_threads(),
+        self._options = structures.TopK(
+            threads=library.address_of_threads(),
             never=ctypes.addressof(self._never),
             n_never=len(never),
             eos=eos,
@@ -50,7 +50,12 @@ class Chooser:
             penalized=unk if penalty else -1,
             penalty=penalty,
         )
-        self._address = ctypes.c_void_p(ctypes.addressof(self._choice))
+
+    @classmethod
+    def of(cls, never: Sequence[int], eos: int, unk: int, penalty: float) -> Optional["TopK"]:
+        """Arguments as those of the class; ``None`` where nothing was compiled."""
+        library = loading.library()
+        return None if library is None else cls(library, never, eos, unk, penalty)
 
     def __call__(
         self,
@@ -76,7 +81,8 @@ class Chooser:
             IndexError: for an only token, or a penalized one, of V or more.
             ValueError: for n below 1 or above V, and for numbers of other kinds.
         """
-        tokens, _, best = self._choose(scores, scores.size(0), n, normalize, only, no_end)
+        task = structures.TopK.from_buffer_copy(self._options)
+        tokens, best = self._run(task, scores, scores.size(0), n, normalize, only, no_end)
         return best, tokens
 
     def of_beams(
@@ -97,49 +103,44 @@ class Chooser:
             scores float32 with the rows' totals, rows int64 and tokens int64, ``[S, n]``, best
             first. A score of ``-inf`` means that there is none, and the rest then means nothing.
         """
-        choice = self._choice
+        task = structures.TopK.from_buffer_copy(self._options)
         n_rows, n_beams = scores.size(0), beams.starts.size - 1
-        choice.rows = _address(beams.rows, n_rows, "rows", torch.int64)
-        choice.starts = _address(beams.starts, n_beams + 1, "starts", torch.int64)
-        choice.totals = _address(beams.totals, n_rows, "totals", torch.float32)
-        try:
-            tokens, rows, best = self._choose(
-                scores, n_beams, n, normalize, only, no_end, in_beams=True
-            )
-        finally:
-            choice.rows = choice.starts = choice.totals = choice.origins = None
+        task.rows = _address(beams.rows, n_rows, "rows", torch.int64)
+        task.starts = _address(beams.starts, n_beams + 1, "starts", torch.int64)
+        task.totals = _address(beams.totals, n_rows, "totals", torch.float32)
+        rows = torch.empty(n_beams, n, dtype=torch.long)
+        task.origins = rows.data_ptr()
+        tokens, best = self._run(task, scores, n_beams, n, normalize, only, no_end)
         return best, rows, tokens
 
-    def _choose(
+    def _run(
         self,
+        task: structures.TopK,
         scores: Tensor,
         n_beams: int,
         n: int,
         normalize: bool,
         only: Optional[np.ndarray],
         no_end: Optional[np.ndarray],
-        in_beams: bool = False,
-    ) -> Tuple[Tensor, Optional[Tensor], Tensor]:
-        """Tokens, their rows where these are ``in_beams``, and scores, ``[S, n]`` each."""
+    ) -> Tuple[Tensor, Tensor]:
+        """Tokens and scores, ``[S, n]`` each."""
         scores = scores.contiguous()
-        choice = self._choice
-        n_rows, n_types = choice.n_rows, choice.n_types = scores.shape
+        n_rows, n_types = task.n_rows, task.n_types = scores.shape
         best = scores.new_empty(n_beams, n)
         tokens = torch.empty(n_beams, n, dtype=torch.long)
-        origins = torch.empty_like(tokens) if in_beams else None
         few = n_rows == 1 or n_rows * n_types < FEW_SCORES
-        choice.n_best, choice.normalize, choice.n_beams = n, normalize, n_beams
-        choice.n_threads = n_threads = 1 if few else self._library.n_threads
-        choice.n_parts = n_threads if in_beams and n_beams < MANY_BEAMS * n_threads else 1
-        choice.only = _address(only, n_rows, "only", torch.int64)
-        choice.no_end = _address(no_end, n_rows, "no_end", torch.bool)
-        choice.scores = problems.address(scores, n_rows * n_types, "scores", torch.float32)
-        scratch = torch.empty(self._library.size_of_choice(self._address), dtype=torch.uint8)
-        choice.best, choice.tokens = best.data_ptr(), tokens.data_ptr()
-        choice.scratch = scratch.data_ptr()
-        choice.origins = None if origins is None else origins.data_ptr()
-        problems.check(self._library.choose(self._address))
-        return tokens, origins, best
+        task.n_best, task.normalize, task.n_beams = n, normalize, n_beams
+        task.n_threads = n_threads = 1 if few else self._library.n_threads
+        task.n_parts = n_threads if task.rows and n_beams < MANY_BEAMS * n_threads else 1
+        task.only = _address(only, n_rows, "only", torch.int64)
+        task.no_end = _address(no_end, n_rows, "no_end", torch.bool)
+        task.scores = problems.address(scores, n_rows * n_types, "scores", torch.float32)
+        address = ctypes.byref(task)
+        scratch = torch.empty(self._library.top_k_scratch_size(address), dtype=torch.uint8)
+        task.best, task.tokens = best.data_ptr(), tokens.data_ptr()
+        task.scratch = scratch.data_ptr()
+        problems.check(self._library.top_k(address))
+        return tokens, best
 
 
 def _address(numbers: Optional[np.ndarray], n: int, what: str, dtype: torch.dtype) -> Optional[int]:

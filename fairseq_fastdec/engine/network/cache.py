@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..kernels.loading import library
-from ..kernels.row_moves import Mover
+from ..kernels.row_moves import RowMover
 
 
 class KeyValueCache:
@@ -33,8 +32,7 @@ class KeyValueCache:
     ) -> None:
         self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
         self._memory = self._spare = self._data.flatten()
-        compiled = library() if device.type == "cpu" else None
-        self._mover = None if compiled is None else Mover(compiled)
+        self._mover = RowMover.of(device)
         # Layers are read and written one by one, at the same place: their views are made together.
         self._readable = self._writable = _Views()
 

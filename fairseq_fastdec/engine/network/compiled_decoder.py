@@ -1,49 +1,42 @@
-"""A decoder's steps in one call of compiled code, where a processor multiplies.
+"""A decoder's steps in one call of compiled code, on CPUs.
 
-What takes a small model's time in torch is to start some hundred operations for each step.
+Torch spends most of a small model's step on starting some hundred operations.
 """
 
-from typing import List, Optional, Tuple
+from typing import Optional, Tuple
 
 from torch import Tensor
 
-from ..kernels import structures
-from ..kernels.loading import Library
-from ..products.linear import Layer
-from ..products.precision import Norm
+from ..kernels import structures, transformer
+from ..kernels.transformer import Transformer
 from .cache import KeyValueCache
-from .compiled_network import Network, library_for, norm_of
+from .compiled_network import compiled_layer, compiled_transformer
 from .weights import DecoderWeights, LayerWeights
 
 
-class NativeStep:
+class CompiledDecoder:
     """The step of one decoder, of any number of tokens.
 
-    To torch's, with products that are compiled there, too, 1.5 times as fast with 160 to 320 tokens
-    of a small model, 1.2 times with those of transformer base, 1.0 to 1.9 times with up to 6,400.
-    A token is computed alike in all steps. In 8-bit integers it has to be: where torch rounds an
-    attention's sums otherwise, rounding to 8 bits makes 1 part in 127 of it.
+    A token is computed alike in all steps. In 8-bit integers this is necessary: where torch rounds
+    an attention's sums otherwise, rounding to 8 bits makes 1 part in 127 of it.
     """
 
-    def __init__(self, compiled: Library, weights: DecoderWeights, together: int) -> None:
-        layers = [_structure(layer) for layer in weights.layers]
-        self._network = Network(compiled, weights, layers, together)
+    def __init__(self, network: Transformer) -> None:
+        self._network = network
 
     @classmethod
-    def of(cls, weights: DecoderWeights, together: int) -> Optional["NativeStep"]:
-        """The step, or ``None`` if it was not compiled or is not for such a model.
+    def of(cls, weights: DecoderWeights, tokens_per_step: int) -> Optional["CompiledDecoder"]:
+        """The step, or ``None`` if nothing was compiled or not for such a model.
 
         Args:
-            together: how many tokens of a step see each other.
+            tokens_per_step: so many tokens of a step see each other.
         """
-        linears = [linear for layer in weights.layers for linear in _linears(layer)]
-        norms = [norm for layer in weights.layers for norm in _norms(layer)]
-        compiled = library_for(weights, linears, norms)
         one_width = weights.project_in is None and weights.project_out is None
-        plain = all(layer.self_attn_norm is None for layer in weights.layers)
-        if compiled is None or not (one_width and plain):
+        if not one_width or any(layer.self_attn_norm is not None for layer in weights.layers):
             return None
-        return cls(compiled, weights, together)
+        layers = [_layer(layer) for layer in weights.layers]
+        network = compiled_transformer(weights, layers, tokens_per_step)
+        return None if network is None else cls(network)
 
     def __call__(
         self,
@@ -89,23 +82,16 @@ class NativeStep:
 
 
 def _cache(cache: KeyValueCache) -> structures.Cache:
-    address, (_, _, n_slots, n_heads, length, head_dim) = cache.place
-    head = length * head_dim
-    slot = n_heads * head
-    return structures.Cache(
-        address, 2 * n_slots * slot, n_slots * slot, slot, head, n_slots, length
+    address, shape = cache.place
+    return transformer.cache_at(address, shape[2:])
+
+
+def _layer(layer: LayerWeights) -> transformer.Layer:
+    linears = dict(
+        self_qkv=layer.self_qkv,
+        self_out=layer.self_out,
+        cross_query=layer.cross_query,
+        cross_out=layer.cross_out,
     )
-
-
-def _linears(layer: LayerWeights) -> List[Layer]:
-    attentions = [layer.self_qkv, layer.self_out, layer.cross_query, layer.cross_out]
-    return [*attentions, layer.feed_forward.fc1, layer.feed_forward.fc2]
-
-
-def _norms(layer: LayerWeights) -> List[Norm]:
-    return [layer.self_norm, layer.cross_norm, layer.feed_forward.norm]
-
-
-def _structure(layer: LayerWeights) -> structures.Layer:
-    linears = (linear.packed.structure for linear in _linears(layer))
-    return structures.Layer(*linears, *map(norm_of, _norms(layer)))
+    norms = dict(self_norm=layer.self_norm, cross_norm=layer.cross_norm)
+    return compiled_layer(linears, norms, layer.feed_forward)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ..products.precision import Precision
 from .attention import attend, padding_mask
-from .compiled_encoder import NativeEncoder
+from .compiled_encoder import CompiledEncoder
 from .encoder_weights import EncoderLayerWeights, EncoderWeights
 from .positions import Positions
 from .prepared_model import prepared
@@ -44,7 +44,7 @@ class SourceEncoder:
         if version != self._version:
             self._weights = weights.get(EncoderWeights.of, self._precision)
             self._positions = Positions(self._encoder, like=self._weights.embed)
-            self._native = NativeEncoder.of(self._weights)
+            self._compiled = CompiledEncoder.of(self._weights)
             self._version = version
 
     @torch.no_grad()
@@ -76,8 +76,8 @@ class SourceEncoder:
             raise IndexError(
                 f"a source of {n_tokens} tokens; the model has {positions.size(0)} positions"
             )
-        if self._native is not None:
-            return self._native(tokens, lengths, positions)
+        if self._compiled is not None:
+            return self._compiled(tokens, lengths, positions)
         weights = self._weights
         x = weights.embed_scale * F.embedding(tokens, weights.embed)
         if positions is not None:

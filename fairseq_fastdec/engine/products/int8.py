@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.packed import PackedCodes
+from ..kernels.packed import PackedInt8
 from .linear import Layer
 
 # No weight is so small; a token of zeros must not divide by zero.
@@ -63,7 +63,7 @@ class Int8Linear:
         """
         scale = _scale_of(weight)
         quantised = _quantised(weight, scale)
-        self.packed = PackedCodes.of(quantised.int_repr(), scale, bias)
+        self.packed = PackedInt8.of(quantised.int_repr(), scale, bias)
         self._product: Layer = self.packed or TokenwiseLinear(_torch_product(quantised), bias)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -83,15 +83,16 @@ class Int8Rows:
         """
         self.n_outputs = weight.size(0)
         self._scale = _scale_of(weight)
-        self._codes = _quantised(weight, self._scale).int_repr()
+        self._weight_int8 = _quantised(weight, self._scale).int_repr()
         self._bias = bias
 
     def take(self, outputs: Tensor) -> Layer:
         """The layer of some outputs, int64 ``[K]``."""
-        codes, scale = self._codes.index_select(0, outputs), self._scale[outputs]
+        weight_int8 = self._weight_int8.index_select(0, outputs)
+        scale = self._scale[outputs]
         bias = None if self._bias is None else self._bias[outputs]
-        packed = PackedCodes.of(codes, scale, bias)
-        return packed or TokenwiseLinear(_codes_product(codes, scale), bias)
+        packed = PackedInt8.of(weight_int8, scale, bias)
+        return packed or TokenwiseLinear(_product_of_rows(weight_int8, scale), bias)
 
 
 @functools.lru_cache(maxsize=None)
@@ -135,13 +136,13 @@ def _torch_product(quantised: Tensor) -> Layer:
     return _packed_product(quantised, fewer_bits())
 
 
-def _codes_product(codes: Tensor, scale: Tensor) -> Layer:
-    """The same from the codes of some rows; torch packs them four times as fast with one scale."""
+def _product_of_rows(weight_int8: Tensor, scale: Tensor) -> Layer:
+    """The same of some rows; torch packs them four times as fast with one scale."""
     if fewer_bits() is None:
-        return _float_product(codes * scale[:, None])
+        return _float_product(weight_int8 * scale[:, None])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        quantised = torch._make_per_tensor_quantized_tensor(codes, 1.0, 0)
+        quantised = torch._make_per_tensor_quantized_tensor(weight_int8, 1.0, 0)
     product = _packed_product(quantised, fewer_bits())
     return lambda x: product(x) * scale
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.packed import PackedHalves, PackedLinear
+from ..kernels.packed import PackedBFloat16, PackedLinear
 
 # oneDNN picks the blocked layout of a weight by the number of inputs it is to expect; this one
 # loses nothing measurable from 1 to 160 inputs.
@@ -66,7 +66,7 @@ class BFloat16Linear:
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
-        self.packed = PackedHalves.of(weight, bias)
+        self.packed = PackedBFloat16.of(weight, bias)
         if self.packed is None:
             self._rounded = Linear(weight.bfloat16(), None if bias is None else bias.bfloat16())
 

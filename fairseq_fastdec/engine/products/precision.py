@@ -5,7 +5,7 @@ from typing import Callable, Dict, NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
-from ..kernels.loading import library
+from ..kernels.packed import PackedBFloat16, PackedLinear
 from .int8 import Int8Linear, Int8Rows
 from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows, can_block
 
@@ -81,8 +81,8 @@ def rough_precision(own: Precision, model: torch.dtype, device: torch.device) ->
     compiled products in fp32, oneDNN's in bf16 lose as much time as they gain.
     """
     in_fp32 = own.product is Linear and (own.dtype or model) == torch.float32
-    compiled = library()
-    has_bf16 = can_block(torch.bfloat16) if compiled is None else compiled.has_halves
+    compiled = PackedLinear.is_available()
+    has_bf16 = PackedBFloat16.is_available() if compiled else can_block(torch.bfloat16)
     halved = in_fp32 and device.type == "cpu" and has_bf16
     return PRECISIONS["bf16"] if halved else own
 

@@ -11,7 +11,7 @@ from ..cuda_graphs.recorders import RECORDERS
 from ..cuda_graphs.static_step import Decoder, RowState, SourceLayout
 from ..network.attention import CausalMasks, causal_mask, padding_mask, tree_mask
 from ..network.cache import KeyValueCache
-from ..network.compiled_decoder import NativeStep
+from ..network.compiled_decoder import CompiledDecoder
 from ..network.encoder import SourceEncoder
 from ..network.forward import ForwardPass, RowKeys, SourceKeys
 from ..network.heads import HeadWeights
@@ -184,8 +184,8 @@ class DecoderSession:
         n_new = tokens.size(1)
         longest = max(self._longest + n_new, self._longest_paused)
         self._rows_cache.reserve(self._lengths.numel(), longest)
-        if self._native is not None:
-            return self.native_step(tokens, tree)
+        if self._compiled is not None:
+            return self.compiled_step(tokens, tree)
         rows = RowKeys(
             self._rows_cache,
             slice(self._paused, self._lengths.numel()),
@@ -196,9 +196,9 @@ class DecoderSession:
         )
         return self._forward(tokens, rows, self._keys_of_sources())
 
-    def native_step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
+    def compiled_step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """:meth:`step`, by compiled code."""
-        return self._native(
+        return self._compiled(
             tokens,
             (self._rows_cache, self._paused),
             self._lengths[self._paused :],
@@ -304,9 +304,9 @@ class DecoderSession:
         self._logits = weights.embed.new_empty(0)
         if self._shortlisted is not None:
             self._shortlisted.prepare(self._prepared.vocabulary_rows())
-        self._native = NativeStep.of(weights, self.tokens_per_step)
+        self._compiled = CompiledDecoder.of(weights, self.tokens_per_step)
         # Compiled attention sums up a token's keys alike in any step.
-        own = None if self._native is not None else self._precision.attention
+        own = None if self._compiled is not None else self._precision.attention
         dtype = own or weights.embed.dtype
         shape = (len(weights.layers), weights.n_heads, weights.head_dim)
         self._rows_cache = KeyValueCache(*shape, dtype, weights.embed.device)

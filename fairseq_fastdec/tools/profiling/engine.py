@@ -137,7 +137,7 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
         stopwatch.watch(generator.session, method, "softmax")
     for method, part in (
         ("add", "encoder"),
-        ("native_step", "all layers, compiled"),
+        ("compiled_step", "all layers, compiled"),
         ("select", "moving rows"),
         ("project", "output layer"),
         ("logits", "output layer"),

@@ -16,10 +16,10 @@ from torch.nn import functional as F
 from fairseq_fastdec.engine import DecoderSession, TokenTree
 from fairseq_fastdec.engine.kernels import problems, row_moves, structures
 from fairseq_fastdec.engine.kernels.loading import library
-from fairseq_fastdec.engine.kernels.packed import PackedCodes, PackedHalves, PackedLinear
-from fairseq_fastdec.engine.kernels.top_k import Chooser
+from fairseq_fastdec.engine.kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
+from fairseq_fastdec.engine.kernels.top_k import TopK
 from fairseq_fastdec.engine.network.cache import KeyValueCache
-from fairseq_fastdec.engine.network.compiled_encoder import NativeEncoder
+from fairseq_fastdec.engine.network.compiled_encoder import CompiledEncoder
 from fairseq_fastdec.engine.products.int8 import Int8Linear
 from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
 from tests.support import skips, tiny
@@ -82,15 +82,15 @@ def test_steps_of_any_model(
     try:
         torch.set_num_threads(threads)
         sessions = [session_of(model, lengths, precision=precision) for _ in range(2)]
-        natively = sessions[0]._native is not None
-        sessions[1]._native = None
+        is_compiled = sessions[0]._compiled is not None
+        sessions[1]._compiled = None
         for n_new in widths:
             n_rows = sessions[0].n_rows
             tokens = torch.tensor(
                 [[draw.randrange(V) for _ in range(n_new)] for _ in range(n_rows)]
             )
             ours, theirs = (session.step(tokens) for session in sessions)
-            if natively and not is_spoiled and precision == "model":
+            if is_compiled and not is_spoiled and precision == "model":
                 torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
             tokens[draw.randrange(n_rows), draw.randrange(n_new)] = draw.choice([-1, V, 2**40])
             for session in sessions:
@@ -118,7 +118,7 @@ def test_trees_of_any_parents(parents, registers):
     try:
         if all(-1 <= parent < index for index, parent in enumerate(parents)):
             ours = session.step(tokens, tree)
-            session._native = None
+            session._compiled = None
             torch.testing.assert_close(ours, session.step(tokens, tree), atol=1e-5, rtol=1e-5)
         else:
             with pytest.raises(ValueError, match="tree"):
@@ -159,7 +159,7 @@ def step_of(session, tokens, first_slot=0, past=None, row_source=None, source_le
         mine if theirs is None else theirs
         for mine, theirs in zip(own, (past, row_source, source_lengths))
     )
-    return session._native(
+    return session._compiled(
         tokens, (session._rows_cache, first_slot), past, session._sources_cache, row_source,
         source_lengths, more.get("positions", session._forward.positions), more.get("parents"),
     )  # fmt: skip
@@ -204,8 +204,8 @@ def test_a_step_beyond_its_slots():
 def test_a_step_with_too_little_scratch_memory():
     """What the sizes are asked for, and what is passed on, are two things."""
     session = session_of(tiny.build_model(TASK))
-    network = session._native._network
-    network._memory = lambda size: torch.empty(size - 1)
+    network = session._compiled._network
+    network._scratch_of = lambda size: torch.empty(size - 1)
     with pytest.raises(ValueError, match="scratch"):
         session.step(torch.full((2, 1), 5))
 
@@ -213,7 +213,7 @@ def test_a_step_with_too_little_scratch_memory():
 @pytest.mark.parametrize("name", ["fc1", "fc2", "self_qkv", "cross_out"])
 def test_a_model_whose_sizes_do_not_fit_together(name):
     session = session_of(tiny.build_model(TASK))
-    getattr(session._native._network._layers[1], name).outputs += 32
+    getattr(session._compiled._network._layers[1], name).outputs += 32
     with pytest.raises(ValueError, match="sizes"):
         session.step(torch.full((2, 1), 5))
 
@@ -237,8 +237,8 @@ def test_norms_of_another_dtype_are_left_to_torch(coder):
     getattr(model, coder).layers[1].final_layer_norm.bfloat16()
     session = DecoderSession(model)
     session.reset(10)
-    native = session._encode._native if coder == "encoder" else session._native
-    assert native is None
+    compiled = session._encode._compiled if coder == "encoder" else session._compiled
+    assert compiled is None
 
 
 @settings(FUZZ, max_examples=40)
@@ -251,8 +251,8 @@ def test_norms_of_another_dtype_are_left_to_torch(coder):
 def test_encoders(lengths, wrong, where, registers, draw):
     """Sources of no token have no states, but their neighbours' are their own."""
     session = session_of(tiny.stir(tiny.build_model(TASK)))
-    encoder = session._encode._native
-    assert isinstance(encoder, NativeEncoder)
+    encoder = session._encode._compiled
+    assert isinstance(encoder, CompiledEncoder)
     tokens = torch.full((len(lengths), 7), 5)
     lengths = torch.tensor(lengths)
     row = draw.randrange(len(lengths))
@@ -325,8 +325,8 @@ def test_layers_of_other_kinds():
     """Of no outputs or inputs they are torch's; with another bias there are none."""
     for shape in ((0, 4), (4, 0)):
         empty = torch.zeros(shape)
-        assert PackedLinear.of(empty, None) is PackedHalves.of(empty, None) is None
-        assert PackedCodes.of(empty.to(torch.int8), torch.zeros(shape[0]), None) is None
+        assert PackedLinear.of(empty, None) is PackedBFloat16.of(empty, None) is None
+        assert PackedInt8.of(empty.to(torch.int8), torch.zeros(shape[0]), None) is None
         x = torch.ones(3, shape[1])
         assert torch.equal(Linear(empty)(x), F.linear(x, empty))
     for bias in (torch.zeros(3), torch.zeros(4, dtype=torch.float64)):
@@ -347,7 +347,7 @@ def test_choices_of_any_scores(
     scores = torch.randn(n_rows, n_types, generator=torch.Generator().manual_seed(n_types))
     for _ in range(bad if n_rows else 0):
         scores[draw.randrange(n_rows), draw.randrange(n_types)] = draw.choice(NUMBERS)
-    chooser = Chooser(library(), (PAD,), EOS, UNK, penalty)
+    top_k = TopK.of((PAD,), EOS, UNK, penalty)
     demands = {}
     if only is not None:
         demands = dict(only=np.full(n_rows, -1), no_end=np.full(n_rows, draw.random() < 0.5))
@@ -358,13 +358,13 @@ def test_choices_of_any_scores(
         torch.set_num_threads(threads)
         if not 1 <= n <= n_types:
             with pytest.raises(ValueError, match="sizes"):
-                chooser(scores, n, normalize, **demands)
+                top_k(scores, n, normalize, **demands)
             return
         if n_rows and only is not None and not -1 <= only < n_types:
             with pytest.raises(IndexError, match="dictionary"):
-                chooser(scores, n, normalize, **demands)
+                top_k(scores, n, normalize, **demands)
             return
-        best, tokens = chooser(scores, n, normalize, **demands)
+        best, tokens = top_k(scores, n, normalize, **demands)
     finally:
         torch.set_num_threads(before)
         library().set_width(16)
@@ -377,7 +377,7 @@ def test_choices_of_any_scores(
 
 
 def test_choices_with_other_kinds_of_numbers():
-    chooser = Chooser(library(), (PAD,), EOS, UNK, 0.5)
+    top_k = TopK.of((PAD,), EOS, UNK, 0.5)
     scores = torch.zeros(2, 9)
     for wrong in (
         dict(only=np.zeros(3, dtype=np.int64)),
@@ -387,11 +387,11 @@ def test_choices_with_other_kinds_of_numbers():
         dict(no_end=np.zeros(2, dtype=np.int64)),
     ):
         with pytest.raises(ValueError, match="where compiled code reads"):
-            chooser(scores, 2, True, **wrong)
+            top_k(scores, 2, True, **wrong)
     with pytest.raises(ValueError, match="scores: torch.float64"):
-        chooser(scores.double(), 2, True)
+        top_k(scores.double(), 2, True)
     with pytest.raises(IndexError, match="dictionary"):  # there is no <unk> to be penalized
-        chooser(scores[:, :3], 2, True)
+        top_k(scores[:, :3], 2, True)
 
 
 @settings(FUZZ, max_examples=60)
@@ -420,7 +420,7 @@ def test_rows_that_are_not_there_are_not_moved(n_slots, order, few, length):
 def test_caches_that_lie_otherwise_are_not_moved():
     data = torch.zeros(2, 2, 3, 4, 5, 6)
     rows = np.arange(2)
-    mover = row_moves.Mover(library())
+    mover = row_moves.RowMover.of(data.device)
     for wrong in (data.transpose(4, 5), data[:, :, :, :, :, :3], data[:, :1]):
         with pytest.raises(ValueError, match="strides"):
             mover(wrong, rows, rows)
@@ -439,11 +439,13 @@ def test_no_threads(n_threads):
 
 def test_structures_that_nobody_filled_in():
     """All zero: no function follows a null pointer."""
-    for name in ("Step", "Product", "Choice", "Move"):
-        structure = getattr(structures, name)()
-        function = {"Step": "run", "Product": "multiply"}.get(name, name.lower())
-        function = {"choice": "choose"}.get(function, function)
-        problem = getattr(library(), function)(ctypes.byref(structure))
+    functions = {
+        structures.Step: library().run_step,
+        structures.Product: library().multiply,
+        structures.TopK: library().top_k,
+        structures.Move: library().move_rows,
+    }
+    for structure, function in functions.items():
         with pytest.raises(ValueError, match="sizes"):
-            problems.check(problem)
-    assert library().scratch_size(ctypes.byref(structures.Step())) == -3
+            problems.check(function(ctypes.byref(structure())))
+    assert library().step_scratch_size(ctypes.byref(structures.Step())) == -3

@@ -6,11 +6,11 @@ import torch
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.network.encoder import SourceEncoder, runs_prepared
 from fairseq_fastdec.engine.products.precision import PRECISIONS
-from tests.engine.kernels.test_kernels import PRECISIONS as COMPILED
-from tests.engine.kernels.test_kernels import compiled
 from tests.engine.products.test_precision import TOLERANCE, logits_of
 from tests.engine.session.test_decoder_session import full_logits, random_targets
 from tests.support import tiny
+from tests.support.compiled import PRECISIONS as COMPILED
+from tests.support.compiled import compiled
 
 TASK = tiny.task(20)
 
@@ -32,7 +32,7 @@ def encode(model, batch, precision="model", natively=True):
     encoder = SourceEncoder(model.encoder, PRECISIONS[precision])
     encoder.prepare()
     if not natively:
-        encoder._native = None
+        encoder._compiled = None
     states, lengths = encoder(batch["net_input"])
     return [own[:length] for own, length in zip(states, lengths.tolist())]
 
@@ -107,7 +107,7 @@ def test_what_is_left_to_torch(options, precision):
     model = tiny.stir(tiny.build_model(TASK, **options))
     encoder = SourceEncoder(model.encoder, PRECISIONS[precision])
     encoder.prepare()
-    assert encoder._native is None
+    assert encoder._compiled is None
     batch = tiny.random_batch(TASK, [4, 9])
     for own, theirs in zip(encode(model, batch, precision), encoded_by_fairseq(model, batch)):
         error = (own - theirs).abs().mean() / theirs.std()

@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 from fairseq_fastdec.engine.products import int8
 from fairseq_fastdec.engine.products.int8 import Int8Linear, Int8Rows
-from tests.engine.kernels.test_kernels import with_codes
+from tests.support.compiled import with_int8
 
 
-@pytest.fixture(params=[pytest.param("compiled", marks=with_codes), "torch"])
+@pytest.fixture(params=[pytest.param("compiled", marks=with_int8), "torch"])
 def products(request):
     if request.param == "torch":
         request.getfixturevalue("nothing_compiled")
@@ -69,7 +69,7 @@ def test_a_token_does_not_feel_its_neighbours(products, n_tokens, others, seed):
     assert torch.equal(product(x)[:n_tokens], alone)
 
 
-@with_codes
+@with_int8
 @settings(max_examples=60, deadline=None)
 @given(
     n_tokens=st.integers(0, 20),

@@ -116,7 +116,7 @@ def test_every_path_has_the_full_forward_logits(options, kind, true_double, requ
 
 @pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 @pytest.mark.parametrize(
-    "precision, instructions", [("fp32", None), ("bf16", "has_halves"), ("int8", "has_codes")]
+    "precision, instructions", [("fp32", None), ("bf16", "has_bf16"), ("int8", "has_int8")]
 )
 def test_a_token_is_computed_as_in_steps_of_one(precision, instructions):
     """Bit for bit: so what is rounded to 8 bits is the same, and greedy's tokens are."""

@@ -1,16 +1,16 @@
-// Whether a call stays within the memory that it names, as far as sizes and numbers tell.
+// Checks that a call stays within the memory that it names, as far as sizes and numbers tell.
 //
-// What a file can hold (token ids, lengths, sizes) is looked at here again, whoever has checked it
+// What a file can hold (token ids, lengths, sizes) is checked here again, whoever has checked it
 // before: one comparison for each number costs nothing beside what is done with it.
 
 #pragma once
 
-#include "top_k.h"
-#include "row_moves.h"
+#include "processor.h"
+#include "structures.h"
 
 namespace {
 
-// What is wrong with a call; problems.py knows them by these numbers. Nothing has been done then.
+// Why a call was refused; problems.py knows these numbers. A refused call has done nothing.
 enum Problem : int64_t { NONE, TOKENS, TREE, SIZES, LENGTHS, PLACES, SCRATCH };
 
 INLINE bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
@@ -20,37 +20,96 @@ INLINE bool has_threads(const Task &task) {
   return task.n_threads == 1 || (task.n_threads > 1 && task.threads);
 }
 
-INLINE bool is_layer(const Linear &linear, int64_t inputs, int64_t outputs) {
-  const bool has_weight = linear.weight || linear.halves || (linear.codes && linear.starts);
-  return has_weight && linear.bias && inputs > 0 && outputs > 0 && linear.inputs == inputs &&
-         linear.outputs == outputs;
+INLINE bool is_linear(const Linear &linear, int64_t inputs, int64_t outputs) {
+  const bool has_int8 = linear.weight_int8 && linear.zero_point_compensation;
+  return (linear.weight || linear.weight_bf16 || has_int8) && linear.bias && inputs > 0 &&
+         outputs > 0 && linear.inputs == inputs && linear.outputs == outputs;
 }
 
-// Whether each beam has rows of its own, and all of them are there.
-INLINE bool are_beams(const Choice &choice) {
-  const int64_t *starts = choice.starts;
-  if (!starts || !choice.totals || starts[0] != 0) return false;
-  for (int64_t beam = 0; beam < choice.n_beams; ++beam)
-    if (starts[beam + 1] < starts[beam]) return false;
-  if (starts[choice.n_beams] != choice.n_rows) return false;
-  for (int64_t at = 0; at < choice.n_rows; ++at)
-    if (!is_within(choice.rows[at], choice.n_rows)) return false;
+bool is_model(const Model &model) {
+  const int64_t dim = model.dim, hidden = model.hidden;
+  if (model.n_heads < 1 || model.head_dim < 1 || model.tokens_per_step < 0) return false;
+  if (model.n_heads * model.head_dim != dim) return false;
+  if (model.n_positions && !model.positions) return false;
+  for (int64_t index = 0; index < model.n_layers; ++index) {
+    const Layer &layer = model.layers[index];
+    const bool itself = is_linear(layer.self_qkv, dim, 3 * dim) &&
+                        is_linear(layer.self_out, dim, dim) && is_linear(layer.fc1, dim, hidden) &&
+                        is_linear(layer.fc2, hidden, dim);
+    const bool crosses =
+        is_linear(layer.cross_query, dim, dim) && is_linear(layer.cross_out, dim, dim);
+    if (!itself || (layer.cross_query.outputs && !crosses)) return false;
+  }
   return true;
 }
 
-Problem problem_of(const Choice &choice) {
-  const int64_t n_types = choice.n_types;
-  if (choice.n_rows < 0 || choice.n_best < 1 || choice.n_beams < 0) return SIZES;
-  if (choice.n_parts < 1 || (choice.n_beams && !choice.scratch)) return SIZES;
-  if (choice.rows) {
-    if (!are_beams(choice)) return PLACES;
-  } else if (choice.n_best > n_types || choice.n_beams != choice.n_rows) {
+INLINE bool is_cache(const Cache &cache, const Model &model) {
+  return cache.slots >= 0 && cache.length >= 0 && cache.head == cache.length * model.head_dim &&
+         cache.slot == cache.head * model.n_heads;
+}
+
+bool are_trees(const Step &step) {
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    const int64_t *parents = step.parents + row * step.n_new;
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      int64_t depth = 0;
+      for (int64_t at = token; at >= 0; at = parents[at])
+        if (parents[at] < -1 || parents[at] >= at || ++depth > MAX_TREE_DEPTH) return false;
+    }
+  }
+  return true;
+}
+
+Problem problem_of(const Step &step) {
+  const Model &model = step.model;
+  if (!is_model(model) || !has_threads(step) || step.n_rows < 0 || step.n_new < 0) return SIZES;
+  // An encoder's rows are their own sources.
+  const Cache &sources = model.tokens_per_step ? step.sources : step.rows;
+  if (!is_cache(step.rows, model) || !is_cache(sources, model)) return SIZES;
+  if (model.tokens_per_step && step.n_new % model.tokens_per_step) return SIZES;
+  if (step.first_slot < 0 || step.first_slot + step.n_rows > step.rows.slots) return PLACES;
+  if (step.n_sources > sources.slots) return PLACES;
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    if (!is_within(step.row_source[row], step.n_sources)) return PLACES;
+    if (!is_within(step.past[row], step.rows.length - step.n_new + 1)) return LENGTHS;
+    if (!is_within(step.source_lengths[step.row_source[row]], sources.length + 1)) return LENGTHS;
+  }
+  for (int64_t at = 0; at < step.n_rows * step.n_new; ++at)
+    if (!is_within(step.tokens[at], model.n_types)) return TOKENS;
+  return step.parents && !are_trees(step) ? TREE : NONE;
+}
+
+Problem problem_of(const Product &product) {
+  const Linear &linear = product.linear;
+  const bool fits = product.n >= 0 && is_linear(linear, linear.inputs, linear.outputs);
+  return fits && has_threads(product) ? NONE : SIZES;
+}
+
+// Whether each beam has rows of its own, and all rows are in beams.
+INLINE bool are_beams(const TopK &task) {
+  const int64_t *starts = task.starts;
+  if (!starts || !task.totals || starts[0] != 0) return false;
+  for (int64_t beam = 0; beam < task.n_beams; ++beam)
+    if (starts[beam + 1] < starts[beam]) return false;
+  if (starts[task.n_beams] != task.n_rows) return false;
+  for (int64_t at = 0; at < task.n_rows; ++at)
+    if (!is_within(task.rows[at], task.n_rows)) return false;
+  return true;
+}
+
+Problem problem_of(const TopK &task) {
+  const int64_t n_types = task.n_types;
+  if (task.n_rows < 0 || task.n_best < 1 || task.n_beams < 0) return SIZES;
+  if (task.n_parts < 1 || (task.n_beams && !task.scratch)) return SIZES;
+  if (task.rows) {
+    if (!are_beams(task)) return PLACES;
+  } else if (task.n_best > n_types || task.n_beams != task.n_rows) {
     return SIZES;
   }
-  if (choice.n_never < 0 || !has_threads(choice)) return SIZES;
-  if (choice.penalized >= n_types) return TOKENS;
-  for (int64_t row = 0; choice.only && row < choice.n_rows; ++row)
-    if (!is_within(choice.only[row] + 1, n_types + 1)) return TOKENS;
+  if (task.n_never < 0 || !has_threads(task)) return SIZES;
+  if (task.penalized >= n_types) return TOKENS;
+  for (int64_t row = 0; task.only && row < task.n_rows; ++row)
+    if (!is_within(task.only[row] + 1, n_types + 1)) return TOKENS;
   return NONE;
 }
 

@@ -1,33 +1,80 @@
-// Products whose inputs are brought into fewer bits first, in a place that all threads see.
+// The inputs of linear layers in fewer bits: quantised to int8, or rounded to bf16.
 
 #pragma once
 
-#include "linear_int8.h"
-#include "linear_bf16.h"
+#include "simd.h"
+#include "structures.h"
 
 namespace {
 
-// Floats that hold the inputs of n tokens in whatever form.
-INLINE int64_t size_of_narrow(int64_t n, int64_t inputs) {
-  return n + n * length_of_codes(inputs) / 2;
+// Instructions multiply unsigned inputs by signed weights: an input of 0 is quantised to this.
+constexpr int ZERO_POINT = 128;
+
+// The inputs of n tokens in int8.
+struct Int8Inputs {
+  uint8_t *values;  // [n, padded_to_groups(inputs)], from 1 to 255
+  float *scales;    // [n]
+};
+
+INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / GROUP * GROUP; }
+
+INLINE int64_t padded_to_pairs(int64_t inputs) { return (inputs + PAIR - 1) / PAIR * PAIR; }
+
+// The number of floats that hold the inputs of n tokens in either format.
+INLINE int64_t quantized_size(int64_t n, int64_t inputs) {
+  return n + n * padded_to_groups(inputs) / 2;
 }
 
-// A token's inputs x [inputs], in the form that the layer multiplies; n tokens in all.
-INLINE void narrow(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
+INLINE Int8Inputs int8_inputs_in(float *memory, int64_t n) {
+  return {reinterpret_cast<uint8_t *>(memory + n), memory};
+}
+
+#if defined(TARGET_INT8)
+// A token's inputs x [inputs] become integers from -127 to 127, plus the zero point.
+TARGET_INT8 void quantize_to_int8(const float *x, int64_t inputs, const Int8Inputs &to,
+                                  int64_t token) {
+  const int64_t length = padded_to_groups(inputs);
+  __m512 sizes = _mm512_set1_ps(1e-30f);  // a token of zeros must not divide by zero
+  for (int64_t i = 0; i < inputs; i += 16) {
+    const __m512 some = _mm512_maskz_loadu_ps(mask_of_first(inputs - i), x + i);
+    sizes = _mm512_max_ps(sizes, _mm512_abs_ps(some));
+  }
+  const float largest = _mm512_reduce_max_ps(sizes);
+  const __m512 steps_per_one = _mm512_set1_ps(127 / largest);
+  for (int64_t i = 0; i < length; i += 16) {
+    const __m512 some = _mm512_maskz_loadu_ps(mask_of_first(inputs - i), x + i);
+    const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(some, steps_per_one));
+    const __m128i values =
+        _mm512_cvtepi32_epi8(_mm512_add_epi32(whole, _mm512_set1_epi32(ZERO_POINT)));
+    _mm_mask_storeu_epi8(to.values + token * length + i, mask_of_first(length - i), values);
+  }
+  to.scales[token] = largest / 127;
+}
+#else
+// Nobody calls this: see has_int8.
+void quantize_to_int8(const float *, int64_t, const Int8Inputs &, int64_t) {}
+#endif
+
+#if defined(TARGET_BF16)
+TARGET_BF16 void round_to_bf16(const float *x, int64_t inputs, uint16_t *to) {
+  const int64_t length = padded_to_pairs(inputs);
+  for (int64_t i = 0; i < length; i += 16) {
+    const __m512 some = _mm512_maskz_loadu_ps(mask_of_first(inputs - i), x + i);
+    _mm256_mask_storeu_epi16(to + i, mask_of_first(length - i), (__m256i)_mm512_cvtneps_pbh(some));
+  }
+}
+#else
+// Nobody calls this: see has_bf16.
+void round_to_bf16(const float *, int64_t, uint16_t *) {}
+#endif
+
+// One of n tokens' inputs x [inputs], in the format that the layer multiplies.
+INLINE void quantize(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
   const int64_t inputs = linear.inputs;
-  if (linear.codes)
-    quantize(x, inputs, codes_in(to, n), token);
+  if (linear.weight_int8)
+    quantize_to_int8(x, inputs, int8_inputs_in(to, n), token);
   else
-    halve(x, inputs, reinterpret_cast<uint16_t *>(to) + token * length_of_halves(inputs));
-}
-
-// Of those, y [n, outputs]; each thread computes some of the outputs.
-INLINE void multiply_narrow(const Linear &linear, float *x, float *y, int64_t n,
-                            const Share &share, Then then) {
-  if (linear.codes)
-    multiply_codes(linear, codes_in(x, n), y, n, share, then);
-  else
-    multiply_halves(linear, reinterpret_cast<uint16_t *>(x), y, n, share, then);
+    round_to_bf16(x, inputs, reinterpret_cast<uint16_t *>(to) + token * padded_to_pairs(inputs));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Arithmetic in registers of 4, 8 or 16 floats.
+// Arithmetic in vectors of 4, 8 or 16 floats, which fill a register.
 
 #pragma once
 
@@ -6,141 +6,133 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
-// GCC's own header makes registers of nothing.
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
+#include "processor.h"
 
 namespace {
 
-typedef float Four __attribute__((vector_size(16)));
-typedef float Eight __attribute__((vector_size(32)));
-typedef float Sixteen __attribute__((vector_size(64)));
+typedef float Vec4 __attribute__((vector_size(16)));
+typedef float Vec8 __attribute__((vector_size(32)));
+typedef float Vec16 __attribute__((vector_size(64)));
 
-// As many whole numbers of 32 bits.
-template <typename Lanes>
-struct Whole;
+// A vector of as many integers of 32 bits.
+template <typename Vec>
+struct IntegersOf;
 template <>
-struct Whole<Four> {
-  typedef int32_t Numbers __attribute__((vector_size(16)));
+struct IntegersOf<Vec4> {
+  typedef int32_t Vec __attribute__((vector_size(16)));
 };
 template <>
-struct Whole<Eight> {
-  typedef int32_t Numbers __attribute__((vector_size(32)));
+struct IntegersOf<Vec8> {
+  typedef int32_t Vec __attribute__((vector_size(32)));
 };
 template <>
-struct Whole<Sixteen> {
-  typedef int32_t Numbers __attribute__((vector_size(64)));
+struct IntegersOf<Vec16> {
+  typedef int32_t Vec __attribute__((vector_size(64)));
 };
 
-template <typename Lanes>
+template <typename Vec>
 constexpr int width() {
-  return sizeof(Lanes) / sizeof(float);
+  return sizeof(Vec) / sizeof(float);
 }
 
-// A mask of the first n of 16.
-INLINE uint16_t first(int64_t n) { return n < 16 ? (1 << n) - 1 : 0xffff; }
+// The mask of the first n of 16 numbers.
+INLINE uint16_t mask_of_first(int64_t n) { return n < 16 ? (1 << n) - 1 : 0xffff; }
 
-// From and to any address: rows need not begin where registers would.
-template <typename Lanes>
-INLINE Lanes load(const float *from) {
-  Lanes lanes;
-  std::memcpy(&lanes, from, sizeof lanes);
-  return lanes;
+// Loads and stores take any address: rows need not begin at multiples of a vector's size.
+template <typename Vec>
+INLINE Vec load(const float *from) {
+  Vec vec;
+  std::memcpy(&vec, from, sizeof vec);
+  return vec;
 }
 
-template <typename Lanes>
-INLINE void store(const Lanes &lanes, float *to) {
-  std::memcpy(to, &lanes, sizeof lanes);
+template <typename Vec>
+INLINE void store(const Vec &vec, float *to) {
+  std::memcpy(to, &vec, sizeof vec);
 }
 
-INLINE float total(const Four &x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+INLINE float reduce_add(const Vec4 &x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 
-INLINE float total(const Eight &x) {
-  const Four low = {x[0], x[1], x[2], x[3]}, high = {x[4], x[5], x[6], x[7]};
-  return total(low + high);
+INLINE float reduce_add(const Vec8 &x) {
+  const Vec4 low = {x[0], x[1], x[2], x[3]}, high = {x[4], x[5], x[6], x[7]};
+  return reduce_add(low + high);
 }
 
-INLINE float total(const Sixteen &x) {
-  const Eight low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
-  const Eight high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
-  return total(low + high);
+INLINE float reduce_add(const Vec16 &x) {
+  const Vec8 low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+  const Vec8 high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
+  return reduce_add(low + high);
 }
 
-INLINE float greatest(const Four &x) {
+INLINE float reduce_max(const Vec4 &x) {
   return std::max(std::max(x[0], x[2]), std::max(x[1], x[3]));
 }
 
-INLINE float greatest(const Eight &x) {
-  const Four low = {x[0], x[1], x[2], x[3]}, high = {x[4], x[5], x[6], x[7]};
-  return greatest(low > high ? low : high);
+INLINE float reduce_max(const Vec8 &x) {
+  const Vec4 low = {x[0], x[1], x[2], x[3]}, high = {x[4], x[5], x[6], x[7]};
+  return reduce_max(low > high ? low : high);
 }
 
-INLINE float greatest(const Sixteen &x) {
-  const Eight low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
-  const Eight high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
-  return greatest(low > high ? low : high);
+INLINE float reduce_max(const Vec16 &x) {
+  const Vec8 low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+  const Vec8 high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
+  return reduce_max(low > high ? low : high);
 }
 
-// Whether some of the numbers are not 0.
-template <typename Numbers>
-INLINE bool any(const Numbers &numbers) {
+template <typename Integers>
+INLINE bool any_is_set(const Integers &integers) {
   int32_t all = 0;
-  for (size_t i = 0; i < sizeof numbers / sizeof all; ++i) all |= numbers[i];
+  for (size_t i = 0; i < sizeof integers / sizeof all; ++i) all |= integers[i];
   return all != 0;
 }
 
-// The sum of a[i] * b[i], or of (a[i] - shift)^2 without b.
-template <typename Lanes>
+// The sum of a[i] * b[i] or, with b null, of (a[i] - shift)^2.
+template <typename Vec>
 INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
-  Lanes lanes = {};
+  Vec sums = {};
   int64_t i = 0;
-  for (; i + width<Lanes>() <= n; i += width<Lanes>()) {
-    const Lanes left = load<Lanes>(a + i) - shift;
-    lanes += left * (b ? load<Lanes>(b + i) : left);
+  for (; i + width<Vec>() <= n; i += width<Vec>()) {
+    const Vec left = load<Vec>(a + i) - shift;
+    sums += left * (b ? load<Vec>(b + i) : left);
   }
-  float sum = total(lanes);
+  float sum = reduce_add(sums);
   for (; i < n; ++i) sum += (a[i] - shift) * (b ? b[i] : a[i] - shift);
   return sum;
 }
 
-template <typename Lanes>
+template <typename Vec>
 INLINE float mean(const float *x, int64_t n) {
-  Lanes lanes = {};
+  Vec sums = {};
   int64_t i = 0;
-  for (; i + width<Lanes>() <= n; i += width<Lanes>()) lanes += load<Lanes>(x + i);
-  float sum = total(lanes);
+  for (; i + width<Vec>() <= n; i += width<Vec>()) sums += load<Vec>(x + i);
+  float sum = reduce_add(sums);
   for (; i < n; ++i) sum += x[i];
   return sum / n;
 }
 
-// e to the power of x, of numbers up to 0, to some 1e-7 of it.
-template <typename Lanes>
-INLINE Lanes exponential(Lanes x) {
-  typedef typename Whole<Lanes>::Numbers Numbers;
-  const Lanes smallest = Lanes{} - 87.0f;
+// e to the power of x, for x up to 0. The relative error is some 1e-7.
+template <typename Vec>
+INLINE Vec exponential(Vec x) {
+  typedef typename IntegersOf<Vec>::Vec Integers;
+  const Vec smallest = Vec{} - 87.0f;
   x = x > smallest ? x : smallest;
-  // x = n ln(2) + rest. Adding 1.5 * 2^23 rounds to whole numbers, and leaves n in the last bits.
+  // x = n ln(2) + rest. Adding 1.5 * 2^23 rounds to integers, and leaves n in the last bits.
   const float magic = 12582912.0f;
-  const Lanes shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
-  const Lanes rest = x - n * 0.693359375f + n * 2.12194440e-4f;
-  Lanes y = rest * 1.9875691500e-4f + 1.3981999507e-3f;
+  const Vec shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
+  const Vec rest = x - n * 0.693359375f + n * 2.12194440e-4f;
+  Vec y = rest * 1.9875691500e-4f + 1.3981999507e-3f;
   for (float next : {8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f})
     y = y * rest + next;
   y = y * rest * rest + rest + 1.0f;
-  const Numbers power = ((Numbers)shifted << 23) + (127 << 23);
-  return y * (Lanes)power;
+  const Integers power = ((Integers)shifted << 23) + (127 << 23);
+  return y * (Vec)power;
 }
 
 // x times the normal distribution function; erf by Abramowitz and Stegun, 7.1.26, to 1.5e-7.
-template <typename Lanes>
-INLINE Lanes gelu(Lanes x) {
-  const Lanes z = (x < 0 ? -x : x) * 0.70710678118654752f, t = 1 / (1 + z * 0.3275911f);
-  Lanes tail = t * 1.061405429f - 1.453152027f;
+template <typename Vec>
+INLINE Vec gelu(Vec x) {
+  const Vec z = (x < 0 ? -x : x) * 0.70710678118654752f, t = 1 / (1 + z * 0.3275911f);
+  Vec tail = t * 1.061405429f - 1.453152027f;
   for (float next : {1.421413741f, -0.284496736f, 0.254829592f}) tail = tail * t + next;
   tail = tail * t * exponential(-z * z) * 0.5f;
   return x * (x < 0 ? tail : 1 - tail);

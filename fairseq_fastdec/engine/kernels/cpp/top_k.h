@@ -1,67 +1,47 @@
-// The best tokens of each row of scores, or of all rows of a beam.
+// The best next tokens of each row of scores, or of all rows of a beam.
 
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
-#include "linear_fp32.h"
+#include "simd.h"
+#include "threads.h"
 
 namespace {
 
 // A token that may continue one of the rows that compete with each other.
 struct Candidate {
-  float total, score;  // of the row with the token, and of the token alone, before it is normalised
-  int32_t number;      // which of the rows it is
+  float total;     // the row's score with the token
+  float score;     // the token's own, before it is normalised
+  int32_t number;  // of the row within its beam
   int32_t token;
-};
-
-struct Choice {
-  const Threads *threads;
-  int64_t n_rows, n_types, n_best, n_threads;
-  int64_t normalize;      // the scores are logits, to become log-probabilities
-  const int64_t *never;   // [n_never], tokens that are not possible
-  int64_t n_never, eos;
-  int64_t penalized;  // a token whose score loses the penalty, or -1
-  float penalty;
-  const float *scores;    // [n_rows, n_types]
-  const int64_t *only;    // [n_rows], the one token that is possible, or -1; 0: any
-  const uint8_t *no_end;  // [n_rows], whether EOS is not possible; 0: it is
-  int64_t n_beams;        // rows of a beam compete with each other
-  const int64_t *rows;    // [n_rows], beam by beam; 0: each row is a beam
-  const int64_t *starts;  // [n_beams + 1], where the rows of each beam begin
-  const float *totals;    // [n_rows], the scores of the rows so far; 0: nothing
-  int64_t n_parts;        // into which a beam's rows are divided, for threads to share them
-  Candidate *scratch;     // see size_of_scratch
-  float *best;            // [n_beams, n_best], best first; -infinity: none
-  int64_t *tokens;        // [n_beams, n_best]
-  int64_t *origins;       // [n_beams, n_best], their rows; 0: nobody asks
 };
 
 constexpr Candidate NO_CANDIDATE = {-INFINITY, -INFINITY, 0, 0};
 
-// No two candidates are equal: what is best depends on no order of work.
+// No two candidates are equal, so the best do not depend on the order of work.
 INLINE bool is_better(const Candidate &a, const Candidate &b) {
   if (a.total != b.total) return a.total > b.total;
   if (a.number != b.number) return a.number < b.number;
-  if (a.score != b.score) return a.score > b.score;  // sums may have been rounded to the same
+  if (a.score != b.score) return a.score > b.score;  // totals may have been rounded to the same
   return a.token < b.token;
 }
 
-// As a type, so that it is compiled into the standard library's loops.
+// This is a type, so that the comparison is compiled into the standard library's loops.
 struct Better {
   bool operator()(const Candidate &a, const Candidate &b) const { return is_better(a, b); }
 };
 
-// So few are kept in order, which is fastest for few and takes time that grows with their square.
+// So few candidates are kept in order: that is fastest, but its time grows with their square.
 constexpr int64_t FEW_BEST = 32;
 
-// The n best candidates so far. Many of them are kept in no order: they are looked through when as
-// many again have come, so each costs the same however many there are.
-struct Best {
-  Candidate *kept;  // [capacity]
+// The n best candidates so far. Many are kept in no order and sifted when as many again have come,
+// so each costs the same time however many there are.
+struct BestCandidates {
+  Candidate *kept;  // [capacity(n)]
   int64_t n, n_kept = 0;
-  float least = -INFINITY;  // the worst total of n candidates: what is below is none of them
+  float least = -INFINITY;  // once n are kept, the worst total of the n best
 
   static int64_t capacity(int64_t n) { return n <= FEW_BEST ? n : 2 * n; }
 
@@ -85,10 +65,10 @@ struct Best {
 
   void append(const Candidate &candidate) {
     kept[n_kept++] = candidate;
-    if (n_kept == capacity(n)) forget();
+    if (n_kept == capacity(n)) sift();
   }
 
-  void forget() {
+  void sift() {
     if (n_kept <= n) return;
     std::nth_element(kept, kept + n - 1, kept + n_kept, Better());
     n_kept = n;
@@ -97,172 +77,175 @@ struct Best {
 
   // Leaves exactly n, in no order.
   void complete() {
-    forget();
+    sift();
     std::fill(kept + n_kept, kept + n, NO_CANDIDATE);
     n_kept = n;
   }
 };
 
-// Registers that are looked through together.
+// So many vectors are looked through together.
 constexpr int CHUNK = 4;
 
-template <typename Lanes>
+template <typename Vec>
 struct Chunk {
-  Lanes parts[CHUNK];
+  Vec parts[CHUNK];
 };
 
-// Of the last chunk, what is beyond the row's end is -infinity.
-template <typename Lanes>
-INLINE Chunk<Lanes> chunk_at(const float *x, int64_t left) {
-  constexpr int SIZE = CHUNK * width<Lanes>();
+// The chunk at x, of which `left` numbers are the row's; the others become -infinity.
+template <typename Vec>
+INLINE Chunk<Vec> chunk_at(const float *x, int64_t left) {
+  constexpr int SIZE = CHUNK * width<Vec>();
   float filled[SIZE];
   if (left < SIZE) {
     for (int64_t i = 0; i < SIZE; ++i) filled[i] = i < left ? x[i] : -INFINITY;
     x = filled;
   }
-  Chunk<Lanes> chunk;
-  for (int part = 0; part < CHUNK; ++part)
-    chunk.parts[part] = load<Lanes>(x + part * width<Lanes>());
+  Chunk<Vec> chunk;
+  for (int part = 0; part < CHUNK; ++part) chunk.parts[part] = load<Vec>(x + part * width<Vec>());
   return chunk;
 }
 
-// What is subtracted from logits; NaN for rows of which no token has a probability.
+// A row's logits become log-probabilities: x - largest - log_sum. The largest is NaN for rows of
+// which no token has a probability.
 struct Normalizer {
-  float most = 0, log_sum = 0;
+  float largest = 0, log_sum = 0;
 };
 
-template <typename Lanes>
-INLINE Normalizer normalizer(const float *x, int64_t n) {
-  constexpr int SIZE = CHUNK * width<Lanes>();
-  Lanes most = Lanes{} - INFINITY;
-  typename Whole<Lanes>::Numbers unknown = {};
+template <typename Vec>
+INLINE Normalizer normalizer_of(const float *x, int64_t n) {
+  constexpr int SIZE = CHUNK * width<Vec>();
+  Vec most = Vec{} - INFINITY;
+  typename IntegersOf<Vec>::Vec unknown = {};
   for (int64_t at = 0; at < n; at += SIZE) {
-    const Chunk<Lanes> chunk = chunk_at<Lanes>(x + at, n - at);
-    for (const Lanes &part : chunk.parts) {
+    const Chunk<Vec> chunk = chunk_at<Vec>(x + at, n - at);
+    for (const Vec &part : chunk.parts) {
       most = part > most ? part : most;
       unknown |= ~(part < INFINITY);
     }
   }
-  const float highest = greatest(most);
-  if (any(unknown) || highest == -INFINITY) return {NAN, 0};
+  const float largest = reduce_max(most);
+  if (any_is_set(unknown) || largest == -INFINITY) return {NAN, 0};
   float sum = 0;
-  // A chunk at a time, so that long vocabularies are not summed up in few numbers.
+  // Each chunk is summed up by itself, so that long vocabularies are not summed up in few numbers.
   for (int64_t at = 0; at < n; at += SIZE) {
-    const Chunk<Lanes> chunk = chunk_at<Lanes>(x + at, n - at);
-    Lanes powers = {};
-    for (const Lanes &part : chunk.parts) powers += exponential(part - highest);
-    sum += total(powers);
+    const Chunk<Vec> chunk = chunk_at<Vec>(x + at, n - at);
+    Vec powers = {};
+    for (const Vec &part : chunk.parts) powers += exponential(part - largest);
+    sum += reduce_add(powers);
   }
-  return {highest, std::log(sum)};
+  return {largest, std::log(sum)};
 }
 
-INLINE bool is_possible(const Choice &choice, int64_t row, int64_t token) {
-  if (token == choice.eos && choice.no_end && choice.no_end[row]) return false;
-  for (int64_t i = 0; i < choice.n_never; ++i)
-    if (token == choice.never[i]) return false;
+INLINE bool is_possible(const TopK &task, int64_t row, int64_t token) {
+  if (token == task.eos && task.no_end && task.no_end[row]) return false;
+  for (int64_t i = 0; i < task.n_never; ++i)
+    if (token == task.never[i]) return false;
   return true;
 }
 
-// The rows of a beam in their order.
-INLINE int64_t n_rows_of(const Choice &choice, int64_t beam) {
-  return choice.rows ? choice.starts[beam + 1] - choice.starts[beam] : 1;
+INLINE int64_t n_rows_of(const TopK &task, int64_t beam) {
+  return task.rows ? task.starts[beam + 1] - task.starts[beam] : 1;
 }
 
-INLINE int64_t row_of(const Choice &choice, int64_t beam, int64_t number) {
-  return choice.rows ? choice.rows[choice.starts[beam] + number] : beam;
+INLINE int64_t row_of(const TopK &task, int64_t beam, int64_t number) {
+  return task.rows ? task.rows[task.starts[beam] + number] : beam;
 }
 
-// What makes totals of a row's scores. Greater scores never make smaller totals.
-struct Sum {
-  Normalizer norm;
+// From a row's scores to totals. A greater score never has a smaller total.
+struct ToTotal {
+  Normalizer normalizer;
   float before;
 
-  float operator()(float score) const { return score - norm.most - norm.log_sum + before; }
+  float operator()(float score) const {
+    return score - normalizer.largest - normalizer.log_sum + before;
+  }
 };
 
-template <typename Lanes>
-INLINE void find(const Choice &choice, int64_t row, int64_t number, const Sum &sum, Best &best) {
-  constexpr int SIZE = CHUNK * width<Lanes>();
-  const float *x = choice.scores + row * choice.n_types;
-  for (int64_t at = 0; at < choice.n_types; at += SIZE) {
-    const Chunk<Lanes> chunk = chunk_at<Lanes>(x + at, choice.n_types - at);
-    Lanes most = Lanes{} - INFINITY;
-    for (const Lanes &part : chunk.parts) most = part > most ? part : most;
-    const float highest = greatest(most);
-    if (!(highest > -INFINITY && sum(highest) >= best.least)) continue;
-    const int64_t end = std::min<int64_t>(at + SIZE, choice.n_types);
+template <typename Vec>
+INLINE void scan_scores(const TopK &task, int64_t row, int64_t number, const ToTotal &to_total,
+                        BestCandidates &best) {
+  constexpr int SIZE = CHUNK * width<Vec>();
+  const float *x = task.scores + row * task.n_types;
+  for (int64_t at = 0; at < task.n_types; at += SIZE) {
+    const Chunk<Vec> chunk = chunk_at<Vec>(x + at, task.n_types - at);
+    Vec most = Vec{} - INFINITY;
+    for (const Vec &part : chunk.parts) most = part > most ? part : most;
+    const float largest = reduce_max(most);
+    if (!(largest > -INFINITY && to_total(largest) >= best.least)) continue;
+    const int64_t end = std::min<int64_t>(at + SIZE, task.n_types);
     for (int64_t token = at; token < end; ++token) {
-      const float total = sum(x[token]);
-      if (total > -INFINITY && total >= best.least && token != choice.penalized &&
-          is_possible(choice, row, token))
+      const float total = to_total(x[token]);
+      if (total > -INFINITY && total >= best.least && token != task.penalized &&
+          is_possible(task, row, token))
         best.add({total, x[token], int32_t(number), int32_t(token)});
     }
   }
 }
 
-template <typename Lanes>
-INLINE void find_in_row(const Choice &choice, int64_t beam, int64_t number, Best &best) {
-  const int64_t row = row_of(choice, beam, number), only = choice.only ? choice.only[row] : -1;
-  const float *x = choice.scores + row * choice.n_types;
-  Sum sum = {Normalizer(), choice.totals ? choice.totals[row] : 0};
-  if (choice.normalize) sum.norm = normalizer<Lanes>(x, choice.n_types);
-  if (std::isnan(sum.norm.most)) return;
-  const int64_t first = only < 0 ? choice.penalized : only;
-  if (first >= 0 && first < choice.n_types && is_possible(choice, row, first)) {
-    const float score = x[first] - (first == choice.penalized ? choice.penalty : 0);
-    const float total = sum(score);
+template <typename Vec>
+INLINE void scan_row(const TopK &task, int64_t beam, int64_t number, BestCandidates &best) {
+  const int64_t row = row_of(task, beam, number), only = task.only ? task.only[row] : -1;
+  const float *x = task.scores + row * task.n_types;
+  ToTotal to_total = {Normalizer(), task.totals ? task.totals[row] : 0};
+  if (task.normalize) to_total.normalizer = normalizer_of<Vec>(x, task.n_types);
+  if (std::isnan(to_total.normalizer.largest)) return;
+  const int64_t first = only < 0 ? task.penalized : only;
+  if (first >= 0 && first < task.n_types && is_possible(task, row, first)) {
+    const float score = x[first] - (first == task.penalized ? task.penalty : 0);
+    const float total = to_total(score);
     if (total > -INFINITY) best.add({total, score, int32_t(number), int32_t(first)});
   }
-  if (only < 0) find<Lanes>(choice, row, number, sum, best);
+  if (only < 0) scan_scores<Vec>(task, row, number, to_total, best);
 }
 
-// The result of a beam, from its best candidates in no order.
-INLINE void put_down(const Choice &choice, int64_t beam, Candidate *best) {
-  const int64_t n = choice.n_best, at = beam * n;
+// Writes a beam's result, of candidates [n_best] in no order.
+INLINE void write_result(const TopK &task, int64_t beam, Candidate *best) {
+  const int64_t n = task.n_best, at = beam * n;
   std::sort(best, best + n, Better());
   for (int64_t i = 0; i < n; ++i) {
-    choice.best[at + i] = best[i].total;
-    choice.tokens[at + i] = best[i].token;
+    task.best[at + i] = best[i].total;
+    task.tokens[at + i] = best[i].token;
     // A beam without rows has no first one.
     const bool is_there = best[i].total > -INFINITY;
-    if (choice.origins) choice.origins[at + i] = is_there ? row_of(choice, beam, best[i].number) : 0;
+    if (task.origins) task.origins[at + i] = is_there ? row_of(task, beam, best[i].number) : 0;
   }
 }
 
-// Where a thread keeps candidates: its own place, or where a part's have to stay.
-INLINE Candidate *place_of(const Choice &choice, int64_t task, const Share &share) {
-  return choice.scratch + (choice.n_parts == 1 ? share.number : task) * Best::capacity(choice.n_best);
+// The memory for the candidates of one part: the thread's own, unless they are merged later.
+INLINE Candidate *scratch_for(const TopK &task, int64_t part, const ThreadSlice &slice) {
+  return task.scratch +
+         (task.n_parts == 1 ? slice.number : part) * BestCandidates::capacity(task.n_best);
 }
 
-int64_t size_of_scratch(const Choice &choice) {
-  const int64_t n_tasks = choice.n_beams * choice.n_parts;
-  return (choice.n_parts == 1 ? choice.n_threads : n_tasks) * Best::capacity(choice.n_best) *
+int64_t top_k_scratch_size(const TopK &task) {
+  const int64_t n_parts = task.n_beams * task.n_parts;
+  return (task.n_parts == 1 ? task.n_threads : n_parts) * BestCandidates::capacity(task.n_best) *
          sizeof(Candidate);
 }
 
-template <typename Lanes>
-INLINE void best_of_parts(const Choice &choice, const Share &share) {
-  const int64_t n_parts = choice.n_parts;
-  for (int64_t task = share.number; task < choice.n_beams * n_parts; task += share.count) {
-    const int64_t beam = task / n_parts, n_rows = n_rows_of(choice, beam);
-    Best best = {place_of(choice, task, share), choice.n_best};
-    for (int64_t number = task % n_parts; number < n_rows; number += n_parts)
-      find_in_row<Lanes>(choice, beam, number, best);
+template <typename Vec>
+INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
+  const int64_t n_parts = task.n_parts;
+  for (int64_t part = slice.number; part < task.n_beams * n_parts; part += slice.count) {
+    const int64_t beam = part / n_parts, n_rows = n_rows_of(task, beam);
+    BestCandidates best = {scratch_for(task, part, slice), task.n_best};
+    for (int64_t number = part % n_parts; number < n_rows; number += n_parts)
+      scan_row<Vec>(task, beam, number, best);
     best.complete();
-    if (n_parts == 1) put_down(choice, beam, best.kept);
+    if (n_parts == 1) write_result(task, beam, best.kept);
   }
 }
 
-// What the parts of each beam have found becomes its result.
-void join_parts(const Choice &choice, const Share &share) {
-  const int64_t n = choice.n_best, capacity = Best::capacity(n);
-  for (int64_t beam = share.number; beam < choice.n_beams; beam += share.count) {
-    Candidate *parts = choice.scratch + beam * choice.n_parts * capacity;
+// What was found in the parts of each beam becomes the beam's result.
+void merge_parts(const TopK &task, const ThreadSlice &slice) {
+  const int64_t n = task.n_best, capacity = BestCandidates::capacity(n);
+  for (int64_t beam = slice.number; beam < task.n_beams; beam += slice.count) {
+    Candidate *parts = task.scratch + beam * task.n_parts * capacity;
     Candidate *end = parts + n;
-    for (int64_t part = 1; part < choice.n_parts; ++part, end += n)
+    for (int64_t part = 1; part < task.n_parts; ++part, end += n)
       std::memmove(end, parts + part * capacity, n * sizeof(Candidate));
     std::nth_element(parts, parts + n - 1, end, Better());
-    put_down(choice, beam, parts);
+    write_result(task, beam, parts);
   }
 }
 

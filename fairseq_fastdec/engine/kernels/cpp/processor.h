@@ -1,0 +1,52 @@
+// The instructions that a processor may have, and the targets of functions that use them.
+//
+// GCC inlines nothing into a function of another target, unless it has no target of its own. So
+// all that kernels of several targets share is INLINE and has none: it is compiled for whoever
+// calls it.
+
+#pragma once
+
+#define INLINE static inline __attribute__((always_inline))
+
+#if defined(__x86_64__)
+// GCC's own header makes registers of nothing.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <cpuid.h>
+#include <immintrin.h>
+
+#define TARGET_AVX2 __attribute__((target("avx2,fma")))
+#define TARGET_AVX512 __attribute__((target("avx512f,avx2,fma")))
+#define TARGET_INT8 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma")))
+#if __GNUC__ >= 10 || defined(__clang__)
+#define TARGET_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16,avx2,fma")))
+#endif
+#endif
+
+namespace {
+
+#if defined(__x86_64__)
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
+
+bool has_int8() {
+  return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl");
+}
+#else
+bool has_int8() { return false; }
+#endif
+
+#if defined(TARGET_BF16)
+bool has_bf16() {
+  // Compilers learned to compile these instructions before __builtin_cpu_supports knew their name.
+  unsigned eax, ebx, ecx, edx;
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
+}
+#else
+bool has_bf16() { return false; }
+#endif
+
+}  // namespace

@@ -1,0 +1,156 @@
+// The structures that Python and C++ share. structures.py lists the same fields in the same order.
+//
+// Words:
+//   row        one sentence that is being decoded or encoded
+//   source     one encoded sentence; several rows can belong to it
+//   slot       the place of a row or a source in a cache of keys and values
+//   past       the tokens of a row whose keys and values lie in the cache already
+//   new        the tokens of a row that this step computes
+//   type       an entry of the dictionary; a token is an occurrence of a type
+//   block      BLOCK outputs of a linear layer, whose weights lie side by side
+//   pair       PAIR inputs, whose bf16 products one instruction sums up
+//   group      GROUP inputs, whose int8 products one instruction sums up
+//   scale      a quantised number q stands for scale * q
+//   beam       rows of which only the best extensions survive
+// Letters and sizes in shapes:
+//   n          all tokens of a call: n_rows * n_new of a step
+//   dim        n_heads * head_dim, the size of a token's state
+//   hidden     the size of the feed-forward network's inner layer
+//   inputs, outputs   of a linear layer: y[n, outputs] = x[n, inputs] weight^T + bias
+// Pointers may be null where a comment says so. Strides count floats unless they say bytes.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace {
+
+constexpr int BLOCK = 32;
+constexpr int PAIR = 2;
+constexpr int GROUP = 4;
+
+// At most so many tokens of a tree can follow each other.
+constexpr int64_t MAX_TREE_DEPTH = 64;
+
+// The functions of the OpenMP library in which torch has its threads. parallel calls fn(data) in
+// n_threads threads, or in fewer.
+struct Threads {
+  void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
+  int (*number)();
+  int (*count)();
+};
+
+// One of the three weights is there, the others are null. The last block, pair and group are filled
+// up with zeros.
+struct Linear {
+  const float *weight;          // [blocks, inputs, BLOCK]
+  const uint16_t *weight_bf16;  // [blocks, pairs, BLOCK, PAIR]
+  const int8_t *weight_int8;    // [blocks, groups, BLOCK, GROUP]
+  // Inputs are quantised with a zero point; this takes it out of the sums again. Only int8.
+  const int32_t *zero_point_compensation;  // [blocks, BLOCK]
+  const float *scales;                     // [blocks, BLOCK], of the weights. Only int8.
+  const float *bias;                       // [blocks, BLOCK]
+  int64_t inputs, outputs;
+};
+
+struct Norm {
+  const float *weight, *bias;  // [dim]
+  float epsilon;
+};
+
+// Without outputs of cross_query a layer does not attend to sources.
+struct Layer {
+  Linear self_qkv, self_out, cross_query, cross_out, fc1, fc2;
+  Norm self_norm, cross_norm, final_norm;
+};
+
+struct Model {
+  int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm, gelu;
+  int64_t tokens_per_step;  // so many new tokens see each other; 0: all of a row do
+  const Layer *layers;      // [n_layers]
+  Norm embed_norm, final_norm;  // with a null weight there is no norm
+  const float *embed;           // [n_types, dim]
+  const float *positions;       // [n_positions, dim], null without positions
+  int64_t n_types, n_positions;
+  float embed_scale;
+};
+
+// Keys and values: [layers, 2, slots, heads, length, head_dim].
+struct Cache {
+  float *data;
+  int64_t layer, part, slot, head;  // strides; a part is the keys or the values of a layer
+  int64_t slots, length;
+};
+
+// Threads wait here for each other; see threads.h.
+struct Barrier {
+  std::atomic<int64_t> arrived, phase;
+};
+
+// One run of a decoder's or an encoder's layers.
+struct Step {
+  Model model;
+  const Threads *threads;  // null with one thread
+  Cache rows, sources;
+  int64_t n_rows, n_sources, n_new, first_slot, n_threads;
+  const int64_t *tokens;          // [n_rows, n_new]
+  const int64_t *parents;         // [n_rows, n_new], which token each follows; null: the one before
+  const int64_t *past;            // [n_rows]
+  const int64_t *row_source;      // [n_rows]
+  const int64_t *source_lengths;  // [n_sources]; an encoder's rows are their own sources
+  float *features;                // [n_rows, n_new, dim]
+  float *scratch;                 // [scratch_size]
+  int64_t scratch_size;
+  mutable Barrier barrier;
+};
+
+// One linear layer for n tokens.
+struct Product {
+  Linear linear;
+  const Threads *threads;  // null with one thread
+  int64_t n, n_threads;
+  const float *x;  // [n, inputs]
+  float *y;        // [n, outputs]
+  float *scratch;  // [quantized_size(n, inputs)], null with a weight in fp32
+};
+
+struct Candidate;
+
+// The best next tokens of each row, or of each beam.
+struct TopK {
+  const Threads *threads;  // null with one thread
+  int64_t n_rows, n_types, n_best, n_threads;
+  int64_t normalize;     // the scores are logits and become log-probabilities
+  const int64_t *never;  // [n_never], tokens that are not possible
+  int64_t n_never, eos;
+  int64_t penalized;  // the token whose score loses the penalty, or -1
+  float penalty;
+  const float *scores;    // [n_rows, n_types]
+  const int64_t *only;    // [n_rows], the one token that is possible, or -1; null: any is
+  const uint8_t *no_end;  // [n_rows], whether EOS is not possible; null: it is
+  int64_t n_beams;        // the rows of a beam compete with each other
+  const int64_t *rows;    // [n_rows], beam by beam; null: each row is a beam
+  const int64_t *starts;  // [n_beams + 1], where each beam begins in rows
+  const float *totals;    // [n_rows], the scores of the rows so far; null: all are 0
+  int64_t n_parts;        // a beam's rows are divided into parts, for threads to share them
+  Candidate *scratch;     // [top_k_scratch_size] bytes
+  float *best;            // [n_beams, n_best], best first; -infinity: there is none
+  int64_t *tokens;        // [n_beams, n_best]
+  int64_t *origins;       // [n_beams, n_best], their rows; null: nobody asks
+};
+
+// Rows of a cache change their places.
+struct Move {
+  const Threads *threads;  // null with one thread
+  int64_t n_threads;
+  char *data;
+  int64_t n_parts, n_slots, n_heads;  // a part is the keys or the values of a layer
+  int64_t part, slot, head;           // strides in bytes
+  int64_t used;                       // bytes of each head
+  const int64_t *origins, *places;    // [n] slots
+  int64_t n;
+  char *scratch;  // [n_threads, n, n_heads, used] bytes
+};
+
+}  // namespace

@@ -1,0 +1,50 @@
+// The threads of a call: how work is divided among them, and where they wait for each other.
+
+#pragma once
+
+#include <sched.h>
+
+#include "processor.h"
+#include "structures.h"
+
+namespace {
+
+// One thread of a call. It does the pieces of work `number`, `number + count`, ...
+struct ThreadSlice {
+  int64_t number, count;
+};
+
+// Returns when all threads of the call have come here.
+INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {
+  if (slice.count == 1) return;
+  const int64_t phase = barrier.phase.load(std::memory_order_acquire);
+  if (barrier.arrived.fetch_add(1, std::memory_order_acq_rel) == slice.count - 1) {
+    barrier.arrived.store(0, std::memory_order_relaxed);
+    barrier.phase.store(phase + 1, std::memory_order_release);
+    return;
+  }
+  for (int spins = 0; barrier.phase.load(std::memory_order_acquire) == phase; ++spins) {
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+    // Somebody else may need this processor, perhaps the thread that is waited for.
+    if (spins > 200) sched_yield();
+  }
+}
+
+template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
+void do_slice(void *data) {
+  const Task &task = *static_cast<const Task *>(data);
+  DO(task, {task.threads->number(), task.threads->count()});
+}
+
+// Calls DO in each of the task's threads.
+template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
+void in_threads(Task *task) {
+  if (task->n_threads == 1)
+    DO(*task, {0, 1});
+  else
+    task->threads->parallel(do_slice<Task, DO>, task, task->n_threads, 0);
+}
+
+}  // namespace

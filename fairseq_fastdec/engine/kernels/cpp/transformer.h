@@ -1,0 +1,123 @@
+// A decoder's step or an encoder, from token ids to states.
+//
+// With a handful of tokens, torch's time goes into starting some hundred operations. Here one call
+// runs them all, and its threads wait for each other between them.
+
+#pragma once
+
+#include "attention.h"
+#include "linear.h"
+
+namespace {
+
+template <typename Vec>
+INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
+  const float center = mean<Vec>(x, n);
+  const float scale = 1 / std::sqrt(dot<Vec>(x, nullptr, n, center) / n + norm.epsilon);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
+}
+
+template <typename Vec>
+INLINE void embed(const Step &step, float *x) {
+  const Model &model = step.model;
+  int64_t path[MAX_TREE_DEPTH];
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      const int64_t at = row * step.n_new + token;
+      const float *word = model.embed + step.tokens[at] * model.dim;
+      float *to = x + at * model.dim;
+      for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
+      if (model.n_positions) {
+        const int64_t before = step.parents ? path_to(step, row, token, path) - 1 : token;
+        const int64_t place = std::min(step.past[row] + before, model.n_positions - 1);
+        const float *position = model.positions + place * model.dim;
+        for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
+      }
+      if (model.embed_norm.weight) normalize<Vec>(model.embed_norm, to, to, model.dim);
+    }
+  }
+}
+
+// y [n, outputs] from x [n, inputs], which is normalised first unless norm is null.
+template <typename Vec>
+INLINE void apply_linear(MultiplyFp32 multiply_fp32, const Step &step, const Linear &linear,
+                         const Norm *norm, const float *x, float *y, Epilogue epilogue,
+                         const Workspace &own) {
+  const int64_t n = step.n_rows * step.n_new, dim = linear.inputs;
+  if (linear.weight) {
+    // Each thread normalises all tokens for itself, so that none has to wait for another.
+    for (int64_t at = 0; norm && at < n * dim; at += dim)
+      normalize<Vec>(*norm, x + at, own.normalized + at, dim);
+    multiply_fp32(linear, norm ? own.normalized : x, y, n, own, epilogue);
+    return;
+  }
+  for (int64_t token = own.number; token < n; token += own.count) {
+    const float *from = x + token * dim;
+    if (norm) normalize<Vec>(*norm, from, own.normalized, dim);
+    quantize(linear, norm ? own.normalized : from, own.quantized, token, n);
+  }
+  wait_at(step.barrier, own);
+  multiply_quantized(linear, own.quantized, y, n, own, epilogue);
+}
+
+// Normalises the thread's tokens in x.
+template <typename Vec>
+INLINE void normalize_slice(const Step &step, const Norm &norm, const Workspace &own) {
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  for (int64_t token = own.number; token < n; token += own.count)
+    normalize<Vec>(norm, own.x + token * dim, own.x + token * dim, dim);
+}
+
+// Ends a sublayer, whose output has been added to x.
+template <typename Vec>
+INLINE void end_sublayer(const Step &step, const Norm &norm, const Workspace &own) {
+  wait_at(step.barrier, own);
+  if (step.model.pre_norm) return;
+  normalize_slice<Vec>(step, norm, own);
+  wait_at(step.barrier, own);
+}
+
+template <typename Vec>
+INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t index,
+                      const Workspace &own) {
+  const Model &model = step.model;
+  const Layer &layer = model.layers[index];
+  const auto before = [&](const Norm &norm) { return model.pre_norm ? &norm : nullptr; };
+  apply_linear<Vec>(multiply_fp32, step, layer.self_qkv, before(layer.self_norm), own.x,
+                    own.queries, Epilogue::STORE, own);
+  wait_at(step.barrier, own);
+  self_attention<Vec>(step, index, own);
+  wait_at(step.barrier, own);
+  apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.x,
+                    Epilogue::ADD, own);
+  end_sublayer<Vec>(step, layer.self_norm, own);
+  if (layer.cross_query.outputs) {
+    apply_linear<Vec>(multiply_fp32, step, layer.cross_query, before(layer.cross_norm), own.x,
+                      own.queries, Epilogue::STORE, own);
+    wait_at(step.barrier, own);
+    cross_attention<Vec>(step, index, own);
+    wait_at(step.barrier, own);
+    apply_linear<Vec>(multiply_fp32, step, layer.cross_out, nullptr, own.context, own.x,
+                      Epilogue::ADD, own);
+    end_sublayer<Vec>(step, layer.cross_norm, own);
+  }
+  apply_linear<Vec>(multiply_fp32, step, layer.fc1, before(layer.final_norm), own.x, own.hidden,
+                    model.gelu ? Epilogue::GELU : Epilogue::RELU, own);
+  wait_at(step.barrier, own);
+  apply_linear<Vec>(multiply_fp32, step, layer.fc2, nullptr, own.hidden, own.x, Epilogue::ADD,
+                    own);
+  end_sublayer<Vec>(step, layer.final_norm, own);
+}
+
+template <typename Vec>
+INLINE void run_step(MultiplyFp32 multiply_fp32, const Step &step, const ThreadSlice &slice) {
+  const Model &model = step.model;
+  const Workspace own = workspace_of(step, slice);
+  if (own.number == 0) embed<Vec>(step, own.x);
+  wait_at(step.barrier, own);
+  for (int64_t index = 0; index < model.n_layers; ++index)
+    run_layer<Vec>(multiply_fp32, step, index, own);
+  if (model.final_norm.weight) normalize_slice<Vec>(step, model.final_norm, own);
+}
+
+}  // namespace

@@ -1,0 +1,54 @@
+// The scratch memory of a step: what its threads share, and behind it what each has for itself.
+
+#pragma once
+
+#include <algorithm>
+
+#include "quantize.h"
+#include "threads.h"
+
+namespace {
+
+// A thread of a step, and where it finds what is computed meanwhile.
+struct Workspace : ThreadSlice {
+  // All threads share these.
+  float *x;          // [n, dim], the tokens' states
+  float *queries;    // [n, 3 * dim] with keys and values, or [n, dim]
+  float *context;    // [n, dim]
+  float *hidden;     // [n, hidden]
+  float *quantized;  // [quantized_size(n, max(dim, hidden))]
+  // Each thread has its own.
+  float *normalized;         // [n, dim]
+  float *attention_weights;  // [most_keys]
+};
+
+// The most keys that a query attends to, with room for a last vector of any width.
+INLINE int64_t most_keys(const Step &step) {
+  int64_t most = 0;
+  for (int64_t row = 0; row < step.n_rows; ++row)
+    most = std::max({most, step.past[row] + step.n_new, step.source_lengths[step.row_source[row]]});
+  return most + width<Vec16>();
+}
+
+// The floats before a thread's own scratch: what all threads share, and what those before it have.
+INLINE int64_t scratch_before(const Step &step, int64_t thread) {
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim, hidden = step.model.hidden;
+  const int64_t shared = n * (4 * dim + hidden) + quantized_size(n, std::max(dim, hidden));
+  return shared + thread * (n * dim + most_keys(step));
+}
+
+INLINE Workspace workspace_of(const Step &step, const ThreadSlice &slice) {
+  const int64_t n = step.n_rows * step.n_new, size = n * step.model.dim;
+  Workspace own;
+  own.number = slice.number, own.count = slice.count;
+  own.x = step.features;
+  own.queries = step.scratch;
+  own.context = own.queries + 3 * size;
+  own.hidden = own.context + size;
+  own.quantized = own.hidden + n * step.model.hidden;
+  own.normalized = step.scratch + scratch_before(step, slice.number);
+  own.attention_weights = own.normalized + size;
+  return own;
+}
+
+}  // namespace

@@ -1,0 +1,224 @@
+"""A decoder's step or an encoder in one call of compiled code."""
+
+import ctypes
+from typing import Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from . import loading, structures
+from .loading import Library
+from .packed import Packed
+from .problems import address, check
+
+# So many numbers of scratch memory stay between calls: 16 MiB.
+MOST_KEPT = 1 << 22
+
+
+class LayerNorm(Protocol):
+    """A layer normalisation over the last dimension."""
+
+    weight: Tensor  # [C]
+    bias: Tensor  # [C]
+    eps: float
+
+
+class Layer(NamedTuple):
+    """The parameters of a layer, by the names of their fields in :class:`structures.Layer`.
+
+    Attributes:
+        linears: those that attend to sources may be missing; ``None`` for one that is not packed.
+    """
+
+    linears: Mapping[str, Optional[Packed]]
+    norms: Mapping[str, LayerNorm]
+
+
+class Parameters(NamedTuple):
+    """What the compiled code must know of a transformer.
+
+    Attributes:
+        pre_norm: whether norms come before the sublayers, and not after them.
+        gelu: whether feed-forward networks have GELU as their activation, and not ReLU.
+        tokens_per_step: so many neighbouring tokens of a row see each other; 0: all do.
+        embed: ``[V, C]``.
+        embed_scale: words' embeddings are multiplied by this, positions' are not.
+    """
+
+    n_heads: int
+    head_dim: int
+    pre_norm: bool
+    gelu: bool
+    tokens_per_step: int
+    embed: Tensor
+    embed_scale: float
+    embed_norm: Optional[LayerNorm]
+    layers: Sequence[Layer]
+    final_norm: Optional[LayerNorm]
+
+
+class Transformer:
+    """Tokens in, states out; each token is one of a row of tokens. For one thread at a time."""
+
+    def __init__(self, library: Library, parameters: Parameters) -> None:
+        """
+        Args:
+            parameters: their memory is read whenever it is called.
+        """
+        self._library = library
+        self._parameters = parameters
+        self._embed = parameters.embed.contiguous()
+        layers = [_layer(layer) for layer in parameters.layers]
+        self._layers = (structures.Layer * len(layers))(*layers)
+        self._step = structures.Step(threads=library.address_of_threads())
+        self._step.model = structures.Model(
+            n_layers=len(layers),
+            dim=self._embed.size(1),
+            n_heads=parameters.n_heads,
+            head_dim=parameters.head_dim,
+            hidden=layers[0].fc1.outputs,
+            pre_norm=parameters.pre_norm,
+            gelu=parameters.gelu,
+            tokens_per_step=parameters.tokens_per_step,
+            layers=ctypes.addressof(self._layers),
+            embed_norm=_norm(parameters.embed_norm),
+            final_norm=_norm(parameters.final_norm),
+            embed=self._embed.data_ptr(),
+            n_types=self._embed.size(0),
+            embed_scale=parameters.embed_scale,
+        )
+        self._address = ctypes.c_void_p(ctypes.addressof(self._step))
+        self._positions: Optional[Tensor] = None
+        self._scratch = self._embed.new_empty(0)
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> Optional["Transformer"]:
+        """The transformer, if compiled code can run it.
+
+        Returns:
+            ``None`` for embeddings and norms in other numbers than fp32, for linear layers that are
+            not packed, or where nothing was compiled; then a model on a CPU is told once
+        """
+        embed = parameters.embed
+        norms = [norm for layer in parameters.layers for norm in layer.norms.values()]
+        norms += filter(None, (parameters.embed_norm, parameters.final_norm))
+        if embed.dtype != torch.float32 or not all(_is_readable(n, embed.size(1)) for n in norms):
+            return None
+        library = loading.library()
+        if library is None and embed.device.type == "cpu":
+            loading.warn_if_not_built()
+        packed = all(linear for layer in parameters.layers for linear in layer.linears.values())
+        return cls(library, parameters) if library is not None and packed else None
+
+    def __call__(
+        self,
+        tokens: Tensor,
+        rows: Tuple[structures.Cache, int],
+        past: Tensor,
+        positions: Optional[Tensor],
+        row_source: Tensor,
+        source_lengths: Tensor,
+        sources: Optional[structures.Cache] = None,
+        parents: Optional[Tensor] = None,
+    ) -> Tensor:
+        """
+        Args:
+            tokens: int64 ``[R, T]``.
+            rows: where their keys and values lie, in fp32, and the slot of the first row.
+            past: int64 ``[R]``, the lengths of the rows.
+            positions: fp32 ``[N, C]``, or ``None``; beyond the last is the last.
+            row_source, source_lengths: the slot of each row's source, int64 ``[R]``, and the
+                sources' lengths by slot. Where all tokens of a row see each other, the row is its
+                own source: it has so many tokens, and anything behind them.
+            sources: the sources' keys and values, if any layer attends to them.
+            parents: int64 ``[R, T]``, which token of a tree each follows; -1: the row itself
+                (default: each token follows the one before).
+
+        Returns:
+            fp32 ``[R, T, C]``
+
+        Raises:
+            IndexError: for tokens that are not in the dictionary, rows and sources that are not
+                there, and rows that are longer than their memory.
+            ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
+                for tensors of other shapes or dtypes.
+        """
+        step, model = self._step, self._step.model
+        tokens = tokens.contiguous()
+        n_rows, n_new = tokens.shape
+        features = self._embed.new_empty(*tokens.shape, model.dim)
+        step.rows, step.first_slot = rows
+        step.sources = sources or structures.Cache()
+        step.n_rows, step.n_new, step.n_sources = n_rows, n_new, source_lengths.numel()
+        step.n_threads = self._library.n_threads
+        step.tokens = address(tokens, n_rows * n_new, "tokens")
+        step.past = address(past, n_rows, "lengths of rows")
+        parents = None if parents is None else parents.contiguous()
+        step.parents = None if parents is None else address(parents, n_rows * n_new, "parents")
+        step.row_source = address(row_source, n_rows, "sources of rows")
+        step.source_lengths = address(source_lengths, step.n_sources, "lengths of sources")
+        step.features = features.data_ptr()
+        if positions is not self._positions:
+            self._take_positions(positions)
+        size = self._library.step_scratch_size(self._address)
+        check(-min(size, 0))
+        scratch = self._scratch_of(size)
+        step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
+        check(self._library.run_step(self._address))
+        return features
+
+    def _take_positions(self, positions: Optional[Tensor]) -> None:
+        model = self._step.model
+        if positions is None:
+            model.positions, model.n_positions = None, 0
+        else:
+            size = positions.size(0) * model.dim
+            model.positions = address(positions, size, "embeddings of positions", torch.float32)
+            model.n_positions = positions.size(0)
+        self._positions = positions
+
+    def _scratch_of(self, size: int) -> Tensor:
+        """At least so many fp32 numbers: those of the last calls, unless they are many."""
+        if size > MOST_KEPT:
+            return self._embed.new_empty(size)
+        if size > self._scratch.numel():
+            self._scratch = self._embed.new_empty(min(2 * size, MOST_KEPT))
+        return self._scratch
+
+
+def cache_at(
+    data: int, shape: Tuple[int, int, int, int], layers_apart: bool = True
+) -> structures.Cache:
+    """Keys and values fp32 ``[layers, 2, slots, heads, length, head_dim]`` that lie side by side.
+
+    Args:
+        data: their address.
+        shape: ``(slots, heads, length, head_dim)``.
+        layers_apart: without, there is memory for one layer, and all layers use it in turn.
+    """
+    n_slots, n_heads, length, head_dim = shape
+    head = length * head_dim
+    slot = n_heads * head
+    part = n_slots * slot
+    layer = 2 * part if layers_apart else 0
+    return structures.Cache(data, layer, part, slot, head, n_slots, length)
+
+
+def _is_readable(norm: LayerNorm, dim: int) -> bool:
+    """Whether its numbers lie as compiled code reads them."""
+    return all(
+        numbers.dtype == torch.float32 and numbers.numel() == dim and numbers.is_contiguous()
+        for numbers in (norm.weight, norm.bias)
+    )
+
+
+def _layer(layer: Layer) -> structures.Layer:
+    linears = {name: linear.structure for name, linear in layer.linears.items()}
+    norms = {name: _norm(norm) for name, norm in layer.norms.items()}
+    return structures.Layer(**linears, **norms)
+
+
+def _norm(norm: Optional[LayerNorm]) -> structures.Norm:
+    if norm is None:
+        return structures.Norm()
+    return structures.Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps)
