@@ -256,16 +256,20 @@ def test_half_precision_is_as_near_as_its_rounding(dtype):
 
 
 def test_a_watched_model_can_be_copied():
-    """fairseq's --store-ema deep-copies the model in training."""
+    """fairseq's --store-ema deep-copies the model in training; the copy's hooks watch nothing."""
     task = tiny.task(20)
     model = tiny.build_model(task)
-    session = DecoderSession(model)
-    session.reset(20)
+    sessions = [DecoderSession(model) for _ in range(2)]
+    for session in sessions:
+        session.reset(20)
+    assert len(model.decoder.layers[0]._forward_pre_hooks) == 1, "one watch, whoever asks"
     twin = copy.deepcopy(model)
+    weights = sessions[0].weights
     twin(**tiny.random_batch(task, [4])["net_input"])
-    twin.load_state_dict(model.state_dict())
-    del session
-    assert not model.decoder.layers[0]._forward_pre_hooks
+    twin.load_state_dict(tiny.stir(copy.deepcopy(twin)).state_dict())
+    other = DecoderSession(twin)
+    other.reset(20)
+    assert not torch.equal(other.weights.embed, weights.embed)
 
 
 def test_more_tokens_than_the_trained_sinusoidal_positions():
