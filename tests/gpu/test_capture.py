@@ -79,7 +79,7 @@ def test_graphs_are_captured_unasked():
     for seed in range(4):
         generator.generate([model], batch_for("greedy", "cuda", seed=seed))
     (session,) = generator.session.members
-    assert session._graphs.active and session._graphs._steps
+    assert session.graphs.active and session.graphs.n_recorded
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason=skips.TWO_GPUS)

@@ -25,7 +25,7 @@ MEMBERS = ("greedy", "blockwise", "lookahead", "beam", "streaming", "double_toke
 
 def graphs_of(generator):
     (session,) = generator.session.members
-    return session._graphs
+    return session.graphs
 
 
 @pytest.mark.parametrize("decoding", METHODS)
@@ -46,7 +46,7 @@ def test_steps_are_recorded(decoding, device):
     for seed in range(2):
         generator.generate([model], batch_for(decoding, device, seed=seed))
     graphs = graphs_of(generator)
-    assert graphs.active and graphs._steps
+    assert graphs.active and graphs.n_recorded
 
 
 @pytest.mark.parametrize("decoding, beam", [("greedy", 1), ("blockwise", 1), ("beam", 3)])
@@ -110,7 +110,7 @@ def test_logits_of_any_steps(dtype, tolerance, n_new, device):
             kept = (torch.arange(3) + lengths) % n_new + 1
             session.commit(kept.to(device))
             lengths += kept
-    assert session._graphs.active and session._graphs._steps
+    assert session.graphs.active and session.graphs.n_recorded
 
 
 def test_a_shortlist(device, tmp_path):
@@ -150,6 +150,6 @@ def footprint(generator, device):
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
     (session,) = generator.session.members
-    caches = (session._rows_cache, session._sources_cache)
+    caches = session.network.caches
     tensors = [tensor for cache in caches for tensor in (cache._memory, cache._spare)]
-    return (len(session._graphs._steps), *(tensor.numel() for tensor in tensors))
+    return (session.graphs.n_recorded, *(tensor.numel() for tensor in tensors))

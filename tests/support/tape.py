@@ -48,7 +48,7 @@ class Tape(TorchDispatchMode):
 
 
 class TapeRecorder:
-    """A :class:`~fairseq_fastdec.engine.cuda_graphs.recorders.Recorder` on any device.
+    """A :class:`~fairseq_fastdec.engine.cuda_graphs.recorders.GraphRecorder` on any device.
 
     Attributes:
         tapes: all that it recorded.

@@ -1,11 +1,11 @@
-"""What records a step's operations, to repeat them without Python and without launching each."""
+"""Recorders: they record a step's operations, to repeat them without launching each of them."""
 
 from typing import Callable, Dict, Optional, Protocol
 
 import torch
 from torch import Tensor
 
-# Libraries set themselves up in the first calls, which must not be part of a graph.
+# Libraries set themselves up in the first calls; a graph must not contain that.
 WARM_UPS = 2
 
 
@@ -13,23 +13,24 @@ class Recording(Protocol):
     """A function's operations, to be repeated on the same addresses.
 
     Attributes:
-        output: where they leave what the function returned. It holds until another recording that
-            shares its memory is replayed.
+        output: the tensor that the function returned. Every replay writes to it, and so may the
+            replay of another recording that shares its memory.
     """
 
     output: Tensor
 
     def replay(self) -> None:
-        """Do them again."""
+        """Repeat the operations."""
 
 
-class Recorder(Protocol):
-    """What makes recordings."""
+class GraphRecorder(Protocol):
+    """Makes recordings on one device."""
 
     def record(self, run: Callable[[], Tensor], beside: Optional[Recording]) -> Recording:
-        """
+        """Record a function's operations.
+
         Args:
-            run: called a few times.
+            run: the function; it is called a few times.
             beside: a recording to share memory with.
         """
 
@@ -51,21 +52,22 @@ class CudaRecorder:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # Not torch's own: it has a single one, on the device that was current when it was made.
+        # torch's own capture stream would be on the device that was current when torch made it.
         self._stream = torch.cuda.Stream(device)
 
     def record(
         self, run: Callable[[], Tensor], beside: Optional[CudaRecording] = None
     ) -> CudaRecording:
-        """
+        """See :meth:`GraphRecorder.record`.
+
         Raises:
-            RuntimeError: what CUDA says to a function that cannot be captured.
+            RuntimeError: if CUDA cannot capture the function.
         """
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)
             try:
-                # Around the capture as well: where that fails, torch leaves its stream behind.
+                # Where a capture fails, torch leaves its stream current; this restores the old one.
                 with torch.cuda.stream(self._stream):
                     return self._capture(run, beside)
             finally:
@@ -79,19 +81,19 @@ class CudaRecorder:
             graph,
             pool=None if beside is None else beside.graph.pool(),
             stream=self._stream,
-            # Other threads, of data loaders say, may go on.
+            # Other threads, such as those of data loaders, may go on.
             capture_error_mode="thread_local",
         ):
             output = run()
         return CudaRecording(graph, output)
 
 
-def cuda_recorder(device: torch.device) -> Optional[Recorder]:
+def cuda_recorder(device: torch.device) -> Optional[GraphRecorder]:
     """A recorder for a GPU; ``None`` for other devices."""
     return CudaRecorder(device) if device.type == "cuda" else None
 
 
-RecorderOf = Callable[[torch.device], Optional[Recorder]]
+RecorderForDevice = Callable[[torch.device], Optional[GraphRecorder]]
 
-# By their names in --cuda-graphs.
-RECORDERS: Dict[str, RecorderOf] = {"auto": cuda_recorder, "off": lambda device: None}
+# The keys are the values of --cuda-graphs.
+RECORDERS: Dict[str, RecorderForDevice] = {"auto": cuda_recorder, "off": lambda device: None}

@@ -1,4 +1,4 @@
-"""A step in a form whose shapes and addresses stay: what a CUDA graph can hold."""
+"""A step whose shapes and addresses stay the same, so that a CUDA graph can hold it."""
 
 from typing import NamedTuple, Optional
 
@@ -11,42 +11,46 @@ from ..network.cache import KeyValueCache
 from ..network.forward import ForwardPass, RowKeys, SourceKeys
 from ..network.source_grid import rank_within
 
-# Larger steps keep a GPU busy for longer than their launches take; not measured.
+# Steps of more tokens are not recorded: they should keep a GPU busy for longer than their launches
+# take. Nobody has measured where that begins.
 MAX_TOKENS = 1024
-# Lengths are padded to multiples of at least so many.
+# Lengths are padded to multiples of this number, longer ones to multiples of a greater one.
 GRANULE = 32
 
 
-class Decoder(NamedTuple):
-    """What a step computes with, the same for many steps.
+class StaticDecoder(NamedTuple):
+    """What many steps compute with.
 
     Attributes:
-        rows, sources: the caches.
+        forward: the forward pass over the prepared weights.
+        row_cache, source_cache: the keys and values of the rows and of the sources.
+        tokens_per_step: how many neighbouring tokens see each other.
         rounding: the dtype that products round to.
+        device: where all of it lies.
     """
 
     forward: ForwardPass
-    rows: KeyValueCache
-    sources: KeyValueCache
+    row_cache: KeyValueCache
+    source_cache: KeyValueCache
     tokens_per_step: int
     rounding: torch.dtype
     device: torch.device
 
 
 class SourceLayout:
-    """Which source each row belongs to; rows that are paused count, too.
+    """The source that each row belongs to, paused rows included.
 
-    Sources and the rows of a source are padded to powers of two: cell ``s * n_per_source + i`` is
-    for the i-th row of source s.
+    The numbers of sources and of rows of a source are padded to powers of two: cell
+    ``s * n_per_source + i`` is for the i-th row of source s.
 
     Attributes:
-        n_sources, n_per_source: how many there are, padded.
+        n_sources, n_per_source: how many sources and rows of a source there are, padded.
         n_keys: the longest source's length, padded.
-        lengths: int64 ``[n_sources]``; sources that are padding have one key, as the softmax of
-            none would be NaN.
+        lengths: int64 ``[n_sources]``. A source that is padding has one key, since the softmax of
+            no key would be NaN.
         row_cell: int64 ``[R]``, the cell of each row.
-        cell_row: int64 ``[n_sources * n_per_source]``, the row of each cell; of those without a
-            row, any.
+        cell_row: int64 ``[n_sources * n_per_source]``, the row of each cell, and any row where a
+            cell has none.
     """
 
     def __init__(self, row_source: Tensor, source_lengths: Tensor) -> None:
@@ -68,13 +72,13 @@ class SourceLayout:
 
 
 class RowState(NamedTuple):
-    """Where the rows are before a step.
+    """How long the rows are before a step, and which sources they belong to.
 
     Attributes:
-        lengths: int64 ``[R]``, of all rows.
-        first: how many of them are paused; the step is for the others.
+        lengths: int64 ``[R]``, the lengths of all rows, paused ones included.
+        first: how many rows are paused; the step is for the others.
         longest: the greatest length.
-        layout: how they belong to the sources.
+        layout: how the rows belong to the sources.
     """
 
     lengths: Tensor
@@ -94,8 +98,8 @@ class StepShape(NamedTuple):
     n_source_keys: int
 
     @classmethod
-    def of(cls, state: RowState, n_new: int, tokens_per_step: int) -> "StepShape":
-        """The smallest for a step of ``n_new`` tokens, a multiple of ``tokens_per_step``."""
+    def fitting(cls, state: RowState, n_new: int, tokens_per_step: int) -> "StepShape":
+        """The smallest shape for a step of ``n_new`` tokens, a multiple of ``tokens_per_step``."""
         n_new = tokens_per_step * power_of_two(n_new // tokens_per_step)
         layout = state.layout
         return cls(
@@ -109,26 +113,26 @@ class StepShape(NamedTuple):
 
     @property
     def is_small(self) -> bool:
-        """Whether launching its kernels takes longer than running them."""
+        """Whether it takes longer to launch the step's kernels than to run them."""
         return self.n_rows * self.n_new <= MAX_TOKENS
 
 
 class StaticStep:
-    """One :class:`StepShape`'s step: :meth:`load` what it is for, then :meth:`run` it, or a graph.
+    """The step of one :class:`StepShape`: :meth:`load` the rows, then :meth:`run` it or its graph.
 
-    :meth:`run` reads nothing but its buffers, the prepared weights and the caches, and does the
-    same operations on the same addresses always, without asking the device for anything.
+    :meth:`run` reads its buffers, the prepared weights and the caches only. It always does the same
+    operations on the same addresses, and never waits for the device.
 
-    What pads the step is computed and never read: rows beyond the real ones write to slots that
-    belong to nobody, and further tokens of a row to where its next step writes. The same holds for
-    paused rows, which are stepped along: a slice of the cache must begin at the same address.
-    Buffers may hold what they held for other rows, as that was within the same bounds.
+    The step also computes its padding, which nobody reads: padding rows write to slots that belong
+    to nobody, and padding tokens of a row to where its next step writes. Paused rows take part in
+    the same way, since a slice of the cache must always begin at the same address. Buffers may
+    still hold the numbers of other rows, which were within the same bounds.
     """
 
-    def __init__(self, decoder: Decoder, shape: StepShape) -> None:
+    def __init__(self, decoder: StaticDecoder, shape: StepShape) -> None:
         """
         Args:
-            decoder: its caches have room for the shape, and must not move.
+            decoder: its caches must have room for the shape, and must not move.
         """
         self._decoder = decoder
         self._shape = shape
@@ -141,7 +145,7 @@ class StaticStep:
         self._layout: Optional[SourceLayout] = None
 
     def load(self, state: RowState, tokens: Tensor) -> None:
-        """Copy in what the next :meth:`run` is for; tokens are int64 ``[R, T]``."""
+        """Copy the rows' state and tokens, int64 ``[R, T]``, to where :meth:`run` reads them."""
         n_rows, n_new = tokens.shape
         self._tokens[state.first : state.first + n_rows, :n_new] = tokens
         self._lengths[: state.lengths.numel()] = state.lengths
@@ -153,12 +157,12 @@ class StaticStep:
             self._grid.cell_row.copy_(layout.cell_row)
 
     def run(self) -> Tensor:
-        """Features ``[n_rows, n_new, C]``, padding and all."""
+        """Features ``[n_rows, n_new, C]``, padding included."""
         decoder, shape = self._decoder, self._shape
         new = torch.arange(shape.n_new, device=self._lengths.device)
         positions = self._lengths[:, None] + new
         rows = RowKeys(
-            decoder.rows,
+            decoder.row_cache,
             slice(0, shape.n_rows),
             positions,
             n_keys=shape.n_keys,
@@ -166,22 +170,23 @@ class StaticStep:
                 self._lengths,
                 shape.n_new,
                 shape.n_keys,
-                decoder.rows.dtype,
+                decoder.row_cache.dtype,
                 decoder.tokens_per_step,
             ),
         )
         sources = SourceKeys(
-            decoder.sources,
+            decoder.source_cache,
             slice(0, shape.n_sources),
             shape.n_source_keys,
-            padding_mask(self._source_lengths, shape.n_source_keys, decoder.sources.dtype),
+            padding_mask(self._source_lengths, shape.n_source_keys, decoder.source_cache.dtype),
             self._grid,
         )
         return decoder.forward(self._tokens, rows, sources)
 
 
 class _CellGrid(NamedTuple):
-    """A :class:`~.forward.Grid` of a shape that stays; attributes as in :class:`SourceLayout`."""
+    """A :class:`~..network.forward.Grid` whose shape stays; for its attributes see
+    :class:`SourceLayout`."""
 
     row_cell: Tensor
     cell_row: Tensor
@@ -198,11 +203,11 @@ class _CellGrid(NamedTuple):
 
 
 def power_of_two(n: int) -> int:
-    """The smallest that is at least n, for n of at least 1."""
+    """The smallest power of two that is at least n, for n of at least 1."""
     return 1 << (n - 1).bit_length()
 
 
 def padded_length(n: int) -> int:
-    """The next multiple of 32, or of an eighth of the power of two that is not less than n."""
+    """n, padded to a multiple of 32 or, for longer ones, of an eighth of the next power of two."""
     granule = max(GRANULE, power_of_two(n) // 8)
     return -(-n // granule) * granule

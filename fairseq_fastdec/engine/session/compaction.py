@@ -1,4 +1,4 @@
-"""Which rows move when others leave."""
+"""Orders of rows that move as few of them as possible."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ def compaction(keep: Tensor) -> Tensor:
         keep: bool ``[R]``, true for the rows that stay.
 
     Returns:
-        int64 ``[R']`` with ``R' = keep.sum()``: the old index of each new row.
+        the old index of each new row, int64 ``[R']`` with ``R' = keep.sum()``
     """
     remaining = int(keep.sum())
     order = torch.arange(remaining, device=keep.device)
@@ -38,7 +38,7 @@ def inheritance(parents: np.ndarray, n_rows: int) -> np.ndarray:
     """
     n = parents.size
     heirs = np.full(max(n_rows, n), n)
-    # Of several children of a row the one that is written last stays, which is the first.
+    # Where a row has several children, the one that is written last stays: the first child.
     heirs[parents[::-1]] = np.arange(n)[::-1]
     heirs = heirs[:n]
     is_heir = np.zeros(n + 1, dtype=bool)

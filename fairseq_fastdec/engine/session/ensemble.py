@@ -1,4 +1,4 @@
-"""Several models as one: the engine's face to the generators."""
+"""The engine's face to the generators: several models that decode as one."""
 
 import logging
 import math
@@ -24,7 +24,7 @@ class EnsembleSession:
 
     Members that the engine cannot run go through fairseq's incremental decoding, which is slower.
 
-    Its users see no members: what a step gives of them is one :class:`~.features.Features`.
+    Generators see no members: a step returns one :class:`~.features.Features` for all of them.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class EnsembleSession:
             precision, equal_steps: see :func:`~..products.precision.precision_of`.
             shortlist: the target types that may be used (default: all).
             cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`; members that the
-                engine cannot run have none.
+                engine cannot run have no graphs.
 
         Raises:
             UnsupportedModel: if neither the engine nor fairseq's incremental decoding can run one
@@ -77,7 +77,7 @@ class EnsembleSession:
         """How many tokens every member predicts at once.
 
         Raises:
-            ValueError: if they differ in that.
+            ValueError: if members predict different numbers of tokens.
         """
         numbers = sorted({member.tokens_per_step for member in self._members})
         if len(numbers) > 1:
@@ -148,11 +148,11 @@ class EnsembleSession:
 
     @torch.no_grad()
     def scores(self, features: Features) -> Tuple[Tensor, bool]:
-        """p_1's :meth:`log_probs`, or what only lacks the softmax: of a single model, its logits.
+        """p_1's :meth:`log_probs`; for a single model its logits, which only lack the softmax.
 
         Returns:
-            float32 ``[..., V]``, to be written to at will until the next call, which may use their
-            memory again; and whether they are log-probabilities
+            float32 ``[..., V]``, and whether they are log-probabilities. The caller may write into
+            the scores, until the next call, which may use their memory again.
         """
         alone = len(self._members) == 1 and self._shortlist is None
         if not alone or self._members[0].normalized:
@@ -164,22 +164,23 @@ class EnsembleSession:
     def ranking_scores(
         self, features: Features, first: int = 0, last: int = 1, rough: bool = False
     ) -> Tensor:
-        """Like :meth:`log_probs` but for a constant at each position: enough to rank tokens.
+        """Scores to rank tokens by: :meth:`log_probs`, plus any constant at each position.
 
-        A single model is spared the normalisation over the vocabulary, and some bits if ``rough``.
+        A single model is spared the normalisation over the vocabulary. If ``rough``, its product
+        may be computed with half as many bits; see :meth:`DecoderSession.project`.
         """
         if len(self._members) > 1:
             return self.log_probs(features, first, last)
         return self._spread(self._scores(features, first, last, rough)[0].float())
 
     def _spread(self, scores: Tensor) -> Tensor:
-        # Not before: a softmax over 37,000 types takes 15 times as long as one over 2,500.
+        # The softmax comes before: it takes far less time over a shortlist than over all types.
         return scores if self._shortlist is None else self._members[0].spread(scores)
 
     def _scores(
         self, features: Features, first: int, last: int, rough: bool = False
     ) -> List[Tensor]:
-        """Logits, divided by the temperature, or what is a member's log-probabilities already."""
+        """Each member's logits, divided by the temperature, or its log-probabilities."""
         scores = [
             member.project(member_features, first, last, rough)
             for member, member_features in zip(self._members, features.of_members)

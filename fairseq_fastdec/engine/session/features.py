@@ -1,4 +1,4 @@
-"""What a decoder step gives, of all members of an ensemble."""
+"""The features that a decoder step returns, for all members of an ensemble."""
 
 from typing import Any, List, Sequence, TypeVar, Union
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 class Features:
-    """One tensor ``[..., C]`` for each member; C may differ, everything before it does not.
+    """One tensor ``[..., C]`` for each member; members may differ in C, and in nothing before it.
 
-    Search rules take parts of it as of a tensor, and hand it back to the session. They never see a
-    member's own.
+    Search rules index the features like a tensor, and hand them back to the session. They never see
+    a single member's.
     """
 
     def __init__(self, of_members: Sequence[Tensor]) -> None:
@@ -18,11 +18,11 @@ class Features:
 
     @property
     def shape(self) -> torch.Size:
-        """Without C."""
+        """The shape of every member's features, without C."""
         return self.of_members[0].shape[:-1]
 
     def __getitem__(self, index: Any) -> "Features":
-        """The same part of each member's."""
+        """The same part of every member's features."""
         return Features([member[index] for member in self.of_members])
 
     def token_by_token(self) -> "Features":
@@ -34,7 +34,12 @@ Rowwise = TypeVar("Rowwise", Tensor, Features)
 
 
 def at(values: Rowwise, positions: Union[int, Tensor]) -> Rowwise:
-    """What ``[R, T, ...]`` hold at one position of each row, the same or ``[R]``: ``[R, ...]``."""
+    """The values at one position of each row: ``[R, ...]``.
+
+    Args:
+        values: ``[R, T, ...]``.
+        positions: the same number for all rows, or int64 ``[R]``.
+    """
     if isinstance(positions, int):
         return values[:, positions]
     return values[torch.arange(positions.numel(), device=positions.device), positions]

@@ -1,4 +1,4 @@
-"""The session for every other encoder-decoder: through fairseq's own incremental decoding."""
+"""The session for models that the engine cannot run: it uses fairseq's incremental decoding."""
 
 import copy
 import inspect
@@ -15,8 +15,8 @@ State = Dict[str, Any]
 def decodes_incrementally(model: nn.Module) -> bool:
     """Whether :class:`IncrementalSession` can run a model.
 
-    Not so non-autoregressive decoders, which inherit the interface and do not keep it, nor
-    decoders with prediction heads or several tokens a step, which only the engine knows how to use.
+    It cannot run non-autoregressive decoders, which inherit the interface and do not keep it. Only
+    the engine can use prediction heads, or decoders of several tokens a step.
     """
     if not isinstance(model, FairseqEncoderDecoderModel):
         return False
@@ -30,12 +30,12 @@ def decodes_incrementally(model: nn.Module) -> bool:
 
 @dataclass
 class _Group:
-    """Rows that fairseq can decode together: encoded at once, and equally long.
+    """Rows that fairseq can decode together, since they were encoded at once and have one length.
 
     Attributes:
-        rows: int64 ``[G]``, where they stand in the session.
-        length: how many tokens each has committed.
-        tokens: int64 ``[G, length + T]``: these, and the T of a step that is not committed.
+        rows: int64 ``[G]``, the rows' numbers in the session.
+        length: how many tokens each row has committed.
+        tokens: int64 ``[G, length + T]``, the committed tokens and the T of a step that is not.
         encoder_out: what the encoder returned, one entry for each row, in the encoder's own form.
         states: the decoder's incremental states after ``length ... length + T`` tokens.
     """
@@ -56,14 +56,14 @@ class _Group:
 class IncrementalSession:
     """The interface of :class:`DecoderSession` for any fairseq model with incremental decoding.
 
-    Slower than the engine, but it needs nothing of a model except what fairseq's own generator
-    needs: ``lstm``, ``fconv``, transformers with an adaptive softmax, models of other plugins.
+    It is slower than the engine, but needs no more of a model than fairseq's own generator does. So
+    it runs ``lstm``, ``fconv``, transformers with an adaptive softmax, and models of other plugins.
 
     fairseq's incremental state is for rows of equal length and encoder outputs of equal width, and
-    can be reordered but not joined. So rows live in groups: one for each :meth:`add`, and a group
-    whose rows come to differ in length is divided. Each group is one call of the decoder a step.
-    Tokens are fed one by one, so a step with T tokens costs T calls, and the states between them
-    are kept until the commit, so that keeping fewer needs no recomputation.
+    can be reordered but not joined. So rows live in groups. Each :meth:`add` makes a group, and a
+    group whose rows come to differ in length is divided. A step of one token calls the decoder once
+    for each group, a step of T tokens T times, since tokens are fed one by one. The group keeps the
+    states between them until the commit, so that keeping fewer tokens needs no recomputation.
     """
 
     normalized = True
@@ -79,7 +79,7 @@ class IncrementalSession:
         self._model = model
         self._temperature = temperature
         self._groups: List[_Group] = []
-        self._resting: List[_Group] = []
+        self._paused: List[_Group] = []
 
     @property
     def n_rows(self) -> int:
@@ -87,11 +87,8 @@ class IncrementalSession:
         return sum(group.rows.numel() for group in self._groups)
 
     def reset(self, max_len: int) -> None:
-        """Forget all rows; there may be rows of any length that the model's positions allow."""
-        self._groups, self._resting = [], []
-        # fairseq's fast attention takes rows for beams of the width that --beam had (5 unless
-        # given), and decodes other numbers of rows wrongly.
-        self._model.decoder.set_beam_size(1)
+        """Forget all rows; new ones may be as long as the model's positions allow."""
+        self._groups, self._paused = [], []
 
     @torch.no_grad()
     def add(self, net_input: Dict[str, Tensor], forced: Optional[Tensor] = None) -> None:
@@ -100,9 +97,12 @@ class IncrementalSession:
         Args:
             net_input: what fairseq's batches hold: ``src_tokens`` ``[B, S]``, padded on either
                 side, ``src_lengths`` ``[B]``, and whatever else the encoder takes.
-            forced: of no importance, as there are no shortlists here.
+            forced: ignored, since this session has no shortlist.
         """
-        # Recurrent encoders insist on this order.
+        # fairseq's fast attention takes rows for beams of the width that --beam had (5 by default),
+        # and decodes other numbers of rows wrongly.
+        self._model.decoder.set_beam_size(1)
+        # Recurrent encoders need the sources in this order.
         order = net_input["src_lengths"].argsort(descending=True, stable=True)
         encoder_out = self._model.encoder.forward_torchscript(
             {name: value[order] for name, value in net_input.items()}
@@ -119,7 +119,12 @@ class IncrementalSession:
 
         Returns:
             features ``[R, T, V]``: the model's own log-probabilities.
+
+        Raises:
+            RuntimeError: if there are no rows, or all are paused.
         """
+        if not self._groups:
+            raise RuntimeError("the session has no rows for a step; call reset and add first")
         outputs = [self._feed(group, tokens[group.rows]) for group in self._groups]
         features = outputs[0].new_empty(*tokens.shape, outputs[0].size(-1))
         for group, output in zip(self._groups, outputs):
@@ -132,14 +137,14 @@ class IncrementalSession:
         kept = []
         for group in self._groups:
             counts = torch.full_like(group.rows, n) if isinstance(n, int) else n[group.rows]
-            for count, part, members in _divided(group, counts):
+            for count, part, members in _divide(group, counts):
                 part.keep(count)
-                kept.append(self._gathered(part, members, part.rows[members]))
+                kept.append(self._gather(part, members, part.rows[members]))
         self._groups = kept
 
     @torch.no_grad()
     def select(self, rows: Tensor) -> None:
-        """Row i becomes what row ``rows[i]`` was; what was fed and not committed is lost.
+        """Row i becomes what row ``rows[i]`` was; tokens that are not committed are lost.
 
         Args:
             rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
@@ -151,33 +156,40 @@ class IncrementalSession:
             members = place[rows]
             new_rows = members.ge(0).nonzero().squeeze(1)
             if new_rows.numel():
-                selected.append(self._gathered(group, members[new_rows], new_rows))
+                selected.append(self._gather(group, members[new_rows], new_rows))
         self._groups = selected
 
     @torch.no_grad()
     def pause(self, n_rows: int) -> None:
-        """Let the first ``n_rows`` rows rest; see :meth:`DecoderSession.pause`."""
-        n_resting = sum(group.rows.numel() for group in self._resting)
-        groups = self._resting + [replace(g, rows=g.rows + n_resting) for g in self._groups]
-        self._resting, self._groups = [], []
+        """Let the first ``n_rows`` rows rest; see :meth:`DecoderSession.pause`.
+
+        Raises:
+            ValueError: if there are fewer rows.
+        """
+        n_before = sum(group.rows.numel() for group in self._paused)
+        if not 0 <= n_rows <= n_before + self.n_rows:
+            raise ValueError(f"pause({n_rows}): the session has {n_before + self.n_rows} rows")
+        groups = self._paused + [replace(g, rows=g.rows + n_before) for g in self._groups]
+        self._paused, self._groups = [], []
         for group in groups:
-            for goes_on, part, members in _divided(group, group.rows.ge(n_rows)):
+            for goes_on, part, members in _divide(group, group.rows.ge(n_rows)):
                 rows = part.rows[members] - n_rows * goes_on
-                part = self._gathered(part, members, rows)
-                (self._groups if goes_on else self._resting).append(part)
+                part = self._gather(part, members, rows)
+                (self._groups if goes_on else self._paused).append(part)
 
     def project(
         self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False
     ) -> Tensor:
-        """``[..., V]`` from :meth:`step` to ``[..., 1, V]``: there is one head, and it is done.
+        """The log-probabilities of the only head, from ``[..., V]`` to ``[..., 1, V]``.
 
         Args:
-            first, last, rough: for the engine's sessions; no choice here.
+            features: from :meth:`step`.
+            first, last, rough: ignored; the engine's sessions have more heads.
 
         Returns:
-            log-probabilities, not logits: ``normalized`` says so.
+            log-probabilities, not logits, as ``normalized`` says
         """
-        # A copy, as logits are: generators write into scores.
+        # Generators may write into scores, so they get a copy.
         return features.unsqueeze(-2).clone()
 
     def _feed(self, group: _Group, new: Tensor) -> Tensor:
@@ -196,8 +208,8 @@ class IncrementalSession:
             group.states.append(state)
         return torch.cat(outputs, dim=1)
 
-    def _gathered(self, group: _Group, members: Tensor, rows: Tensor) -> _Group:
-        """The group made of some members, which stand at ``rows``; the old one is used up."""
+    def _gather(self, group: _Group, members: Tensor, rows: Tensor) -> _Group:
+        """A group of some members, with these ``rows``; the old group must not be used again."""
         n_members = group.rows.numel()
         encoder_out, state = group.encoder_out, group.states[0]
         everyone = torch.arange(n_members, device=members.device)
@@ -209,17 +221,20 @@ class IncrementalSession:
     def _reorder(self, state: State, members: Tensor, n_before: int) -> None:
         reorder = self._model.decoder.reorder_incremental_state_scripting
         if members.numel() == n_before:
-            # fairseq's cross-attention takes an order of unchanged size for beams that change
-            # places within their sentence, and skips it: so go by way of another size.
+            # fairseq's cross-attention skips an order of unchanged size, since it takes the rows
+            # for beams that change places within their sentence. An order of another size is not
+            # skipped.
             reorder(state, torch.cat([members, members[:1]]))
             members = torch.arange(n_before, device=members.device)
         reorder(state, members)
 
 
-def _divided(group: _Group, labels: Tensor) -> Iterator[Tuple[int, _Group, Tensor]]:
-    """For each value of the labels ``[G]`` a group to take its members from, and which these are.
+def _divide(group: _Group, labels: Tensor) -> Iterator[Tuple[int, _Group, Tensor]]:
+    """Divide a group by labels ``[G]``.
 
-    The groups share nothing: encoders and decoders reorder in place.
+    Yields:
+        for each label, a group to gather its members from, and the members, int64 ``[G']``. The
+        groups share nothing, since encoders and decoders reorder in place.
     """
     values = labels.unique().tolist()
     for value in values:

@@ -1,4 +1,4 @@
-"""Which target types can translate a batch: lexical shortlists of the output layer.
+"""Lexical shortlists: the few target types that can translate a batch.
 
 A decoder's widest product is that with the output layer. With a lexical shortlist only those of its
 columns are computed that a table of word translations holds for the words of the batch (Jean et
@@ -19,19 +19,20 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ...data.special_tokens import EOD
-from ..products.linear import Rows
+from ..products.linear import Layer, Rows
 
 logger = logging.getLogger(__name__)
 
-# Of the lines of a table whose words ought to be in the dictionaries, so many of them have to be:
-# with fewer it is another vocabulary's, and what they have in common are digits and single letters.
+# The dictionaries must hold both words of at least this share of a table's lines. A table with a
+# smaller share belongs to another vocabulary; the two have digits and single letters in common.
 LEAST_KNOWN = 0.05
-# Tables of the same corpus lack a few words that were too rare for the dictionaries.
+# A table gets a warning if the dictionaries lack a word of more than this share of its lines. Some
+# words of the same corpus are always too rare for the dictionaries.
 MANY_UNKNOWN = 0.1
 
-# Aligners' name for no word at all, which no dictionary has to hold.
+# Aligners write this name where a word has no translation; no dictionary has to hold it.
 NULL = b"NULL"
-# Longer than any line with two words. Files that are no text need not have an end of line.
+# No line with two words is longer. Files that are no text need not have an end of line.
 LONGEST_LINE = 1 << 16
 
 
@@ -50,9 +51,9 @@ class Table(NamedTuple):
 class Shortlist:
     """The target types that the sentences of a batch may use.
 
-    Those are the best translations of each of their source types, what a translation cannot do
-    without (special symbols, and the end of double-token decoding), and the most frequent types.
-    Where both languages share a dictionary, source types may also be copied, as in Marian.
+    A batch may use the best translations of each of its source types, the types that every
+    translation needs (special symbols, and the end of double-token decoding), and the most frequent
+    types. Where both languages share a dictionary, source types may also be copied, as in Marian.
     """
 
     def __init__(self, table: Table, always: Sequence[int], copies: bool) -> None:
@@ -90,7 +91,7 @@ class Shortlist:
                     f"--shortlist {path}: not a regular file; write the table to one and name that"
                 )
             modified = status.st_mtime_ns
-            table = _read(path, modified, tuple(source.symbols), tuple(target.symbols), best)
+            table = _read_table(path, modified, tuple(source.symbols), tuple(target.symbols), best)
         except OSError as error:
             raise ValueError(
                 f"--shortlist {path}: cannot be read ({error.strerror}); build one with "
@@ -107,8 +108,11 @@ class Shortlist:
             always.add(target.index(EOD))
         return cls(table, sorted(always), copies=source == target)
 
-    def of_source(self, tokens: np.ndarray) -> np.ndarray:
-        """The types that source ``tokens`` ``[S]``, with padding or without, allow besides others.
+    def allow(self, tokens: np.ndarray) -> np.ndarray:
+        """The types that a source allows besides those that every batch may use.
+
+        Args:
+            tokens: int64 ``[S]``, with padding or without.
 
         Returns:
             int64 ``[N]``, in any order, some of them perhaps repeatedly.
@@ -127,36 +131,36 @@ class Shortlist:
         return np.concatenate([types, *parts] if self._copies else parts).astype(np.int64)
 
     def union(self, types_of_sources: Sequence[np.ndarray]) -> np.ndarray:
-        """What any of some sources allows, and what is always possible: int64 ``[K]``, sorted."""
+        """The types that at least one source or every batch may use: int64 ``[K]``, sorted."""
         return np.unique(np.concatenate([self._always, *types_of_sources]))
 
 
 class ShortlistedOutput:
     """The output layer over the shortlist of the sources under way.
 
-    The shortlist is that of all sources, whichever row asks: so its columns are gathered once for
+    All rows share the types that any source allows. So the layer's columns are gathered once for
     many steps. Sources are numbered as in the session.
+
+    Attributes:
+        types: the target types of the shortlist, ascending: int64 ``[K]``; none before the first
+            :meth:`add`.
     """
 
-    def __init__(self, shortlist: Shortlist) -> None:
+    def __init__(self, shortlist: Shortlist, rows: Rows) -> None:
+        """
+        Args:
+            rows: the prepared output layer, of which the shortlist takes some outputs.
+        """
         self._shortlist = shortlist
-        self._sources: List[np.ndarray] = []
-        self._rows: Optional[Rows] = None
-        self._known: Optional[np.ndarray] = None
-
-    @property
-    def types(self) -> Tensor:
-        """The target types of the shortlist, ascending: int64 ``[K]``."""
-        return self._types
-
-    def prepare(self, rows: Rows) -> None:
-        """Take other weights, from the next :meth:`add` on."""
         self._rows = rows
-        self._known = None
+        self._types_of_sources: List[np.ndarray] = []
+        self._known: Optional[np.ndarray] = None
+        self._layer: Layer = _no_layer
+        self.types = torch.zeros(0, dtype=torch.long)
 
     def reset(self) -> None:
         """Forget all sources."""
-        self._sources = []
+        self._types_of_sources = []
 
     def add(self, source_tokens: Tensor, forced: Optional[Tensor]) -> None:
         """Gather the layer for more sources, and those of before that are still there.
@@ -169,26 +173,31 @@ class ShortlistedOutput:
             IndexError: for tokens that are not in the dictionaries, and for a table of more target
                 types than the model has.
         """
-        own = [self._shortlist.of_source(tokens) for tokens in source_tokens.cpu().numpy()]
+        own = [self._shortlist.allow(tokens) for tokens in source_tokens.cpu().numpy()]
         if forced is not None:
             own = [np.concatenate(pair) for pair in zip(own, forced.cpu().numpy())]
-        self._sources += own
-        types = self._shortlist.union(self._sources)
-        if self._known is not None and np.array_equal(types, self._known):
-            return
+        types_of_sources = self._types_of_sources + own
+        types = self._shortlist.union(types_of_sources)
+        if self._known is None or not np.array_equal(types, self._known):
+            self._gather(types, source_tokens.device)
+        self._types_of_sources = types_of_sources
+
+    def _gather(self, types: np.ndarray, device: torch.device) -> None:
         if types[0] < 0 or types[-1] >= self._rows.n_outputs:
             raise IndexError(
                 f"--shortlist: target types {types[0]} to {types[-1]}, where the model has "
                 f"{self._rows.n_outputs}; build the shortlist with the model's dictionaries"
             )
+        self.types = torch.from_numpy(types).to(device)
+        self._layer = self._rows.take(self.types)
         self._known = types
-        self._types = torch.from_numpy(types).to(source_tokens.device)
-        self._layer = self._rows.take(self._types)
 
     def keep(self, sources: Tensor) -> None:
-        """Forget sources but those, int64 ``[S']``, in that order; the layer stays until others
-        come."""
-        self._sources = [self._sources[index] for index in sources.tolist()]
+        """Forget all sources but these, int64 ``[S']``, which get new numbers in that order.
+
+        The layer stays as it is until the next :meth:`add`.
+        """
+        self._types_of_sources = [self._types_of_sources[index] for index in sources.tolist()]
 
     def __call__(self, features: Tensor) -> Tensor:
         """``[..., C]`` to logits ``[..., K]`` of :attr:`types`."""
@@ -197,16 +206,25 @@ class ShortlistedOutput:
     def spread(self, scores: Tensor) -> Tensor:
         """``[..., K]`` to ``[..., V]``; ``-inf`` where a type is not in the shortlist."""
         everything = scores.new_full((*scores.shape[:-1], self._rows.n_outputs), -math.inf)
-        return everything.index_copy_(-1, self._types, scores)
+        return everything.index_copy_(-1, self.types, scores)
 
 
-# The hub builds a generator for every call.
+def _no_layer(features: Tensor) -> Tensor:
+    """Stands for the layer until there are sources.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError("--shortlist: no sentence has been added yet; call add before project")
+
+
+# The table is kept, since the hub builds a generator for every call.
 @functools.lru_cache(maxsize=2)
-def _read(
+def _read_table(
     path: str, modified: int, source: Tuple[str, ...], target: Tuple[str, ...], best: int
 ) -> Table:
     """The table in a file last ``modified`` then, for dictionaries with these symbols."""
-    source_index, target_index = _indices(source), _indices(target)
+    source_index, target_index = _index_words(source), _index_words(target)
     sources, targets, probabilities = array("i"), array("i"), array("d")
     n_skipped = n_unknown = 0
     with open(path, "rb") as file:
@@ -231,7 +249,7 @@ def _read(
             probabilities.append(probability)
     _check_words(path, len(sources), n_unknown)
     columns = (np.array(column) for column in (sources, targets, probabilities))
-    return Table(*_best(*columns, n_sources=len(source), best=best), n_skipped)
+    return Table(*_keep_best(*columns, n_sources=len(source), best=best), n_skipped)
 
 
 def _check_words(path: str, n_known: int, n_unknown: int) -> None:
@@ -259,15 +277,23 @@ def _check_words(path: str, n_known: int, n_unknown: int) -> None:
         )  # fmt: skip
 
 
-def _indices(symbols: Tuple[str, ...]) -> Dict[bytes, int]:
-    # Bytes, which only ASCII's white space splits: Unicode's may be inside of a word.
+def _index_words(symbols: Tuple[str, ...]) -> Dict[bytes, int]:
+    # Bytes are split at ASCII's white space only. A word may contain Unicode's.
     return {symbol.encode("utf-8"): index for index, symbol in enumerate(symbols)}
 
 
-def _best(
+def _keep_best(
     sources: np.ndarray, targets: np.ndarray, probabilities: np.ndarray, n_sources: int, best: int
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Where each source's targets begin, ``[n_sources + 1]``, and its best ones, best first."""
+    """The best targets of each source type, as :class:`Table` holds them.
+
+    Args:
+        sources, targets, probabilities: the lines of a file, ``[N]`` each.
+        best: so many targets of each source type stay.
+
+    Returns:
+        ``first`` and ``targets`` of the table.
+    """
     order = np.lexsort((-probabilities, sources))
     sources, targets = sources[order], targets[order]
     counts = np.bincount(sources, minlength=n_sources)

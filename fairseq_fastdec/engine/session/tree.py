@@ -1,4 +1,4 @@
-"""Tokens of a step of which several follow the same one."""
+"""Trees of tokens: a step may feed several tokens that follow the same one."""
 
 from functools import cached_property
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 class TokenTree:
-    """For each row of a step, a tree of its tokens: what could follow the row, in several ways.
+    """A tree of tokens for each row of a step: several ways in which the row could go on.
 
-    A token sees what its row has committed, the tokens on the path to it, and itself, and its
-    position is that of a token that follows them. So its features are those that it would have if
+    A token sees the tokens that its row has committed, the tokens on the path to it, and itself.
+    Its position is that of a token that follows them. So it has the features that it would have if
     only that path had been fed.
     """
 
@@ -18,13 +18,13 @@ class TokenTree:
         """
         Args:
             parents: int64 ``[R, T]``, the index of the token that each follows, smaller than its
-                own; -1 for what follows the row itself.
+                own; -1 for a token that follows the row itself.
         """
         self.parents = parents
 
     @cached_property
     def sees(self) -> Tensor:
-        """Which tokens are on the path to each, itself included: bool ``[R, T, T]``."""
+        """``[r, t, u]`` says whether u is on the path to t, or t itself: bool ``[R, T, T]``."""
         n_rows, n_tokens = self.parents.shape
         sees = torch.eye(n_tokens, dtype=torch.bool, device=self.parents.device)
         sees = sees.repeat(n_rows, 1, 1)
@@ -37,5 +37,5 @@ class TokenTree:
 
     @cached_property
     def depths(self) -> Tensor:
-        """How many tokens of the tree come before each: int64 ``[R, T]``."""
+        """How many tokens of the tree are on the path to each: int64 ``[R, T]``."""
         return self.sees.sum(dim=-1) - 1

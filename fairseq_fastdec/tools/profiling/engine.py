@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...engine import DecoderSession
+from ...engine.session.step_runners import CompiledRunner
 from ...generators import build_generator
 from ...generators.base import FairseqGenerator
 from ...generators.options import DecodingOptions
@@ -137,7 +138,6 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
         stopwatch.watch(generator.session, method, "softmax")
     for method, part in (
         ("add", "encoder"),
-        ("compiled_step", "all layers, compiled"),
         ("select", "moving rows"),
         ("project", "output layer"),
         ("logits", "output layer"),
@@ -149,6 +149,9 @@ def _watch(generator: FairseqGenerator) -> Stopwatch:
 
 def _watch_layers(session: DecoderSession, stopwatch: Stopwatch) -> None:
     session.reset(1)  # prepares the weights
+    runner = session.network.runner
+    if isinstance(runner, CompiledRunner):
+        stopwatch.watch(runner, "step", "all layers, compiled")
     for method, part in (
         ("embed", "embedding"),
         ("self_attention", "self-attention, rest"),

@@ -118,7 +118,7 @@ class Twins:
 
     @property
     def graphs(self):
-        return self.sessions[0]._graphs
+        return self.sessions[0].graphs
 
 
 def token(n_rows, n_new=1):
@@ -172,7 +172,7 @@ def test_rows_that_grow_longer_are_recorded_anew(recorder, replays, monkeypatch)
         for _ in range(30):
             twins.step(token(2))
             twins.all("commit", 1)
-            places.add(twins.sessions[0]._rows_cache.place)
+            places.add(twins.sessions[0].network.caches.rows.place)
     assert len(places) > 2
     # Once the cache has grown, the second batch needs nothing new for most of its way.
     assert len(recorder.tapes) < 2 * 30 / 4
@@ -184,10 +184,10 @@ def test_a_cache_that_moves_under_the_same_shape(recorder):
     twins = Twins(model_of())
     twins.start([4, 9])
     twins.step(token(2))
-    (cache, _) = (session._rows_cache for session in twins.sessions)
+    (cache, _) = (session.network.caches.rows for session in twins.sessions)
     before = cache.place
     for session in twins.sessions:
-        session._rows_cache.reserve(2, 500)
+        session.network.caches.rows.reserve(2, 500)
     assert cache.place != before
     for _ in range(2):
         twins.step(token(2))
@@ -232,12 +232,12 @@ def test_recordings_are_kept_from_batch_to_batch(recorder):
 
 def test_no_more_are_kept_than_allowed(recorder, monkeypatch):
     twins = Twins(model_of())
-    twins.graphs._max_graphs = 2
+    twins.graphs.max_graphs = 2
     twins.start([4, 6])
     for n_new, n_recorded in [(1, 1), (2, 2), (1, 2), (4, 3), (1, 3), (2, 4), (1, 4), (4, 5)]:
         twins.step(token(2, n_new))
         assert len(recorder.tapes) == n_recorded, "the one that rested longest went"
-        assert len(twins.graphs._steps) <= 2
+        assert twins.graphs.n_recorded <= 2
 
 
 def test_shapes_that_do_not_come_again_are_not_remembered_forever(recorder, monkeypatch):
@@ -306,7 +306,7 @@ def test_decoding_goes_on_without_graphs_that_fail(broken, message, monkeypatch,
             assert torch.equal(recorded, eager)
             twins.all("commit", torch.tensor([2, 1]))
         model.load_state_dict(tiny.stir(copy.deepcopy(model), seed=9).state_dict())
-    assert not twins.graphs.active and not twins.graphs._steps
+    assert not twins.graphs.active and twins.graphs.n_recorded == 0
     assert len(broken.tapes) == 1
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert message in record.getMessage() and "--cuda-graphs off" in record.getMessage()
@@ -327,7 +327,7 @@ def test_what_a_capture_cannot_hold_is_refused():
 def test_on_a_cpu_nothing_is_recorded():
     session = DecoderSession(model_of())
     session.reset(20)
-    assert not session._graphs.active
+    assert not session.graphs.active
     assert cuda_recorder(torch.device("cpu")) is None
 
 
@@ -349,7 +349,7 @@ def test_steps_fit_in_their_shape(data):
     assert layout.n_keys >= int(lengths.max()) and layout.lengths.min() >= 1
     together, steps = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 9))
     state = RowState(torch.zeros_like(rows), 0, data.draw(st.integers(0, 300)), layout)
-    shape = StepShape.of(state, together * steps, together)
+    shape = StepShape.fitting(state, together * steps, together)
     assert shape.n_rows >= row_source.numel() and shape.n_new >= together * steps
     assert shape.n_new % together == 0 and shape.n_keys >= state.longest + shape.n_new
 

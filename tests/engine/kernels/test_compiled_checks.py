@@ -23,6 +23,7 @@ from fairseq_fastdec.engine.network.compiled_encoder import CompiledEncoder
 from fairseq_fastdec.engine.products.int8 import Int8Linear
 from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
 from tests.support import skips, tiny
+from tests.support.sessions import steps_by_torch
 
 pytestmark = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 
@@ -82,8 +83,8 @@ def test_steps_of_any_model(
     try:
         torch.set_num_threads(threads)
         sessions = [session_of(model, lengths, precision=precision) for _ in range(2)]
-        is_compiled = sessions[0]._compiled is not None
-        sessions[1]._compiled = None
+        is_compiled = sessions[0].network.compiled is not None
+        steps_by_torch(sessions[1])
         for n_new in widths:
             n_rows = sessions[0].n_rows
             tokens = torch.tensor(
@@ -118,7 +119,7 @@ def test_trees_of_any_parents(parents, registers):
     try:
         if all(-1 <= parent < index for index, parent in enumerate(parents)):
             ours = session.step(tokens, tree)
-            session._compiled = None
+            steps_by_torch(session)
             torch.testing.assert_close(ours, session.step(tokens, tree), atol=1e-5, rtol=1e-5)
         else:
             with pytest.raises(ValueError, match="tree"):
@@ -144,8 +145,8 @@ def test_a_step_of_rows_and_sources_that_are_not_there(name, wrong):
     session = session_of(tiny.build_model(TASK))
     session.step(torch.full((2, 1), 5))
     given_ = dict(
-        past=session._lengths.clone(), row_source=session._row_source.clone(),
-        source_lengths=session._source_lengths.clone(),
+        past=session.rows.lengths.clone(), row_source=session.rows.row_source.clone(),
+        source_lengths=session.rows.source_lengths.clone(),
     )  # fmt: skip
     given_[name][1] = wrong
     with pytest.raises(IndexError, match="rows or sources"):
@@ -154,14 +155,15 @@ def test_a_step_of_rows_and_sources_that_are_not_there(name, wrong):
 
 def step_of(session, tokens, first_slot=0, past=None, row_source=None, source_lengths=None, **more):
     """A compiled step with other numbers than the session's own."""
-    own = (session._lengths, session._row_source, session._source_lengths)
+    own = (session.rows.lengths, session.rows.row_source, session.rows.source_lengths)
     past, row_source, source_lengths = (
         mine if theirs is None else theirs
         for mine, theirs in zip(own, (past, row_source, source_lengths))
     )
-    return session._compiled(
-        tokens, (session._rows_cache, first_slot), past, session._sources_cache, row_source,
-        source_lengths, more.get("positions", session._forward.positions), more.get("parents"),
+    caches, positions = session.network.caches, session.forward_pass.positions
+    return session.network.compiled(
+        tokens, (caches.rows, first_slot), past, caches.sources, row_source, source_lengths,
+        more.get("positions", positions), more.get("parents"),
     )  # fmt: skip
 
 
@@ -193,7 +195,7 @@ def test_a_step_with_tensors_of_other_kinds(wrong):
 def test_a_step_beyond_its_slots():
     session = session_of(tiny.build_model(TASK))
     session.step(torch.full((2, 1), 5))
-    n_slots = session._rows_cache._data.size(2)
+    n_slots = session.network.caches.rows._data.size(2)
     for first in (-1, n_slots - 1, 2**40):
         with pytest.raises(IndexError, match="not there"):
             step_of(session, torch.full((2, 1), 5), first_slot=first)
@@ -204,7 +206,7 @@ def test_a_step_beyond_its_slots():
 def test_a_step_with_too_little_scratch_memory():
     """What the sizes are asked for, and what is passed on, are two things."""
     session = session_of(tiny.build_model(TASK))
-    network = session._compiled._network
+    network = session.network.compiled._network
     network._scratch_of = lambda size: torch.empty(size - 1)
     with pytest.raises(ValueError, match="scratch"):
         session.step(torch.full((2, 1), 5))
@@ -213,7 +215,7 @@ def test_a_step_with_too_little_scratch_memory():
 @pytest.mark.parametrize("name", ["fc1", "fc2", "self_qkv", "cross_out"])
 def test_a_model_whose_sizes_do_not_fit_together(name):
     session = session_of(tiny.build_model(TASK))
-    getattr(session._compiled._network._layers[1], name).outputs += 32
+    getattr(session.network.compiled._network._layers[1], name).outputs += 32
     with pytest.raises(ValueError, match="sizes"):
         session.step(torch.full((2, 1), 5))
 
@@ -237,7 +239,7 @@ def test_norms_of_another_dtype_are_left_to_torch(coder):
     getattr(model, coder).layers[1].final_layer_norm.bfloat16()
     session = DecoderSession(model)
     session.reset(10)
-    compiled = session._encode._compiled if coder == "encoder" else session._compiled
+    compiled = session._encode._compiled if coder == "encoder" else session.network.compiled
     assert compiled is None
 
 

@@ -17,7 +17,7 @@ def features_of(model, tokens, kept, lengths=(4, 6, 2), by_torch=False, **option
     session = DecoderSession(model, **options)
     session.reset(200)
     if by_torch:
-        session._compiled = None
+        steps_by_torch(session)
     session.add(tiny.random_batch(TASK, list(lengths))["net_input"])
     features = []
     for fed, n in zip(tokens, kept):
@@ -152,7 +152,7 @@ def test_what_is_left_to_torch(options, precision):
     model = tiny.build_model(TASK, **options)
     session = DecoderSession(model, precision)
     session.reset(10)
-    assert session._compiled is None
+    assert session.network.compiled is None
 
 
 @compiled
@@ -161,8 +161,8 @@ def test_what_the_processor_has_no_instructions_for(precision, has, monkeypatch)
     monkeypatch.setattr(library(), has, False)
     session = DecoderSession(tiny.build_model(TASK), precision, equal_steps=True)
     session.reset(10)
-    assert session._compiled is None
-    assert session._rows_cache.dtype == torch.float64
+    assert session.network.compiled is None
+    assert session.network.caches.rows.dtype == torch.float64
 
 
 @compiled
@@ -184,7 +184,7 @@ def test_steps_of_many_tokens(precision):
 def test_other_models_in_fp32_are_computed_by_it():
     session = DecoderSession(tiny.build_model(TASK, dtype=torch.float16), "fp32")
     session.reset(10)
-    assert session._compiled is not None
+    assert session.network.compiled is not None
 
 
 @pytest.mark.parametrize("arch", ["transformer", "blockwise_transformer"])

@@ -2,17 +2,17 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import DecoderSession, compaction, inheritance
+from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.network.attention import CausalMasks, causal_mask
 from fairseq_fastdec.engine.network.cache import KeyValueCache
 from tests.support import tiny
+from tests.support.sessions import steps_by_torch
 
 ARCHITECTURES = {
     "post-norm": {},
@@ -256,16 +256,20 @@ def test_half_precision_is_as_near_as_its_rounding(dtype):
 
 
 def test_a_watched_model_can_be_copied():
-    """fairseq's --store-ema deep-copies the model in training."""
+    """fairseq's --store-ema deep-copies the model in training; the copy's hooks watch nothing."""
     task = tiny.task(20)
     model = tiny.build_model(task)
-    session = DecoderSession(model)
-    session.reset(20)
+    sessions = [DecoderSession(model) for _ in range(2)]
+    for session in sessions:
+        session.reset(20)
+    assert len(model.decoder.layers[0]._forward_pre_hooks) == 1, "one watch, whoever asks"
     twin = copy.deepcopy(model)
+    weights = sessions[0].weights
     twin(**tiny.random_batch(task, [4])["net_input"])
-    twin.load_state_dict(model.state_dict())
-    del session
-    assert not model.decoder.layers[0]._forward_pre_hooks
+    twin.load_state_dict(tiny.stir(copy.deepcopy(twin)).state_dict())
+    other = DecoderSession(twin)
+    other.reset(20)
+    assert not torch.equal(other.weights.embed, weights.embed)
 
 
 def test_more_tokens_than_the_trained_sinusoidal_positions():
@@ -309,7 +313,7 @@ def test_prepared_weights_follow_the_model(change):
         assert (after - before).abs().max() > 1e-3
 
 
-def test_an_unchanged_model_is_prepared_once(monkeypatch):
+def test_an_unchanged_model_is_prepared_once():
     task = tiny.task(20)
     session = DecoderSession(tiny.build_model(task))
     session.reset(20)
@@ -326,7 +330,7 @@ def test_sources_without_rows_leave_and_the_rest_stay_right():
     replay.add([9, 3, 5, 2], True, seed=1)
     replay.step(2, torch.tensor([2, 0, 1, 2]))
     replay.select(torch.tensor([3, 1]))
-    assert replay.session._source_lengths.tolist() == [3, 4]
+    assert replay.session.rows.source_lengths.tolist() == [3, 4]
     replay.step(2, torch.tensor([1, 2]))
     replay.add([6], False, seed=2)
     replay.step(3, torch.tensor([1, 2, 3]))
@@ -339,7 +343,8 @@ def test_paused_rows_cost_nothing_and_come_back():
     replay.step(2, torch.tensor([2, 1]))
     replay.pause(2)
     replay.add([4, 6], False, seed=2)
-    sources = replay.session._keys_of_sources()
+    steps_by_torch(replay.session)
+    sources = replay.session.network.runner.source_keys(replay.session.rows)
     assert (sources.slots.start, sources.n_keys) == (2, 7)
     replay.step(3, torch.tensor([3, 3]))
     replay.select(torch.tensor([1, 1, 0, 1]))
@@ -356,20 +361,56 @@ def test_the_cache_is_as_large_as_its_use_and_not_many_rows_times_a_long_one():
     assert cache._data.numel() <= 4 * (2 * 2 * 1000 * 2)
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=20))
-def test_compaction_keeps_the_kept_and_moves_few(keep):
-    order = compaction(torch.tensor(keep)).tolist()
-    kept = [index for index, flag in enumerate(keep) if flag]
-    assert sorted(order) == kept
-    stay = [index for index in kept if index < len(kept)]
-    assert all(order[index] == index for index in stay)
+def test_before_reset_there_are_no_rows_and_no_weights():
+    """Whatever needs weights names the call that is missing; everything else works on no rows."""
+    session = DecoderSession(tiny.build_model(tiny.task(20)))
+    nothing = torch.zeros(0, dtype=torch.long)
+    session.commit(1)
+    session.commit(nothing)
+    session.pause(0)
+    assert session.n_rows == session.rows.longest == 0
+    assert (session.block_size, session.tokens_per_step) == (0, 1)
+    assert not session.graphs.active and session.graphs.n_recorded == 0
+    net_input = tiny.random_batch(tiny.task(20), [4])["net_input"]
+    features = torch.zeros(1, 32)
+    for use in (
+        lambda: session.weights,
+        lambda: session.heads,
+        lambda: session.forward_pass,
+        lambda: session.add(net_input),
+        lambda: session.select(nothing),
+        lambda: session.project(features),
+        lambda: session.logits(features),
+        lambda: session.spread(features),
+    ):
+        with pytest.raises(RuntimeError, match=r"no weights yet; call reset\(max_len\) first"):
+            use()
+    with pytest.raises(RuntimeError, match="no rows for a step; call reset and add first"):
+        session.step(torch.zeros(0, 1, dtype=torch.long))
 
 
-@given(st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1)))))
-def test_heirs_stay_where_their_parents_were(case):
-    n_rows, parents = case
-    order = inheritance(np.array(parents, dtype=np.int64), n_rows).tolist()
-    assert sorted(order) == list(range(len(parents))), "every child has one row"
-    for parent in set(parents):
-        if parent < len(parents):
-            assert order[parent] == parents.index(parent)
+def test_no_rows():
+    """After the reset, where all rows rest, and where all have left."""
+    task = tiny.task(20)
+    replay = Replay(tiny.stir(tiny.build_model(task)), task, 1e-5)
+    session = replay.session
+
+    def check_no_rows():
+        assert session.n_rows == 0
+        with pytest.raises(RuntimeError, match="no rows for a step; call reset and add first"):
+            session.step(torch.zeros(0, 2, dtype=torch.long))
+        session.commit(1)
+        session.commit(torch.zeros(0, dtype=torch.long))
+
+    check_no_rows()
+    replay.add([4, 6], True, seed=1)
+    replay.step(2, torch.tensor([2, 1]))
+    replay.pause(2)
+    check_no_rows()
+    replay.pause(0)
+    replay.step(2, torch.tensor([2, 1]))
+    replay.select(torch.zeros(0, dtype=torch.long))
+    check_no_rows()
+    assert session.rows.n_sources == 0
+    replay.add([3], True, seed=2)
+    replay.step(2, torch.tensor([2]))

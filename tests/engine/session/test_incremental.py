@@ -172,3 +172,20 @@ def test_rows_of_one_length_stay_together():
     assert [group.length for group in session._groups] == [1, 2, 1]
     session.select(torch.tensor([3, 2, 2, 1]))
     assert [group.rows.tolist() for group in session._groups] == [[1, 2, 3], [0]]
+
+
+def test_no_rows():
+    session = IncrementalSession(build("lstm"))
+    for _ in range(2):
+        assert session.n_rows == 0
+        with pytest.raises(RuntimeError, match="no rows for a step; call reset and add first"):
+            session.step(torch.zeros(0, 1, dtype=torch.long))
+        session.commit(1)
+        session.select(torch.zeros(0, dtype=torch.long))
+        session.reset(LENGTH)
+    session.add(tiny.random_batch(TASK, [3, 5])["net_input"])
+    with pytest.raises(ValueError, match=r"pause\(3\): the session has 2 rows"):
+        session.pause(3)
+    session.pause(2)
+    with pytest.raises(RuntimeError, match="no rows for a step"):
+        session.step(torch.zeros(0, 1, dtype=torch.long))

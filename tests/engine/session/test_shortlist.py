@@ -79,7 +79,7 @@ def test_the_union_is_that_of_sets(tmp_path, lines, sources, first, best, joined
     lines.append(("w1", "w2", 99))  # tables without a known word are refused
     path = write_table(tmp_path / "lex.s2t", lines)
     shortlist = Shortlist.load(path, source, target, first, best)
-    types = shortlist.union([shortlist.of_source(torch.tensor(s).numpy()) for s in sources])
+    types = shortlist.union([shortlist.allow(torch.tensor(s).numpy()) for s in sources])
     assert types.tolist() == types_by_hand(lines, sources, source, target, first, best)
 
 
@@ -170,7 +170,7 @@ def test_a_table_that_was_written_anew_is_read_anew(tmp_path):
     for target_word in ("w7", "w8"):
         path = write_table(tmp_path / "lex.s2t", [(target_word, "w5", 1)])
         loaded = Shortlist.load(path, source, target)
-        assert loaded.of_source(word).tolist() == [target.index(target_word)]
+        assert loaded.allow(word).tolist() == [target.index(target_word)]
 
 
 @pytest.mark.parametrize("with_bias", [True, False])
@@ -203,7 +203,7 @@ class Twins:
         for session in self.sessions:
             session.add(batch["net_input"])
         source = batch["net_input"]["src_tokens"].numpy()
-        self.alive += [self.shortlist.of_source(tokens) for tokens in source]
+        self.alive += [self.shortlist.allow(tokens) for tokens in source]
         self.types = self.shortlist.union(self.alive).tolist()
 
     def step(self, n_new, kept, seed):
@@ -322,7 +322,7 @@ def test_forced_tokens_are_possible(shortlist):
     for forced in (None, torch.tensor([[50, 51], [52, 1]])):
         session.reset(20)
         session.add(batch["net_input"], forced)
-        types.append(set(session._shortlisted.types.tolist()))
+        types.append(set(session.network.output.types.tolist()))
     assert types[1] == types[0] | {50, 51, 52}
 
 
@@ -330,3 +330,22 @@ def test_models_that_the_engine_cannot_run(shortlist):
     lstm = tiny.build_model(TASK, "lstm", criterion="cross_entropy")
     with pytest.raises(ValueError, match="^--shortlist: .*LSTMDecoder.*; remove it"):
         EnsembleSession([tiny.build_model(TASK), lstm], shortlist=shortlist)
+
+
+def test_before_the_first_sentence(shortlist):
+    session = DecoderSession(tiny.build_model(TASK), shortlist=shortlist)
+    session.reset(20)
+    assert session.network.output.types.numel() == 0
+    with pytest.raises(RuntimeError, match="--shortlist: no sentence has been added yet"):
+        session.project(torch.zeros(1, 1, 32))
+
+
+def test_a_batch_that_is_refused_leaves_the_others_as_they_are(shortlist):
+    twins = Twins(tiny.stir(tiny.build_model(TASK)), shortlist, "model", 1e-5)
+    twins.add([4, 6], True, seed=1)
+    wrong = tiny.random_batch(TASK, [3, 2], seed=2)["net_input"]
+    with pytest.raises(IndexError, match="--shortlist: target types"):
+        twins.sessions[1].add(wrong, torch.full((2, 1), len(TASK.target_dictionary)))
+    twins.step(2, [1, 2], seed=2)
+    twins.select([1])
+    twins.step(1, [1], seed=3)

@@ -394,8 +394,8 @@ def test_memory_follows_the_capacity_and_not_the_data(policy, capacity, rows):
         generator = build(models, "streaming", 4, method, capacity, max_len_b=12)
         hypotheses = generator.generate(models, tiny.random_batch(TASK, lengths))
         assert all(hypotheses) and len(hypotheses) == n_sentences
-        (session,) = generator.session._members
-        sizes.append((session._rows_cache._data.numel(), session._sources_cache._data.numel()))
+        (session,) = generator.session.members
+        sizes.append([cache._data.numel() for cache in session.network.caches])
     assert sizes[1][0] <= 4 * sizes[0][0] and sizes[1][1] <= 4 * sizes[0][1]
 
 

@@ -1,0 +1,101 @@
+"""From a step's features to logits: prediction heads, the output layer, and the shortlist."""
+
+from typing import Dict, Optional
+
+from torch import Tensor
+
+from ..network.heads import HeadWeights
+from ..network.prepared_model import Output, PreparedDecoder
+from ..products.precision import Precision, rough_precision
+from .shortlist import Shortlist, ShortlistedOutput
+
+
+class OutputLayer:
+    """The output layer of one version of a decoder's weights, for the sources under way.
+
+    With a shortlist it computes the logits of K target types, those that the sources allow. The
+    sources are numbered as in the session's row table.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedDecoder,
+        precision: Precision,
+        has_heads: bool,
+        shortlist: Optional[Shortlist],
+    ) -> None:
+        """
+        Args:
+            prepared: the decoder's weights in that precision.
+            has_heads: whether the decoder has prediction heads.
+            shortlist: the target types whose logits are computed (default: all).
+        """
+        self._prepared = prepared
+        self._precision = precision
+        self._has_heads = has_heads
+        self._shortlisted: Optional[ShortlistedOutput] = None
+        if shortlist is not None:
+            self._shortlisted = ShortlistedOutput(shortlist, prepared.vocabulary_rows())
+        self._outputs: Dict[bool, Output] = {}
+        self._embed = prepared.weights().embed
+        self._memory = self._embed.new_empty(0)
+
+    @property
+    def heads(self) -> Optional[HeadWeights]:
+        """The prepared prediction heads, ``None`` for a stock decoder."""
+        return self._output(rough=False).heads
+
+    @property
+    def types(self) -> Optional[Tensor]:
+        """The target types whose logits are computed, int64 ``[K]``; ``None`` for all."""
+        return None if self._shortlisted is None else self._shortlisted.types
+
+    def forget_sources(self) -> None:
+        """Begin anew with no source."""
+        if self._shortlisted is not None:
+            self._shortlisted.reset()
+
+    def add_sources(self, source_tokens: Tensor, forced: Optional[Tensor]) -> None:
+        """Allow what more sources allow; see :meth:`ShortlistedOutput.add`."""
+        if self._shortlisted is not None:
+            self._shortlisted.add(source_tokens, forced)
+
+    def keep_sources(self, order: Tensor) -> None:
+        """Forget sources but those, int64 ``[S']``, in that order."""
+        if self._shortlisted is not None:
+            self._shortlisted.keep(order)
+
+    def project(self, features: Tensor, first: int, last: int, rough: bool) -> Tensor:
+        """See :meth:`DecoderSession.project`."""
+        heads, vocabulary = self._output(rough)
+        features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
+        return vocabulary(features)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """See :meth:`DecoderSession.logits`."""
+        heads, vocabulary = self._output(rough=False)
+        packed = getattr(vocabulary, "packed", None)
+        if packed is None or heads is not None:
+            return self.project(features, 0, 1, rough=False)[..., 0, :]
+        size = features.numel() // features.size(-1) * packed.structure.outputs
+        if size > self._memory.numel():
+            self._memory = features.new_empty(size)
+        return packed(features, out=self._memory)
+
+    def spread(self, scores: Tensor) -> Tensor:
+        """See :meth:`DecoderSession.spread`."""
+        return scores if self._shortlisted is None else self._shortlisted.spread(scores)
+
+    def _output(self, rough: bool) -> Output:
+        """The layers; prepared when they are first asked for, as most methods propose nothing."""
+        if rough not in self._outputs:
+            self._outputs[rough] = self._prepare(rough)
+        return self._outputs[rough]
+
+    def _prepare(self, rough: bool) -> Output:
+        precision = self._precision
+        if rough and self._has_heads:
+            precision = rough_precision(precision, self._embed.dtype, self._embed.device)
+        if self._shortlisted is None:
+            return self._prepared.output(precision)
+        return Output(self._prepared.heads(precision), self._shortlisted)

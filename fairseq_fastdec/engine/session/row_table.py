@@ -1,0 +1,157 @@
+"""Which rows a session has: how long each is, and which source sentence it belongs to."""
+
+from typing import Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from .compaction import compaction
+
+
+class RowTable:
+    """The rows of a session and their sources.
+
+    This table is the only owner of that state. :meth:`clear`, :meth:`add`, :meth:`select`,
+    :meth:`commit` and :meth:`pause` change it; everybody else reads the attributes.
+
+    The first rows can be paused. Rows are numbered without the paused ones, from 0; the caches'
+    slots are numbered with them, so row r has slot ``n_paused + r``. Sources are numbered by their
+    slots. A source leaves with its last row.
+
+    Attributes:
+        lengths: how many tokens each row has committed, int64 ``[R]``.
+        row_source: the source of each row, int64 ``[R]``.
+        source_lengths: how many tokens each source has, int64 ``[S]``, paused rows' included.
+        n_rows: R.
+        n_paused: how many rows are paused.
+        shortest, longest: the extremes of ``lengths``, known to the host; 0 where R is 0.
+        longest_paused: the greatest length of a paused row; 0 where there is none.
+        grouping: a number that changes whenever rows come to belong to the sources in another way.
+            What a runner derives from that can be kept as long as the number stays.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.grouping = 0
+        self.clear(device)
+
+    @property
+    def n_slots(self) -> int:
+        """How many rows there are, paused ones included."""
+        return self.n_paused + self.n_rows
+
+    @property
+    def n_sources(self) -> int:
+        """S."""
+        return self.source_lengths.numel()
+
+    @property
+    def longest_source(self) -> int:
+        """The greatest length of a source, 0 where there is none; the host waits for it."""
+        return extremes(self.source_lengths)[1]
+
+    @property
+    def lengths_of_slots(self) -> Tensor:
+        """The lengths of all rows, paused ones included: int64 ``[n_slots]``."""
+        return torch.cat([self._paused_lengths, self.lengths]) if self.n_paused else self.lengths
+
+    @property
+    def source_of_slots(self) -> Tensor:
+        """The sources of all rows, paused ones included: int64 ``[n_slots]``."""
+        return (
+            torch.cat([self._paused_source, self.row_source]) if self.n_paused else self.row_source
+        )
+
+    def clear(self, device: torch.device) -> None:
+        """Forget all rows and sources; the next ones live on ``device``."""
+        nothing = torch.zeros(0, dtype=torch.long, device=device)
+        self.lengths = self.row_source = self.source_lengths = nothing
+        self._paused_lengths = self._paused_source = nothing
+        self.n_rows = self.n_paused = 0
+        self.shortest = self.longest = self.longest_paused = 0
+        self.grouping += 1
+
+    def add(self, source_lengths: Tensor) -> None:
+        """Append sources of these lengths, int64 ``[B]``, and an empty row for each."""
+        n_new = source_lengths.numel()
+        if n_new == 0:
+            return
+        new = torch.arange(self.n_sources, self.n_sources + n_new, device=source_lengths.device)
+        self.source_lengths = torch.cat([self.source_lengths, source_lengths])
+        self.row_source = torch.cat([self.row_source, new])
+        self.lengths = torch.cat([self.lengths, torch.zeros_like(new)])
+        self.n_rows += n_new
+        self.shortest = 0
+        self.grouping += 1
+
+    def commit(self, n: Union[int, Tensor]) -> None:
+        """Make every row n tokens longer, the same number for all rows or int64 ``[R]``."""
+        self.lengths = self.lengths + n
+        if not isinstance(n, int):
+            self.shortest, self.longest = extremes(self.lengths)
+        elif self.n_rows:
+            self.shortest += n
+            self.longest += n
+
+    def select(self, rows: Tensor) -> Optional[Tensor]:
+        """Row i becomes what row ``rows[i]`` was; sources without rows leave.
+
+        Args:
+            rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
+
+        Returns:
+            if sources have left, the old number of each source that stays, int64 ``[S']``.
+        """
+        row_source = self.row_source[rows]
+        same_sources = torch.equal(row_source, self.row_source)
+        self.n_rows = rows.numel()
+        if self.n_rows == 0 or self.shortest < self.longest:
+            self.lengths = self.lengths[rows]
+            self.shortest, self.longest = extremes(self.lengths)
+        else:
+            self.lengths = self.lengths.new_full(rows.shape, self.longest)
+        if same_sources:
+            return None
+        self.row_source = row_source
+        self.grouping += 1
+        return self._drop_sources_without_rows()
+
+    def pause(self, n_rows: int) -> None:
+        """Let the first ``n_rows`` of all rows rest, and all others go on.
+
+        Raises:
+            ValueError: if there are fewer rows.
+        """
+        if n_rows == self.n_paused:
+            return
+        n_slots = self.n_slots
+        if not 0 <= n_rows <= n_slots:
+            raise ValueError(f"pause({n_rows}): the session has {n_slots} rows")
+        lengths, row_source = self.lengths_of_slots, self.source_of_slots
+        self._paused_lengths, self.lengths = lengths[:n_rows], lengths[n_rows:]
+        self._paused_source, self.row_source = row_source[:n_rows], row_source[n_rows:]
+        self.n_paused, self.n_rows = n_rows, n_slots - n_rows
+        self.shortest, self.longest = extremes(self.lengths)
+        self.longest_paused = extremes(self._paused_lengths)[1]
+        self.grouping += 1
+
+    def _drop_sources_without_rows(self) -> Optional[Tensor]:
+        keep = torch.zeros_like(self.source_lengths, dtype=torch.bool)
+        keep[self.row_source] = True
+        keep[self._paused_source] = True
+        if bool(keep.all()):
+            return None
+        order = compaction(keep)
+        self.source_lengths = self.source_lengths[order]
+        new_number = torch.empty_like(keep, dtype=torch.long)
+        new_number[order] = torch.arange(order.numel(), device=order.device)
+        self.row_source = new_number[self.row_source]
+        self._paused_source = new_number[self._paused_source]
+        return order
+
+
+def extremes(lengths: Tensor) -> Tuple[int, int]:
+    """The smallest and the largest of some lengths, int64 ``[N]``; 0 and 0 if N is 0."""
+    if lengths.numel() == 0:
+        return 0, 0
+    shortest, longest = torch.stack(lengths.aminmax()).tolist()
+    return shortest, longest

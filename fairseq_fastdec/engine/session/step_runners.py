@@ -1,0 +1,156 @@
+"""Who takes a session's steps: compiled code, torch, or a recording of what torch did."""
+
+from functools import partial
+from typing import Optional, Protocol, Union
+
+import torch
+from torch import Tensor
+
+from ..cuda_graphs.graphs import StepGraphs
+from ..cuda_graphs.static_step import RowState, SourceLayout
+from ..network.attention import CausalMasks, causal_mask, padding_mask, tree_mask
+from ..network.compiled_decoder import CompiledDecoder
+from ..network.forward import ForwardPass, RowKeys, SourceKeys
+from ..network.source_grid import SourceGrid
+from .caches import SessionCaches
+from .row_table import RowTable, extremes
+from .tree import TokenTree
+
+
+class StepRunner(Protocol):
+    """From tokens to features, for all rows of a table that are not paused."""
+
+    def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
+        """Compute T tokens of each row, and write their keys and values behind the row's own.
+
+        Args:
+            rows: of which there is at least one.
+            tokens: int64 ``[R, T]``.
+            tree: which of them follow which (default: each the one before).
+
+        Returns:
+            features ``[R, T, C]``.
+        """
+
+
+class CompiledRunner:
+    """One call of compiled code a step."""
+
+    def __init__(
+        self, compiled: CompiledDecoder, forward_pass: ForwardPass, caches: SessionCaches
+    ) -> None:
+        self._compiled = compiled
+        self._forward_pass = forward_pass
+        self._caches = caches
+
+    def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
+        """See :meth:`StepRunner.step`.
+
+        Raises:
+            IndexError, ValueError: as the compiled decoder's call.
+        """
+        caches = self._caches
+        caches.reserve_step(rows, tokens.size(1))
+        return self._compiled(
+            tokens,
+            (caches.rows, rows.n_paused),
+            rows.lengths,
+            caches.sources,
+            rows.row_source,
+            rows.source_lengths,
+            self._forward_pass.positions,
+            None if tree is None else tree.parents,
+        )
+
+
+class TorchRunner:
+    """torch's operations, one by one."""
+
+    def __init__(
+        self,
+        forward_pass: ForwardPass,
+        caches: SessionCaches,
+        tokens_per_step: int,
+        device: torch.device,
+    ) -> None:
+        self._forward_pass = forward_pass
+        self._caches = caches
+        self._tokens_per_step = tokens_per_step
+        self._masks = CausalMasks(caches.rows.dtype, device, tokens_per_step)
+        self._source_keys: Optional[SourceKeys] = None
+        self._grouping: Optional[int] = None
+
+    def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
+        """See :meth:`StepRunner.step`."""
+        n_new = tokens.size(1)
+        self._caches.reserve_step(rows, n_new)
+        row_keys = RowKeys(
+            self._caches.rows,
+            slice(rows.n_paused, rows.n_slots),
+            _places(rows, n_new),
+            n_keys=rows.longest + n_new,
+            mask=self._mask(rows, n_new, tree),
+            depths=None if tree is None else tree.depths,
+        )
+        return self._forward_pass(tokens, row_keys, self.source_keys(rows))
+
+    def source_keys(self, rows: RowTable) -> SourceKeys:
+        """What the rows attend to in their sources; made once a grouping of the rows."""
+        if self._source_keys is None or self._grouping != rows.grouping:
+            self._source_keys = self._group(rows)
+            self._grouping = rows.grouping
+        return self._source_keys
+
+    def _group(self, rows: RowTable) -> SourceKeys:
+        # Rows come and go at the end, and their sources with them: those of paused rows lie before.
+        first = int(rows.row_source.min()) if rows.n_paused else 0
+        lengths = rows.source_lengths[first:]
+        shortest, longest = extremes(lengths)
+        cache, mask = self._caches.sources, None
+        if shortest < longest:
+            mask = padding_mask(lengths, longest, cache.dtype)
+        grid = SourceGrid.of(rows.row_source - first, lengths.numel())
+        return SourceKeys(cache, slice(first, rows.n_sources), longest, mask, grid)
+
+    def _mask(self, rows: RowTable, n_new: int, tree: Optional[TokenTree]) -> Optional[Tensor]:
+        """The mask of self-attention: ``[R or 1, 1, T, L]``, ``None`` where all may be seen."""
+        n_keys, dtype = rows.longest + n_new, self._caches.rows.dtype
+        if tree is not None:
+            return tree_mask(rows.lengths, tree.sees, n_keys, dtype)
+        if rows.shortest == rows.longest:
+            alone = n_new <= self._tokens_per_step
+            return None if alone else self._masks.of(rows.longest, n_new)
+        return causal_mask(rows.lengths, n_new, n_keys, dtype, self._tokens_per_step)
+
+
+class GraphRunner:
+    """Steps that are recorded and replayed, and another runner's where that is not possible."""
+
+    def __init__(self, graphs: StepGraphs, eager: StepRunner) -> None:
+        """
+        Args:
+            graphs: prepared for the same network as ``eager``.
+            eager: takes the steps of trees, and those that are not recorded.
+        """
+        self._graphs = graphs
+        self._eager = eager
+        self._layout: Optional[SourceLayout] = None
+        self._grouping: Optional[int] = None
+
+    def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
+        """See :meth:`StepRunner.step`."""
+        if tree is not None or not self._graphs.active:
+            return self._eager.step(rows, tokens, tree)
+        if self._layout is None or self._grouping != rows.grouping:
+            self._layout = SourceLayout(rows.source_of_slots, rows.source_lengths)
+            self._grouping = rows.grouping
+        longest = max(rows.longest, rows.longest_paused)
+        state = RowState(rows.lengths_of_slots, rows.n_paused, longest, self._layout)
+        return self._graphs.step(state, tokens, partial(self._eager.step, rows, tokens))
+
+
+def _places(rows: RowTable, n_new: int) -> Union[int, Tensor]:
+    """Where the new tokens go: int64 ``[R, T]``, or the first place if all rows share that."""
+    if rows.shortest == rows.longest:
+        return rows.longest
+    return rows.lengths[:, None] + torch.arange(n_new, device=rows.lengths.device)
