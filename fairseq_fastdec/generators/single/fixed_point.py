@@ -85,6 +85,7 @@ class FixedPointGenerator(Generator):
             self._drafts.learn(batch, taken)
             newest = answers.gather(1, (taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(taken > 0, newest, last)
+            known, n_known = self._renewed(known, n_known, answers, reach)
             last, known, n_known = batch.without_finished(
                 last, _shifted(known, taken), n_known - taken
             )
