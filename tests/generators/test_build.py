@@ -8,9 +8,9 @@ import torch
 
 from fairseq_fastdec.engine import DecoderSession, UnsupportedModel
 from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
-from fairseq_fastdec.generators import GENERATORS, build_generator
-from fairseq_fastdec.generators.constraints import prefix_lengths
-from fairseq_fastdec.generators.option_rules import METHODS_OF_OPTION
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.methods import METHODS
+from fairseq_fastdec.generators.option_rules import GENERAL_OPTIONS, METHODS_OF_OPTION
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 
@@ -73,12 +73,6 @@ def test_the_models_positions_limit_the_output():
         model.decoder.output_projection.weight[2] = -model.decoder.output_projection.weight[5] * 9
     hypotheses = build(model, min_len=7).generate([], tiny.random_batch(TASK, [3, 4]))
     assert [len(hypothesis[0]["tokens"]) for hypothesis in hypotheses] == [8, 8]
-
-
-def test_a_prefix_with_padding_inside():
-    with pytest.raises(ValueError, match="prefix_tokens"):
-        prefix_lengths(torch.tensor([[5, 1, 6]]), pad=1)
-    assert prefix_lengths(torch.tensor([[5, 6, 1], [1, 1, 1]]), pad=1).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +155,10 @@ def test_options_that_are_wrong_or_of_no_use(options, message):
         DecodingOptions(**options).check()
 
 
-def test_every_option_is_checked_for_its_use():
-    """But those that all methods have."""
+def test_every_option_is_for_all_methods_or_for_some():
     names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
-    assert names == set(METHODS_OF_OPTION)
-    assert {m for methods in METHODS_OF_OPTION.values() for m in methods} == set(GENERATORS)
+    assert names == {*GENERAL_OPTIONS, *METHODS_OF_OPTION}
+    assert {m for methods in METHODS_OF_OPTION.values() for m in methods} <= set(METHODS)
 
 
 @pytest.mark.parametrize("name", ["auto", "off"])

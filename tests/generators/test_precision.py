@@ -7,8 +7,8 @@ import torch
 
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.test_against_fairseq import TASK, blockwise_model, stock_model
 from tests.support import tiny
+from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 
 def decode(model, precision, decoding, beam=1, **options):

@@ -1,7 +1,6 @@
 """Blockwise decoding against a slow reference, its invocations, and its acceptance rules."""
 
 import argparse
-import copy
 import math
 
 import pytest
@@ -13,18 +12,11 @@ from hypothesis import strategies as st
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.blockwise.acceptance import Distance, Exact, MinimumBlock, TopK
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.test_against_fairseq import TASK, blockwise_model
 from tests.support import tiny
+from tests.support.blockwise import EOS, MAX_LEN, constant_model, generator_for, in_fp64
+from tests.support.trained_models import TASK, blockwise_model
 
-EOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
-MAX_LEN = 12
-
-
-def generator_for(models, dictionary=TASK.target_dictionary, max_len_b=MAX_LEN, **options):
-    args = argparse.Namespace(beam=1, max_len_b=max_len_b)
-    return build_generator(
-        models, dictionary, args, DecodingOptions(decoding="blockwise", **options)
-    )
+PAD = TASK.target_dictionary.pad()
 
 
 def slow_blockwise(model, net_input, block_size, accepts):
@@ -105,10 +97,6 @@ def test_against_the_slow_reference(rule, frozen, block_size, lengths, seed):
         assert record.blocks == blocks
 
 
-def in_fp64(model):
-    return copy.deepcopy(model).double()
-
-
 def test_rounded_proposals_change_no_token_and_hardly_an_invocation():
     model = blockwise_model(identity_first_head=False, freeze_base=False)
     sample = tiny.random_batch(TASK, [1, 4, 8, 9, 12] * 20)
@@ -119,16 +107,6 @@ def test_rounded_proposals_change_no_token_and_hardly_an_invocation():
         invocations.append(generator.statistics.row_invocations)
     assert outputs[0] == outputs[1]
     assert invocations[0] == pytest.approx(invocations[1], rel=0.03)
-
-
-def constant_model(block_size, word=7):
-    """Always predicts the same word, whatever the head: every proposal is right."""
-    model = tiny.build_model(TASK, "blockwise_transformer", block_size=block_size)
-    with torch.no_grad():
-        final_norm = model.decoder.layers[-1].final_layer_norm
-        final_norm.weight.zero_()
-        final_norm.bias.copy_(model.decoder.output_projection.weight[word] * 9)
-    return model
 
 
 @pytest.mark.parametrize("block_size", [2, 3, 4, 8])

@@ -1,7 +1,6 @@
 """Double-token decoding against lists and loops, and its limits, prefixes and refusals."""
 
 import argparse
-import functools
 import math
 
 import pytest
@@ -14,27 +13,15 @@ from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.double_token.pair_candidates import double_topk
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.top_tokens import Choices
-from tests.generators.test_against_fairseq import lengths_strategy
 from tests.support import tiny
+from tests.support.against_fairseq import lengths_strategy
+from tests.support.trained_models import DOUBLE_TASKS as TASKS
+from tests.support.trained_models import ORDERS, double_model
 
 ARCH = "double_token_transformer"
-ORDERS = ("bidirectional", "l2r", "r2l")
-TASKS = {name: tiny.double_token_task(name) for name in ORDERS}
 DICTIONARY = TASKS["bidirectional"].target_dictionary
 BOS, PAD, EOS, UNK = (getattr(DICTIONARY, name)() for name in ("bos", "pad", "eos", "unk"))
 END = DICTIONARY.index(EOD)
-
-
-@functools.lru_cache(maxsize=None)
-def double_model(name="bidirectional", dtype=torch.float64, trained=True, seed=0, **overrides):
-    """A transformer trained to reverse for a while, or a random one."""
-    task = TASKS[name]
-    model = tiny.build_model(task, ARCH, seed=seed, **overrides)
-    if trained:
-        tiny.train(model, task, updates=120, reverse=True)
-    else:
-        tiny.stir(model, seed)
-    return model.to(dtype)
 
 
 def build(models, beam=5, **options):

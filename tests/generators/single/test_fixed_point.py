@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.generators.test_against_fairseq import TASK, our_generator, stock_model
 from tests.support import tiny
+from tests.support.against_fairseq import our_generator
+from tests.support.trained_models import TASK, stock_model
 
 EOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
 WORDS = range(TASK.target_dictionary.nspecial, len(TASK.target_dictionary))
