@@ -1,7 +1,6 @@
-"""What cannot be honoured is refused by name when the generator is built."""
+"""``build_generator``: requests that a method cannot honour are refused by name."""
 
 import argparse
-from dataclasses import fields
 
 import pytest
 import torch
@@ -9,8 +8,6 @@ import torch
 from fairseq_fastdec.engine import DecoderSession, UnsupportedModel
 from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.methods import METHODS
-from fairseq_fastdec.generators.option_rules import GENERAL_OPTIONS, METHODS_OF_OPTION
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 
@@ -116,49 +113,6 @@ def test_heads_that_the_engine_cannot_run():
     model = with_own_features(tiny.build_model(TASK, "blockwise_transformer"))
     with pytest.raises(UnsupportedModel, match="Custom computes its features in its own way"):
         build(model)
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (dict(decoding="greedy", draft="pad"), "--draft pad: means nothing to --decoding greedy"),
-        (dict(decoding="lookahead", oracle_length=True), "--oracle-length True: .*gs_jacobi"),
-        (dict(decoding="jacobi", jacobi_block_size=4), "--jacobi-block-size 4: .*hybrid_jacobi"),
-        (dict(decoding="gs_jacobi", parallel_len_b=9), "--parallel-len-b 9: .*hybrid_jacobi"),
-        (dict(decoding="jacobi", ngram_order=3), "--ngram-order 3: .*use --draft ngram or source"),
-        (dict(decoding="lookahead", draft="source", ngram_pool="sentence"), "--ngram-pool .*ngram"),
-        (dict(decoding="blockwise", acceptance_topk=3), "--acceptance-topk 3: .*acceptance topk"),
-        (
-            dict(decoding="fairseq", decoding_stats="f"),
-            "--decoding-stats f: .*use --decoding greedy",
-        ),
-        (dict(decoding="gs_jacobi", jacobi_block_size=0), "--jacobi-block-size 0: .*at least 1"),
-        (
-            dict(decoding="hybrid_jacobi", parallel_len_a=-1.0),
-            "--parallel-len-a -1.0: .*at least 0",
-        ),
-        (dict(decoding="hybrid_jacobi", parallel_len_b=-1), "--parallel-len-b -1: .*at least 0"),
-        (dict(decoding="lookahead", lookahead_window=0), "--lookahead-window 0: .*at least 1"),
-        (dict(decoding="lookahead", ngram_order=1), "--ngram-order 1: .*at least 2"),
-        (
-            dict(decoding="lookahead", draft="best"),
-            "--draft best: unknown; choose one of pad, copy",
-        ),
-        (dict(decoding="lookahead", ngram_pool="all"), "--ngram-pool all: unknown"),
-        (dict(decoding="speculative"), "--decoding speculative: unknown"),
-        (dict(decoding="greedy", cuda_graphs="on"), "--cuda-graphs on: .*one of auto, off"),
-        (dict(cuda_graphs="off"), "--cuda-graphs off: means nothing to --decoding fairseq"),
-    ],
-)
-def test_options_that_are_wrong_or_of_no_use(options, message):
-    with pytest.raises(ValueError, match=message):
-        DecodingOptions(**options).check()
-
-
-def test_every_option_is_for_all_methods_or_for_some():
-    names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
-    assert names == {*GENERAL_OPTIONS, *METHODS_OF_OPTION}
-    assert {m for methods in METHODS_OF_OPTION.values() for m in methods} <= set(METHODS)
 
 
 @pytest.mark.parametrize("name", ["auto", "off"])

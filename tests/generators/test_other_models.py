@@ -1,4 +1,7 @@
-"""Models that the engine cannot run, and ensembles with them, against fairseq's own generator."""
+"""Models that the engine cannot run, and ensembles with them, against fairseq's own generator.
+
+These tests are about several methods, so they stand beside the folders of the methods.
+"""
 
 import argparse
 import functools

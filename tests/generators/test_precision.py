@@ -1,4 +1,7 @@
-"""--engine-precision: lossless methods stay lossless within a precision."""
+"""--engine-precision: lossless methods stay lossless within a precision.
+
+These tests are about several methods, so they stand beside the folders of the methods.
+"""
 
 import argparse
 

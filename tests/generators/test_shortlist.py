@@ -1,4 +1,7 @@
-"""--shortlist: every method decodes with the types it allows, and with no others."""
+"""--shortlist: every method decodes with the types it allows, and with no others.
+
+These tests are about several methods, so they stand beside the folders of the methods.
+"""
 
 import argparse
 

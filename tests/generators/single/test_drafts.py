@@ -1,17 +1,14 @@
-"""The drafts on their own, and the pool of n-grams."""
+"""The drafts on their own."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.single.drafts import CopyDraft, SourceDraft, draft_source
-from fairseq_fastdec.generators.single.ngrams import NgramPool
 from tests.support import tiny
 from tests.support.against_fairseq import assert_same
 
@@ -101,33 +98,6 @@ def test_ngrams_leave_answers_alone_where_they_must():
     draft.learn(rows, torch.tensor([4]))
     assert filled(draft, rows, [[7, 5, 9]], [2]) == [[7, 5, 9]]
     assert filled(draft, rows, [[7, 9, 9]], [1]) == [[7, 8, 6]]
-
-
-def test_the_most_recent_successor_of_the_longest_context():
-    pool = NgramPool(3)
-    pool.learn([1, 2, 3, 9, 2, 4, 5, 2, 6], 9)
-    assert pool.continued([1, 2], [0], 0) == [3]
-    assert pool.continued([9, 2], [0, 0], 0) == [4, 5]
-    assert pool.continued([7, 2], [0], 0) == [6]
-    assert pool.continued([7, 7], [8, 0], 0) == [8, 0]
-
-
-@given(
-    tokens=st.lists(st.integers(0, 5), max_size=60),
-    order=st.integers(2, 5),
-    capacity=st.integers(5, 30),
-    context=st.lists(st.integers(0, 5), min_size=4, max_size=4),
-)
-def test_a_bounded_pool_only_forgets(tokens, order, capacity, context):
-    unbounded, bounded = NgramPool(order), NgramPool(order, capacity)
-    padded = [-1] * (order - 1) + tokens
-    for pool in (unbounded, bounded):
-        for end in range(order, len(padded) + 1):
-            pool.learn(padded[:end], 1)
-    size = len(bounded._young) + len(bounded._old)
-    assert size <= 2 * (capacity + order)
-    if len(unbounded._young) <= capacity:
-        assert bounded.continued(context, [9] * 6, 0) == unbounded.continued(context, [9] * 6, 0)
 
 
 def test_dictionaries_that_differ():
