@@ -13,7 +13,7 @@ from typing import List, Optional, Sequence
 
 from . import __version__
 from .errors import end_with
-from .generators import GENERATORS
+from .generators import METHODS, generator_class
 from .generators.option_groups import described
 from .generators.options import DecodingOptions
 from .noise import results_only
@@ -75,8 +75,7 @@ def overview() -> str:
     """Commands, methods and their options."""
     commands = {name: text for name, (text, _) in {**FAIRSEQ_COMMANDS, **COMMANDS}.items()}
     methods = {
-        name: generator.__doc__.splitlines()[0].replace("``", "")
-        for name, generator in GENERATORS.items()
+        name: generator_class(name).__doc__.splitlines()[0].replace("``", "") for name in METHODS
     }
     return (
         f"usage: {PROGRAM} COMMAND ...      (COMMAND --help says more)\n"

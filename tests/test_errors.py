@@ -15,7 +15,7 @@ from fairseq_cli import generate as generate_cli
 
 from fairseq_fastdec import errors
 from fairseq_fastdec.engine.network.support import UnsupportedModel, check_supported
-from fairseq_fastdec.generators.constraints import Limits
+from fairseq_fastdec.generators.constraints import GenerationRules
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.single.batch import one_number
 from tests.support import command_line, tiny
@@ -159,8 +159,8 @@ def test_which_errors_are_not(monkeypatch, capsys):
     def mistaken_value():
         # Python raises it in a line of ours: nothing there says what to do.
         with pytest.raises(ValueError):
-            Limits(1, 3, 2, max_len_a=math.nan).max_len(3)
-        Limits(1, 3, 2, max_len_a=math.nan).max_len(3)
+            GenerationRules(1, 3, 2, max_len_a=math.nan).max_len(3)
+        GenerationRules(1, 3, 2, max_len_a=math.nan).max_len(3)
 
     for call in (
         mistake,

@@ -11,7 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_rules import DECODING_CHOICES
+from fairseq_fastdec.generators.methods import decoding_names
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import command_line, tiny, wmt19
 
@@ -22,7 +22,7 @@ METHODS = {
     "variable_beam": dict(beam=4, finalize="fairseq", prune_threshold=math.inf, max_candidates=8),
     "streaming": dict(beam=4, finalize="fairseq", prune_threshold=math.inf, max_candidates=8),
 }
-AVAILABLE = [name for name in METHODS if name in {choice.value for choice in DECODING_CHOICES}]
+AVAILABLE = [name for name in METHODS if name in decoding_names()]
 SIZES = [{}, dict(layers=1), dict(dim=48, encoder_ffn=96), dict(heads=2, decoder_ffn=80)]
 
 

@@ -1,40 +1,29 @@
-"""The decoding methods: a table of names, and what builds a generator for fairseq.
+"""The decoding methods, and what builds a generator of one of them for fairseq.
 
-A new method is one new file with a :class:`~.base.FairseqGenerator` (most are a
-:class:`~.base.Generator`) and one line in :data:`GENERATORS`.
+:data:`~.methods.METHODS` is their table; :func:`register_decoding` adds one from outside.
 """
 
-from typing import Any, Callable, Dict, Optional, Sequence, Type
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
-from .base import FAIRSEQ_DEFAULT_BEAM, FairseqGenerator
-from .beams.generator import BeamGenerator, VariableBeamGenerator
-from .beams.streaming import StreamingGenerator
-from .blockwise.generator import BlockwiseGenerator
-from .double_token.generator import DoubleTokenGenerator
+from .base import FAIRSEQ_DEFAULT_BEAM, DecodingGenerator
 from .generation_options import check_values, refused
+from .methods import METHODS, generator_class, register_decoding
 from .options import DecodingOptions
-from .single.greedy import GreedyGenerator
-from .single.jacobi import GSJacobiGenerator, HybridJacobiGenerator, JacobiGenerator
-from .single.lookahead import LookaheadGenerator
+from .single.generator import SingleHypothesisGenerator
 
-GENERATORS: Dict[str, Type[FairseqGenerator]] = {
-    generator.name: generator
-    for generator in (
-        GreedyGenerator,
-        BlockwiseGenerator,
-        JacobiGenerator,
-        GSJacobiGenerator,
-        HybridJacobiGenerator,
-        LookaheadGenerator,
-        BeamGenerator,
-        VariableBeamGenerator,
-        StreamingGenerator,
-        DoubleTokenGenerator,
-    )
-}
+__all__ = [
+    "METHODS",
+    "DecodingGenerator",
+    "DecodingOptions",
+    "SingleHypothesisGenerator",
+    "asked_for",
+    "build_generator",
+    "generator_class",
+    "register_decoding",
+]
 
 
 def build_generator(
@@ -45,7 +34,7 @@ def build_generator(
     extra: Optional[Dict[str, Any]] = None,
     prefix_allowed_tokens_fn: Optional[Callable] = None,
     source_dictionary: Optional[Dictionary] = None,
-) -> FairseqGenerator:
+) -> DecodingGenerator:
     """Build the generator that ``--decoding`` names.
 
     Args:
@@ -62,12 +51,13 @@ def build_generator(
     extra = {key: value for key, value in (extra or {}).items() if value is not None}
     _refuse(name, asked_for(args, extra, prefix_allowed_tokens_fn))
     check_values(args)
-    if GENERATORS[name].keeps_one_hypothesis:
+    generator = generator_class(name)
+    if generator.keeps_one_hypothesis:
         _check_one_hypothesis(name, args)
     else:
         _check_hypotheses(args)
     strip = extra.get("symbols_to_strip_from_output", ())
-    return GENERATORS[name](models, dictionary, args, options, strip, source_dictionary)
+    return generator(models, dictionary, args, options, strip, source_dictionary)
 
 
 def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -> Dict[str, bool]:

@@ -1,4 +1,4 @@
-"""What all generators share: fairseq's generator interface around a search rule."""
+"""The base of all generators: fairseq's generator interface around a search rule."""
 
 import weakref
 from abc import ABC, abstractmethod
@@ -10,22 +10,27 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine import EnsembleSession, Shortlist
-from .constraints import Limits
+from .constraints import GenerationRules
 from .hypothesis import Hypotheses
 from .ids import check_dictionaries, check_request
 from .options import DecodingOptions
-from .single.batch import Batch, Observer
 from .sources import check_sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 
 FAIRSEQ_DEFAULT_BEAM = 5
 
 
-class FairseqGenerator(ABC):
-    """A drop-in for fairseq's ``SequenceGenerator``: its interface, options and statistics."""
+class DecodingGenerator(ABC):
+    """A drop-in for fairseq's ``SequenceGenerator``: its interface, options and statistics.
 
-    name: str
-    keeps_one_hypothesis = True
+    Attributes:
+        keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 mean nothing.
+        tokens_per_step: how many tokens the model has to predict at once.
+        promises_greedy_tokens: whether steps of different lengths have to give the same numbers,
+            see :func:`~..engine.products.precision.precision_of`.
+    """
+
+    keeps_one_hypothesis = False
     tokens_per_step = 1
     promises_greedy_tokens = False
 
@@ -50,6 +55,7 @@ class FairseqGenerator(ABC):
         """
         for model in models:
             model.eval()
+        self.name = str(options.decoding)
         self.options = options
         self.dictionary = dictionary
         if source_dictionary is None:
@@ -66,8 +72,8 @@ class FairseqGenerator(ABC):
         self._check_tokens_per_step()
         check_dictionaries(models, self.source_dictionary, dictionary)
         max_positions = min(model.max_decoder_positions() for model in models)
-        self.limits = Limits.of(args, dictionary, max_positions)
-        self.eos = self.limits.eos
+        self.rules = GenerationRules.from_args(args, dictionary, max_positions)
+        self.eos = self.rules.eos
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
         self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
         self.statistics = Statistics()
@@ -78,7 +84,7 @@ class FairseqGenerator(ABC):
         self.set_up(models)
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        """What a method needs besides; the last act of construction.
+        """Prepare what a method needs besides; the last act of construction.
 
         Raises:
             ValueError: for an option that does not go with the models or the dictionary.
@@ -174,40 +180,3 @@ class FairseqGenerator(ABC):
         self._next_id += n_sentences
         ids = sample.get("id")
         return list(range(first, self._next_id)) if ids is None else ids.tolist()
-
-
-class Generator(FairseqGenerator):
-    """A generator that keeps one hypothesis for each sentence of a :class:`Batch`.
-
-    Subclasses hold a search rule, :meth:`decode`, and nothing else.
-    """
-
-    promises_greedy_tokens = True
-    accepts_blocks = True
-
-    # Called with what every decoder invocation was given and answered: see ``visualize.Recorder``.
-    observer: Optional[Observer] = None
-
-    @abstractmethod
-    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
-        """The search rule: feed, look, append, until no row is left.
-
-        Args:
-            bos: the token before the first.
-            prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
-        """
-
-    def translate(
-        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        batch = Batch(
-            self.session,
-            self.limits,
-            self.statistics,
-            sample,
-            self.observer,
-            prefix,
-            self.accepts_blocks,
-        )
-        self.decode(batch, bos, prefix)
-        return batch.hypotheses(), batch.records(ids)

@@ -1,19 +1,47 @@
-"""What fairseq's generation options demand of every method: lengths, penalties, scores."""
+"""fairseq's generation rules, each stated once: lengths, prefixes, penalties, scores.
+
+A rule about steps is an expression of operators that torch, numpy and plain numbers have in common.
+Searches on the device apply its result to all scores (:meth:`GenerationRules.constrain`). Searches
+on the host hand it, as :class:`TokenConstraints`, to whoever chooses the best tokens: torch, or the
+compiled code.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, NamedTuple, Tuple, TypeVar, Union
 
+import numpy as np
 import torch
+from fairseq.data import Dictionary
 from torch import Tensor
+
+ANY = -1
+
+Numbers = Union[int, np.ndarray]
+# A number, an array or a tensor, and whatever comparing them gives.
+Steps = TypeVar("Steps", int, np.ndarray, Tensor)
+
+
+class TokenConstraints(NamedTuple):
+    """The next tokens that are possible in R rows."""
+
+    only: np.ndarray  # int64 [R], the one token that is possible, or ANY
+    no_eos: np.ndarray  # bool [R], whether EOS is impossible
+    # bool [R], whether EOS alone is possible: finite, even where the model gave NaN
+    only_eos: np.ndarray
 
 
 @dataclass
-class Limits:
-    """The options of fairseq's ``GenerationConfig`` that shape scores and lengths.
+class GenerationRules:
+    """The rules of fairseq's ``GenerationConfig`` for next tokens, lengths and scores.
 
     Lengths are in tokens without the final EOS, as in fairseq. A step is the 0-based position of
     the output token that a distribution is for.
+
+    Attributes:
+        max_positions: how many tokens the models can read.
+        normalize: whether a hypothesis' score is divided by its length to the power of ``lenpen``.
+        never: tokens that no step may give, besides padding.
     """
 
     pad: int
@@ -26,9 +54,10 @@ class Limits:
     lenpen: float = 1.0
     normalize: bool = True
     unkpen: float = 0.0
+    never: Tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, args: Any, dictionary, max_positions: int) -> "Limits":
+    def from_args(cls, args: Any, dictionary: Dictionary, max_positions: int) -> "GenerationRules":
         """Read fairseq's generation options, with fairseq's defaults for those not given."""
         return cls(
             pad=dictionary.pad(),
@@ -43,13 +72,15 @@ class Limits:
             unkpen=getattr(args, "unkpen", 0),
         )
 
+    # The rules about lengths.
+
     def max_len(self, source_width: int) -> int:
         """The longest output for a batch that is ``source_width`` tokens wide, padding included.
 
         Raises:
             ValueError: if --min-len does not fit in.
         """
-        # Numbers that Python has, whatever was asked for.
+        # A huge whole number cannot be added to a float.
         added = min(self.max_len_b, self.max_positions)
         longest = int(min(self.max_len_a * source_width + added, self.max_positions - 1))
         if self.min_len > longest:
@@ -61,48 +92,87 @@ class Limits:
             )
         return longest
 
+    def has_to_end(self, steps: Steps, max_len: Steps) -> Steps:
+        """Whether EOS alone is possible: the output has its longest length.
+
+        Args:
+            max_len: from :meth:`max_len`.
+        """
+        return steps >= max_len
+
+    def may_not_end(self, steps: Steps, n_waived: Steps) -> Steps:
+        """Whether EOS is impossible: --min-len is not reached.
+
+        Args:
+            n_waived: the number of first steps without this rule; fairseq waives it over the width
+                of the prefix.
+        """
+        return (steps >= n_waived) & (steps < self.min_len)
+
+    def leaves_open(self, steps: Steps, max_len: Steps, n_forced: Steps = 0) -> Steps:
+        """Whether neither a limit nor a prefix of ``n_forced`` tokens restricts these steps.
+
+        Steps between two that are open are open, too.
+        """
+        return (steps >= n_forced) & (steps >= self.min_len) & (steps < max_len)
+
+    def constraints_at(
+        self, steps: np.ndarray, max_len: Numbers, n_waived: Numbers
+    ) -> TokenConstraints:
+        """The rules about lengths at the steps ``[R]``; the caller adds those of a prefix."""
+        no_eos = self.may_not_end(steps, n_waived)
+        return TokenConstraints(np.full(steps.size, ANY), no_eos, self.has_to_end(steps, max_len))
+
+    # The rules about tokens, whatever the step.
+
+    @property
+    def impossible(self) -> Tuple[int, ...]:
+        """The tokens that no step may give."""
+        return (self.pad, *self.never)
+
+    def penalize(self, scores: Tensor) -> Tensor:
+        """Apply, in place, the rules about tokens to scores ``[..., V]``; returns them."""
+        # fairseq's rule for NaN, too: otherwise no token would compare as best.
+        scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+        for token in self.impossible:
+            # The same as scores[..., token] = -math.inf, with less to do for Python.
+            scores.select(-1, token).fill_(-math.inf)
+        if self.unkpen != 0:
+            scores[..., self.unk] -= self.unkpen
+        return scores
+
     def constrain(
         self,
         scores: Tensor,
         steps: Tensor,
         max_len: Union[int, Tensor],
-        n_forced: Union[int, Tensor] = 0,
+        n_waived: Union[int, Tensor] = 0,
     ) -> Tensor:
-        """Apply, in place, what fairseq's generator does to the scores of the next token.
+        """Apply, in place, all rules to the scores of the next token.
 
         Args:
             scores: ``[..., V]``, log-probabilities or logits.
             steps: int64 ``[...]``, the step that each distribution is for.
-            max_len: from :meth:`max_len`; from that step on only EOS is possible. One number, or
-                int64 ``[...]``.
-            n_forced: the width of the prefix; fairseq waives --min-len over it. One number, or
+            max_len, n_waived: as for :meth:`has_to_end` and :meth:`may_not_end`, one number or
                 int64 ``[...]``.
 
         Returns:
             ``scores``
         """
         self.penalize(scores)
-        at_limit = steps >= max_len
-        first_step, any_at_limit = torch.stack([steps.min(), at_limit.any().long()]).tolist()
-        if first_step < self.min_len:
-            too_short = (steps >= n_forced) & (steps < self.min_len)
-            scores[..., self.eos].masked_fill_(too_short, -math.inf)
-        if any_at_limit:
+        no_eos, only_eos = self.may_not_end(steps, n_waived), self.has_to_end(steps, max_len)
+        some_no_eos, some_only_eos = torch.stack([no_eos.any(), only_eos.any()]).tolist()
+        if some_no_eos:
+            scores[..., self.eos].masked_fill_(no_eos, -math.inf)
+        if some_only_eos:
             eos_scores = scores[..., self.eos].clone()
-            scores.masked_fill_(at_limit[..., None], -math.inf)
+            scores.masked_fill_(only_eos[..., None], -math.inf)
             # Finite even where the model gave NaN: the sentence has to end here.
             least = torch.finfo(scores.dtype).min
-            scores[..., self.eos] = torch.where(at_limit, eos_scores.clamp(min=least), eos_scores)
+            scores[..., self.eos] = torch.where(only_eos, eos_scores.clamp(min=least), eos_scores)
         return scores
 
-    def penalize(self, scores: Tensor) -> Tensor:
-        """What :meth:`constrain` does at any step, however long the sentence is; in place."""
-        # fairseq's rule for NaN, too: otherwise no token would compare as best.
-        scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
-        scores[..., self.pad] = -math.inf
-        if self.unkpen != 0:
-            scores[..., self.unk] -= self.unkpen
-        return scores
+    # The rules about hypotheses.
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:
         """The hypothesis score from its tokens' log-probabilities ``[m]``: a 0-dim tensor."""
@@ -118,7 +188,7 @@ class Limits:
 
 
 def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:
-    """How many tokens of each row of a prefix ``[B, P]`` are forced: int64 ``[B]``.
+    """The number of tokens that a prefix ``[B, P]`` forces in each row: int64 ``[B]``.
 
     Raises:
         ValueError: for padding before or inside a prefix.

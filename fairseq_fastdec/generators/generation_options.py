@@ -1,4 +1,4 @@
-"""What our methods make of fairseq's generation options: which values, and which of them at all.
+"""fairseq's generation options: those that our methods honour, their values, and the others.
 
 Every field of fairseq's ``GenerationConfig`` stands in one of the tables. A test compares.
 """
@@ -14,7 +14,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from .options import DecodingOptions
 
 
-class Demand(NamedTuple):
+class ValidRange(NamedTuple):
     """The values of an option that mean something, both ends included, and why no others do."""
 
     kind: type
@@ -26,19 +26,21 @@ class Demand(NamedTuple):
 MINUS, PLUS = -math.inf, math.inf
 LARGEST = 1.7e308
 
-HONOURED: Dict[str, Demand] = {
-    "beam": Demand(Integral, 1, PLUS, "at least 1"),
-    "nbest": Demand(Integral, 1, PLUS, "at least 1"),
-    "max_len_a": Demand(Real, 0, LARGEST, "a number of at least 0"),
-    "max_len_b": Demand(Integral, MINUS, PLUS, "a whole number"),
-    "min_len": Demand(Integral, MINUS, PLUS, "a whole number"),
-    "prefix_size": Demand(Integral, 0, PLUS, "at least 0"),
+HONOURED: Dict[str, ValidRange] = {
+    "beam": ValidRange(Integral, 1, PLUS, "at least 1"),
+    "nbest": ValidRange(Integral, 1, PLUS, "at least 1"),
+    "max_len_a": ValidRange(Real, 0, LARGEST, "a number of at least 0"),
+    "max_len_b": ValidRange(Integral, MINUS, PLUS, "a whole number"),
+    "min_len": ValidRange(Integral, MINUS, PLUS, "a whole number"),
+    "prefix_size": ValidRange(Integral, 0, PLUS, "at least 0"),
     # Scores are divided by the length to this power; they are float32.
-    "lenpen": Demand(Real, -10, 10, "between -10 and 10: beyond, scores of float32 are all alike"),
+    "lenpen": ValidRange(
+        Real, -10, 10, "between -10 and 10: beyond, scores of float32 are all alike"
+    ),
     # With infinity there are no unknown words; with minus infinity scores are no numbers.
-    "unkpen": Demand(Real, -LARGEST, PLUS, "a number larger than -inf"),
+    "unkpen": ValidRange(Real, -LARGEST, PLUS, "a number larger than -inf"),
     # Beyond, float32 holds no differences between log-probabilities, or not the differences.
-    "temperature": Demand(
+    "temperature": ValidRange(
         Real, 1e-4, 1e4, "between 0.0001 and 10000; for the most probable tokens, use 1"
     ),
 }
@@ -46,7 +48,7 @@ HONOURED: Dict[str, Demand] = {
 # Flags that are on or off, and names that fairseq's commands read and we honour or pass on.
 HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference"})
 
-# What the value of an option is where it was not given, for those that no method of ours has.
+# The options that no method of ours has, and their values where nobody gave one.
 REFUSED: Dict[str, Any] = {
     "beam_mt": 0,
     "max_len_a_mt": 0,
@@ -92,13 +94,13 @@ def check_values(args: Any) -> None:
     Raises:
         ValueError: for a value that means nothing to any method; it names the flag.
     """
-    for name, demand in HONOURED.items():
+    for name, valid in HONOURED.items():
         value = getattr(args, name, None)
         if value is None:
             continue
-        is_number = isinstance(value, demand.kind) and not isinstance(value, bool)
-        if not is_number or not demand.least <= value <= demand.most:  # nor is NaN
-            raise ValueError(f"{flag_of(name)} {value}: must be {demand.reason}")
+        is_number = isinstance(value, valid.kind) and not isinstance(value, bool)
+        if not is_number or not valid.least <= value <= valid.most:  # nor is NaN
+            raise ValueError(f"{flag_of(name)} {value}: must be {valid.reason}")
 
 
 def refused(args: Any) -> Dict[str, bool]:

@@ -1,4 +1,4 @@
-"""What fairseq's generators return for each sentence."""
+"""Hypotheses as fairseq's generators return them."""
 
 from typing import Any, Dict, List
 

@@ -1,7 +1,7 @@
-"""What comes from files is looked at where it enters: ids have to be in the dictionaries.
+"""Tokens from files are checked where they enter: they have to be in the dictionaries.
 
-An id that is not names memory beyond the embedding, and torch says so on some devices only, long
-afterwards, and without a word of which file it came from.
+Any other token names memory beyond the embedding. torch says so on some devices only, long
+afterwards, and without naming the file that the token came from.
 """
 
 from typing import Any, Dict, Optional, Sequence

@@ -7,15 +7,14 @@ from typing import Any, Dict, Optional, Sequence
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-from .option_rules import BEAMS, DRAFTING, METHODS, METHODS_OF_OPTION
+from .option_rules import BEAMS, DRAFTING, methods_of, values_of
 
 GENERAL = "decoding"
-# Narrow ones first: an option is in the first group that has all methods it is for.
+# Narrow ones first: an option is in the first group that has all methods it is for, or GENERAL.
 GROUPS = {
     "blockwise decoding": ("blockwise",),
     "Jacobi decoding and lookahead": DRAFTING,
     "beams": BEAMS,
-    GENERAL: METHODS,
 }
 
 
@@ -34,15 +33,18 @@ class Grouped:
 
     def add_argument(self, *names: str, **options: Any) -> None:
         """As argparse's; fairseq calls nothing else."""
-        title = self._titles.get(names[0].lstrip("-").replace("-", "_"))
+        option = names[0].lstrip("-").replace("-", "_")
+        title = self._titles.get(option)
+        if title is not None and values_of(option):
+            options["choices"] = values_of(option)
         self._group(title).add_argument(*names, **options)
 
     def _group(self, title: Optional[str]) -> Any:
         if title is None:
             return self._parser
         if title not in self._groups:
-            methods = GROUPS.get(title, METHODS)
-            described = None if methods == METHODS else f"for --decoding {', '.join(methods)}"
+            methods = ", ".join(GROUPS.get(title, ()))
+            described = f"for --decoding {methods}" if methods else None
             self._groups[title] = self._parser.add_argument_group(title, described)
         return self._groups[title]
 
@@ -51,8 +53,8 @@ def group_of(option: Field) -> str:
     """The title of an option's group."""
     if "group" in option.metadata:
         return option.metadata["group"]
-    methods = set(METHODS_OF_OPTION.get(option.name, METHODS))
-    return next(title for title, group in GROUPS.items() if methods <= set(group))
+    methods = set(methods_of(option.name))
+    return next((title for title, group in GROUPS.items() if methods <= set(group)), GENERAL)
 
 
 def add_options(parser: argparse.ArgumentParser, config: FairseqDataclass, base: type) -> None:

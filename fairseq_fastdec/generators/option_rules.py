@@ -1,20 +1,19 @@
-"""What makes the value of a decoding option wrong: tables, and the check that reads them."""
+"""The values that our options can have, and the methods that they are for: tables and a check."""
 
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from fairseq.dataclass import ChoiceEnum
 
 from ..engine.cuda_graphs.recorders import RECORDERS
 from ..engine.products.precision import PRECISIONS
+from .methods import METHODS, decoding_names
 
 JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
 DRAFTING = (*JACOBI, "lookahead")
 BEAMS = ("beam", "variable_beam", "streaming")
-METHODS = ("greedy", "blockwise", *DRAFTING, *BEAMS, "double_token")
 
-DECODING_CHOICES = ChoiceEnum(["fairseq", *METHODS])
 ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
 DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
@@ -23,10 +22,10 @@ PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
 CUDA_GRAPHS_CHOICES = ChoiceEnum(list(RECORDERS))
 STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
 
+# The options that have one of a few values. --decoding is one, too: its values can become more.
 CHOICES = {
     "engine_precision": PRECISION_CHOICES,
     "cuda_graphs": CUDA_GRAPHS_CHOICES,
-    "decoding": DECODING_CHOICES,
     "acceptance": ACCEPTANCE_CHOICES,
     "draft": DRAFT_CHOICES,
     "ngram_pool": NGRAM_POOL_CHOICES,
@@ -69,14 +68,18 @@ KINDS = {
     bool: (bool, "True or False"),
 }
 
-# An option that another method would ignore is refused there: which methods each is for.
+# Options that every method of ours has.
+GENERAL_OPTIONS = (
+    "decoding_stats",
+    "engine_precision",
+    "cuda_graphs",
+    "shortlist",
+    "shortlist_first",
+    "shortlist_best",
+)
+
+# The methods that each of the other options is for. Another method would ignore it, and refuses it.
 METHODS_OF_OPTION = {
-    "decoding_stats": METHODS,
-    "engine_precision": METHODS,
-    "cuda_graphs": METHODS,
-    "shortlist": METHODS,
-    "shortlist_first": METHODS,
-    "shortlist_best": METHODS,
     "decoding_block_size": ("blockwise",),
     "acceptance": ("blockwise",),
     "acceptance_topk": ("blockwise",),
@@ -100,7 +103,7 @@ METHODS_OF_OPTION = {
     "max_beam_rows": ("streaming",),
 }
 
-# Options of a choice: which option has to have which value.
+# Options of a choice: another option has to have one of some values.
 CHOICE_OF_OPTION = {
     "acceptance_topk": ("acceptance", ("topk",)),
     "acceptance_distance": ("acceptance", ("distance",)),
@@ -111,6 +114,20 @@ CHOICE_OF_OPTION = {
 
 # Options of an option without which they mean nothing.
 OPTION_OF_OPTION = {"shortlist_first": "shortlist", "shortlist_best": "shortlist"}
+
+
+def methods_of(option: str) -> Tuple[str, ...]:
+    """The values of ``--decoding`` that an option is for."""
+    if option in GENERAL_OPTIONS:
+        return tuple(METHODS)
+    return METHODS_OF_OPTION.get(option, decoding_names())
+
+
+def values_of(option: str) -> Tuple[str, ...]:
+    """The values that an option can have, if they are a few names; none otherwise."""
+    if option == "decoding":
+        return decoding_names()
+    return tuple(choice.value for choice in CHOICES.get(option, ()))
 
 
 def check_options(options: Any) -> None:
@@ -147,10 +164,9 @@ def _check_kind(name: str, declared: Any, value: Any) -> None:
 
 def _check_value(name: str, value: Any) -> None:
     flag = f"{_flag(name)} {value}"
-    if name in CHOICES:
-        names = [choice.value for choice in CHOICES[name]]
-        if str(value) not in names:
-            raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
+    names = values_of(name)
+    if names and str(value) not in names:
+        raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
     if name in MINIMA and not value >= MINIMA[name]:  # nor is NaN
         raise ValueError(f"{flag}: must be at least {MINIMA[name]}")
     if name in MAXIMA and value > MAXIMA[name][0]:
@@ -162,8 +178,8 @@ def _check_value(name: str, value: Any) -> None:
 
 def _check_has_a_use(options: Any, name: str, value: Any) -> None:
     given = f"{_flag(name)} {value}"
-    methods = METHODS_OF_OPTION.get(name)
-    if methods is not None and str(options.decoding) not in methods:
+    methods = methods_of(name)
+    if str(options.decoding) not in methods:
         raise ValueError(
             f"{given}: means nothing to --decoding {options.decoding}; remove it or use "
             f"--decoding {' or '.join(methods)}"

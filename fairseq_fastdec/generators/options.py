@@ -5,10 +5,10 @@ from typing import Any, Optional
 
 from fairseq.dataclass import FairseqDataclass
 
+from .methods import STOCK
 from .option_rules import (
     ACCEPTANCE_CHOICES,
     CUDA_GRAPHS_CHOICES,
-    DECODING_CHOICES,
     DRAFT_CHOICES,
     FINALIZE_CHOICES,
     NGRAM_POOL_CHOICES,
@@ -22,8 +22,9 @@ from .option_rules import (
 class DecodingOptions(FairseqDataclass):
     """The options that ``translation_fastdec`` adds to fairseq's translation task."""
 
-    decoding: DECODING_CHOICES = field(
-        default="fairseq",
+    # A string, not one of fairseq's enumerations of choices: register_decoding adds more.
+    decoding: str = field(
+        default=STOCK,
         metadata={
             "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one "
             "token a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "

@@ -5,8 +5,8 @@ from typing import Tuple
 import torch
 from torch import Tensor
 
-# On a CPU torch vectorises amax, and neither max nor argmax: so the best chunk is found by the
-# former, and only that chunk is searched. Of few scores the additional calls cost more.
+# On a CPU torch vectorises amax, and neither max nor argmax. So amax finds the best chunk, and only
+# that chunk is searched. For few scores the additional calls cost more.
 CHUNK = 64
 MIN_SCORES = 50_000
 

@@ -1,4 +1,4 @@
-"""What has to be true of sources before anything is computed from them."""
+"""Sources are checked before anything is computed from them."""
 
 from typing import Sequence
 

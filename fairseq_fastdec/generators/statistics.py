@@ -1,4 +1,4 @@
-"""What a run cost: counters, their one-line summary, and a JSON line for each sentence."""
+"""The cost of a run: counters, their one-line summary, and a JSON line for each sentence."""
 
 import json
 import logging
@@ -60,23 +60,23 @@ class Statistics:
     accepted: List[int] = field(default_factory=list)
 
     def count_step(self, n_rows: int) -> None:
-        """One call of the decoder for so many rows."""
+        """Count a call of the decoder for so many rows."""
         self.decoder_invocations += 1
         self.row_invocations += n_rows
 
     def count_beams(self, n_beams: int) -> None:
-        """How many sentences' beams the decoder call expanded."""
+        """Count the sentences whose beams a decoder call expanded."""
         self.beam_steps += n_beams
 
     def count_heads(self, proposed: List[int], accepted: List[int]) -> None:
-        """How many proposals of p_2, p_3, ... were verified, and how many were accepted."""
+        """Count the proposals of p_2, p_3, ... that were verified, and those that were accepted."""
         if not self.proposed:
             self.proposed, self.accepted = [0] * len(proposed), [0] * len(accepted)
         self.proposed = [total + n for total, n in zip(self.proposed, proposed)]
         self.accepted = [total + n for total, n in zip(self.accepted, accepted)]
 
     def count_sentence(self, record: SentenceRecord) -> None:
-        """One finished sentence."""
+        """Count a finished sentence."""
         self.sentences += 1
         self.tokens += record.tokens
         self.blocks += len(record.blocks)

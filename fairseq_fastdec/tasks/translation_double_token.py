@@ -14,7 +14,6 @@ from ..data.special_tokens import add_end_of_decoding, end_token
 from ..data.token_order import LEFT_TO_RIGHT, ORDERS, TokenOrder
 from ..generators import asked_for
 from ..generators.double_token.natural_order import in_natural_order
-from ..generators.option_rules import DECODING_CHOICES
 from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTask
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ LEFT_TO_RIGHT_ONLY = (
 class TranslationDoubleTokenConfig(TranslationFastdecConfig):
     """All options of ``translation_fastdec``, and the order of decoding."""
 
-    decoding: Optional[DECODING_CHOICES] = field(
+    decoding: Optional[str] = field(
         default=None,
         metadata={
             "help": "decoding method: double_token, or with --tokens-per-step 1 any that "

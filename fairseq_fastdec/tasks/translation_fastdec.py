@@ -11,11 +11,11 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..data.token_order import LEFT_TO_RIGHT, trained_order
-from ..generators import build_generator
-from ..generators.base import FairseqGenerator
+from ..generators import DecodingGenerator, build_generator
 from ..generators.beams.schedule import Capacity
 from ..generators.beams.streaming import StreamingGenerator
 from ..generators.generation_options import check_names
+from ..generators.methods import STOCK
 from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
 from ..models.finetuning import check_finetuned
@@ -137,7 +137,7 @@ class TranslationFastdecTask(TranslationTask):
                 f"--decoding-stats {options.decoding_stats}: nothing is decoded with "
                 "--score-reference; remove one of them"
             )
-        if str(options.decoding) == "fairseq" or scores_only or seq_gen_cls is not None:
+        if str(options.decoding) == STOCK or scores_only or seq_gen_cls is not None:
             return super().build_generator(
                 models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
             )
@@ -224,7 +224,7 @@ class TranslationFastdecTask(TranslationTask):
     def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
         """As in fairseq; with ``--eval-bleu`` it also counts what decoding took."""
         generator = getattr(self, "sequence_generator", None)
-        if not isinstance(generator, FairseqGenerator):
+        if not isinstance(generator, DecodingGenerator):
             return super().valid_step(sample, model, criterion)
         counts = generator.statistics
         tokens, invocations = counts.tokens, counts.row_invocations

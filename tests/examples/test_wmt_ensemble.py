@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary
 
-from fairseq_fastdec.generators.option_rules import DECODING_CHOICES
+from fairseq_fastdec.generators.methods import decoding_names
 from tests.support import wmt19
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "wmt_ensemble"
@@ -84,7 +84,7 @@ def test_all_methods_parse(recipe):
     """Every option of the table exists, with a value that it takes."""
     from fairseq import options
 
-    available = {choice.value for choice in DECODING_CHOICES}
+    available = set(decoding_names())
     for method in recipe.METHODS.values():
         assert method[1] in {"fairseq", "greedy", "beam", "variable_beam", "streaming"}
         if method[1] in available:

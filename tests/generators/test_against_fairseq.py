@@ -1,110 +1,23 @@
-"""Greedy and blockwise decoding against fairseq's own SequenceGenerator with --beam 1."""
+"""Greedy and blockwise decoding against fairseq's own SequenceGenerator with --beam 1.
 
-import argparse
-import functools
+These tests are about several methods, so they stand beside the folders of the methods.
+"""
 
 import pytest
 import torch
-from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fairseq_fastdec.criterions.random_sub_loss as sub_loss
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
-
-TASK = tiny.task(20)
-
-
-@functools.lru_cache(maxsize=None)
-def stock_model(seed=0, dtype=torch.float32, trained=True, **overrides):
-    """A transformer trained to reverse, or a random one that seldom stops by itself."""
-    model = tiny.build_model(TASK, seed=seed, **overrides)
-    if trained:
-        tiny.train(model, TASK, updates=150, reverse=True)
-    else:
-        tiny.stir(model, seed)
-    return model.to(dtype)
-
-
-def mean_loss(model, batch):
-    """All heads' losses at once, for training them in a few seconds."""
-    criterion = sub_loss.RandomSubLoss(TASK, label_smoothing=0.0, sub_loss="mean", seed=1)
-    batch = {**batch, "ntokens": 1}
-    loss, sample_size, _ = criterion(model, batch)
-    return loss / sample_size
-
-
-@functools.lru_cache(maxsize=None)
-def blockwise_model(identity_first_head=True, freeze_base=True, block_ffn="shared", seed=0):
-    """Heads trained on top of a stock model that reverses."""
-    model = tiny.build_model(
-        TASK,
-        "blockwise_transformer",
-        seed=seed,
-        identity_first_head=identity_first_head,
-        freeze_base=freeze_base,
-        block_ffn=block_ffn,
-        block_size=4,
-    )
-    model.load_state_dict(dict(stock_model(seed).state_dict()))
-    return tiny.train(model, TASK, updates=60, reverse=True, loss_of=mean_loss)
-
-
-def fairseq_hypotheses(models, sample, prefix_tokens=None, bos_token=None, **options):
-    generator = SequenceGenerator(list(models), TASK.target_dictionary, beam_size=1, **options)
-    return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
-
-
-NAMES = dict(len_penalty="lenpen", unk_penalty="unkpen")
-
-
-def our_generator(models, decoding, method=None, **options):
-    args = {NAMES.get(name, name): value for name, value in options.items()}
-    if "normalize_scores" in args:
-        args["unnormalized"] = not args.pop("normalize_scores")
-    args = argparse.Namespace(beam=1, **args)
-    return build_generator(
-        list(models),
-        TASK.target_dictionary,
-        args,
-        DecodingOptions(decoding=decoding, **(method or {})),
-    )
-
-
-def our_hypotheses(
-    models, sample, decoding, method=None, prefix_tokens=None, bos_token=None, **options
-):
-    generator = our_generator(models, decoding, method, **options)
-    return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
-
-
-def assert_same(ours, theirs, atol=1e-4):
-    assert len(ours) == len(theirs)
-    for own, reference in zip(ours, theirs):
-        assert len(own) == 1
-        own, reference = own[0], reference[0]
-        assert own["tokens"].tolist() == reference["tokens"].tolist()
-        assert own["tokens"].dtype == reference["tokens"].dtype
-        torch.testing.assert_close(
-            own["positional_scores"], reference["positional_scores"], atol=atol, rtol=0
-        )
-        torch.testing.assert_close(own["score"], reference["score"], atol=atol, rtol=0)
-
-
-options_strategy = st.fixed_dictionaries(
-    dict(
-        max_len_a=st.sampled_from([0, 0.5, 1.2]),
-        max_len_b=st.integers(3, 14),
-        min_len=st.integers(1, 3),
-        normalize_scores=st.booleans(),
-        len_penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
-        unk_penalty=st.sampled_from([0.0, -3.0, 5.0]),
-        temperature=st.sampled_from([0.5, 1.0, 2.0]),
-    )
+from tests.support.against_fairseq import (
+    assert_same,
+    fairseq_hypotheses,
+    lengths_strategy,
+    options_strategy,
+    our_generator,
+    our_hypotheses,
 )
-lengths_strategy = st.lists(st.integers(0, 9), min_size=1, max_size=7)
+from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])

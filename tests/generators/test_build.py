@@ -1,16 +1,13 @@
-"""What cannot be honoured is refused by name when the generator is built."""
+"""``build_generator``: requests that a method cannot honour are refused by name."""
 
 import argparse
-from dataclasses import fields
 
 import pytest
 import torch
 
 from fairseq_fastdec.engine import DecoderSession, UnsupportedModel
 from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
-from fairseq_fastdec.generators import GENERATORS, build_generator
-from fairseq_fastdec.generators.constraints import prefix_lengths
-from fairseq_fastdec.generators.option_rules import METHODS_OF_OPTION
+from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 
@@ -75,12 +72,6 @@ def test_the_models_positions_limit_the_output():
     assert [len(hypothesis[0]["tokens"]) for hypothesis in hypotheses] == [8, 8]
 
 
-def test_a_prefix_with_padding_inside():
-    with pytest.raises(ValueError, match="prefix_tokens"):
-        prefix_lengths(torch.tensor([[5, 1, 6]]), pad=1)
-    assert prefix_lengths(torch.tensor([[5, 6, 1], [1, 1, 1]]), pad=1).tolist() == [2, 0]
-
-
 @pytest.mark.parametrize(
     "overrides, part",
     [
@@ -122,50 +113,6 @@ def test_heads_that_the_engine_cannot_run():
     model = with_own_features(tiny.build_model(TASK, "blockwise_transformer"))
     with pytest.raises(UnsupportedModel, match="Custom computes its features in its own way"):
         build(model)
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (dict(decoding="greedy", draft="pad"), "--draft pad: means nothing to --decoding greedy"),
-        (dict(decoding="lookahead", oracle_length=True), "--oracle-length True: .*gs_jacobi"),
-        (dict(decoding="jacobi", jacobi_block_size=4), "--jacobi-block-size 4: .*hybrid_jacobi"),
-        (dict(decoding="gs_jacobi", parallel_len_b=9), "--parallel-len-b 9: .*hybrid_jacobi"),
-        (dict(decoding="jacobi", ngram_order=3), "--ngram-order 3: .*use --draft ngram or source"),
-        (dict(decoding="lookahead", draft="source", ngram_pool="sentence"), "--ngram-pool .*ngram"),
-        (dict(decoding="blockwise", acceptance_topk=3), "--acceptance-topk 3: .*acceptance topk"),
-        (
-            dict(decoding="fairseq", decoding_stats="f"),
-            "--decoding-stats f: .*use --decoding greedy",
-        ),
-        (dict(decoding="gs_jacobi", jacobi_block_size=0), "--jacobi-block-size 0: .*at least 1"),
-        (
-            dict(decoding="hybrid_jacobi", parallel_len_a=-1.0),
-            "--parallel-len-a -1.0: .*at least 0",
-        ),
-        (dict(decoding="hybrid_jacobi", parallel_len_b=-1), "--parallel-len-b -1: .*at least 0"),
-        (dict(decoding="lookahead", lookahead_window=0), "--lookahead-window 0: .*at least 1"),
-        (dict(decoding="lookahead", ngram_order=1), "--ngram-order 1: .*at least 2"),
-        (
-            dict(decoding="lookahead", draft="best"),
-            "--draft best: unknown; choose one of pad, copy",
-        ),
-        (dict(decoding="lookahead", ngram_pool="all"), "--ngram-pool all: unknown"),
-        (dict(decoding="speculative"), "--decoding speculative: unknown"),
-        (dict(decoding="greedy", cuda_graphs="on"), "--cuda-graphs on: .*one of auto, off"),
-        (dict(cuda_graphs="off"), "--cuda-graphs off: means nothing to --decoding fairseq"),
-    ],
-)
-def test_options_that_are_wrong_or_of_no_use(options, message):
-    with pytest.raises(ValueError, match=message):
-        DecodingOptions(**options).check()
-
-
-def test_every_option_is_checked_for_its_use():
-    """But those that all methods have."""
-    names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
-    assert names == set(METHODS_OF_OPTION)
-    assert {m for methods in METHODS_OF_OPTION.values() for m in methods} == set(GENERATORS)
 
 
 @pytest.mark.parametrize("name", ["auto", "off"])

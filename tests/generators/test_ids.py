@@ -5,7 +5,7 @@ import argparse
 import pytest
 import torch
 
-from fairseq_fastdec.generators import GENERATORS, build_generator
+from fairseq_fastdec.generators import METHODS, build_generator
 from fairseq_fastdec.generators.ids import check_request
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests import conftest
@@ -16,7 +16,6 @@ TASK = tiny.task(20, target_words=12)
 DOUBLE_TASK = tiny.double_token_task("l2r", source_words=20, target_words=12)
 REMEDY = "fairseq-preprocess --srcdict, --tgtdict"
 
-METHODS = sorted(GENERATORS)
 WAYS = ["compiled", "torch", "fairseq's incremental decoding"]
 
 
@@ -44,7 +43,7 @@ def way(request):
     return request.param
 
 
-@pytest.fixture(params=METHODS)
+@pytest.fixture(params=sorted(METHODS))
 def generator_and_task(request, way):
     if way == WAYS[2] and request.param in ("blockwise", "double_token"):
         pytest.skip("fairseq knows no such models: run it with the engine")

@@ -1,4 +1,7 @@
-"""Models that the engine cannot run, and ensembles with them, against fairseq's own generator."""
+"""Models that the engine cannot run, and ensembles with them, against fairseq's own generator.
+
+These tests are about several methods, so they stand beside the folders of the methods.
+"""
 
 import argparse
 import functools
@@ -13,20 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_rules import DECODING_CHOICES
+from fairseq_fastdec.generators.option_rules import BEAMS
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.test_against_fairseq import (
-    TASK,
+from tests.support import command_line, tiny
+from tests.support.against_fairseq import (
     assert_same,
     fairseq_hypotheses,
     lengths_strategy,
     options_strategy,
     our_generator,
     our_hypotheses,
-    stock_model,
 )
-from tests.support import command_line, tiny
 from tests.support.doubles import table_model
+from tests.support.trained_models import TASK, stock_model
 
 CONV = "[(32, 3)] * 3"
 MODELS = {
@@ -42,9 +44,6 @@ ENSEMBLES = {
     "lstm and transformer": ["lstm", "transformer"],
     "transformer and the others": ["transformer", "fconv", "adaptive softmax", "lstm"],
 }
-
-CHOICES = {choice.value for choice in DECODING_CHOICES}
-BEAMS = [name for name in ("beam", "variable_beam", "streaming") if name in CHOICES]
 
 
 @functools.lru_cache(maxsize=None)

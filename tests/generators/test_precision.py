@@ -1,4 +1,7 @@
-"""--engine-precision: lossless methods stay lossless within a precision."""
+"""--engine-precision: lossless methods stay lossless within a precision.
+
+These tests are about several methods, so they stand beside the folders of the methods.
+"""
 
 import argparse
 
@@ -7,8 +10,8 @@ import torch
 
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.test_against_fairseq import TASK, blockwise_model, stock_model
 from tests.support import tiny
+from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 
 def decode(model, precision, decoding, beam=1, **options):

@@ -1,4 +1,7 @@
-"""--shortlist: every method decodes with the types it allows, and with no others."""
+"""--shortlist: every method decodes with the types it allows, and with no others.
+
+These tests are about several methods, so they stand beside the folders of the methods.
+"""
 
 import argparse
 
@@ -6,11 +9,12 @@ import pytest
 import torch
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_rules import BEAMS, DRAFTING, METHODS
+from fairseq_fastdec.generators.methods import METHODS
+from fairseq_fastdec.generators.option_rules import BEAMS, DRAFTING
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.engine.session.test_shortlist import write_table
-from tests.generators.test_against_fairseq import TASK, blockwise_model, stock_model
 from tests.support import tiny
+from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 LENGTHS = [9, 3, 1, 6, 8, 0, 5, 7]
 SINGLE = [method for method in METHODS if method != "double_token"]

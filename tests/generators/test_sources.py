@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_rules import BEAMS, METHODS
+from fairseq_fastdec.generators.methods import METHODS
+from fairseq_fastdec.generators.option_rules import BEAMS
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.test_against_fairseq import TASK, fairseq_hypotheses, stock_model
 from tests.support import tiny
+from tests.support.against_fairseq import fairseq_hypotheses
+from tests.support.trained_models import TASK, stock_model
 
 EOS, PAD = TASK.source_dictionary.eos(), TASK.source_dictionary.pad()
 SOURCES = {

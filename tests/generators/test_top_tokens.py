@@ -2,7 +2,6 @@
 
 import math
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -10,36 +9,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine.kernels import loading, top_k
+from fairseq_fastdec.engine.kernels import top_k
 from fairseq_fastdec.engine.kernels.top_k import Beams
 from fairseq_fastdec.generators import top_tokens
-from fairseq_fastdec.generators.constraints import Limits
-from fairseq_fastdec.generators.top_tokens import ANY, Demands
+from fairseq_fastdec.generators.constraints import ANY, GenerationRules, TokenConstraints
+from tests.support.choosing import WAYS, chosen_by
 from tests.support.compiled import compiled
 
 PAD, EOS, UNK = 1, 2, 3
 
-PATCHES = {"compiled": {}, "columns": dict(SMALLEST_SCAN=1, FEW_SCORES=0), "top-k": {}}
-WAYS = pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled), "columns"])
-
-
-@contextmanager
-def chosen_by(way):
-    """One of the ways in which tokens are chosen."""
-    with pytest.MonkeyPatch.context() as patch:
-        if way != "compiled":
-            patch.setattr(loading, "library", lambda: None)
-        for name, value in PATCHES[way].items():
-            patch.setattr(top_tokens, name, value)
-        yield
-
 
 def choose(scores, n, normalized, only=None, no_end=None, never=(), **limits):
-    demands = None
+    constraints = None
     if only is not None:
-        demands = Demands(np.array(only), np.array(no_end), np.zeros(len(only), dtype=bool))
-    limits = Limits(pad=PAD, unk=UNK, eos=EOS, **limits)
-    return top_tokens.Chooser(limits, never)(scores.clone(), n, demands, normalize=not normalized)
+        no_last = np.zeros(len(only), dtype=bool)
+        constraints = TokenConstraints(np.array(only), np.array(no_end), no_last)
+    rules = GenerationRules(pad=PAD, unk=UNK, eos=EOS, never=tuple(never), **limits)
+    chooser = top_tokens.Chooser(rules)
+    return chooser.choose_by_row(scores.clone(), n, constraints, normalize=not normalized)
 
 
 def expected_of(scores, n, normalized, only, no_end, never, unkpen):
@@ -185,13 +172,17 @@ def test_the_best_of_beams_are_those_of_a_stable_sort(
     beams = beams_of(random, n_rows, n_beams, n_values)
     no_end = random.random(n_rows) < 0.5
     only = random.choice([ANY, ANY, EOS, PAD, UNK], n_rows)
-    demands = Demands(only, no_end, np.zeros(n_rows, dtype=bool))
-    chooser = top_tokens.Chooser(Limits(pad=PAD, unk=UNK, eos=EOS, unkpen=unkpen))
-    own = chooser(torch.from_numpy(scores.copy()), n_types, demands, normalize=not normalized)
+    constraints = TokenConstraints(only, no_end, np.zeros(n_rows, dtype=bool))
+    chooser = top_tokens.Chooser(GenerationRules(pad=PAD, unk=UNK, eos=EOS, unkpen=unkpen))
+    own = chooser.choose_by_row(
+        torch.from_numpy(scores.copy()), n_types, constraints, normalize=not normalized
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(top_k, "FEW_SCORES", 0)
         patch.setattr(torch, "get_num_threads", lambda: n_threads)
-        found = chooser.of_beams(torch.from_numpy(scores), n, demands, not normalized, beams)
+        found = chooser.choose_by_beam(
+            torch.from_numpy(scores), n, constraints, not normalized, beams
+        )
     best, rows, tokens = found
     assert best.shape == rows.shape == tokens.shape == (n_beams, n)
     for which in range(n_beams):
@@ -240,25 +231,3 @@ def test_columns_are_used_where_they_pay():
     assert top_tokens._block_length(log_probs, 37_000) == 1
     assert top_tokens._block_length(log_probs[:1], 10) == 1
     assert top_tokens._block_length(log_probs[:, :4000], 10) == 1
-
-
-@given(
-    min_len=st.integers(0, 4), max_len=st.integers(0, 4), n_waived=st.integers(0, 3),
-    bad=st.sampled_from([0.0, math.nan, math.inf]), seed=st.integers(0, 99),
-)  # fmt: skip
-def test_demands_of_limits_are_their_constraints(min_len, max_len, n_waived, bad, seed):
-    """Here tokens are chosen, there scores are changed."""
-    limits = Limits(pad=PAD, unk=UNK, eos=EOS, min_len=min_len)
-    steps = torch.arange(5)
-    scores = torch.randn(5, 8, generator=torch.Generator().manual_seed(seed))
-    scores[:, EOS] += bad
-    constrained = limits.constrain(scores.clone(), steps, max_len, n_waived)
-    demands = Demands.of(limits, steps.numpy(), max_len, n_waived)
-    for way in ("top-k", "compiled"):
-        with chosen_by(way):
-            found = top_tokens.Chooser(limits)(scores.clone(), 8, demands, normalize=False)
-        for row, own_scores, own_tokens in zip(constrained.tolist(), *found):
-            there = [token for token in range(8) if row[token] > -math.inf]
-            own = own_tokens[own_scores > -math.inf].tolist()
-            assert own == sorted(there, key=lambda token: -row[token])
-            assert own_scores[: len(own)].tolist() == [row[token] for token in own]

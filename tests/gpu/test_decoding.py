@@ -5,10 +5,9 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_fastdec.engine import DecoderSession
-from fairseq_fastdec.generators.option_rules import METHODS
+from fairseq_fastdec.generators.methods import METHODS
 from tests.engine.session.test_decoder_session import full_logits, random_targets
 from tests.engine.session.test_shortlist import write_table
-from tests.generators.test_against_fairseq import TASK
 from tests.support import tiny
 from tests.support.placement import (
     CPU,
@@ -19,6 +18,7 @@ from tests.support.placement import (
     model_for,
     tokens_of,
 )
+from tests.support.trained_models import TASK
 
 MEMBERS = ("greedy", "blockwise", "lookahead", "beam", "streaming", "double_token")
 

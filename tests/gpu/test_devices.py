@@ -6,7 +6,7 @@ from fairseq import utils
 
 from fairseq_fastdec.engine.cuda_graphs import graphs
 from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
-from fairseq_fastdec.generators.option_rules import METHODS
+from fairseq_fastdec.generators.methods import METHODS
 from tests.engine.cuda_graphs.test_graphs import given_up
 from tests.engine.session.test_shortlist import write_table
 from tests.support.placement import CPU, assert_same, batch_for, decode, generator_for, model_for

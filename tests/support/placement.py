@@ -10,9 +10,14 @@ from fairseq import utils
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.option_rules import BEAMS
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.double_token.test_generator import TASKS, double_model
-from tests.generators.test_against_fairseq import TASK, blockwise_model, stock_model
 from tests.support import skips, tiny
+from tests.support.trained_models import (
+    DOUBLE_TASKS,
+    TASK,
+    blockwise_model,
+    double_model,
+    stock_model,
+)
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason=skips.GPU)
 LENGTHS = [9, 3, 1, 6, 8, 0, 5, 7]
@@ -20,7 +25,7 @@ CPU = torch.device("cpu")
 
 
 def task_for(decoding):
-    return TASKS["bidirectional"] if decoding == "double_token" else TASK
+    return DOUBLE_TASKS["bidirectional"] if decoding == "double_token" else TASK
 
 
 def model_for(decoding):

@@ -6,7 +6,8 @@ from typing import NamedTuple, Optional
 import numpy as np
 from torch import Tensor
 
-from ..top_tokens import Beams, Choices, Chooser, Demands
+from ..constraints import TokenConstraints
+from ..top_tokens import Beams, Choices, Chooser
 
 FEW_SCORES = 2000  # to be sorted as they are
 
@@ -25,7 +26,7 @@ class Candidates(NamedTuple):
         return Candidates(*taken(best_first(self.scores, n), *self))
 
 
-class Rows(NamedTuple):
+class BeamRows(NamedTuple):
     """The rows of S beams: row r is the entry ``column[r]`` of beam ``beam[r]``, int64 ``[R]``."""
 
     beam: np.ndarray
@@ -59,38 +60,38 @@ class Extensions(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """How many extensions a search wants."""
+    """The numbers of extensions that a search wants."""
 
     n: int  # of each beam
     per_row: Optional[int]  # of each row, or any number
 
 
-def extensions(
-    choose: Chooser,
+def best_extensions(
+    chooser: Chooser,
     scores: Tensor,
     totals: np.ndarray,
-    rows: Rows,
+    rows: BeamRows,
     wanted: Wanted,
-    demands: Optional[Demands],
+    constraints: Optional[TokenConstraints],
     normalize: bool,
 ) -> Extensions:
     """The best extensions of each beam by cumulative score; fewer where there are fewer.
 
     Args:
-        scores, demands, normalize: see :meth:`Chooser.__call__`.
+        scores, constraints, normalize: see :meth:`Chooser.choose_by_row`.
         totals: float32 ``[R]``, each row's score so far.
     """
     n = min(wanted.n, rows.width * scores.size(1))
     if wanted.per_row is None or wanted.per_row >= n:
-        # So the best of each row need not be known: their number grows with the beam's square.
-        found = choose.of_beams(scores, n, demands, normalize, rows.competing(totals))
+        # The best of each row need not be known; their number would grow with the beam's square.
+        found = chooser.choose_by_beam(scores, n, constraints, normalize, rows.competing(totals))
         if found is not None:
             return Extensions(*found)
-    own = choose(scores, min(n, wanted.per_row or n), demands, normalize)
-    return best_extensions(own, totals, rows, n)
+    own = chooser.choose_by_row(scores, min(n, wanted.per_row or n), constraints, normalize)
+    return extensions_of_choices(own, totals, rows, n)
 
 
-def best_extensions(own: Choices, totals: np.ndarray, rows: Rows, n: int) -> Extensions:
+def extensions_of_choices(own: Choices, totals: np.ndarray, rows: BeamRows, n: int) -> Extensions:
     """The n best extensions of each beam by cumulative score; fewer where there are fewer.
 
     Args:
@@ -107,19 +108,19 @@ def best_extensions(own: Choices, totals: np.ndarray, rows: Rows, n: int) -> Ext
 
 
 def best_first(scores: np.ndarray, n: int) -> np.ndarray:
-    """Where the n best of each row ``[..., N]`` are, best first: int64 ``[..., n]``.
+    """The places of the n best of each row ``[..., N]``, best first: int64 ``[..., n]``.
 
     Among equals those that stand first, so that nothing depends on how wide other beams are.
     """
     cost = -scores
     if scores.size > FEW_SCORES and n < scores.shape[-1]:
-        # What is surely not among them is made equal, and sorting equals takes no time.
+        # All that are surely not among them are made equal, and sorting equals takes no time.
         bound = np.partition(cost, n - 1, axis=-1)[..., n - 1, None]
         cost[cost > bound] = math.inf
     return cost.argsort(axis=-1, kind="stable")[..., :n]
 
 
 def taken(order: np.ndarray, *fields: np.ndarray) -> tuple:
-    """What each field ``[S, N, ...]`` has at the places ``[S, n]`` of each row."""
+    """The values of each field ``[S, N, ...]`` at the places ``[S, n]`` of each row."""
     row = np.arange(order.shape[0])[:, None]
     return tuple(field[row, order] for field in fields)

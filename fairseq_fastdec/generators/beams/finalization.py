@@ -1,4 +1,4 @@
-"""What becomes of the best candidates: final, still growing, waiting, or forgotten.
+"""The best candidates become final, go on growing, wait, or are forgotten.
 
 Both rules look at the candidates of S sentences at once, best first. A candidate has *ended* if its
 last token is EOS.
@@ -18,12 +18,12 @@ class Verdict(NamedTuple):
     waiting: np.ndarray  # ended, but not final while better ones grow
 
 
-class Rule(NamedTuple):
+class Finalization(NamedTuple):
     """A rule for ended candidates."""
 
     judge: Callable[..., Verdict]
-    candidates_per_entry: int  # how many candidates it wants to see for each entry of the beam
-    lets_wait: bool
+    candidates_per_entry: int  # the number of candidates that it needs for each entry of the beam
+    lets_wait: bool  # whether an ended candidate can wait on the beam
 
 
 def _judge_as_fairseq(
@@ -36,7 +36,7 @@ def _judge_as_fairseq(
 ) -> Verdict:
     """fairseq's rule: what has ended among the first ``width`` candidates is final at once.
 
-    ``width`` others go on beside it. With an infinite threshold this is fairseq's
+    Beside it ``width`` others go on. With an infinite threshold this is fairseq's
     ``SequenceGenerator``.
 
     Args:
@@ -76,9 +76,9 @@ def _judge_as_paper(
     return Verdict(final, rest & ~ended, rest & ended)
 
 
-RULES: Dict[str, Rule] = {
-    "fairseq": Rule(_judge_as_fairseq, candidates_per_entry=2, lets_wait=False),
-    "paper": Rule(_judge_as_paper, candidates_per_entry=1, lets_wait=True),
+FINALIZATIONS: Dict[str, Finalization] = {
+    "fairseq": Finalization(_judge_as_fairseq, candidates_per_entry=2, lets_wait=False),
+    "paper": Finalization(_judge_as_paper, candidates_per_entry=1, lets_wait=True),
 }
 
 

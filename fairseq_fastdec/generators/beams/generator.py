@@ -7,7 +7,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..base import FairseqGenerator
+from ..base import DecodingGenerator
 from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses
 from ..options import given
@@ -17,14 +17,12 @@ from .schedule import AllAtOnce, Schedule
 from .search import BeamSearch, Heuristics
 
 
-class BeamGenerator(FairseqGenerator):
+class BeamGenerator(DecodingGenerator):
     """Fixed width: with its defaults the hypotheses and scores of fairseq's own beam search.
 
     As there, how long a translation may become follows from the width of its batch (--max-len-a).
     """
 
-    name = "beam"
-    keeps_one_hypothesis = False
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
@@ -40,35 +38,35 @@ class BeamGenerator(FairseqGenerator):
         )
 
     def schedule(self, source_tokens: List[int]) -> Schedule:
-        """When which of the sentences, of so many source tokens each, are decoded."""
+        """A schedule for sentences of so many source tokens each."""
         return AllAtOnce(len(source_tokens))
 
     def max_lens(self, net_input: Dict[str, Tensor], source_tokens: List[int]) -> List[int]:
-        """How long each translation may become, without its EOS."""
-        return [self.limits.max_len(net_input["src_tokens"].size(1))] * len(source_tokens)
+        """The longest translation of each sentence, in tokens without EOS."""
+        return [self.rules.max_len(net_input["src_tokens"].size(1))] * len(source_tokens)
 
     def shown(self, results: Iterator[Result], n_sentences: int) -> Iterator[Result]:
-        """The results as they come; whoever waits long for a batch shows its progress here."""
+        """The results as they come; a method with long batches shows their progress here."""
         return results
 
     def waived(self, prefix: Tensor, n_forced: Tensor) -> Tensor:
-        """For how many steps of each sentence --min-len is waived: int64 ``[B]``."""
+        """The number of first steps for which --min-len is waived: int64 ``[B]``."""
         return torch.full_like(n_forced, prefix.size(1))
 
     def translate(
         self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         net_input = sample["net_input"]
-        source_tokens = net_input["src_tokens"].ne(self.limits.pad).sum(dim=1).tolist()
+        source_tokens = net_input["src_tokens"].ne(self.rules.pad).sum(dim=1).tolist()
         sentences = self._sentences(net_input, source_tokens, prefix)
         schedule = self.schedule(source_tokens)
         self.session.reset(int(sentences.max_len.max()) + 1)
         search = BeamSearch(
-            self.session, self.limits, self.statistics, self.heuristics, sentences.max_len.device
+            self.session, self.rules, self.statistics, self.heuristics, sentences.max_len.device
         )
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
-        results = _run(search, schedule, sentences, bos, self.limits.pad)
+        results = _run(search, schedule, sentences, bos, self.rules.pad)
         for result in self.shown(results, len(ids)):
             hypotheses[result.number] = result.hypotheses
             records.append(
@@ -93,7 +91,7 @@ class BeamGenerator(FairseqGenerator):
         max_len = torch.tensor(self.max_lens(net_input, source_tokens), device=source.device)
         if prefix is None:
             prefix = source.new_zeros(source.size(0), 0)
-        n_forced = torch.minimum(prefix_lengths(prefix, self.limits.pad), max_len)
+        n_forced = torch.minimum(prefix_lengths(prefix, self.rules.pad), max_len)
         return Sentences(
             numbers=list(range(source.size(0))),
             net_input=net_input,
@@ -121,13 +119,12 @@ class VariableBeamGenerator(BeamGenerator):
     A translation does not depend on its batch: its own source length limits it.
     """
 
-    name = "variable_beam"
     default_threshold = 1.5
     default_max_candidates = 5
     default_finalize = "paper"
 
     def max_lens(self, net_input: Dict[str, Tensor], source_tokens: List[int]) -> List[int]:
-        return [self.limits.max_len(length) for length in source_tokens]
+        return [self.rules.max_len(length) for length in source_tokens]
 
     def waived(self, prefix: Tensor, n_forced: Tensor) -> Tensor:
         return n_forced
@@ -136,7 +133,7 @@ class VariableBeamGenerator(BeamGenerator):
 def _run(
     search: BeamSearch, schedule: Schedule, sentences: Sentences, bos: int, pad: int
 ) -> Iterator[Result]:
-    """Algorithm 1 of Yang et al. 2020."""
+    """Decode by Algorithm 1 of Yang et al. 2020: refill, choose, expand, until none is left."""
     while True:
         due = schedule.due(search.numbers, search.widths)
         if due:

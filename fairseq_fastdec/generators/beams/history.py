@@ -5,7 +5,7 @@ from typing import List, NamedTuple
 import numpy as np
 import torch
 
-from ..constraints import Limits
+from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, hypothesis
 
 
@@ -71,15 +71,17 @@ class History:
         """The cumulative score of each entry: float32 ``[R]``."""
         return self._scores[slots, lengths, columns]
 
-    def hypotheses(self, ends: Ends, limits: Limits, device: torch.device) -> List[Hypothesis]:
+    def hypotheses(
+        self, ends: Ends, rules: GenerationRules, device: torch.device
+    ) -> List[Hypothesis]:
         """Each ended entry as fairseq's dict, whose tensors are on ``device``."""
         n, longest = ends.slots.size, int(ends.lengths.max())
-        tokens = np.full((n, longest + 1), limits.eos)
+        tokens = np.full((n, longest + 1), rules.eos)
         totals = np.zeros((n, longest + 1), dtype=np.float32)
         lengths = np.arange(1, longest + 1)
         there = lengths <= ends.lengths[:, None]
         position = (ends.slots[:, None], lengths, self._ancestors(ends, there))
-        tokens[:, :-1] = np.where(there, self._tokens[position], limits.eos)
+        tokens[:, :-1] = np.where(there, self._tokens[position], rules.eos)
         totals[:, :-1] = np.where(there, self._scores[position], 0)
         totals[np.arange(n), ends.lengths] = ends.scores
         own = np.diff(totals, axis=1, prepend=np.float32(0))
@@ -87,7 +89,7 @@ class History:
             torch.from_numpy(array).to(device)
             for array in (tokens, own, ends.scores, ends.lengths + 1)
         )
-        scores = limits.normalized(all_totals, with_end)
+        scores = rules.normalized(all_totals, with_end)
         return [
             hypothesis(
                 all_tokens[index, :length].clone(), scores[index], all_own[index, :length].clone()

@@ -1,4 +1,4 @@
-"""What a beam search is given, and what it gives back."""
+"""The sentences that a beam search is given, and the results that it gives back."""
 
 from typing import Any, Dict, List, NamedTuple
 

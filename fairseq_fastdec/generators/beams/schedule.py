@@ -1,4 +1,4 @@
-"""When which sentences are decoded."""
+"""Schedules say when each sentence is decoded."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def choose(self, lengths: np.ndarray, widths: np.ndarray) -> np.ndarray:
-        """Which of the sentences under way the next step expands: bool ``[S]``, at least one.
+        """The sentences under way that the next step expands: bool ``[S]``, at least one.
 
         Args:
             lengths: int64 ``[S]``, how many tokens each has.
@@ -50,7 +50,7 @@ class AllAtOnce(Schedule):
 
 @dataclass
 class Capacity:
-    """How much is decoded at once; ``None`` sets no limit.
+    """The most that is decoded at once; ``None`` sets no limit.
 
     Attributes:
         sentences: n of Yang et al. 2020, --batch-size.

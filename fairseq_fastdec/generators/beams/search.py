@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ...engine import EnsembleSession, at, compaction, inheritance
-from ..constraints import Limits
+from ..constraints import GenerationRules, TokenConstraints
 from ..statistics import Statistics
-from ..top_tokens import Chooser, Demands
-from .candidates import Candidates, Rows, Wanted, extensions
-from .finalization import RULES
+from ..top_tokens import Chooser
+from .candidates import BeamRows, Candidates, Wanted, best_extensions
+from .finalization import FINALIZATIONS
 from .history import History
 from .request import Result, Sentences
 from .slots import Slots
@@ -21,13 +21,13 @@ from .slots import Slots
 
 @dataclass
 class Heuristics:
-    """How candidates are chosen (Yang et al. 2020, section 4).
+    """The choice of candidates (Yang et al. 2020, section 4).
 
     Attributes:
         width: K, the entries of a beam.
         threshold: delta, in nats; infinite for no pruning.
         per_entry: M, the candidates from one entry; ``None`` for any number.
-        finalize: the name of the rule for ended candidates.
+        finalize: the name of the rule for ended candidates, one of ``FINALIZATIONS``.
     """
 
     width: int
@@ -43,14 +43,14 @@ class BeamSearch:
     ones. Where a row lies says nothing: it knows its slot (which sentence) and its column (which
     entry of the beam). So when a beam changes, an entry that goes on stays where it is.
 
-    All this is on the host. Of a step, the device sees the tokens and the order of the rows, and
+    All this is on the host. In a step the device is told the tokens and the order of the rows, and
     the host each row's best tokens.
     """
 
     def __init__(
         self,
         session: EnsembleSession,
-        limits: Limits,
+        rules: GenerationRules,
         statistics: Statistics,
         heuristics: Heuristics,
         device: torch.device,
@@ -61,11 +61,11 @@ class BeamSearch:
             device: the session's.
         """
         self._session = session
-        self._limits = limits
-        self._choose = Chooser(limits)
+        self._rules = rules
+        self._chooser = Chooser(rules)
         self._statistics = statistics
         self._heuristics = heuristics
-        self._rule = RULES[heuristics.finalize]
+        self._finalization = FINALIZATIONS[heuristics.finalize]
         self._device = device
         self._slots = Slots(heuristics.width)
         self._history = History(heuristics.width)
@@ -83,12 +83,12 @@ class BeamSearch:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many tokens their entries have, ``[S]``."""
+        """The number of tokens of their entries, ``[S]``."""
         return self._slots.length[self._live]
 
     @property
     def widths(self) -> np.ndarray:
-        """How many entries of their beams are growing, ``[S]``."""
+        """The number of growing entries of their beams, ``[S]``."""
         return self._slots.width[self._live]
 
     def admit(self, new: Sentences, bos: int) -> None:
@@ -104,7 +104,7 @@ class BeamSearch:
         self._row_slot = np.concatenate([self._row_slot, slots])
         self._row_column = np.concatenate([self._row_column, np.zeros_like(slots)])
         self._live = np.concatenate([self._live, slots])
-        self._look()
+        self._locate_focus()
 
     def focus(self, chosen: np.ndarray) -> None:
         """Expand the ``chosen`` sentences from now on: bool ``[S]``, at least one."""
@@ -123,7 +123,7 @@ class BeamSearch:
         self._n_resting = int((~chosen).sum())
         self._n_resting_rows = int(self.widths[: self._n_resting].sum())
         self._session.pause(self._n_resting_rows)
-        self._look()
+        self._locate_focus()
 
     def step(self) -> List[Result]:
         """Expand the beams in focus by one token; returns the sentences that end with it."""
@@ -133,16 +133,18 @@ class BeamSearch:
         tokens = self._history.tokens(slots, lengths, columns)
         features = self._session.step(self._on_device(tokens)[:, None])
         self._session.commit(1)
-        self._count(slots.size)
-        n = self._heuristics.width * self._rule.candidates_per_entry
+        self._count_step(slots.size)
+        n = self._heuristics.width * self._finalization.candidates_per_entry
         scores, normalized = self._session.scores(at(features, 0))
-        found = extensions(
-            self._choose,
+        found = best_extensions(
+            self._chooser,
             scores,
             self._history.scores(slots, lengths, columns),
-            Rows(self._beam, columns, self._focus.size, int(self._slots.width[self._focus].max())),
+            BeamRows(
+                self._beam, columns, self._focus.size, int(self._slots.width[self._focus].max())
+            ),
             Wanted(n, self._heuristics.per_entry),
-            self._demands(slots, lengths),
+            self._constraints(slots, lengths),
             normalize=not normalized,
         )
         candidates = Candidates(
@@ -152,28 +154,30 @@ class BeamSearch:
             columns[found.rows],
             found.rows,
         )
-        return self._keep(self._with_those_that_wait(candidates), slots.size)
+        return self._judge_candidates(self._add_waiting(candidates), slots.size)
 
-    def _demands(self, slots: np.ndarray, steps: np.ndarray) -> Optional[Demands]:
-        """What a prefix, --min-len and the longest length ask of the rows' next tokens, if any."""
-        of = self._slots
-        now = of.length[self._focus]
-        free = np.maximum(of.n_forced[self._focus], self._limits.min_len)
-        if ((now >= free) & (now < of.max_len[self._focus])).all():
+    def _constraints(self, slots: np.ndarray, steps: np.ndarray) -> Optional[TokenConstraints]:
+        """The constraints on the rows' next tokens by limits and a prefix; ``None`` if none."""
+        known = self._slots
+        now, max_len, n_forced = (
+            values[self._focus] for values in (known.length, known.max_len, known.n_forced)
+        )
+        if self._rules.leaves_open(now, max_len, n_forced).all():
             return None
-        demands = Demands.of(self._limits, steps, of.max_len[slots], of.n_waived[slots])
-        forced = (steps < of.n_forced[slots]).nonzero()[0]
-        demands.only[forced] = of.forced[slots[forced], steps[forced]]
-        return demands
+        constraints = self._rules.constraints_at(steps, known.max_len[slots], known.n_waived[slots])
+        forced = (steps < known.n_forced[slots]).nonzero()[0]
+        constraints.only[forced] = known.forced[slots[forced], steps[forced]]
+        return constraints
 
-    def _with_those_that_wait(self, candidates: Candidates) -> Candidates:
+    def _add_waiting(self, candidates: Candidates) -> Candidates:
+        """The best of the candidates and of those that ended before and still wait."""
         slots = self._slots
         if not slots.n_waiting[self._focus].any():
             return candidates
         lengths = slots.waiting_lengths[self._focus]
         waiting = Candidates(
             slots.waiting_scores[self._focus],
-            np.full_like(lengths, self._limits.eos),
+            np.full_like(lengths, self._rules.eos),
             lengths,
             slots.waiting_columns[self._focus],
             np.zeros_like(lengths),
@@ -181,38 +185,38 @@ class BeamSearch:
         both = (np.concatenate(pair, axis=1) for pair in zip(candidates, waiting))
         return Candidates(*both).best(self._heuristics.width)
 
-    def _keep(self, candidates: Candidates, n_rows: int) -> List[Result]:
-        """Let the rule judge the candidates, and the beams be what it leaves of them."""
-        of, slots = self._slots, self._focus
-        verdict = self._rule.judge(
+    def _judge_candidates(self, candidates: Candidates, n_rows: int) -> List[Result]:
+        """Finalize, keep or forget the candidates; returns the sentences that are done."""
+        known, slots = self._slots, self._focus
+        verdict = self._finalization.judge(
             candidates.scores,
-            candidates.tokens == self._limits.eos,
-            of.n_final[slots],
-            of.best_final[slots],
+            candidates.tokens == self._rules.eos,
+            known.n_final[slots],
+            known.best_final[slots],
             self._heuristics.width,
             self._heuristics.threshold,
         )
         ends = (candidates.scores, candidates.lengths, candidates.columns)
         if verdict.final.any():
-            of.finish(slots, verdict.final, *ends)
-        if self._rule.lets_wait:
-            of.wait(slots, verdict.waiting, *ends)
+            known.finish(slots, verdict.final, *ends)
+        if self._finalization.lets_wait:
+            known.set_waiting(slots, verdict.waiting, *ends)
         active = verdict.active
-        of.width[slots] = active.sum(axis=1)
-        done = (of.n_final[slots] >= self._heuristics.width) | (of.width[slots] == 0)
+        known.width[slots] = active.sum(axis=1)
+        done = (known.n_final[slots] >= self._heuristics.width) | (known.width[slots] == 0)
         results: List[Result] = []
         if done.any():
             results = self._results(slots[done])
             # In the order in which the session's sources close the gaps.
             order = compaction(torch.from_numpy(~done)).numpy()
-            of.give_back(slots[done])
+            known.give_back(slots[done])
             candidates = Candidates(*(field[order] for field in candidates))
             active, self._focus = active[order], slots[order]
             self._live = np.concatenate([self._live[: self._n_resting], self._focus])
-        self._extend(candidates, active, n_rows)
+        self._extend_beams(candidates, active, n_rows)
         return results
 
-    def _extend(self, candidates: Candidates, active: np.ndarray, n_rows: int) -> None:
+    def _extend_beams(self, candidates: Candidates, active: np.ndarray, n_rows: int) -> None:
         """The beams become their ``active`` candidates, bool ``[S, C]``."""
         entry = active.nonzero()
         beam = entry[0]
@@ -228,9 +232,9 @@ class BeamSearch:
             candidates.columns[entry],
             candidates.scores[entry],
         )
-        self._settle(candidates.rows[entry], n_rows, beam, slots, column)
+        self._assign_rows(candidates.rows[entry], n_rows, beam, slots, column)
 
-    def _settle(
+    def _assign_rows(
         self,
         parents: np.ndarray,
         n_rows: int,
@@ -238,7 +242,7 @@ class BeamSearch:
         slots: np.ndarray,
         column: np.ndarray,
     ) -> None:
-        """Rows for new entries ``[R]``, which continue the rows ``parents``."""
+        """Give rows to new entries ``[R]``, which continue the rows ``parents``."""
         # Beams of one entry keep their rows until a sentence leaves.
         if not np.array_equal(parents, np.arange(n_rows)):
             places = inheritance(parents, n_rows)
@@ -251,25 +255,25 @@ class BeamSearch:
 
     def _results(self, slots: np.ndarray) -> List[Result]:
         """The hypotheses of the sentences in the ``slots``, which are done."""
-        of = self._slots
-        of.give_up(slots[of.n_final[slots] == 0])
-        ends = of.ends(slots)
-        hypotheses = iter(self._history.hypotheses(ends, self._limits, self._device))
+        known = self._slots
+        known.end_as_they_stand(slots[known.n_final[slots] == 0])
+        ends = known.ends(slots)
+        hypotheses = iter(self._history.hypotheses(ends, self._rules, self._device))
         results = []
         for slot in slots.tolist():
-            own = sorted(islice(hypotheses, int(of.n_final[slot])), key=_score, reverse=True)
-            known = (int(values[slot]) for values in (of.steps, of.expansions))
-            results.append(Result(int(of.number[slot]), own, *known))
+            own = sorted(islice(hypotheses, int(known.n_final[slot])), key=_score, reverse=True)
+            costs = (int(values[slot]) for values in (known.steps, known.expansions))
+            results.append(Result(int(known.number[slot]), own, *costs))
         return results
 
-    def _count(self, n_rows: int) -> None:
+    def _count_step(self, n_rows: int) -> None:
         self._statistics.count_step(n_rows)
         self._statistics.count_beams(self._focus.size)
         self._slots.steps[self._focus] += 1
         self._slots.expansions[self._focus] += self._slots.width[self._focus]
 
-    def _look(self) -> None:
-        """Learn which beams are in focus, and to which of them each row belongs."""
+    def _locate_focus(self) -> None:
+        """Note which beams are in focus, and to which of them each row belongs."""
         self._focus = self._live[self._n_resting :]
         position = np.zeros(self._slots.n, dtype=np.int64)
         position[self._focus] = np.arange(self._focus.size)

@@ -1,4 +1,4 @@
-"""What a beam search knows of each sentence under way, in places that are used again."""
+"""A beam search's table of the sentences under way, whose rows are used again."""
 
 import math
 from typing import List
@@ -39,11 +39,11 @@ class Slots:
 
     @property
     def n(self) -> int:
-        """How many slots there are, in use or free."""
+        """The number of slots, in use or free."""
         return self.length.size
 
     def take(self, n: int, prefix: np.ndarray) -> np.ndarray:
-        """Slots for n new sentences with a prefix ``[n, P]``; there are more slots if need be."""
+        """Take slots for n new sentences with a prefix ``[n, P]``; make more if need be."""
         wider = prefix.shape[1] - self.forced.shape[1]
         if wider > 0:
             self.forced = np.pad(self.forced, ((0, 0), (0, wider)))
@@ -59,7 +59,7 @@ class Slots:
         return slots
 
     def give_back(self, slots: np.ndarray) -> None:
-        """These sentences are done."""
+        """Free the slots of sentences that are done."""
         self._free.extend(slots.tolist())
 
     def finish(
@@ -81,7 +81,7 @@ class Slots:
         best = np.where(final, scores, np.float32(-math.inf)).max(axis=1)
         self.best_final[slots] = np.maximum(self.best_final[slots], best)
 
-    def wait(
+    def set_waiting(
         self,
         slots: np.ndarray,
         waiting: np.ndarray,
@@ -89,7 +89,7 @@ class Slots:
         lengths: np.ndarray,
         columns: np.ndarray,
     ) -> None:
-        """From now on the candidates ``[S, C]`` that ``waiting`` marks are those that wait."""
+        """Let the candidates ``[S, C]`` that ``waiting`` marks wait, and no others."""
         n = scores.shape[1]
         self.n_waiting[slots] = waiting.sum(axis=1)
         self.waiting_scores[slots] = -math.inf
@@ -97,8 +97,8 @@ class Slots:
         self.waiting_lengths[slots, :n] = lengths
         self.waiting_columns[slots, :n] = columns
 
-    def give_up(self, slots: np.ndarray) -> None:
-        """Sentences for which the model knows no next token (NaN) end where they stand."""
+    def end_as_they_stand(self, slots: np.ndarray) -> None:
+        """End sentences for which the model knows no next token (NaN) where they stand."""
         self.n_final[slots] = 1
         self.final_scores[slots, 0] = -math.inf
         self.final_lengths[slots, 0] = self.length[slots]

@@ -18,8 +18,6 @@ class StreamingGenerator(VariableBeamGenerator):
     :meth:`generate` is given: the task makes them as long as --stream-buffer.
     """
 
-    name = "streaming"
-
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         super().set_up(models)
         self.capacity = Capacity()

@@ -1,4 +1,4 @@
-"""Which proposals p_1 accepts (Stern et al. 2018, sections 3 and 5)."""
+"""The rules by which p_1 accepts proposals (Stern et al. 2018, sections 3 and 5)."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ class Acceptance(ABC):
         """
         Args:
             log_probs: float32 ``[R, T, V]``, p_1's for the positions of the proposals; ``-inf``
-                where fairseq's limits forbid a token.
+                where fairseq's rules forbid a token.
             best: int64 ``[R, T]``, p_1's best tokens.
             proposals: int64 ``[R, T]``.
 
@@ -73,7 +73,7 @@ class MinimumBlock(Acceptance):
 
     def __init__(self, rule: Acceptance, block_size: int) -> None:
         self._rule = rule
-        # p_1's own token, which no proposal has to earn, is the first of the block.
+        # The first token of a block is p_1's own, which needs no acceptance.
         self._n_free = block_size - 1
 
     def judge(self, log_probs: Tensor, best: Tensor, proposals: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What heads propose for a step and what p_1 accepts of it (Stern et al. 2018, sections 3 to 5)."""
+"""Heads propose a chain of tokens, p_1 accepts its beginning (Stern et al. 2018, section 3)."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Optional
@@ -12,14 +12,14 @@ from ..single.batch import Batch
 from .acceptance import Acceptance, Exact
 
 
-class Block(NamedTuple):
-    """What is accepted of a step, for each of R rows.
+class VerifiedBlock(NamedTuple):
+    """The tokens of a step that p_1 accepted, for each of R rows.
 
     Attributes:
         tokens: int64 ``[R, D]``, the first of them p_1's own.
         scores: p_1's log-probabilities of the others, float32 ``[R, D - 1]``.
         n_kept: how many tokens are accepted, int64 ``[R]``, at least 1.
-        path: which tokens of the step they are, int64 ``[R, D]``; ``None``: the first ones.
+        path: their places among the tokens that were fed, int64 ``[R, D]``; ``None``: the first.
         features: ``[R, C]`` at the last accepted token.
         next_token: p_1's best token after it, int64 ``[R]``.
         next_score: its log-probability, float32 ``[R]``.
@@ -34,11 +34,11 @@ class Block(NamedTuple):
     next_score: Tensor
 
 
-class Blocks(ABC):
-    """Makes a block of what is known at a row's last position."""
+class BlockVerifier(ABC):
+    """Makes a block of the features at a row's last position."""
 
     @abstractmethod
-    def verified(self, batch: Batch, features: Features, certain: Tensor) -> Block:
+    def verify(self, batch: Batch, features: Features, certain: Tensor) -> VerifiedBlock:
         """Propose, feed the proposals, and accept.
 
         Args:
@@ -47,7 +47,7 @@ class Blocks(ABC):
         """
 
 
-class Chains(Blocks):
+class ChainVerifier(BlockVerifier):
     """The best token of each head in a row, of which the longest accepted prefix stays."""
 
     def __init__(self, block_size: int, rule: Acceptance) -> None:
@@ -55,20 +55,20 @@ class Chains(Blocks):
         self._rule = rule
         self._is_exact = isinstance(rule, Exact)
 
-    def verified(self, batch: Batch, features: Features, certain: Tensor) -> Block:
+    def verify(self, batch: Batch, features: Features, certain: Tensor) -> VerifiedBlock:
         proposals = batch.proposals(features, self._block_size, verified=self._is_exact)
         block = torch.cat([certain[:, None], proposals], dim=1)
         fed = batch.feed(block)
         log_probs = batch.log_probs_of_block(fed, first_step=1)
         best_scores, best = first_maximum(log_probs)
-        n_kept = self._accepted(log_probs, best, block) + 1
+        n_kept = 1 + self._count_accepted(log_probs, best, block)
         batch.observe(1, proposals, best, best_scores, n_kept)
         own_scores = log_probs[:, :-1].gather(-1, proposals[..., None]).squeeze(-1)
         last = n_kept - 1
         here = (at(known, last) for known in (fed, best, best_scores))
-        return Block(block, own_scores, n_kept, None, *here)
+        return VerifiedBlock(block, own_scores, n_kept, None, *here)
 
-    def _accepted(self, log_probs: Tensor, best: Tensor, block: Tensor) -> Tensor:
-        """How many proposals of each row p_1 accepts in a row: int64 ``[R]``."""
+    def _count_accepted(self, log_probs: Tensor, best: Tensor, block: Tensor) -> Tensor:
+        """The number of proposals before the first that p_1 refuses: int64 ``[R]``."""
         verdict = self._rule.judge(log_probs[:, :-1], best[:, :-1], block[:, 1:])
         return verdict.long().cumprod(dim=1).sum(dim=1)

@@ -7,15 +7,15 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ...engine import Features
-from ..base import Generator
 from ..options import DecodingOptions
 from ..single.batch import Batch, one_number
+from ..single.generator import SingleHypothesisGenerator
 from .acceptance import acceptance_rule
-from .chains import Blocks, Chains
-from .proposal_trees import Trees
+from .chains import BlockVerifier, ChainVerifier
+from .proposal_trees import TreeVerifier
 
 
-class BlockwiseGenerator(Generator):
+class BlockwiseGenerator(SingleHypothesisGenerator):
     """k heads propose, p_1 verifies, the longest accepted prefix stays.
 
     The n-th verification is merged with the (n+1)-st prediction (section 4): an invocation feeds
@@ -23,37 +23,35 @@ class BlockwiseGenerator(Generator):
     next block. An output of m tokens takes at most m/k + 1 invocations where the heads agree.
     """
 
-    name = "blockwise"
-
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
         self._block_size = _decoding_block_size(options, self.session.block_size)
         if options.proposal_tree is None:
             rule = acceptance_rule(options, self.dictionary)
-            self._blocks: Blocks = Chains(self._block_size, rule)
+            self._verifier: BlockVerifier = ChainVerifier(self._block_size, rule)
         else:
-            self._blocks = Trees(self._block_size, options.proposal_tree, self.limits)
+            self._verifier = TreeVerifier(self._block_size, options.proposal_tree, self.rules)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
         if not batch.n_rows:
             return
         features = batch.feed_known(last[:, None])
-        taken = []
-        # p_1's token after the last accepted position needs no verification.
         best_scores, best = batch.answers(features)
         batch.observe(0, best[:, 1:], best, best_scores, torch.ones_like(last))
-        features, certain, scores = features[:, 0], best[:, 0], best_scores[:, 0]
+        # p_1's token after the last accepted position is certain: it needs no verification.
+        features, certain, score = features[:, 0], best[:, 0], best_scores[:, 0]
+        taken = []
         while True:
-            features, certain, scores = self._end_rows(batch, features, certain, scores)
+            features, certain, score = self._end_rows(batch, features, certain, score)
             if not batch.n_rows:
                 break
-            # Predict, verify.
-            block = self._blocks.verified(batch, features, certain)
-            # Accept.
-            scores = torch.cat([scores[:, None], block.scores], dim=1)
+            # Section 3: predict, verify. Section 4: the verification predicts for the next step.
+            block = self._verifier.verify(batch, features, certain)
+            # Section 3: accept.
+            scores = torch.cat([score[:, None], block.scores], dim=1)
             taken.append(batch.keep(block.tokens, scores, one_number(block.n_kept), block.path))
-            features, certain, scores = block.features, block.next_token, block.next_score
+            features, certain, score = block.features, block.next_token, block.next_score
         self._count_heads(taken)
 
     def _end_rows(
@@ -68,7 +66,11 @@ class BlockwiseGenerator(Generator):
         return batch.without_finished(features, certain, scores)
 
     def _count_heads(self, taken: List[Union[int, Tensor]]) -> None:
-        """``taken``: how many tokens each row took of the blocks of a step, those of all steps."""
+        """Count how often each head's proposals were accepted.
+
+        Args:
+            taken: for each step, how many tokens each row took of its block.
+        """
         sizes = [size for n in taken for size in ([n] if isinstance(n, int) else n.tolist())]
         heads = range(1, self._block_size)
         accepted = [sum(size > head for size in sizes) for head in heads]

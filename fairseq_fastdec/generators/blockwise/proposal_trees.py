@@ -1,8 +1,9 @@
 """Proposals that continue each other in several ways, of which p_1 accepts the longest path.
 
-Beyond the paper, and lossless: it looks at each head's best token only. Where that is wrong the
-second often is right, and to verify some more tokens takes little time. The trees are those of the
-most probable paths, as in Medusa (Cai et al., 2024) and SpecInfer (Miao et al., 2024).
+This goes beyond the paper, which looks at each head's best token only, and is lossless. Where the
+best token is wrong the second often is right, and to verify some more tokens takes little time. The
+trees are those of the most probable paths, as in Medusa (Cai et al., 2024) and SpecInfer (Miao et
+al., 2024).
 """
 
 import heapq
@@ -12,37 +13,37 @@ from typing import List, NamedTuple, Tuple
 from torch import Tensor
 
 from ...engine import Features, TokenTree, at
-from ..constraints import Limits
+from ..constraints import GenerationRules
 from ..single.batch import Batch
-from .chains import Block, Blocks
+from .chains import BlockVerifier, VerifiedBlock
 
 
-class Trees(Blocks):
-    """The most probable continuations by the heads, which know nothing of each other."""
+class TreeVerifier(BlockVerifier):
+    """Verifies the most probable continuations by the heads, which know nothing of each other."""
 
-    def __init__(self, block_size: int, n_proposals: int, limits: Limits) -> None:
+    def __init__(self, block_size: int, n_proposals: int, rules: GenerationRules) -> None:
         """
         Args:
             n_proposals: tokens to verify besides p_1's own, if there are so many.
         """
         self._block_size = block_size
         self._n_proposals = n_proposals
-        self._eos = limits.eos
-        self._pad = limits.pad
+        self._eos = rules.eos
+        self._pad = rules.pad
 
-    def verified(self, batch: Batch, features: Features, certain: Tensor) -> Block:
+    def verify(self, batch: Batch, features: Features, certain: Tensor) -> VerifiedBlock:
         trees = self._trees(batch, features, certain)
         # tokens, parents and depths, in one transfer
         tokens, parents, depths = certain.new_tensor(trees).unbind(1)
         fed = batch.feed(tokens, TokenTree(parents))
         best_scores, best = batch.answers(fed, first_step=1, depths=depths)
         path, n_kept = _padded([tree.path(row) for tree, row in zip(trees, best.tolist())], certain)
-        kept, answers, scores = (of.gather(1, path) for of in (tokens, best, best_scores))
+        kept, answers, scores = (known.gather(1, path) for known in (tokens, best, best_scores))
         batch.observe(1, kept[:, 1:], answers, scores, n_kept, n_kept)
         last = at(path, n_kept - 1)
         here = (at(known, last) for known in (fed, best, best_scores))
-        # What is accepted is p_1's best token after the one before.
-        return Block(kept, scores[:, :-1], n_kept, path, *here)
+        # Every accepted token is p_1's best one after the token before it.
+        return VerifiedBlock(kept, scores[:, :-1], n_kept, path, *here)
 
     def _trees(self, batch: Batch, features: Features, certain: Tensor) -> List["Tree"]:
         n_heads = self._block_size - 1

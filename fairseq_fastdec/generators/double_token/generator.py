@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...data.special_tokens import EOD, end_token, start_tokens
 from ...data.token_order import TokenOrder
-from ..base import FairseqGenerator
+from ..base import DecodingGenerator
 from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
 from ..statistics import BeamRecord, SentenceRecord
@@ -17,7 +17,7 @@ from .natural_order import unfolded
 from .pair_beams import PairBeams
 
 
-class DoubleTokenGenerator(FairseqGenerator):
+class DoubleTokenGenerator(DecodingGenerator):
     """Algorithm 1: each step extends every hypothesis by a left and a right token.
 
     As in fairseq, W = K = ``--beam``: a sentence is done when so many of its hypotheses have ended
@@ -30,8 +30,6 @@ class DoubleTokenGenerator(FairseqGenerator):
     token). The better of the two counts.
     """
 
-    name = "double_token"
-    keeps_one_hypothesis = False
     tokens_per_step = 2
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
@@ -43,10 +41,12 @@ class DoubleTokenGenerator(FairseqGenerator):
             )
         # fairseq's limit: padding is never chosen.
         self._width = min(self.beam, len(self.dictionary) - 1)
-        positions = self.limits.max_positions
-        self.limits = replace(
-            self.limits,
+        positions = self.rules.max_positions
+        self.rules = replace(
+            self.rules,
             eos=end_token(self.order, self.dictionary),
+            # Both ends are end tokens; the slots between them hold no EOS.
+            never=(self.eos,),
             # The slots of the longest sentence, end tokens included, have to fit.
             max_positions=positions - positions % 2,
         )
@@ -55,17 +55,17 @@ class DoubleTokenGenerator(FairseqGenerator):
         self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         source = sample["net_input"]["src_tokens"]
-        max_len = self.limits.max_len(source.size(1))
+        max_len = self.rules.max_len(source.size(1))
         forced = self._forced(prefix, max_len, source)
         self.session.reset(self.order.folded_length(max_len))
         self.session.add(sample["net_input"], forced)
         self.statistics.encoder_invocations += 1
-        beams = PairBeams(self.session, self.limits, self.statistics, self._width, self.eos)
+        beams = PairBeams(self.session, self.rules, self.statistics, self._width)
         beams.begin(self._start(bos), max_len, forced)
         while beams.n_sentences:
             beams.step()
         hypotheses = self._natural(*beams.hypotheses(), n_sentences=len(ids))
-        source_tokens = source.ne(self.limits.pad).sum(dim=1).tolist()
+        source_tokens = source.ne(self.rules.pad).sum(dim=1).tolist()
         records: List[SentenceRecord] = [
             BeamRecord(
                 number,
@@ -87,20 +87,20 @@ class DoubleTokenGenerator(FairseqGenerator):
         return (left if bos == self.eos else bos, right)
 
     def _forced(self, prefix: Optional[Tensor], max_len: int, source: Tensor) -> Tensor:
-        """What the first slots must hold, ``[B, P]``; padding where anything may stand."""
+        """The tokens that the first slots must hold, ``[B, P]``; padding where any may stand."""
         if prefix is None:
             return source.new_empty(source.size(0), 0)
         self.order.check_prefix()
-        pad = self.limits.pad
+        pad = self.rules.pad
         prefix = prefix[:, :max_len]
         prefix_lengths(prefix, pad)
         ends = prefix.eq(self.eos)
         forced = torch.nn.functional.pad(
-            prefix.masked_fill(ends, self.limits.eos), (0, prefix.size(1) % 2), value=pad
+            prefix.masked_fill(ends, self.rules.eos), (0, prefix.size(1) % 2), value=pad
         )
         # An end in a left slot has another beside it.
-        ends_left = forced[:, ::2].eq(self.limits.eos)
-        forced[:, 1::2] = torch.where(ends_left, self.limits.eos, forced[:, 1::2])
+        ends_left = forced[:, ::2].eq(self.rules.eos)
+        forced[:, 1::2] = torch.where(ends_left, self.rules.eos, forced[:, 1::2])
         return forced
 
     def _natural(
@@ -108,9 +108,9 @@ class DoubleTokenGenerator(FairseqGenerator):
     ) -> Hypotheses:
         """fairseq's dicts, in the natural order, best first."""
         own, own_scores, lengths = unfolded(
-            tokens, scores, self.order, self.limits.eos, self.dictionary
+            tokens, scores, self.order, self.rules.eos, self.dictionary
         )
-        totals = self.limits.normalized(scores.sum(dim=1), lengths)
+        totals = self.rules.normalized(scores.sum(dim=1), lengths)
         hypotheses: Hypotheses = [[] for _ in range(n_sentences)]
         best_first = totals.sort(descending=True, stable=True).indices.tolist()
         sentence_of, length_of = sentences.tolist(), lengths.tolist()

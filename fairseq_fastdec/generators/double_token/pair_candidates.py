@@ -100,7 +100,7 @@ def _side_by_side(sides: Tuple[np.ndarray, np.ndarray]) -> np.ndarray:
 
 
 def repeated(pairs: Pairs, ends: np.ndarray, end: int) -> np.ndarray:
-    """Which of the pairs that end make the same sentence as a better one.
+    """Find the pairs that end and make the same sentence as a better one.
 
     Only a single token with the end on either side can: all other pairs of a sentence follow from
     its tokens.

@@ -7,18 +7,17 @@ import torch
 from torch import Tensor
 
 from ...engine import EnsembleSession, Features, TokenTree, compaction
-from ..constraints import Limits, prefix_lengths
+from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
 from ..ranking import first_maximum
 from ..statistics import SentenceRecord, Statistics
-from ..top_tokens import Choices, Chooser, Demands
+from ..top_tokens import Choices, Chooser
 
 Observer = Callable[..., None]
 Rowwise = Union[Tensor, Features]
 
-# How many distributions over the vocabulary are held at once: 16 MiB of float32 for 32,000 types.
-# More of them leave the processor's cache between product, softmax and search (288 of 37,000 types
-# at once take 1.1 times as long in fp32, 1.17 times in int8).
+# The number of distributions over the vocabulary that are held at once: 16 MiB of float32 for
+# 32,000 types. More of them leave the processor's cache between product, softmax and search.
 MAX_DISTRIBUTIONS = 128
 
 
@@ -32,7 +31,7 @@ class Batch:
     def __init__(
         self,
         session: EnsembleSession,
-        limits: Limits,
+        rules: GenerationRules,
         statistics: Statistics,
         sample: Dict[str, Any],
         observer: Optional[Observer] = None,
@@ -50,9 +49,9 @@ class Batch:
         n_sentences, source_width = source.shape[:2]
         self.sample = sample
         self.session = session
-        self.limits = limits
-        self.max_len = limits.max_len(source_width)
-        self.source_lengths = source.ne(limits.pad).sum(dim=1)
+        self.rules = rules
+        self.max_len = rules.max_len(source_width)
+        self.source_lengths = source.ne(rules.pad).sum(dim=1)
         self._statistics = statistics
         self._observer = observer
         session.reset(self.max_len + 1)
@@ -61,16 +60,16 @@ class Batch:
 
         # One column more than the longest hypothesis: what is written beyond its end goes there.
         width = self.max_len + 2
-        self._tokens = source.new_full((n_sentences, width), limits.pad)
+        self._tokens = source.new_full((n_sentences, width), rules.pad)
         self._scores = torch.zeros(n_sentences, width, device=source.device)
         self._final_lengths = source.new_zeros(n_sentences)
         self.sentence = torch.arange(n_sentences, device=source.device)
         self.lengths = source.new_zeros(n_sentences)
         self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
-        # Bounds of the lengths of rows that go on: mostly all that has to be known of them.
+        # Bounds of the lengths of rows that go on. Mostly they suffice, and nobody reads lengths.
         self._at_least = self._at_most = 0
         self._some_finished = False
-        self._n_forced = 0
+        self._n_waived = 0
         self._records_blocks = records_blocks
         self._fed_sentences: List[Tensor] = []
         self._block_sentences: List[Tensor] = []
@@ -78,21 +77,21 @@ class Batch:
 
     @cached_property
     def _chooser(self) -> Chooser:
-        return Chooser(self.limits)
+        return Chooser(self.rules)
 
     @property
     def n_sentences(self) -> int:
-        """How many sentences the batch began with."""
+        """The number of sentences that the batch began with."""
         return self.source_lengths.numel()
 
     @property
     def final_lengths(self) -> Tensor:
-        """How many tokens each finished sentence has, EOS included: int64 ``[B]``."""
+        """The number of tokens of each finished sentence, EOS included: int64 ``[B]``."""
         return self._final_lengths
 
     @property
     def n_rows(self) -> int:
-        """How many sentences are still being decoded."""
+        """The number of sentences that are still being decoded."""
         return self.sentence.numel()
 
     def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
@@ -108,8 +107,8 @@ class Batch:
         if prefix is None or prefix.size(1) == 0:
             return last
         prefix = prefix[:, : self.max_len]
-        self._n_forced = prefix.size(1)
-        forced = prefix_lengths(prefix, self.limits.pad)
+        self._n_waived = prefix.size(1)
+        forced = prefix_lengths(prefix, self.rules.pad)
         tokens = torch.cat([last[:, None], prefix], dim=1)
         log_probs = self.log_probs_of_block(self.feed(tokens[:, :-1]), first_step=0)
         self.keep(prefix, log_probs.gather(-1, prefix[:, :, None]).squeeze(-1), forced)
@@ -174,7 +173,7 @@ class Batch:
 
         Args:
             features: ``[R, C]`` of that position.
-            verified: whether none stays that is not p_1's own: then they may be computed roughly.
+            verified: whether only p_1's own tokens stay: then proposals may be computed roughly.
 
         Returns:
             int64 ``[R, n_heads - 1]``
@@ -194,11 +193,11 @@ class Batch:
             scores and tokens ``[R * (n_heads - 1), n_best]``, head by head for each row
         """
         scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
-        demands = None
-        if not self._known_to_be_within_limits(1, n_heads - 1):
+        constraints = None
+        if not self._known_to_be_open(1, n_heads - 1):
             steps = self._steps(1, n_heads - 1).flatten().cpu().numpy()
-            demands = Demands.of(self.limits, steps, self.max_len, self._n_forced)
-        return self._chooser(scores, n_best, demands, normalize=True)
+            constraints = self.rules.constraints_at(steps, self.max_len, self._n_waived)
+        return self._chooser.choose_by_row(scores, n_best, constraints, normalize=True)
 
     def keep(
         self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor], path: Optional[Tensor] = None
@@ -219,8 +218,8 @@ class Batch:
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Union[int, Tensor]:
         """Extend each row by the first n of its tokens, up to and including the first EOS.
 
-        The tokens are a block in the statistics. What the rows have fed stays as it is: that is for
-        the last token of an output, which nobody has to feed.
+        The tokens are a block in the statistics. The cache stays as it is: this is for the last
+        token of an output, which nobody has to feed.
 
         Args:
             tokens: int64 ``[R, T]``; scores: float32 ``[R, T]``; n: one number or int64 ``[R]``.
@@ -229,11 +228,11 @@ class Batch:
             how many tokens each row really took: one number or int64 ``[R]``. Rows that took an
             EOS are finished, and wait for :meth:`without_finished`.
         """
-        is_eos = tokens.eq(self.limits.eos)
+        is_eos = tokens.eq(self.rules.eos)
         n_taken = self._end_at_eos(is_eos, n) if bool(is_eos.any()) else n
         self._write(tokens, scores)
         self.lengths = self.lengths + n_taken
-        # Of the rows that go on: they took all of the n.
+        # These are bounds for the rows that go on, which took all of the n.
         self._at_least += n if isinstance(n, int) else 0
         self._at_most += n if isinstance(n, int) else tokens.size(1)
         if self._records_blocks:
@@ -242,7 +241,7 @@ class Batch:
         return n_taken
 
     def _end_at_eos(self, is_eos: Tensor, n: Union[int, Tensor]) -> Tensor:
-        """How many of n tokens there are up to the first EOS: int64 ``[R]``."""
+        """The number of the first n tokens up to and including an EOS: int64 ``[R]``."""
         offsets = torch.arange(is_eos.size(1), device=is_eos.device)
         taken = offsets < (n if isinstance(n, int) else n[:, None])
         is_eos = is_eos & taken
@@ -252,7 +251,7 @@ class Batch:
         return (taken & after_eos.eq(0)).sum(dim=1)
 
     def _write(self, tokens: Tensor, scores: Tensor) -> None:
-        """Write at each row's end, tokens that it has not taken included: the next lie there."""
+        """Write at each row's end; the next tokens overwrite those that the row has not taken."""
         n_new, width = tokens.size(1), self._tokens.size(1)
         start = self._at_least
         all_alike = start == self._at_most and self.n_rows == self.n_sentences
@@ -293,7 +292,7 @@ class Batch:
             first = self.lengths + first_step
             self._observer(self.sentence, first, drafts, answers, scores, settled, widths)
 
-    def _leave(self) -> Optional[Tensor]:
+    def _drop_finished(self) -> Optional[Tensor]:
         """Let finished rows leave.
 
         Returns:
@@ -314,7 +313,7 @@ class Batch:
 
     def without_finished(self, *of_rows: Rowwise) -> Tuple[Rowwise, ...]:
         """Let finished rows leave; returns what is known of those that remain, ``[R, ...]``."""
-        order = self._leave()
+        order = self._drop_finished()
         return of_rows if order is None else tuple(known[order] for known in of_rows)
 
     def hypotheses(self) -> Hypotheses:
@@ -325,7 +324,7 @@ class Batch:
         ]
 
     def records(self, ids: List[int]) -> List[SentenceRecord]:
-        """What each sentence cost."""
+        """The cost of each sentence: its invocations, tokens and blocks."""
         invocations = torch.cat(self._fed_sentences).bincount(minlength=self.n_sentences)
         blocks: List[List[int]] = [[] for _ in range(self.n_sentences)]
         if self._block_sizes:
@@ -345,7 +344,7 @@ class Batch:
         return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)
 
     def _constrained(self, scores: Tensor, first: int, depths: Optional[Tensor] = None) -> Tensor:
-        """What limits and penalties leave of the scores ``[R, n, V]`` of n steps.
+        """Apply fairseq's rules, in place, to the scores ``[R, n, V]`` of n steps; returns them.
 
         Args:
             first: how many tokens beyond the row's own the first step is for.
@@ -353,27 +352,28 @@ class Batch:
         """
         # A part of a tree can be deeper than it has tokens.
         n_steps = scores.size(1) if depths is None else 1 + int(depths.max())
-        if self._known_to_be_within_limits(first, n_steps):
-            return self.limits.penalize(scores)
+        if self._known_to_be_open(first, n_steps):
+            return self.rules.penalize(scores)
         if depths is None:
             steps = self._steps(first, n_steps)
         else:
             steps = self.lengths[:, None] + first + depths
-        return self.limits.constrain(scores, steps, self.max_len, self._n_forced)
+        return self.rules.constrain(scores, steps, self.max_len, self._n_waived)
 
-    def _known_to_be_within_limits(self, first: int, n: int) -> bool:
-        """:meth:`_within_limits`, after a look at the rows if need be."""
-        if not self._within_limits(first, n):
+    def _known_to_be_open(self, first: int, n: int) -> bool:
+        """Whether no rule about lengths restricts n steps of any row; reads lengths if need be."""
+        if not self._bounds_are_open(first, n):
             self._at_least, self._at_most = torch.stack(self.lengths.aminmax()).tolist()
-        return self._within_limits(first, n)
+        return self._bounds_are_open(first, n)
 
-    def _within_limits(self, first: int, n: int) -> bool:
-        """Whether it is known that no length is too short or too long for so many steps."""
-        too_short = self._at_least + first < self.limits.min_len
-        return not too_short and self._at_most + first + n <= self.max_len
+    def _bounds_are_open(self, first: int, n: int) -> bool:
+        """Whether the bounds of the rows' lengths suffice to say so."""
+        leaves_open = self.rules.leaves_open
+        earliest, latest = self._at_least + first, self._at_most + first + n - 1
+        return leaves_open(earliest, self.max_len) and leaves_open(latest, self.max_len)
 
     def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Hypothesis:
-        return hypothesis(tokens, self.limits.sentence_score(scores), scores)
+        return hypothesis(tokens, self.rules.sentence_score(scores), scores)
 
 
 def one_number(of_rows: Tensor) -> Union[int, Tensor]:

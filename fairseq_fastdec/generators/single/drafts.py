@@ -1,4 +1,4 @@
-"""What a position of the window holds before the model has answered it (``--draft``)."""
+"""Drafts: guesses that fill the window until the model has answered (``--draft``)."""
 
 from abc import ABC, abstractmethod
 
@@ -10,7 +10,7 @@ from ..options import DecodingOptions
 from .batch import Batch
 from .ngrams import NgramPool
 
-# A token that no output holds: n-grams at the start of a sentence are not mistaken for others.
+# No output holds this token, so an n-gram at the start of a sentence equals no other.
 BEFORE_FIRST = -1
 
 
@@ -18,7 +18,7 @@ class DraftSource(ABC):
     """Guesses tokens. A wrong guess costs an iteration, never a different output."""
 
     def begin(self, batch: Batch) -> None:
-        """A new batch: every sentence still has a row."""
+        """Prepare for a new batch, in which every sentence still has a row."""
 
     @abstractmethod
     def fill(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tensor:
@@ -74,16 +74,15 @@ class PreviousDraft(DraftSource):
 
 
 class NgramDraft(DraftSource):
-    """What followed the last tokens when they came before, in the outputs so far."""
+    """The tokens that followed the last ones when these came before, in the outputs so far."""
 
     def __init__(self, order: int, across_sentences: bool, replace_answers: bool) -> None:
         """
         Args:
             order: the longest n-gram; its first n - 1 tokens are looked up, then fewer and fewer.
             across_sentences: learn from all outputs of the run, not only from the sentence's own.
-            replace_answers: look up every position, not only those without an answer. What
-                followed before is right more often than an answer that was given a wrong token to
-                follow.
+            replace_answers: look up every position, not only those without an answer. A token
+                that followed before is right more often than an answer to a wrong token.
         """
         self._order = order
         self._across_sentences = across_sentences
@@ -115,7 +114,7 @@ class NgramDraft(DraftSource):
 
 
 class SourceDraft(NgramDraft):
-    """What follows the last tokens in the source: for names, numbers and code that are kept."""
+    """The tokens behind the last ones in the source: for names, numbers and code that are kept."""
 
     def __init__(
         self, order: int, source: Dictionary, target: Dictionary, replace_answers: bool
@@ -131,7 +130,7 @@ class SourceDraft(NgramDraft):
             pool.learn([BEFORE_FIRST] * (self._order - 1) + row[:length], length)
 
     def learn(self, batch: Batch, n_new: Tensor) -> None:
-        """The source is all there is to know."""
+        """Learn nothing: the pools hold the source, and no output."""
 
 
 class SymbolMap:

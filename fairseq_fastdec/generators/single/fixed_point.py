@@ -11,13 +11,13 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..base import Generator
 from .batch import Batch, one_number
 from .drafts import draft_source
+from .generator import SingleHypothesisGenerator
 
 
-class FixedPointGenerator(Generator):
-    """The iteration that all Jacobi-like methods share; subclasses say how far and how much.
+class FixedPointGenerator(SingleHypothesisGenerator):
+    """The iteration that all Jacobi-like methods share (Algorithm 1); subclasses set its pace.
 
     A row's window is its next ``width`` positions. An iteration feeds the row's last settled token
     and drafts of the window's tokens, all but its last, and has the model answer every position.
@@ -26,7 +26,7 @@ class FixedPointGenerator(Generator):
     next iteration's drafts.
 
     A row ends at its first settled EOS. So positions behind an answered EOS are of use only if that
-    answer is wrong, and :meth:`gives_up_behind_eos` says whether they are answered until then.
+    answer is wrong; :meth:`gives_up_behind_eos` says whether they wait until it is.
     """
 
     # Whether a look-up may replace an answer that was not taken. Where a row keeps its answers
@@ -43,7 +43,7 @@ class FixedPointGenerator(Generator):
 
     @abstractmethod
     def widths(self, batch: Batch) -> Tensor:
-        """How many positions each row's next iteration answers: int64 ``[R]``, at least 1."""
+        """The number of positions in each row's next window: int64 ``[R]``, at least 1."""
 
     def gives_up_behind_eos(self) -> bool:
         """Whether positions behind an answered EOS wait until that position's answer changes.
@@ -55,7 +55,7 @@ class FixedPointGenerator(Generator):
 
     @abstractmethod
     def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
-        """How many of its settled answers each row keeps now.
+        """The number of its settled answers that each row keeps now.
 
         Args:
             settled: int64 ``[R]``, how many answers are final.
@@ -68,32 +68,36 @@ class FixedPointGenerator(Generator):
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
         self._drafts.begin(batch)
-        # What the iterations so far leave to go on with: the newest answer to each position of the
-        # window, and how many positions from its beginning have one.
+        # The newest answers to the first n_known positions of each row's window.
         known = last.new_empty(batch.n_rows, 0)
         n_known = torch.zeros_like(last)
         while batch.n_rows:
+            # Initialise: answers of the last iteration, and drafts where there are none.
             widths = self.widths(batch)
             reach = self._reach(widths, known, n_known)
             drafts = self._drafts_of(batch, known, n_known, int(reach.max()) - 1)
+            # Iterate: solve every equation of the window for its own token.
             features = batch.feed(torch.cat([last[:, None], drafts], dim=1))
             scores, answers = batch.answers(features)
-            settled = torch.minimum(_agreement(drafts, answers) + 1, reach)
+            # Stop: an equation is solved where all tokens that it was given are right.
+            settled = torch.minimum(_count_agreeing(drafts, answers) + 1, reach)
             batch.observe(0, drafts, answers, scores, settled, reach)
             taken = self.taken(settled, widths, answers)
             batch.keep(answers, scores, one_number(taken))
             self._drafts.learn(batch, taken)
+            # Go on behind the tokens that were taken.
             newest = answers.gather(1, (taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(taken > 0, newest, last)
+            known, n_known = self._renew(known, n_known, answers, reach)
             last, known, n_known = batch.without_finished(
                 last, _shifted(known, taken), n_known - taken
             )
 
     def _reach(self, widths: Tensor, known: Tensor, n_known: Tensor) -> Tensor:
-        """How many positions of each row's window the next iteration answers: int64 ``[R]``.
+        """The number of positions of its window that each row has answered next: int64 ``[R]``.
 
-        Those behind an answered EOS wait. If the EOS is right, nobody asks for them; if not, they
-        are back with their last drafts as soon as its position has another answer.
+        Positions behind an answered EOS wait. If the EOS is right, nobody needs them; if not, they
+        are back with their last drafts as soon as the position of the EOS has another answer.
         """
         if not self.gives_up_behind_eos():
             return widths
@@ -102,13 +106,13 @@ class FixedPointGenerator(Generator):
         up_to_eos = 1 + is_eos.long().cumsum(dim=1).eq(0).sum(dim=1)
         return torch.minimum(widths, torch.where(is_eos.any(dim=1), up_to_eos, widths))
 
-    def _renewed(
+    def _renew(
         self, known: Tensor, n_known: Tensor, answers: Tensor, reach: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """The newest answers to a window's positions, and how many of them have one.
+        """The newest answers to a window's positions, and how many positions have one.
 
         Args:
-            known: int64 ``[R, N]``, of before; the first ``n_known`` ``[R]`` are answers.
+            known: int64 ``[R, N]``, the older ones; the first ``n_known`` ``[R]`` are answers.
             answers: int64 ``[R, T]``, of which the first ``reach`` ``[R]`` are the row's own.
 
         Returns:
@@ -125,15 +129,15 @@ class FixedPointGenerator(Generator):
     def _drafts_of(self, batch: Batch, known: Tensor, n_known: Tensor, n: int) -> Tensor:
         """Drafts ``[R, n]`` of each row's next n tokens."""
         n_kept = n_known.clamp(max=n)
-        kept = known.new_full((batch.n_rows, n), self.limits.pad)
+        kept = known.new_full((batch.n_rows, n), self.rules.pad)
         n_wide = min(n, known.size(1))
         kept[:, :n_wide] = known[:, :n_wide]
         beyond = torch.arange(n, device=n_kept.device) >= n_kept[:, None]
-        return self._drafts.fill(batch, kept.masked_fill(beyond, self.limits.pad), n_kept)
+        return self._drafts.fill(batch, kept.masked_fill(beyond, self.rules.pad), n_kept)
 
 
-def _agreement(drafts: Tensor, answers: Tensor) -> Tensor:
-    """How many drafts ``[R, T - 1]`` in a row are what was answered ``[R, T]``: int64 ``[R]``."""
+def _count_agreeing(drafts: Tensor, answers: Tensor) -> Tensor:
+    """The number of drafts ``[R, T - 1]`` before the first that is not the answer ``[R, T]``."""
     return drafts.eq(answers[:, :-1]).long().cumprod(dim=1).sum(dim=1)
 
 

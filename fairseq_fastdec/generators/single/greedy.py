@@ -5,14 +5,13 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from ..base import Generator
 from .batch import Batch
+from .generator import SingleHypothesisGenerator
 
 
-class GreedyGenerator(Generator):
+class GreedyGenerator(SingleHypothesisGenerator):
     """One token a step (Stern et al. 2018, section 2)."""
 
-    name = "greedy"
     accepts_blocks = False
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
@@ -23,7 +22,7 @@ def decode_greedily(batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
     """Extend every row by its best token until it ends.
 
     Args:
-        bos, prefix: as for :meth:`~.base.Generator.decode`.
+        bos, prefix: as for :meth:`~.generator.SingleHypothesisGenerator.decode`.
     """
     last = batch.open(bos, prefix)
     while batch.n_rows:

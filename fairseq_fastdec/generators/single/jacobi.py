@@ -14,8 +14,8 @@ from .fixed_point import FixedPointGenerator
 from .greedy import decode_greedily
 
 
-class BlockGenerator(FixedPointGenerator):
-    """Solves block after block, up to a horizon; what is left after it, token by token.
+class BlockJacobiGenerator(FixedPointGenerator):
+    """Solves block after block, up to a horizon, and goes on from there token by token.
 
     A block is done when an iteration leaves all that it read unchanged (equation 5, over the
     tokens that are fed, as in the authors' code: the answer after the last of them is then final,
@@ -27,12 +27,12 @@ class BlockGenerator(FixedPointGenerator):
         super().decode(batch, bos, prefix)
 
     def block_length(self, batch: Batch) -> int:
-        """How many tokens are solved in parallel: the paper's b."""
+        """The number of tokens that are solved in parallel: the paper's b."""
         return min(self.options.jacobi_block_size, batch.max_len + 1)
 
     @abstractmethod
     def horizon(self, batch: Batch) -> Tensor:
-        """How many tokens of each sentence are solved in blocks: int64 ``[B]``."""
+        """The number of tokens of each sentence that are solved in blocks: int64 ``[B]``."""
 
     def widths(self, batch: Batch) -> Tensor:
         to_go = self._horizon[batch.sentence] - batch.lengths
@@ -44,16 +44,14 @@ class BlockGenerator(FixedPointGenerator):
         return torch.where((settled == widths) | has_eos, settled, 0)
 
 
-class GSJacobiGenerator(BlockGenerator):
+class GSJacobiGenerator(BlockJacobiGenerator):
     """PGJ, Algorithm 2: blocks of b tokens to the end.
 
     The end is the longest output allowed, and a settled EOS ends the sentence; or, as in the
     paper's measurements, the length of greedy decoding's output (``--oracle-length``). A pass of
-    its own finds that length first. What it takes is told in ``statistics.oracle_seconds`` and
-    counts nowhere else, for the paper assumes the length to be known.
+    its own finds that length first. ``statistics.oracle_seconds`` holds the time that it takes, and
+    no other counter includes the pass, for the paper assumes the length to be known.
     """
-
-    name = "gs_jacobi"
 
     def gives_up_behind_eos(self) -> bool:
         # The paper's measurements, which --oracle-length repeats, answer every position.
@@ -69,8 +67,8 @@ class GSJacobiGenerator(BlockGenerator):
         return super().translate(sample, ids, bos, prefix)
 
     def _greedy_lengths(self, sample: Dict[str, Any], bos: int, prefix: Optional[Tensor]) -> Tensor:
-        """How many tokens greedy decoding gives each sentence, EOS included: int64 ``[B]``."""
-        batch = Batch(self.session, self.limits, Statistics(), sample, prefix=prefix)
+        """The lengths of greedy decoding's outputs, EOS included: int64 ``[B]``."""
+        batch = Batch(self.session, self.rules, Statistics(), sample, prefix=prefix)
         decode_greedily(batch, bos, prefix)
         return batch.final_lengths
 
@@ -81,21 +79,17 @@ class GSJacobiGenerator(BlockGenerator):
 class JacobiGenerator(GSJacobiGenerator):
     """PJ, Algorithm 1: the whole output is one block."""
 
-    name = "jacobi"
-
     def block_length(self, batch: Batch) -> int:
         return batch.max_len + 1
 
 
-class HybridJacobiGenerator(BlockGenerator):
+class HybridJacobiGenerator(BlockJacobiGenerator):
     """HGJ, Algorithm 3: blocks of b tokens up to length h, then token by token.
 
     h is ``--parallel-len-a`` times the number of source tokens plus ``--parallel-len-b``. Positions
     behind EOS are answered with their block: when it is done, and so how many iterations the
     algorithm takes, depends on them.
     """
-
-    name = "hybrid_jacobi"
 
     def horizon(self, batch: Batch) -> Tensor:
         a, b = self.options.parallel_len_a, self.options.parallel_len_b

@@ -10,10 +10,9 @@ class LookaheadGenerator(FixedPointGenerator):
     """Every settled token leaves the window at once, and new positions enter at its end.
 
     With ``--draft ngram`` the drafts come from a pool of n-grams, as in lookahead decoding (Fu et
-    al., 2024), whose pool holds what the iterations answered; ours holds what they settled.
+    al., 2024). Their pool holds all answers of the iterations; ours holds the settled ones.
     """
 
-    name = "lookahead"
     drafts_replace_answers = True
 
     def widths(self, batch: Batch) -> Tensor:

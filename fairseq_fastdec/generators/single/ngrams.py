@@ -1,4 +1,4 @@
-"""A pool of n-grams: what followed what, most recently."""
+"""A pool of n-grams: the token that last followed each context."""
 
 from typing import Dict, List, Optional, Tuple
 
@@ -43,7 +43,7 @@ class NgramPool:
         return tokens[len(context) :]
 
     def _successor(self, tokens: List[int]) -> Optional[int]:
-        """What last followed the longest context that is known, or ``None``."""
+        """The token that last followed the longest known context, or ``None``."""
         for size in self._sizes:
             context = tuple(tokens[-size:])
             token = self._young.get(context)

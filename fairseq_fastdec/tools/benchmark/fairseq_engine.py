@@ -7,7 +7,7 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
-from ...generators.base import FairseqGenerator
+from ...generators.base import DecodingGenerator
 from ..corpus import Corpus, load_models, uses_cuda
 from .measurement import Round, Translation
 
@@ -40,7 +40,7 @@ class FairseqEngine:
         # A new one each time: lookahead, for example, learns from the sentences that it has seen.
         generator = self._build_generator()
         calls = None
-        if isinstance(generator, FairseqGenerator):
+        if isinstance(generator, DecodingGenerator):
             # Its weights are prepared already: that belongs to loading, which is not timed.
             generator.session = self._session
         else:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...engine import DecoderSession
 from ...engine.session.step_runners import CompiledRunner
 from ...generators import build_generator
-from ...generators.base import FairseqGenerator
+from ...generators.base import DecodingGenerator
 from ...generators.options import DecodingOptions
 from .stopwatch import Stopwatch
 
@@ -85,7 +85,7 @@ def profile(
 
 
 def _fastest(
-    generator: FairseqGenerator, stopwatch: Stopwatch, model: nn.Module, sample: Any, repeats: int
+    generator: DecodingGenerator, stopwatch: Stopwatch, model: nn.Module, sample: Any, repeats: int
 ) -> Dict[str, float]:
     """The seconds of each part, in the fastest repetition."""
     generator.generate([model], sample)
@@ -110,7 +110,7 @@ def memory_bandwidth(n_bytes: int = 1 << 28) -> float:
     return n_bytes / best
 
 
-def _generator(model: nn.Module, dictionary: Any, case: Case) -> FairseqGenerator:
+def _generator(model: nn.Module, dictionary: Any, case: Case) -> DecodingGenerator:
     # The parts of a step that is replayed as a whole cannot be told apart.
     options = DecodingOptions(
         decoding=case.decoding, engine_precision=case.precision, cuda_graphs="off"
@@ -129,7 +129,7 @@ def _sources(dictionary: Any, case: Case) -> Dict[str, Tensor]:
     return {"src_tokens": tokens, "src_lengths": torch.full(shape[:1], case.source_length)}
 
 
-def _watch(generator: FairseqGenerator) -> Stopwatch:
+def _watch(generator: DecodingGenerator) -> Stopwatch:
     """Everything inside the generator that has a name of its own in :data:`PARTS`."""
     stopwatch = Stopwatch()
     (session,) = generator.session.members

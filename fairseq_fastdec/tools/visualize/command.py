@@ -21,7 +21,7 @@ from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ...data.languages import infer_languages
-from ...generators.base import Generator
+from ...generators.single.generator import SingleHypothesisGenerator
 from ...noise import imports_unheard, results_only
 from ..command_line import errors_in_one_line, positive
 from ..corpus import load_models, uses_cuda
@@ -188,7 +188,7 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
     task = tasks.setup_task(cfg.task)
     models = load_models(cfg, task)
     generator = task.build_generator(models, cfg.generation)
-    if not isinstance(generator, Generator):
+    if not isinstance(generator, SingleHypothesisGenerator):
         raise UsageError(f"--task {args.task}: cannot be looked into; use translation_fastdec")
     generator.observer = Recorder()
     tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)

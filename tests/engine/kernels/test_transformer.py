@@ -8,6 +8,7 @@ from fairseq_fastdec.engine.kernels.loading import library
 from tests.support import tiny
 from tests.support.at_once import at_once
 from tests.support.compiled import PRECISIONS, compiled
+from tests.support.sessions import steps_by_torch
 
 TASK = tiny.task(20)
 

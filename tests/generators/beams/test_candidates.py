@@ -9,10 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators.beams import candidates
-from fairseq_fastdec.generators.beams.candidates import Rows, Wanted, best_extensions, extensions
-from fairseq_fastdec.generators.constraints import Limits
-from fairseq_fastdec.generators.top_tokens import ANY, Choices, Chooser, Demands
-from tests.generators.test_top_tokens import chosen_by, compiled
+from fairseq_fastdec.generators.beams.candidates import (
+    BeamRows,
+    Wanted,
+    best_extensions,
+    extensions_of_choices,
+)
+from fairseq_fastdec.generators.constraints import ANY, GenerationRules, TokenConstraints
+from fairseq_fastdec.generators.top_tokens import Choices, Chooser
+from tests.support.choosing import chosen_by
+from tests.support.compiled import compiled
 
 
 def brute_force(own, totals, beam, n_beams, n):
@@ -35,7 +41,7 @@ def brute_force(own, totals, beam, n_beams, n):
     impossible=st.floats(0, 0.99),
     seed=st.integers(0, 999),
 )
-def test_best_extensions(widths, n_own, n, impossible, seed):
+def test_extensions_of_choices(widths, n_own, n, impossible, seed):
     random = np.random.default_rng(seed)
     beam = np.repeat(np.arange(len(widths)), widths)
     column = np.concatenate([random.permutation(width) for width in widths])
@@ -45,9 +51,9 @@ def test_best_extensions(widths, n_own, n, impossible, seed):
     scores[random.random(scores.shape) < impossible] = -math.inf
     own = Choices(-np.sort(-scores, axis=1), random.integers(0, 99, scores.shape))
     totals = random.standard_normal(beam.size, dtype=np.float32)
-    rows = Rows(beam, column, len(widths), max(widths) + seed % 2)
+    rows = BeamRows(beam, column, len(widths), max(widths) + seed % 2)
 
-    found = best_extensions(own, totals, rows, n)
+    found = extensions_of_choices(own, totals, rows, n)
     for which, expected in enumerate(brute_force(own, totals, beam, len(widths), n)):
         expected = [candidate for candidate in expected if candidate[0] > -math.inf]
         columns = (found.scores[which], found.rows[which], found.tokens[which])
@@ -62,29 +68,30 @@ def test_best_extensions(widths, n_own, n, impossible, seed):
     per_row=st.none() | st.integers(1, 9) | st.just(60), n_types=st.integers(5, 9),
     seed=st.integers(0, 999), some_last=st.booleans(),
 )  # fmt: skip
-def test_extensions(way, widths, n, per_row, n_types, seed, some_last):
+def test_best_extensions(way, widths, n, per_row, n_types, seed, some_last):
     """So many of each beam, of which so many from a row; and where EOS has to come, it does."""
     random = np.random.default_rng(seed)
     beam = random.permutation(np.repeat(np.arange(len(widths)), widths))
     column = np.zeros_like(beam)
     for which, width in enumerate(widths):
         column[beam == which] = random.permutation(width)
-    rows = Rows(beam, column, len(widths), max(widths))
+    rows = BeamRows(beam, column, len(widths), max(widths))
     scores = random.standard_normal((beam.size, n_types), dtype=np.float32)
     totals = random.standard_normal(beam.size, dtype=np.float32)
-    limits = Limits(pad=1, unk=3, eos=2)
+    rules = GenerationRules(pad=1, unk=3, eos=2)
     last = (random.random(len(widths)) < 0.5)[beam] & some_last
-    demands = Demands(np.full(beam.size, ANY), np.zeros(beam.size, dtype=bool), last)
+    no_eos = np.zeros(beam.size, dtype=bool)
+    constraints = TokenConstraints(np.full(beam.size, ANY), no_eos, only_eos=last)
     with chosen_by(way):
-        found = extensions(
-            Chooser(limits), torch.from_numpy(scores.copy()), totals, rows, Wanted(n, per_row),
-            demands, normalize=False,
+        found = best_extensions(
+            Chooser(rules), torch.from_numpy(scores.copy()), totals, rows, Wanted(n, per_row),
+            constraints, normalize=False,
         )  # fmt: skip
     assert found.scores.shape[1] <= min(n, max(widths) * n_types)
     for which in range(len(widths)):
         pool = []
         for row in (beam == which).nonzero()[0].tolist():
-            tokens = [limits.eos] if last[row] else [t for t in range(n_types) if t != limits.pad]
+            tokens = [rules.eos] if last[row] else [t for t in range(n_types) if t != rules.pad]
             own = sorted(((scores[row, t] + totals[row], row, t) for t in tokens), reverse=True)
             pool += own[:per_row]
         expected = sorted(pool, reverse=True)[:n]
@@ -112,6 +119,6 @@ def test_best_first_is_a_stable_sort(few, n_rows, n_columns, n, n_values, seed):
 def test_equal_scores_keep_their_order_in_any_grid():
     own = Choices(np.zeros((2, 2), np.float32), np.array([[5, 6], [7, 8]]))
     for width in (2, 5):
-        rows = Rows(np.zeros(2, int), np.array([1, 0]), 1, width)
-        found = best_extensions(own, np.zeros(2, np.float32), rows, 3)
+        rows = BeamRows(np.zeros(2, int), np.array([1, 0]), 1, width)
+        found = extensions_of_choices(own, np.zeros(2, np.float32), rows, 3)
         assert found.tokens.tolist() == [[7, 8, 5]]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fairseq_fastdec.generators.beams.finalization import RULES
+from fairseq_fastdec.generators.beams.finalization import FINALIZATIONS
 
 NOTHING = -math.inf
 
@@ -15,7 +15,7 @@ def judge(rule, candidates, width, threshold=math.inf, n_final=0, best_final=NOT
     scores = np.array([[float(candidate.split()[0]) for candidate in candidates]], np.float32)
     ended = np.array([["$" in candidate for candidate in candidates]])
     finals = (np.array([n_final]), np.array([best_final], np.float32))
-    verdict = RULES[rule].judge(scores, ended, *finals, width, threshold)
+    verdict = FINALIZATIONS[rule].judge(scores, ended, *finals, width, threshold)
     assert not (verdict.final & verdict.active | verdict.active & verdict.waiting).any()
     fates = []
     for flags in zip(*(fate[0].tolist() for fate in verdict)):
@@ -64,5 +64,6 @@ def test_the_papers_rule(candidates, options, fates):
 
 def test_what_the_rules_ask_of_a_search():
     """fairseq's sees twice the beam, as none that has ended waits; the paper's, one beam."""
-    assert (RULES["fairseq"].candidates_per_entry, RULES["fairseq"].lets_wait) == (2, False)
-    assert (RULES["paper"].candidates_per_entry, RULES["paper"].lets_wait) == (1, True)
+    fairseqs, papers = FINALIZATIONS["fairseq"], FINALIZATIONS["paper"]
+    assert (fairseqs.candidates_per_entry, fairseqs.lets_wait) == (2, False)
+    assert (papers.candidates_per_entry, papers.lets_wait) == (1, True)

@@ -11,18 +11,17 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.beams.schedule import Capacity
-from fairseq_fastdec.generators.constraints import Limits
+from fairseq_fastdec.generators.constraints import GenerationRules
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.test_against_fairseq import (
+from tests.support import tiny
+from tests.support.against_fairseq import (
     NAMES,
-    TASK,
-    blockwise_model,
     lengths_strategy,
     options_strategy,
-    stock_model,
 )
-from tests.generators.test_top_tokens import WAYS, chosen_by, compiled
-from tests.support import tiny
+from tests.support.choosing import WAYS, chosen_by
+from tests.support.compiled import compiled
+from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 EOS = TASK.target_dictionary.eos()
 
@@ -185,13 +184,13 @@ def test_a_beam_as_wide_as_the_vocabulary_allows():
 # --- the rules against lists ---------------------------------------------------------------------
 
 
-def reference_search(model, source, width, threshold, per_entry, finalize, limits):
+def reference_search(model, source, width, threshold, per_entry, finalize, rules):
     """One sentence, one hypothesis at a time, the whole prefix through the stock decoder.
 
     Returns the results' ``(tokens, total)``, best first.
     """
     encoded = model.encoder(source[None], torch.tensor([source.numel()]))
-    max_len = limits.max_len(source.numel())
+    max_len = rules.max_len(source.numel())
     beam, final = [((), 0.0)], []
     for step in range(max_len + 1):
         pool = []
@@ -199,7 +198,7 @@ def reference_search(model, source, width, threshold, per_entry, finalize, limit
             if tokens and tokens[-1] == EOS:
                 pool.append((total, tokens))
             else:
-                pool += extensions(model, encoded, tokens, total, step, max_len, limits)[:per_entry]
+                pool += extensions(model, encoded, tokens, total, step, max_len, rules)[:per_entry]
         pool.sort(reverse=True, key=lambda candidate: candidate[0])
         beam = []
         if finalize == "paper":
@@ -223,18 +222,18 @@ def reference_search(model, source, width, threshold, per_entry, finalize, limit
             break
 
     def score(candidate):
-        return candidate[0] / (len(candidate[1]) ** limits.lenpen if limits.normalize else 1)
+        return candidate[0] / (len(candidate[1]) ** rules.lenpen if rules.normalize else 1)
 
     return sorted(((score(c), c[1]) for c in final), reverse=True, key=lambda s: s[0])
 
 
-def extensions(model, encoded, tokens, total, step, max_len, limits):
+def extensions(model, encoded, tokens, total, step, max_len, rules):
     with torch.no_grad():
         logits = model.decoder(torch.tensor([[EOS, *tokens]]), encoder_out=encoded)[0][0, -1]
     scores = logits.float().log_softmax(-1)
-    scores[limits.pad] = -math.inf
-    scores[limits.unk] -= limits.unkpen
-    if step < limits.min_len:
+    scores[rules.pad] = -math.inf
+    scores[rules.unk] -= rules.unkpen
+    if step < rules.min_len:
         scores[EOS] = -math.inf
     if step >= max_len:
         scores[[token for token in range(len(scores)) if token != EOS]] = -math.inf
@@ -265,10 +264,10 @@ def test_variable_beams_against_lists(
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     method = dict(prune_threshold=threshold, max_candidates=per_entry, finalize=finalize)
     ours = decode([model], sample, "variable_beam", width, method, **options)
-    limits = Limits.of(argparse.Namespace(**options), TASK.target_dictionary, 64)
+    rules = GenerationRules.from_args(argparse.Namespace(**options), TASK.target_dictionary, 64)
     for hypotheses, source in zip(ours, sample["net_input"]["src_tokens"]):
-        source = source[source.ne(limits.pad)]
-        expected = reference_search(model, source, width, threshold, per_entry, finalize, limits)
+        source = source[source.ne(rules.pad)]
+        expected = reference_search(model, source, width, threshold, per_entry, finalize, rules)
         assert [h["score"].item() for h in hypotheses] == pytest.approx(
             [score for score, _ in expected], abs=1e-4
         )

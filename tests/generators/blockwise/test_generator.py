@@ -1,7 +1,6 @@
-"""Blockwise decoding against a slow reference, its invocations, and its acceptance rules."""
+"""Blockwise decoding against a slow reference, its invocations, and its options."""
 
 import argparse
-import copy
 import math
 
 import pytest
@@ -11,20 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.blockwise.acceptance import Distance, Exact, MinimumBlock, TopK
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.test_against_fairseq import TASK, blockwise_model
 from tests.support import tiny
+from tests.support.blockwise import EOS, MAX_LEN, constant_model, generator_for, in_fp64
+from tests.support.trained_models import TASK, blockwise_model
 
-EOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
-MAX_LEN = 12
-
-
-def generator_for(models, dictionary=TASK.target_dictionary, max_len_b=MAX_LEN, **options):
-    args = argparse.Namespace(beam=1, max_len_b=max_len_b)
-    return build_generator(
-        models, dictionary, args, DecodingOptions(decoding="blockwise", **options)
-    )
+PAD = TASK.target_dictionary.pad()
 
 
 def slow_blockwise(model, net_input, block_size, accepts):
@@ -105,10 +96,6 @@ def test_against_the_slow_reference(rule, frozen, block_size, lengths, seed):
         assert record.blocks == blocks
 
 
-def in_fp64(model):
-    return copy.deepcopy(model).double()
-
-
 def test_rounded_proposals_change_no_token_and_hardly_an_invocation():
     model = blockwise_model(identity_first_head=False, freeze_base=False)
     sample = tiny.random_batch(TASK, [1, 4, 8, 9, 12] * 20)
@@ -119,16 +106,6 @@ def test_rounded_proposals_change_no_token_and_hardly_an_invocation():
         invocations.append(generator.statistics.row_invocations)
     assert outputs[0] == outputs[1]
     assert invocations[0] == pytest.approx(invocations[1], rel=0.03)
-
-
-def constant_model(block_size, word=7):
-    """Always predicts the same word, whatever the head: every proposal is right."""
-    model = tiny.build_model(TASK, "blockwise_transformer", block_size=block_size)
-    with torch.no_grad():
-        final_norm = model.decoder.layers[-1].final_layer_norm
-        final_norm.weight.zero_()
-        final_norm.bias.copy_(model.decoder.output_projection.weight[word] * 9)
-    return model
 
 
 @pytest.mark.parametrize("block_size", [2, 3, 4, 8])
@@ -159,53 +136,6 @@ def test_trained_heads_save_invocations_and_every_head_is_counted():
     assert "mean accepted block size" in counts.summary()
 
 
-def test_exact_accepts_p1s_best_only():
-    verdict = Exact().judge(
-        torch.zeros(1, 3, 9), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 6, 6]])
-    )
-    assert verdict.tolist() == [[True, False, True]]
-
-
-@pytest.mark.parametrize("n, expected", [(1, [True, False, False]), (2, [True, True, False])])
-def test_topk_accepts_p1s_best_n(n, expected):
-    log_probs = torch.tensor([-1.0, -2.0, -3.0, -math.inf]).repeat(1, 3, 1)
-    best = torch.zeros(1, 3, dtype=torch.long)
-    verdict = TopK(n).judge(log_probs, best, torch.tensor([[0, 1, 2]]))
-    assert verdict.tolist() == [expected]
-
-
-def test_topk_never_accepts_what_the_limits_forbid():
-    log_probs = torch.tensor([[[-1.0, -math.inf, -math.inf]]])
-    verdict = TopK(3).judge(log_probs, torch.tensor([[0]]), torch.tensor([[1]]))
-    assert verdict.tolist() == [[False]]
-
-
-def integers():
-    words = Dictionary()
-    for value in range(10):
-        words.add_symbol(str(value))
-    words.add_symbol("madeupword0000")
-    return words
-
-
-def test_distance_accepts_near_integers():
-    words = integers()
-    rule = Distance(2, words)
-    best = torch.tensor([[words.index("5")] * 4])
-    proposals = torch.tensor([[words.index(symbol) for symbol in ("5", "7", "8", "3")]])
-    verdict = rule.judge(torch.zeros(1, 4, len(words)), best, proposals)
-    assert verdict.tolist() == [[True, True, False, True]]
-
-
-def test_distance_compares_other_symbols_exactly():
-    words = integers()
-    rule = Distance(100, words)
-    best = torch.tensor([[words.eos(), words.index("1"), words.eos()]])
-    proposals = torch.tensor([[words.index("1"), words.eos(), words.eos()]])
-    verdict = rule.judge(torch.zeros(1, 3, len(words)), best, proposals)
-    assert verdict.tolist() == [[False, False, True]]
-
-
 def test_distance_decodes_within_epsilon_of_greedy():
     """The output may leave greedy's, but each token is within epsilon of p_1's choice there."""
     words = Dictionary()
@@ -228,17 +158,6 @@ def test_distance_decodes_within_epsilon_of_greedy():
         choices = model.decoder(previous, encoder_out=encoded)[0][0].argmax(-1)
         both_words = (tokens >= words.nspecial) & (choices >= words.nspecial)
         assert (tokens - choices)[both_words].abs().max() <= 3
-
-
-def test_minimum_block_asks_nothing_of_the_first_proposals():
-    log_probs = torch.zeros(1, 3, 9)
-    log_probs[0, 0, 6] = -math.inf
-    best, proposals = torch.tensor([[4, 4, 4]]), torch.tensor([[5, 5, 5]])
-    assert MinimumBlock(Exact(), 3).judge(log_probs, best, proposals).tolist() == [
-        [True, True, False]
-    ]
-    forbidden = torch.tensor([[6, 5, 5]])
-    assert not MinimumBlock(Exact(), 3).judge(log_probs, best, forbidden)[0, 0]
 
 
 @pytest.mark.parametrize(

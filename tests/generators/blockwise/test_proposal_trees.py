@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.blockwise.proposal_trees import Tree, best_tree
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.generators.blockwise.test_generator import EOS, constant_model, generator_for, in_fp64
-from tests.generators.test_against_fairseq import (
-    TASK,
-    blockwise_model,
+from tests.support import tiny
+from tests.support.against_fairseq import (
     fairseq_hypotheses,
     our_generator,
     our_hypotheses,
 )
-from tests.support import tiny
+from tests.support.blockwise import EOS, constant_model, generator_for, in_fp64
+from tests.support.trained_models import TASK, blockwise_model
 
 SAMPLE = tiny.random_batch(TASK, [1, 4, 8, 9, 12, 0, 7, 3, 10, 11], seed=2)
 

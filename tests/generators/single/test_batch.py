@@ -7,7 +7,7 @@ import torch
 
 from fairseq_fastdec.engine import EnsembleSession
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.constraints import Limits
+from fairseq_fastdec.generators.constraints import GenerationRules
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.single.batch import Batch
 from fairseq_fastdec.generators.statistics import Statistics
@@ -22,9 +22,9 @@ def models(n_members):
 
 
 def batch_of(n_members=1, lengths=(4, 6), **options):
-    limits = Limits.of(argparse.Namespace(), TASK.target_dictionary, 64)
+    rules = GenerationRules.from_args(argparse.Namespace(), TASK.target_dictionary, 64)
     sample = tiny.random_batch(TASK, list(lengths))
-    return Batch(EnsembleSession(models(n_members)), limits, Statistics(), sample, **options)
+    return Batch(EnsembleSession(models(n_members)), rules, Statistics(), sample, **options)
 
 
 @pytest.mark.parametrize("n_members", [1, 2])

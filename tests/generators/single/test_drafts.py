@@ -1,26 +1,23 @@
-"""The drafts on their own, and the pool of n-grams."""
+"""The drafts on their own."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.single.drafts import CopyDraft, SourceDraft, draft_source
-from fairseq_fastdec.generators.single.ngrams import NgramPool
-from tests.generators.test_against_fairseq import assert_same
 from tests.support import tiny
+from tests.support.against_fairseq import assert_same
 
 SOURCE, TARGET = tiny.dictionary(9), tiny.dictionary(6)
 PAD, EOS = TARGET.pad(), TARGET.eos()
 OWN = {name: TARGET.index(name) for name in ("w0", "w1", "w2", "w3")}
 
 
-class Rows:
+class DraftedBatch:
     """As much of a batch as drafts look at."""
 
     def __init__(self, sources, outputs):
@@ -51,7 +48,7 @@ def filled(source, rows, kept, n_kept):
 
 def test_copies_of_the_source_under_the_targets_indices():
     """w7 and w8 are not in the target dictionary; padding may be on the left."""
-    rows = Rows([words("w3 w7 w2 w1"), words("w0 w1")], [[OWN["w3"]], []])
+    rows = DraftedBatch([words("w3 w7 w2 w1"), words("w0 w1")], [[OWN["w3"]], []])
     draft = CopyDraft(SOURCE, TARGET)
     draft.begin(rows)
     kept = [[4, PAD, PAD, PAD], [PAD] * 4]
@@ -63,7 +60,7 @@ def test_copies_of_the_source_under_the_targets_indices():
 
 
 def test_what_follows_in_the_source():
-    rows = Rows([words("w0 w3 w0 w2"), words("w1 w2 w3")], [[OWN["w3"], OWN["w0"]], []])
+    rows = DraftedBatch([words("w0 w3 w0 w2"), words("w1 w2 w3")], [[OWN["w3"], OWN["w0"]], []])
     draft = SourceDraft(3, SOURCE, TARGET, replace_answers=True)
     draft.begin(rows)
     w = OWN
@@ -72,7 +69,7 @@ def test_what_follows_in_the_source():
 
 
 def test_previous_tokens_once_more():
-    rows = Rows([words("w0")] * 2, [[7, 8, 9], [5]])
+    rows = DraftedBatch([words("w0")] * 2, [[7, 8, 9], [5]])
     draft = draft_source(
         DecodingOptions(decoding="lookahead", draft="previous"), SOURCE, TARGET, True
     )
@@ -86,7 +83,7 @@ def ngram_draft(pool, replace_answers):
 
 @pytest.mark.parametrize("pool, second_row", [("run", [7, 8]), ("sentence", [9, 9])])
 def test_ngrams_of_the_sentence_or_of_all(pool, second_row):
-    rows = Rows([words("w0")] * 2, [[6, 7, 8], [6]])
+    rows = DraftedBatch([words("w0")] * 2, [[6, 7, 8], [6]])
     draft = ngram_draft(pool, replace_answers=True)
     draft.begin(rows)
     draft.learn(rows, torch.tensor([3, 1]))
@@ -95,39 +92,12 @@ def test_ngrams_of_the_sentence_or_of_all(pool, second_row):
 
 
 def test_ngrams_leave_answers_alone_where_they_must():
-    rows = Rows([words("w0")], [[6, 7, 8, 6]])
+    rows = DraftedBatch([words("w0")], [[6, 7, 8, 6]])
     draft = ngram_draft("run", replace_answers=False)
     draft.begin(rows)
     draft.learn(rows, torch.tensor([4]))
     assert filled(draft, rows, [[7, 5, 9]], [2]) == [[7, 5, 9]]
     assert filled(draft, rows, [[7, 9, 9]], [1]) == [[7, 8, 6]]
-
-
-def test_the_most_recent_successor_of_the_longest_context():
-    pool = NgramPool(3)
-    pool.learn([1, 2, 3, 9, 2, 4, 5, 2, 6], 9)
-    assert pool.continued([1, 2], [0], 0) == [3]
-    assert pool.continued([9, 2], [0, 0], 0) == [4, 5]
-    assert pool.continued([7, 2], [0], 0) == [6]
-    assert pool.continued([7, 7], [8, 0], 0) == [8, 0]
-
-
-@given(
-    tokens=st.lists(st.integers(0, 5), max_size=60),
-    order=st.integers(2, 5),
-    capacity=st.integers(5, 30),
-    context=st.lists(st.integers(0, 5), min_size=4, max_size=4),
-)
-def test_a_bounded_pool_only_forgets(tokens, order, capacity, context):
-    unbounded, bounded = NgramPool(order), NgramPool(order, capacity)
-    padded = [-1] * (order - 1) + tokens
-    for pool in (unbounded, bounded):
-        for end in range(order, len(padded) + 1):
-            pool.learn(padded[:end], 1)
-    size = len(bounded._young) + len(bounded._old)
-    assert size <= 2 * (capacity + order)
-    if len(unbounded._young) <= capacity:
-        assert bounded.continued(context, [9] * 6, 0) == unbounded.continued(context, [9] * 6, 0)
 
 
 def test_dictionaries_that_differ():

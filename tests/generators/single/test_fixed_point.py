@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.generators.test_against_fairseq import TASK, our_generator, stock_model
+from fairseq_fastdec.engine import Features
 from tests.support import tiny
+from tests.support.against_fairseq import our_generator
+from tests.support.trained_models import TASK, stock_model
 
 EOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
 WORDS = range(TASK.target_dictionary.nspecial, len(TASK.target_dictionary))
@@ -63,7 +65,7 @@ class OracleSession:
             [self._answer(sentence, own + fed[: n + 1]) for n in range(len(fed))]
             for sentence, own, fed in zip(self._sentences, self._tokens, self._fed)
         ]
-        return [torch.tensor(answers)[..., None]]
+        return Features([torch.tensor(answers)[..., None]])
 
     def _answer(self, sentence, before):
         return self._oracle.answer(sentence, before, self._max_len)
@@ -78,7 +80,7 @@ class OracleSession:
         self._tokens = [list(self._tokens[row]) for row in rows.tolist()]
 
     def log_probs(self, features):
-        (answers,) = features
+        (answers,) = features.of_members
         log_probs = torch.full((*answers.shape, len(TASK.target_dictionary)), -math.inf)
         return log_probs.scatter_(-1, answers[..., None], -1.0)
 

@@ -7,18 +7,16 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.generators.single import batch as batch_module
 from fairseq_fastdec.generators.single.drafts import DraftSource
-from tests.generators.test_against_fairseq import (
-    TASK,
+from tests.support import tiny
+from tests.support.against_fairseq import (
     assert_same,
-    blockwise_model,
     fairseq_hypotheses,
     lengths_strategy,
     options_strategy,
     our_generator,
     our_hypotheses,
-    stock_model,
 )
-from tests.support import tiny
+from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 PAD, EOS = TASK.target_dictionary.pad(), TASK.target_dictionary.eos()
 UNUSED = TASK.target_dictionary.unk()  # no training data here holds it

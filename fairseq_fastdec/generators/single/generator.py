@@ -1,0 +1,49 @@
+"""Generators that keep one hypothesis for each sentence: a search rule over a batch."""
+
+from abc import abstractmethod
+from typing import Any, Dict, List, Optional, Tuple
+
+from torch import Tensor
+
+from ..base import DecodingGenerator
+from ..hypothesis import Hypotheses
+from ..statistics import SentenceRecord
+from .batch import Batch, Observer
+
+
+class SingleHypothesisGenerator(DecodingGenerator):
+    """A generator that keeps one hypothesis for each sentence of a :class:`~.batch.Batch`.
+
+    Subclasses hold a search rule, :meth:`decode`, and nothing else.
+    """
+
+    keeps_one_hypothesis = True
+    promises_greedy_tokens = True
+    accepts_blocks = True
+
+    # Called with what every decoder invocation was given and answered, see :meth:`Batch.observe`.
+    observer: Optional[Observer] = None
+
+    @abstractmethod
+    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+        """The search rule: feed tokens, look at the answers, keep some, until no row is left.
+
+        Args:
+            bos: the token before the first.
+            prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
+        """
+
+    def translate(
+        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        batch = Batch(
+            self.session,
+            self.rules,
+            self.statistics,
+            sample,
+            self.observer,
+            prefix,
+            self.accepts_blocks,
+        )
+        self.decode(batch, bos, prefix)
+        return batch.hypotheses(), batch.records(ids)

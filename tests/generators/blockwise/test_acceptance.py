@@ -1,0 +1,67 @@
+"""The rules by which p_1 accepts proposals, each on its own."""
+
+import math
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_fastdec.generators.blockwise.acceptance import Distance, Exact, MinimumBlock, TopK
+
+
+def test_exact_accepts_p1s_best_only():
+    verdict = Exact().judge(
+        torch.zeros(1, 3, 9), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 6, 6]])
+    )
+    assert verdict.tolist() == [[True, False, True]]
+
+
+@pytest.mark.parametrize("n, expected", [(1, [True, False, False]), (2, [True, True, False])])
+def test_topk_accepts_p1s_best_n(n, expected):
+    log_probs = torch.tensor([-1.0, -2.0, -3.0, -math.inf]).repeat(1, 3, 1)
+    best = torch.zeros(1, 3, dtype=torch.long)
+    verdict = TopK(n).judge(log_probs, best, torch.tensor([[0, 1, 2]]))
+    assert verdict.tolist() == [expected]
+
+
+def test_topk_never_accepts_what_the_limits_forbid():
+    log_probs = torch.tensor([[[-1.0, -math.inf, -math.inf]]])
+    verdict = TopK(3).judge(log_probs, torch.tensor([[0]]), torch.tensor([[1]]))
+    assert verdict.tolist() == [[False]]
+
+
+def integers():
+    words = Dictionary()
+    for value in range(10):
+        words.add_symbol(str(value))
+    words.add_symbol("madeupword0000")
+    return words
+
+
+def test_distance_accepts_near_integers():
+    words = integers()
+    rule = Distance(2, words)
+    best = torch.tensor([[words.index("5")] * 4])
+    proposals = torch.tensor([[words.index(symbol) for symbol in ("5", "7", "8", "3")]])
+    verdict = rule.judge(torch.zeros(1, 4, len(words)), best, proposals)
+    assert verdict.tolist() == [[True, True, False, True]]
+
+
+def test_distance_compares_other_symbols_exactly():
+    words = integers()
+    rule = Distance(100, words)
+    best = torch.tensor([[words.eos(), words.index("1"), words.eos()]])
+    proposals = torch.tensor([[words.index("1"), words.eos(), words.eos()]])
+    verdict = rule.judge(torch.zeros(1, 3, len(words)), best, proposals)
+    assert verdict.tolist() == [[False, False, True]]
+
+
+def test_minimum_block_asks_nothing_of_the_first_proposals():
+    log_probs = torch.zeros(1, 3, 9)
+    log_probs[0, 0, 6] = -math.inf
+    best, proposals = torch.tensor([[4, 4, 4]]), torch.tensor([[5, 5, 5]])
+    assert MinimumBlock(Exact(), 3).judge(log_probs, best, proposals).tolist() == [
+        [True, True, False]
+    ]
+    forbidden = torch.tensor([[6, 5, 5]])
+    assert not MinimumBlock(Exact(), 3).judge(log_probs, best, forbidden)[0, 0]

@@ -1,0 +1,66 @@
+"""Our generators and fairseq's own with ``--beam 1``, with the same models and options."""
+
+import argparse
+
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import strategies as st
+
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.options import DecodingOptions
+from tests.support.trained_models import TASK
+
+
+def fairseq_hypotheses(models, sample, prefix_tokens=None, bos_token=None, **options):
+    generator = SequenceGenerator(list(models), TASK.target_dictionary, beam_size=1, **options)
+    return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
+
+
+NAMES = dict(len_penalty="lenpen", unk_penalty="unkpen")
+
+
+def our_generator(models, decoding, method=None, **options):
+    args = {NAMES.get(name, name): value for name, value in options.items()}
+    if "normalize_scores" in args:
+        args["unnormalized"] = not args.pop("normalize_scores")
+    args = argparse.Namespace(beam=1, **args)
+    return build_generator(
+        list(models),
+        TASK.target_dictionary,
+        args,
+        DecodingOptions(decoding=decoding, **(method or {})),
+    )
+
+
+def our_hypotheses(
+    models, sample, decoding, method=None, prefix_tokens=None, bos_token=None, **options
+):
+    generator = our_generator(models, decoding, method, **options)
+    return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
+
+
+def assert_same(ours, theirs, atol=1e-4):
+    assert len(ours) == len(theirs)
+    for own, reference in zip(ours, theirs):
+        assert len(own) == 1
+        own, reference = own[0], reference[0]
+        assert own["tokens"].tolist() == reference["tokens"].tolist()
+        assert own["tokens"].dtype == reference["tokens"].dtype
+        torch.testing.assert_close(
+            own["positional_scores"], reference["positional_scores"], atol=atol, rtol=0
+        )
+        torch.testing.assert_close(own["score"], reference["score"], atol=atol, rtol=0)
+
+
+options_strategy = st.fixed_dictionaries(
+    dict(
+        max_len_a=st.sampled_from([0, 0.5, 1.2]),
+        max_len_b=st.integers(3, 14),
+        min_len=st.integers(1, 3),
+        normalize_scores=st.booleans(),
+        len_penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+        unk_penalty=st.sampled_from([0.0, -3.0, 5.0]),
+        temperature=st.sampled_from([0.5, 1.0, 2.0]),
+    )
+)
+lengths_strategy = st.lists(st.integers(0, 9), min_size=1, max_size=7)
