@@ -1,6 +1,7 @@
 """What the documents tell people to type still works."""
 
 import argparse
+import importlib.util
 import runpy
 import shutil
 import sys
@@ -15,7 +16,7 @@ from fairseq_cli import train as train_cli
 from fairseq_fastdec.generators.option_rules import check_options
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import command_line, snippets
-from tests.support.snippets import DOCUMENTS, ROOT
+from tests.support.snippets import DOCUMENTS, FRONT_PAGE, ROOT
 
 COMMANDS = [command for document in DOCUMENTS for command in snippets.commands(document)]
 PARSERS = {
@@ -24,7 +25,14 @@ PARSERS = {
     "fairseq-interactive": fairseq_options.get_interactive_generation_parser,
 }
 # Programs of others, whose options are not ours to know.
-FOREIGN = {"curl", "tar", "sacrebleu", "pip", "cd"}
+FOREIGN = {"curl", "tar", "sacrebleu", "pip", "cd", "ruff"}
+# What a newcomer types one after the other: trainings come before what decodes with their models.
+GUIDES = [
+    FRONT_PAGE,
+    ROOT / "docs" / "training.md",
+    *sorted(ROOT.glob("docs/methods/*.md")),
+    ROOT / "docs" / "shortlist.md",
+]
 TRAININGS = [
     command
     for command in COMMANDS
@@ -41,7 +49,8 @@ def test_there_are_commands():
     assert {"fairseq-train", "fairseq-generate", "python", "pip"} <= programs
     assert len(COMMANDS) > 30
     assert {command.place.split(":")[0] for command in COMMANDS} >= {
-        "README.md", "examples/en_de/README.md", "examples/jacobi/README.md"
+        "README.md", "CONTRIBUTING.md", "docs/training.md", "docs/methods/greedy.md",
+        "docs/tools/benchmark.md", "examples/en_de/README.md", "examples/jacobi/README.md",
     }  # fmt: skip
 
 
@@ -53,9 +62,13 @@ def test_options_exist(command, monkeypatch):
         return
     if program in PARSERS:
         _check_fairseq(program, arguments)
+    elif arguments[0] == "setup.py":
+        assert arguments[1:] == ["build_ext", "--inplace"]
     elif program.startswith("python") and arguments[0].endswith(".py"):
         assert (ROOT / arguments[0]).is_file(), f"{command}: there is no such script"
         _check_script(arguments, monkeypatch)
+    elif arguments[0] == "-m" and arguments[1].startswith("fairseq_fastdec."):
+        assert importlib.util.find_spec(arguments[1]), f"{command}: there is no such module"
     elif program == "pytest" or arguments[:2] == ["-m", "pytest"]:
         _check_pytest([word for word in arguments if word not in ("-m", "pytest")])
     else:
@@ -131,7 +144,7 @@ def test_trainings_end_by_themselves(command):
 
 @pytest.fixture(scope="module")
 def workplace(corpus, baseline, tmp_path_factory):
-    """A directory in which the names of the README are tiny things."""
+    """A directory in which the names of the guides are tiny things."""
     place = tmp_path_factory.mktemp("workplace")
     shutil.copytree(corpus, place / "data-bin" / "en-de")
     (place / "data-bin" / "en-de" / "bpe.codes").write_text("#version: 0.2\na b</w>\n")
@@ -139,12 +152,14 @@ def workplace(corpus, baseline, tmp_path_factory):
     return place
 
 
-def test_the_commands_of_the_readme_run_one_after_another(workplace, monkeypatch):
+def test_the_commands_of_the_guides_run_one_after_another(workplace, monkeypatch):
     monkeypatch.chdir(workplace)
-    decoded = 0
-    for command in snippets.commands(ROOT / "README.md"):
-        if _is_a_part(command):
+    commands = [command for guide in GUIDES for command in snippets.commands(guide)]
+    decoded, seen = 0, set()
+    for command in commands:
+        if _is_a_part(command) or " ".join(command.words) in seen:
             continue
+        seen.add(" ".join(command.words))
         words = [command_line.PLUGIN if w == "fairseq_fastdec" else w for w in command.words[1:]]
         arguments = [*words, "--cpu", "--no-progress-bar", "--num-workers", 0]
         if command.program == "fairseq-train":
@@ -159,7 +174,7 @@ def test_the_commands_of_the_readme_run_one_after_another(workplace, monkeypatch
             printed = command_line.run(generate_cli, *arguments, "--max-len-b", 20)
             assert len(command_line.hypotheses(printed)) == 29, command
             decoded += 1
-    assert decoded > 4
+    assert decoded > 8
 
 
 def _ensure_shortlist(arguments):
@@ -169,22 +184,25 @@ def _ensure_shortlist(arguments):
         Path(name).write_text("a b 0.5\nb a 0.5\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("block", snippets.blocks(ROOT / "README.md", "python"))
-def test_the_python_code_of_the_readme_runs(block, workplace, monkeypatch, capsys):
+@pytest.mark.parametrize("block", snippets.blocks(FRONT_PAGE, "python"))
+def test_the_python_code_of_the_front_page_runs(block, workplace, monkeypatch, capsys):
     monkeypatch.chdir(workplace)
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip()
 
 
 def test_there_is_python_code():
-    assert snippets.blocks(ROOT / "README.md", "python")
+    assert snippets.blocks(FRONT_PAGE, "python")
 
 
 def test_the_documents_agree_on_how_long_heads_take():
     """The introduction said minutes, the table an hour, the recipe half an hour."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "within minutes" not in text and "an hour to train heads" not in text
-    told = [line for line in text.splitlines() if "half an hour" in line]
-    assert len(told) == 3
-    recipe = (ROOT / "examples" / "en_de" / "README.md").read_text(encoding="utf-8")
-    assert "4,000 updates (half an hour on a free core)" in recipe
+    pages = {name: _text(name) for name in ("README.md", "docs/training.md", "docs/performance.md")}
+    for name, text in pages.items():
+        assert "within minutes" not in text and "an hour to train heads" not in text
+        assert text.count("half an hour") == 1, name
+    assert "4,000 updates (half an hour on a free core)" in _text("examples/en_de/README.md")
+
+
+def _text(name):
+    return (ROOT / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The commands and the Python code in the documents."""
+"""The commands, the Python code and the links in the documents."""
 
 import re
 import shlex
@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Iterator, List
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("examples/**/*.md"))]
+FRONT_PAGE = ROOT / "README.md"
+PAGES = sorted(ROOT.glob("docs/**/*.md"))
+DOCUMENTS = [
+    FRONT_PAGE,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *PAGES,
+    *sorted(ROOT.glob("examples/**/*.md")),
+]
 # Text that only looks like a command: a pattern of one, or a part.
 PLACEHOLDERS = {"...", "SRC", "DATA", "PREFIX", "R"}
 
@@ -42,9 +50,10 @@ def blocks(document: Path, language: str) -> List[str]:
 
 def commands(document: Path) -> Iterator[Command]:
     """All commands of a document: of its shell blocks, and those within its sentences."""
-    text = document.read_text(encoding="utf-8")
-    in_sentences = re.findall(r"(?<!`)`((?:python scripts/|python examples/|fairseq-)[^`]* [^`]*)`",
-                              re.sub(r"(?ms)^ *```.*?^ *```$", "", text))  # fmt: skip
+    in_sentences = re.findall(
+        r"(?<!`)`((?:python scripts/|python examples/|fairseq-)[^`]* [^`]*)`",
+        _without_blocks(document),
+    )
     shell = blocks(document, "sh") + [" ".join(line.split()) for line in in_sentences]
     number = 0
     for block in shell:
@@ -52,6 +61,28 @@ def commands(document: Path) -> Iterator[Command]:
             for words in _split(line):
                 number += 1
                 yield Command(f"{document.relative_to(ROOT)}:{number}", words)
+
+
+def links(document: Path) -> List[str]:
+    """Where the document's links and pictures lead, but for other people's sites."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(document))
+    return [target for target in targets if not re.match(r"\w+:", target)]
+
+
+def anchors(document: Path) -> List[str]:
+    """The names by which a link finds the document's headings, as GitHub makes them."""
+    headings = re.findall(r"(?m)^#+ +(.+?) *$", _without_blocks(document))
+    plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain]
+
+
+def _without_blocks(document: Path) -> str:
+    return re.sub(r"(?ms)^ *```.*?^ *```$", "", document.read_text(encoding="utf-8"))
+
+
+def prose(document: Path) -> str:
+    """The text without code: a link may hold code, but no link begins within it."""
+    return re.sub(r"`[^`\n]*`", "", _without_blocks(document))
 
 
 def _split(line: str) -> List[List[str]]:

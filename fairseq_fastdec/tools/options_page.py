@@ -1,0 +1,141 @@
+"""The page that lists every option, docs/options.md, from what the parsers of fairseq are told.
+
+    python -m fairseq_fastdec.tools.options_page docs/options.md
+
+writes it anew after an option has changed; a test compares.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models.transformer import TransformerModel
+
+from ..criterions.random_sub_loss import RandomSubLossConfig
+from ..models.blockwise_transformer import BlockwiseTransformerModel
+from ..tasks.translation_double_token import TranslationDoubleTokenTask
+from ..tasks.translation_fastdec import TranslationFastdecTask
+
+OPENING = """\
+# Options
+
+Generated from the code by `python -m fairseq_fastdec.tools.options_page docs/options.md`; do not
+edit it by hand. `fairseq-generate --user-dir fairseq_fastdec --task translation_fastdec --help`
+prints the same, grouped alike. An option that a method has no use for is an error that says so.
+[Methods](methods/README.md#fairseqs-own-options) says what fairseq's own options mean.
+"""
+
+# What a reader has to know of a group of options, by its title.
+INTRODUCTIONS = {
+    "decoding": "All of our methods take these. The front page says [which method is for "
+    "you](../README.md#which-method).",
+    "blockwise decoding": "See [blockwise](methods/blockwise.md).",
+    "Jacobi decoding and lookahead": "See [lookahead](methods/lookahead.md) and "
+    "[Jacobi decoding](methods/jacobi.md).",
+    "beams": "See [beams](methods/beams.md).",
+    "order of decoding": "The task `translation_double_token` takes these, to train and to decode. "
+    "See [double_token](methods/double_token.md).",
+    "training": "Both tasks take these. See [training](training.md).",
+    "heads": "`--arch blockwise_transformer` and its presets take these. See "
+    "[training](training.md).",
+    "loss of the heads": "`--criterion random_sub_loss` takes these. See [training](training.md).",
+}
+ORDER = tuple(INTRODUCTIONS)
+NAMES_OF_TYPES = {int: "N", float: "NUMBER"}
+
+
+class Option(NamedTuple):
+    """One option, as a parser is told of it."""
+
+    flag: str
+    values: str
+    default: str
+    help: str
+
+
+class Listing:
+    """Stands for a parser or one of its groups, and remembers the options that are added."""
+
+    def __init__(self) -> None:
+        self.options: Dict[str, Option] = {}
+        self.groups: Dict[str, "Listing"] = {}
+
+    def add_argument(self, *names: str, **settings: Any) -> None:
+        """As argparse's."""
+        if names[0].startswith("--"):
+            self.options[names[0]] = Option(
+                names[0], _values(settings), _default(settings), settings.get("help") or ""
+            )
+
+    def add_argument_group(self, title: str, description: Optional[str] = None) -> "Listing":
+        """As argparse's."""
+        return self.groups.setdefault(title, Listing())
+
+
+def page() -> str:
+    """The text of docs/options.md."""
+    groups = grouped_options()
+    titles = [*ORDER, *sorted(set(groups) - set(ORDER))]
+    return "\n".join([OPENING, *(_section(title, groups[title]) for title in titles)])
+
+
+def grouped_options() -> Dict[str, List[Option]]:
+    """All options that this package adds to fairseq's, by the titles of their groups."""
+    stock, heads, loss = Listing(), Listing(), Listing()
+    TransformerModel.add_args(stock)
+    BlockwiseTransformerModel.add_args(heads)
+    gen_parser_from_dataclass(loss, RandomSubLossConfig())
+    groups: Dict[str, List[Option]] = {}
+    # The second task has all options of the first, of which one has another default.
+    for task in (TranslationFastdecTask, TranslationDoubleTokenTask):
+        listing = Listing()
+        task.add_args(listing)
+        for title, group in listing.groups.items():
+            groups.setdefault(title, list(group.options.values()))
+    groups["heads"] = [heads.options[flag] for flag in heads.options if flag not in stock.options]
+    groups["loss of the heads"] = [
+        option for option in loss.options.values() if not option.default.startswith("${")
+    ]
+    return groups
+
+
+def _section(title: str, options: Sequence[Option]) -> str:
+    introduction = INTRODUCTIONS.get(title)
+    rows = ["| option | values | default | meaning |", "|---|---|---|---|"]
+    for option in options:
+        cells = (f"`{option.flag}`", _code(option.values), _code(option.default), option.help)
+        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+    heading = f"## {title[0].upper()}{title[1:]}\n"
+    return "\n".join([heading, *([f"{introduction}\n"] if introduction else []), *rows, ""])
+
+
+def _code(text: str) -> str:
+    return ", ".join(f"`{word}`" for word in text.split(", ")) if text else ""
+
+
+def _values(settings: Dict[str, Any]) -> str:
+    if settings.get("choices"):
+        return ", ".join(map(str, settings["choices"]))
+    if settings.get("action", "store") != "store":
+        return ""
+    return settings.get("metavar") or NAMES_OF_TYPES.get(settings.get("type"), "TEXT")
+
+
+def _default(settings: Dict[str, Any]) -> str:
+    """The default that argparse knows; where there is none, the help may tell what is done."""
+    default = settings.get("default")
+    return "" if default is None or isinstance(default, bool) else str(default)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Write the page to the file that is named, or print it."""
+    paths = sys.argv[1:] if arguments is None else arguments
+    if not paths:
+        print(page(), end="")
+    for path in paths:
+        Path(path).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
