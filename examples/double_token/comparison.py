@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from models import BASELINE, MARKED, METHODS
-from significance import significantly_different
-from table import markdown, read_run, read_texts, signed
+from examples.common.table import markdown, read_run, read_texts, signed
+
+from .models import BASELINE, MARKED, METHODS
+from .significance import significantly_different
 
 
 @dataclass

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from table import markdown
+from examples.common.table import markdown
 
 Tokens = Sequence[str]
 

@@ -13,20 +13,16 @@ import logging
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any, Dict, List
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent))
+import torch
+from fairseq.hub_utils import GeneratorHubInterface
+from omegaconf import open_dict
 
-import torch  # noqa: E402
-from fairseq.hub_utils import GeneratorHubInterface  # noqa: E402
-from omegaconf import open_dict  # noqa: E402
-from table import SCORER, Run, grouped, markdown, row_of, signed  # noqa: E402
+from examples.common.en_de import EN_DE, MODEL
+from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
+from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
 
-from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel  # noqa: E402
-
-MODEL = HERE / "model"
 OWN_SENTENCES = (
     "Click the Save button to save your document.",
     "Select the cells that you want to format, and then choose Format - Cells.",
@@ -97,7 +93,7 @@ def translate(hub: GeneratorHubInterface, sentences: List[str]) -> None:
 def print_comparison(hub: GeneratorHubInterface, n_sentences: int, n_rounds: int) -> None:
     """All methods by turns, one sentence at a time, and the table."""
     sources, references = (
-        (HERE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
+        (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
         for language in ("en", "de")
     )
     batches = [batch_of(hub, source) for source in sources]

@@ -6,16 +6,12 @@ python examples/en_de/export.py work/en_de_full frozen examples/en_de/model
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 from typing import Dict
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
-
-import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
+import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 
 # What fairseq reads of a checkpoint to decode with it or to train on; the optimizer's state is not.
 KEPT = ("args", "cfg", "model", "task_state", "optimizer_history", "extra_state")

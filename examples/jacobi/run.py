@@ -12,15 +12,11 @@ would be typed. The table has the columns of Tables 1 and 6 of Santilli et al. (
 import argparse
 import re
 import statistics
-import sys
 from pathlib import Path
 from typing import Dict, List
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "en_de"))
-
-import run as recipe  # noqa: E402
-from table import Run, grouped, markdown, read_lines, read_run, signed  # noqa: E402
+from examples.common import commands, en_de
+from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
@@ -52,7 +48,7 @@ def main() -> None:
     for number in range(1, args.rounds + 1):
         for method, method_options in METHODS.items():
             output = args.workdir / f"{list(METHODS).index(method)}-{number}"
-            if not recipe.finished(output):
+            if not commands.finished(output):
                 generate(args, options + method_options, output)
             runs.append(read_timed(output, args.path, method))
     show(args.workdir, runs, args.batch_size)
@@ -72,7 +68,7 @@ def parse_args():
     parser.add_argument(
         "--workdir",
         type=Path,
-        default=recipe.ROOT / "work" / "jacobi",
+        default=commands.ROOT / "work" / "jacobi",
         help="results are kept here",
     )
     args, options = parser.parse_known_args()
@@ -83,11 +79,11 @@ def parse_args():
 
 def train_baseline(options: List[str]):
     """The quick baseline of examples/en_de: its data, its checkpoint and the options for it."""
-    settings = recipe.RECIPES["quick"]
-    work = recipe.ROOT / "work" / "en_de_quick"
+    settings = en_de.RECIPES["quick"]
+    work = commands.ROOT / "work" / "en_de_quick"
     work.mkdir(parents=True, exist_ok=True)
-    recipe.prepare(work, settings)
-    recipe.train_baseline(work, settings)
+    en_de.prepare(work, settings)
+    en_de.train_baseline(work, settings)
     text = ["--scoring", "sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
     codes = ["--bpe-codes", str(work / "data" / "bpe.codes")]
     checkpoint = str(work / "baseline" / "checkpoint_last.pt")
@@ -96,13 +92,13 @@ def train_baseline(options: List[str]):
 
 def generate(args: argparse.Namespace, options: List[str], output: Path) -> None:
     """fairseq-generate with one method."""
-    recipe.generate_into(
+    commands.generate_into(
         output,
         [
             args.data, "--path", args.path,
-            "--user-dir", recipe.PLUGIN, "--task", "translation_fastdec", "--cpu",
+            "--user-dir", commands.PLUGIN, "--task", "translation_fastdec", "--cpu",
             "--batch-size", args.batch_size,
-            *options, *recipe.statistics_options(options, output),
+            *options, *commands.statistics_options(options, output),
         ],
     )  # fmt: skip
 

@@ -2,16 +2,11 @@
 
 import html
 import re
-import sys
 from pathlib import Path
 from typing import List
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "en_de"), str(HERE.parent.parent)]
-
-import run as en_de  # noqa: E402
-
-from fairseq_fastdec.tools import prepare_data  # noqa: E402
+from examples.common import commands
+from fairseq_fastdec.tools import prepare_data
 
 WORKERS = 2
 
@@ -24,7 +19,7 @@ def prepare(directory: Path, work: Path, source: str, target: str, sentences: in
         work: receives ``bpe.codes``, ``reference.txt`` and ``data-bin``.
         sentences: how many to take, from the first on; 0 for all.
     """
-    if en_de.finished(work / "data-bin"):
+    if commands.finished(work / "data-bin"):
         return
     sides = {language: read_test(directory, language) for language in (source, target)}
     if len(sides[source]) != len(sides[target]):
@@ -42,12 +37,12 @@ def prepare(directory: Path, work: Path, source: str, target: str, sentences: in
         lines = prepare_data.tokenize(lines, language, WORKERS, f"tokenizing {language}")
         lines = prepare_data.split_subwords(lines, codes, WORKERS, f"subwords {language}")
         write(work / "text" / f"test.{language}", lines)
-    command = [*en_de.fairseq("preprocess"), "-s", source, "-t", target]
+    command = [*commands.fairseq("preprocess"), "-s", source, "-t", target]
     command += ["--testpref", work / "text" / "test", "--destdir", work / "data-bin"]
     for language, flag in ((source, "--srcdict"), (target, "--tgtdict")):
         command += [flag, need(directory / f"dict.{language}.txt")]
-    en_de.run(command)
-    en_de.mark_finished(work / "data-bin")
+    commands.run(command)
+    commands.mark_finished(work / "data-bin")
 
 
 def read_test(directory: Path, language: str) -> List[str]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List
 
-from newstest import en_de, write
-from table import SCORER, markdown, numbered, signed
+from examples.common.table import SCORER, markdown, numbered, signed, translated_line
+
+from .newstest import write
 
 COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
 
@@ -24,7 +25,7 @@ def read_run(output: Path, reference: List[str]) -> Run:
     """BLEU of the detokenised hypotheses, and the seconds that fairseq-generate counted."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
-    seconds = re.search(r" in ([\d.]+)s", en_de.translated_line(output)).group(1)
+    seconds = re.search(r" in ([\d.]+)s", translated_line(output)).group(1)
     return Run(SCORER.score(translations, dict(enumerate(reference))), float(seconds))
 
 

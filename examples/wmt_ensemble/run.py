@@ -16,9 +16,10 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from demo import build_demo
-from newstest import en_de, prepare, read_lines
-from results import Run, read_run, show_table
+from examples.common import commands
+from examples.wmt_ensemble.demo import build_demo
+from examples.wmt_ensemble.newstest import prepare, read_lines
+from examples.wmt_ensemble.results import Run, read_run, show_table
 
 BASELINE = "fairseq --beam 5"
 PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
@@ -46,7 +47,7 @@ METHODS = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    with en_de.resumable():
+    with commands.resumable():
         run_recipe(args)
 
 
@@ -91,7 +92,7 @@ def split_at_dashes(arguments: List[str]) -> List[List[str]]:
 def run_recipe(args: argparse.Namespace) -> None:
     """From the archive to the table."""
     name = "demo" if args.demo else args.directory.resolve().name
-    work = args.workdir or en_de.ROOT / "work" / f"wmt_ensemble_{name}"
+    work = args.workdir or commands.ROOT / "work" / f"wmt_ensemble_{name}"
     work.mkdir(parents=True, exist_ok=True)
     check_settings(work, args)
     if args.demo:
@@ -105,7 +106,7 @@ def run_recipe(args: argparse.Namespace) -> None:
     for number in range(1, args.rounds + 1):
         for method in args.methods:
             output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {number}")
-            if not en_de.finished(output):
+            if not commands.finished(output):
                 generate(args, work, models, output, METHODS[method])
             runs[method].append(read_run(output, reference))
     title = (
@@ -129,12 +130,12 @@ def generate(
 ) -> None:
     """fairseq-generate with one method."""
     command = [work / "data-bin"]
-    command += ["--user-dir", en_de.PLUGIN, "--task", "translation_fastdec"]
+    command += ["--user-dir", commands.PLUGIN, "--task", "translation_fastdec"]
     command += ["--source-lang", args.source_lang, "--target-lang", args.target_lang]
     command += ["--path", ":".join(str(model) for model in models), "--gen-subset", "test"]
     command += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", work / "bpe.codes"]
     command += ["--batch-size", "32", *method, *args.generate_options]
-    en_de.generate_into(output, command)
+    commands.generate_into(output, command)
 
 
 if __name__ == "__main__":

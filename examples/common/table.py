@@ -3,14 +3,11 @@
 import json
 import re
 import statistics
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))
-
-from fairseq_fastdec.tools.benchmark.scoring import Scorer  # noqa: E402
+from fairseq_fastdec.tools.benchmark.scoring import Scorer
 
 SCORER = Scorer()
 

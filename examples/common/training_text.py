@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Callable, List
 
-import run as en_de
-
 # It lets torch load fairseq's checkpoints, too.
 from fairseq_fastdec.tools.distillation.dataset import binarize, copy_rest
+
+from . import commands
 
 
 def read(path: Path) -> List[str]:
@@ -31,7 +31,7 @@ def without_references(work: Path, name: str, gather: Callable[[Path], List[str]
     Args:
         gather: finds them in the work directory, if that has not been done.
     """
-    if not en_de.finished(work / name):
+    if not commands.finished(work / name):
         sources = gather(work)
         binarise(work, name, sources, sources)
-        en_de.mark_finished(work / name)
+        commands.mark_finished(work / name)
