@@ -7,6 +7,7 @@ TESTS = (
     "tests/test_documents.py::test_there_",
     "tests/test_documents.py::test_trainings_end",
     "tests/test_smoke.py",
+    "tests/test_style.py",
     "tests/tools/test_command_line.py",
     "tests/test_skips.py",
     "tests/engine/products/test_linear.py",
