@@ -5,16 +5,19 @@ from typing import Callable, Dict
 
 import torch
 
+from fairseq_fastdec.tools.atomic_files import replacing
+
 State = Dict[str, torch.Tensor]
 
 
 def rewrite(source: Path, destination: Path, change: Callable[[State], State]) -> None:
-    """A checkpoint with other parameters, in fp32."""
+    """Write a checkpoint with other parameters, in fp32, unless it is there."""
     if destination.exists():
         return
     checkpoint = torch.load(source, map_location="cpu", weights_only=True)
     state = {name: value.float() for name, value in checkpoint["model"].items()}
-    torch.save({**checkpoint, "model": change(state)}, destination)
+    with replacing(destination) as partial:
+        torch.save({**checkpoint, "model": change(state)}, partial)
 
 
 def deepened(state: State, n_layers: int) -> State:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Dict, List, Tuple
 
+from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.benchmark.scoring import Scorer
 
 SCORER = Scorer()
@@ -106,10 +107,10 @@ def show_table(work: Path, runs: List[Run], title: str) -> None:
     )
     text = markdown(signed(title), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
     texts = ("hypotheses", "translations")
     summary = [{k: v for k, v in asdict(run).items() if k not in texts} for run in runs]
-    (work / "table.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    atomic_files.write_text(work / "table.json", json.dumps(summary, indent=1))
 
 
 def signed(title: str) -> str:

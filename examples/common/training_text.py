@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Callable, List
 
 # It lets torch load fairseq's checkpoints, too.
+from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.distillation.dataset import binarize, copy_rest
 
 from . import commands
@@ -19,8 +20,7 @@ def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> N
     text = work / name / "text"
     text.mkdir(parents=True, exist_ok=True)
     for language, lines in (("en", sources), ("de", targets)):
-        content = "".join(line + "\n" for line in lines)
-        (text / f"train.{language}").write_text(content, encoding="utf-8")
+        atomic_files.write_lines(text / f"train.{language}", lines)
     binarize(work / name, work / "data", ("en", "de"), workers=1)
     copy_rest(work / "data", work / name)
 

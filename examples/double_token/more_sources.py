@@ -22,6 +22,7 @@ from examples.common.table import markdown, read_run, signed
 from examples.common.training_text import binarise, read, without_references
 from examples.double_token.models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search
 from examples.double_token.trainer import Training, command, training
+from fairseq_fastdec.tools import atomic_files
 
 FIRST_MODEL = en_de.MODEL / "checkpoint.pt"
 # Of a blockwise decoder, what a stock one does not have.
@@ -179,7 +180,7 @@ def show(work: Path, results: List) -> None:
     ]
     text = markdown(signed("BLEU where both learned the same translations."), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from examples.double_token.models import (
 )
 from examples.double_token.precision import show_precision
 from examples.double_token.trainer import Training, command, training
+from fairseq_fastdec.tools import atomic_files
 
 # Beam widths and batch sizes; the first are the paper's.
 SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
@@ -125,7 +126,7 @@ def show_tables(work: Path, decoded: List[Decoded]) -> None:
         for title in (BASELINE, PROPOSED)
     )
     tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
-    (work / "tables.md").write_text("\n\n".join(tables) + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "tables.md", "\n\n".join(tables) + "\n")
 
 
 def distil(work: Path) -> None:

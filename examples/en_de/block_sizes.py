@@ -18,6 +18,7 @@ import torch
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import commands, en_de
 from examples.common.table import markdown, mean_block_size, read_run, signed
+from fairseq_fastdec.tools import atomic_files
 
 BASELINES_SEED = 1
 LARGEST = 8
@@ -106,7 +107,7 @@ def make_table(args: argparse.Namespace) -> None:
                 rows.append(row_of(work, model, block_size, label, acceptance))
     text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
-    (work / "block_sizes.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "block_sizes.md", text + "\n")
 
 
 def acceptances(block_size: int) -> List[str]:
@@ -184,7 +185,8 @@ def write_first_heads(checkpoint: Path, block_size: int, output: Path) -> None:
             share = parameter.size(0) // (LARGEST - 1) * n_learned
             state["model"][name] = parameter[:share].clone()
     state["cfg"]["model"].block_size = block_size
-    torch.save(state, output)
+    with atomic_files.replacing(output) as partial:
+        torch.save(state, partial)
 
 
 def row_of(

@@ -12,6 +12,7 @@ from typing import Dict
 import torch
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
+from fairseq_fastdec.tools.atomic_files import replacing
 
 # What fairseq reads of a checkpoint to decode with it or to train on; the optimizer's state is not.
 KEPT = ("args", "cfg", "model", "task_state", "optimizer_history", "extra_state")
@@ -43,7 +44,8 @@ def write_half(checkpoint: Path, output: Path) -> None:
         options = vars(options) if isinstance(options, argparse.Namespace) else options
         if isinstance(options, dict):
             options.update({name: None for name in PLACES if name in options})
-    torch.save(kept, output)
+    with replacing(output) as partial:
+        torch.save(kept, partial)
 
 
 def half(parameters: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:

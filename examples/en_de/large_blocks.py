@@ -19,6 +19,7 @@ from examples.common.crossing import crossed
 from examples.common.deeper import deepened, rewrite
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from examples.common.training_text import read, without_references
+from fairseq_fastdec.tools import atomic_files
 
 TEACHER = commands.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
 BLOCK_SIZE = 8
@@ -81,7 +82,7 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     ]
     text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
 
 
 def sources(work: Path) -> List[str]:

@@ -26,6 +26,7 @@ import fairseq_fastdec  # noqa: F401  (registers the architectures)
 from examples.common import commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
+from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
 
 LANGUAGES = ("en", "de")
@@ -73,7 +74,7 @@ def main() -> None:
         document = json.loads((work / "result" / "benchmark.json").read_text(encoding="utf-8"))
         tables.append(table(model.title, document))
     text = "\n\n".join(tables) + "\n"
-    (args.workdir / "tables.md").write_text(text, encoding="utf-8")
+    atomic_files.write_text(args.workdir / "tables.md", text)
     print("\n" + text)
 
 

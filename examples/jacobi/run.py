@@ -17,6 +17,7 @@ from typing import Dict, List
 
 from examples.common import commands, en_de
 from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
+from fairseq_fastdec.tools import atomic_files
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
@@ -126,7 +127,7 @@ def show(work: Path, runs: List[Run], batch_size: int) -> None:
     )
     text = markdown(signed(title) + caution(runs), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
 
 
 def caution(runs: List[Run]) -> str:

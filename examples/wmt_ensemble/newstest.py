@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import List
 
 from examples.common import commands
-from fairseq_fastdec.tools import prepare_data
+from fairseq_fastdec.tools import atomic_files, prepare_data
 
 WORKERS = 2
 
@@ -28,15 +28,15 @@ def prepare(directory: Path, work: Path, source: str, target: str, sentences: in
             f"{len(sides[target])} of {target}; they must translate each other line by line"
         )
     codes = work / "bpe.codes"
-    write(codes, subword_nmt_codes(read_lines(need(directory / "bpecodes"))))
+    atomic_files.write_lines(codes, subword_nmt_codes(read_lines(need(directory / "bpecodes"))))
     (work / "text").mkdir(exist_ok=True)
     for language, lines in sides.items():
         lines = lines[:sentences] if sentences else lines
         if language == target:
-            write(work / "reference.txt", lines)
+            atomic_files.write_lines(work / "reference.txt", lines)
         lines = prepare_data.tokenize(lines, language, WORKERS, f"tokenizing {language}")
         lines = prepare_data.split_subwords(lines, codes, WORKERS, f"subwords {language}")
-        write(work / "text" / f"test.{language}", lines)
+        atomic_files.write_lines(work / "text" / f"test.{language}", lines)
     command = [*commands.fairseq("preprocess"), "-s", source, "-t", target]
     command += ["--testpref", work / "text" / "test", "--destdir", work / "data-bin"]
     for language, flag in ((source, "--srcdict"), (target, "--tgtdict")):
@@ -95,8 +95,3 @@ def need(path: Path) -> Path:
 def read_lines(path: Path) -> List[str]:
     """Lines separated by newlines and nothing else."""
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-
-
-def write(path: Path, lines: List[str]) -> None:
-    """Write lines, each with a newline behind it."""
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from examples.common.table import SCORER, markdown, numbered, signed, translated_line
-
-from .newstest import write
+from fairseq_fastdec.tools import atomic_files
 
 COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
 
@@ -49,4 +48,4 @@ def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str
         rows.append(dict(zip(COLUMNS, values)))
     text = markdown(signed(title), rows)
     print("\n" + text)
-    write(work / "table.md", [text])
+    atomic_files.write_text(work / "table.md", text + "\n")

@@ -20,6 +20,7 @@ from examples.common import commands
 from examples.wmt_ensemble.demo import build_demo
 from examples.wmt_ensemble.newstest import prepare, read_lines
 from examples.wmt_ensemble.results import Run, read_run, show_table
+from fairseq_fastdec.tools import atomic_files
 
 BASELINE = "fairseq --beam 5"
 PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
@@ -122,7 +123,7 @@ def check_settings(work: Path, args: argparse.Namespace) -> None:
     settings = json.dumps([str(args.directory), args.sentences, args.generate_options])
     if path.exists() and path.read_text(encoding="utf-8") != settings:
         sys.exit(f"--workdir {work}: holds results of other settings; name another, or delete it")
-    path.write_text(settings, encoding="utf-8")
+    atomic_files.write_text(path, settings)
 
 
 def generate(

@@ -10,7 +10,6 @@ run code is refused.
 """
 
 import argparse
-import os
 import pickle
 import re
 from pathlib import Path
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from ..data.token_order import trained_order
 from ..noise import results_only
+from .atomic_files import replacing
 from .command_line import errors_in_one_line, positive
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
@@ -205,10 +205,6 @@ def tied(model: Dict[str, Tensor], original: Dict[str, Tensor]) -> Dict[str, Ten
 
 
 def write(state: Dict[str, Any], path: Path) -> None:
-    """All or nothing: a checkpoint cut short would pass for one."""
-    partial = path.with_name(path.name + ".partial")
-    try:
+    """Write a whole checkpoint: one cut short would pass for one."""
+    with replacing(path) as partial:
         torch.save(state, partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
 from ..noise import imports_unheard, results_only
+from . import atomic_files
 from .command_line import errors_in_one_line, positive
 
 with imports_unheard():
@@ -282,8 +283,7 @@ def _is_good(n_source: int, n_target: int, max_len: int, max_ratio: float) -> bo
 def write_split(prefix: Path, languages: Tuple[str, str], pairs: List[Tuple[str, ...]]) -> None:
     """Write one file for each language."""
     for language, side in zip(languages, zip(*pairs)):
-        with open(f"{prefix}.{language}", "w", encoding="utf-8") as file:
-            file.writelines(line + "\n" for line in side)
+        atomic_files.write_lines(Path(f"{prefix}.{language}"), side)
 
 
 def binarize(args: argparse.Namespace, text_dir: Path, splits: List[str]) -> None:

@@ -8,9 +8,9 @@ from fairseq.data import Dictionary
 
 from examples.common import commands
 from examples.wmt_ensemble import run as recipe
-from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes, write
+from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes
 from fairseq_fastdec.generators.option_rules import DECODING_CHOICES
-from fairseq_fastdec.tools import prepare_data
+from fairseq_fastdec.tools import atomic_files, prepare_data
 from tests.support import wmt19
 
 SCRIPT = commands.ROOT / "examples" / "wmt_ensemble" / "run.py"
@@ -37,7 +37,7 @@ def test_sgm_to_text():
 
 
 def test_fastbpes_codes_give_fastbpes_subwords(tmp_path):
-    write(tmp_path / "codes", subword_nmt_codes(FASTBPE_CODES))
+    atomic_files.write_lines(tmp_path / "codes", subword_nmt_codes(FASTBPE_CODES))
     lines = list(FASTBPE_APPLIED)
     applied = prepare_data.split_subwords(lines, tmp_path / "codes", 1, "subwords")
     assert dict(zip(lines, applied)) == FASTBPE_APPLIED

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from ...generators.option_groups import described
 from ...generators.options import DecodingOptions
 from ...noise import results_only
+from .. import atomic_files
 from ..command_line import errors_in_one_line, positive
 from . import report
 from .contest import Contest, MethodError
@@ -162,5 +163,5 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
 
 def write(path: Path, content: str) -> None:
     """Write a file and name it."""
-    path.write_text(content, encoding="utf-8")
+    atomic_files.write_text(path, content)
     print(path)

@@ -23,6 +23,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from ...data.languages import infer_languages
 from ...generators.base import Generator
 from ...noise import imports_unheard, results_only
+from .. import atomic_files
 from ..command_line import errors_in_one_line, positive
 from ..corpus import load_models, uses_cuda
 from . import Recorder, SentenceTrace, document, page, subwords
@@ -130,7 +131,7 @@ def run(args: argparse.Namespace) -> None:
     for name, content in (("html", page.write), ("json", document.write)):
         if name in args.formats:
             path = args.output / f"ddgviz.{name}"
-            path.write_text(content(traces), encoding="utf-8")
+            atomic_files.write_text(path, content(traces))
             print(path)
 
 
