@@ -22,6 +22,7 @@ from omegaconf import open_dict
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
+from fairseq_fastdec.tools.corpus import best_translations
 
 OWN_SENTENCES = (
     "Click the Save button to save your document.",
@@ -152,7 +153,8 @@ def batch_of(hub: GeneratorHubInterface, sentence: str) -> Dict[str, Any]:
 
 def decode(hub: GeneratorHubInterface, generator: Any, batch: Dict[str, Any]) -> torch.Tensor:
     """The tokens of its best translation, int64 ``[m]``."""
-    return hub.task.inference_step(generator, hub.models, batch)[0][0]["tokens"]
+    (tokens,) = best_translations(hub.task, generator, hub.models, batch)
+    return tokens
 
 
 if __name__ == "__main__":

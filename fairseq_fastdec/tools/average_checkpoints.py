@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from ..data.token_order import trained_order
+from ..errors import errors_in_one_line
 from ..noise import results_only
 from .atomic_files import replacing
-from .command_line import errors_in_one_line, positive
+from .command_line import positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
 # Whole numbers in a model must be the same everywhere, but for what counts batches.
@@ -36,7 +37,7 @@ class CheckpointError(Exception):
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Average, and report errors of the files without a traceback."""
     args = parse_args(arguments)
-    with errors_in_one_line("average_checkpoints.py", CheckpointError):
+    with errors_in_one_line(program("average-checkpoints"), CheckpointError):
         paths = chosen_checkpoints(args)
         print("averaging " + " ".join(map(str, paths)), flush=True)
         write(average(paths), args.output)
@@ -46,7 +47,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        program("average-checkpoints"),
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--inputs", nargs="+", type=Path, required=True, metavar="PATH",

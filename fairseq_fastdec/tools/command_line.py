@@ -1,13 +1,34 @@
-"""What the command lines of scripts share, where they take fairseq-generate's options."""
+"""What the command lines of the tools share."""
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ..data.languages import infer_languages
-from ..errors import errors_in_one_line  # noqa: F401  (command lines take it from here)
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def program(command: str) -> str:
+    """The name under which the user called a command: errors and help begin with it.
+
+    Args:
+        command: such as ``build-shortlist``.
+
+    Returns:
+        ``build_shortlist.py``, the script of ``scripts/``, which also stands for callers in Python;
+        ``fastdec-build-shortlist``; or ``python -m fairseq_fastdec build-shortlist``.
+    """
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py" and called.parent.name == PACKAGE.name:
+        return f"python -m {PACKAGE.name} {command}"
+    if called.stem == f"fastdec-{command}":  # with an ending on Windows
+        return called.stem
+    return command.replace("-", "_") + ".py"
 
 
 def positive(text: str) -> int:

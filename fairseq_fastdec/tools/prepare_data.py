@@ -23,9 +23,10 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
+from ..errors import errors_in_one_line
 from ..noise import imports_unheard, results_only
 from . import atomic_files
-from .command_line import errors_in_one_line, positive
+from .command_line import positive, program
 
 with imports_unheard():
     from fairseq_cli import preprocess
@@ -42,14 +43,16 @@ class DataError(Exception):
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run all stages and report errors of the data in one line."""
     args = parse_args(arguments)
-    with errors_in_one_line("prepare_data.py", DataError):
+    with errors_in_one_line(program("prepare-data"), DataError):
         prepare(args)
 
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        program("prepare-data"),
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-s", "--source-lang", required=True, metavar="SRC")
     parser.add_argument("-t", "--target-lang", required=True, metavar="TGT")

@@ -1,12 +1,13 @@
-"""What the command lines of scripts share."""
+"""What the command lines of the tools share."""
 
 import argparse
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from fairseq_fastdec.data.languages import infer_languages
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.tools.command_line import positive, program
 
 
 def test_languages(corpus, tmp_path):
@@ -23,3 +24,19 @@ def test_whole_numbers():
     for text in ("0", "-1", "1.5", "many", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="whole number of at least 1"):
             positive(text)
+
+
+@pytest.mark.parametrize(
+    "called, name",
+    [
+        ("scripts/build_shortlist.py", "build_shortlist.py"),
+        ("/opt/venv/bin/fastdec-build-shortlist", "fastdec-build-shortlist"),
+        ("C:/venv/Scripts/fastdec-build-shortlist.exe", "fastdec-build-shortlist"),
+        ("/opt/fairseq_fastdec/__main__.py", "python -m fairseq_fastdec build-shortlist"),
+        ("/opt/pytest/__main__.py", "build_shortlist.py"),
+        ("", "build_shortlist.py"),
+    ],
+)
+def test_a_program_has_the_name_that_it_was_called_by(monkeypatch, called, name):
+    monkeypatch.setattr(sys, "argv", [called])
+    assert program("build-shortlist") == name

@@ -5,13 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-
-@dataclass(frozen=True)
-class Translation:
-    """One output: its tokens separated by spaces, and the text that they are."""
-
-    tokens: str
-    text: str
+from ..corpus import Translation
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 from fairseq import options
 
-from ..command_line import check_places, positive, to_config
+from ..command_line import check_places, positive, program, to_config
 
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
 # Each engine's option that says how many batches are decoded side by side.
@@ -52,7 +52,7 @@ class Method:
 
     Attributes:
         arguments: options of fairseq-generate.
-        engine: what decodes.
+        engine: whose program decodes: ``fairseq`` (with this plugin) or ``ctranslate2``.
         compute_type: CTranslate2's type of numbers; ``None`` for that of ``--dtype``.
         workers: see :class:`Division`; ``"best"`` for the number that proves fastest.
     """
@@ -164,8 +164,9 @@ def configure(settings: Settings, method: Optional[Method] = None) -> Any:
         ValueError: for options that have no place here; it names the flag.
     """
     parser = options.get_generation_parser(default_task="translation_fastdec")
-    parser.prog = f"benchmark.py: {method.name}" if method else "benchmark.py"
-    parser.usage = "options as for fairseq-generate; see benchmark.py --help"
+    own = program("benchmark")
+    parser.prog = f"{own}: {method.name}" if method else own
+    parser.usage = f"options as for fairseq-generate; see {own} --help"
     arguments = [*settings.arguments, *(method.arguments if method else ())]
     args = options.parse_args_and_arch(parser, arguments)
     check_places(args, _out_of_place(args))

@@ -11,9 +11,10 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
+from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import errors_in_one_line
-from .engine import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
+from ..command_line import program
+from .profile import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
 
 DESCRIPTION = """\
 Where the time of a decoder invocation goes, in milliseconds, by batch size and precision.
@@ -37,7 +38,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors of its input are reported in one line."""
     args = parse_args(arguments)
     torch.set_num_threads(args.threads)
-    with errors_in_one_line("profile_engine.py"):
+    with errors_in_one_line(program("profile-engine")):
         cases, profiles, bandwidth = run(args)
     print(table(cases, profiles))
     print(
@@ -53,7 +54,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """All options; lists are separated by commas."""
     parser = argparse.ArgumentParser(
-        description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        program("profile-engine"),
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", help="binarised data of the checkpoint, for its dictionaries")
     parser.add_argument("--path", help="a checkpoint (default: random weights)")

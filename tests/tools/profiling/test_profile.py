@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_fastdec.tools.profiling import command, stopwatch
-from fairseq_fastdec.tools.profiling.engine import PARTS, Case, Profile, memory_bandwidth, profile
+from fairseq_fastdec.tools.profiling.profile import PARTS, Case, Profile, memory_bandwidth, profile
 from fairseq_fastdec.tools.profiling.stopwatch import Stopwatch
 from tests.support import tiny
 
