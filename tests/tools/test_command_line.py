@@ -2,21 +2,10 @@
 
 import argparse
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from fairseq_fastdec.data.languages import infer_languages
 from fairseq_fastdec.tools.command_line import positive, program
-
-
-def test_languages(corpus, tmp_path):
-    args = SimpleNamespace(data=f"{corpus}:{tmp_path}", source_lang=None, target_lang=None)
-    infer_languages(args)
-    assert (args.source_lang, args.target_lang) == ("en", "de")
-    infer_languages(SimpleNamespace(data="nowhere", source_lang="en", target_lang="de"))
-    with pytest.raises(ValueError, match="holds no binarised data"):
-        infer_languages(SimpleNamespace(data=str(tmp_path), source_lang=None, target_lang="de"))
 
 
 def test_whole_numbers():
