@@ -32,7 +32,7 @@ ELSEWHERE = {
     "engine/network/staleness.py": "engine/network/test_prepared_model.py",
     "engine/network/support.py": "engine/session/test_decoder_session.py",
     "engine/network/weights.py": "engine/network/test_prepared_model.py",
-    "engine/session/compaction.py": "engine/session/test_tree.py",
+    "engine/session/compaction.py": "engine/session/test_decoder_session.py",
     "engine/session/ensemble.py": "generators/test_against_fairseq.py",
     "engine/session/features.py": "generators/test_against_fairseq.py",
     "generators/base.py": "generators/test_against_fairseq.py",
@@ -43,7 +43,7 @@ ELSEWHERE = {
     "generators/beams/streaming.py": "generators/beams/test_generator.py",
     "generators/blockwise/acceptance.py": "generators/blockwise/test_generator.py",
     "generators/blockwise/chains.py": "generators/blockwise/test_generator.py",
-    "generators/constraints.py": "generators/test_ids.py",
+    "generators/constraints.py": "generators/test_top_tokens.py",
     "generators/double_token/natural_order.py": "generators/double_token/test_generator.py",
     "generators/double_token/pair_beams.py": "generators/double_token/test_generator.py",
     "generators/double_token/pair_candidates.py": "generators/double_token/test_generator.py",
@@ -57,7 +57,7 @@ ELSEWHERE = {
     "models/block_heads.py": "models/test_blockwise_transformer.py",
     "tools/distillation/dataset.py": "tools/distillation/test_command.py",
     "tools/distillation/teacher.py": "tools/distillation/test_command.py",
-    "tools/shortlisting/sentences.py": "tools/shortlisting/test_command.py",
+    "tools/shortlisting/sentences.py": "tools/shortlisting/test_model1.py",
 }
 FILES = sorted(
     path.relative_to(PACKAGE).as_posix()

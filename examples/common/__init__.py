@@ -1,4 +1,4 @@
-"""What the examples share.
+"""The parts that the examples share.
 
 - ``commands``       prints and runs commands, and skips what is finished
 - ``en_de``          the English-German data, their models and their trainings

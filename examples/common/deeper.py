@@ -21,9 +21,9 @@ def rewrite(source: Path, destination: Path, change: Callable[[State], State]) -
 
 
 def deepened(state: State, n_layers: int) -> State:
-    """With more decoder layers, which change nothing yet: copies of the last whose outputs are 0.
+    """Add decoder layers that change nothing yet: copies of the last whose outputs are 0.
 
-    That takes layers that normalise their inputs.
+    The model must normalise the inputs of its layers.
     """
     layers = "decoder.layers."
     last = max(int(name.split(".")[2]) for name in state if name.startswith(layers))

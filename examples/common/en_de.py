@@ -14,7 +14,7 @@ MODEL = EN_DE / "model"
 
 @dataclass
 class Recipe:
-    """What differs between the sizes."""
+    """The settings that differ between the sizes."""
 
     bpe_operations: int
     test_sentences: int
@@ -159,7 +159,7 @@ def train_command(
     keep: int = 1,
     seed: int = 1,
 ) -> List:
-    """What all trainings have in common.
+    """The command that all trainings begin with.
 
     Args:
         save_every: so many updates lie between two checkpoints within an epoch.

@@ -1,4 +1,4 @@
-"""What fairseq-generate printed, as a table of methods."""
+"""Tables of methods, from the files that fairseq-generate wrote."""
 
 import json
 import re
@@ -69,13 +69,13 @@ def read_texts(results: str) -> Tuple[Dict[int, str], Dict[int, str]]:
 
 
 def numbered(mark: str, results: str) -> Dict[int, str]:
-    """What stands behind a mark of fairseq-generate's, such as ``T-17``, by sentence number."""
+    """The texts behind a mark of fairseq-generate's, such as ``T-17``, by sentence number."""
     found = re.findall(rf"(?m)^{mark}\t(.*)$", results)
     return {int(number): text for number, text in found}
 
 
 def mean_block_size(output: Path) -> float:
-    """Of all blocks accepted in a run with ``--decoding-stats``; greedy decoding notes none."""
+    """The mean size of blocks in a run with ``--decoding-stats``; greedy decoding notes none."""
     sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
     blocks = [size for sentence in sentences for size in sentence["blocks"]]
     return sum(blocks) / len(blocks) if blocks else 1.0

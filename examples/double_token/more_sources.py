@@ -25,7 +25,7 @@ from examples.double_token.trainer import Training, command, training
 from fairseq_fastdec.tools import atomic_files
 
 FIRST_MODEL = en_de.MODEL / "checkpoint.pt"
-# Of a blockwise decoder, what a stock one does not have.
+# Parameters of a blockwise decoder that a stock one does not have.
 HEADS = "decoder.heads."
 N_CROSSED = 72_000
 DECODER_LAYERS = 4
@@ -37,7 +37,7 @@ MODELS = {"Single-token L2R": DISTILLED_L2R, "Double-token bidir.": DISTILLED_DO
 
 @dataclass(frozen=True)
 class Stage:
-    """What both models learn before or after the other stage."""
+    """A training of both models, before or after the other stage."""
 
     name: str
     title: str
@@ -100,7 +100,7 @@ def compare(work: Path, recipe: en_de.Recipe) -> None:
 
 
 def folder_of(stage: Stage, model: Model) -> str:
-    """Where a model is at the end of a stage."""
+    """The folder of a model at the end of a stage."""
     return f"{stage.name}_{model.name}"
 
 

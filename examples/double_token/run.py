@@ -38,11 +38,11 @@ SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
 
 @dataclass
 class Size:
-    """What differs between the sizes.
+    """The settings that differ between the sizes.
 
-    Data, network and training are those of ``../en_de``, but for more updates. Mask-Predict learns
-    more slowly and gets more than the others in the full size, as in the paper; the quick size has
-    no time for that.
+    Data, network and training are those of ``../common/en_de.py``, but for more updates.
+    Mask-Predict learns more slowly and gets more than the others in the full size, as in the paper;
+    the quick size has no time for that.
     """
 
     recipe: en_de.Recipe

@@ -1,4 +1,4 @@
-"""How a model of this comparison is trained."""
+"""The training of a model of this comparison."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from .models import Model
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast a model learns."""
+    """The length and the rate of a training."""
 
     updates: int
     options: List[str]

@@ -14,7 +14,7 @@ import torch
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from fairseq_fastdec.tools.atomic_files import replacing
 
-# What fairseq reads of a checkpoint to decode with it or to train on; the optimizer's state is not.
+# Decoding and further training need these parts of a checkpoint, and no optimizer's state.
 KEPT = ("args", "cfg", "model", "task_state", "optimizer_history", "extra_state")
 # Options with directories of the machine that trained it.
 PLACES = ("data", "save_dir", "finetune_from_model", "restore_file", "user_dir")

@@ -133,7 +133,7 @@ def prepare_base(work: Path) -> None:
         task="translation", source_lang=source, target_lang=target, data=None,
         share_all_embeddings=True, criterion="cross_entropy", optimizer="adam",
     )  # fmt: skip
-    # As fairseq-train would leave it before the first update.
+    # fairseq-train would write this before the first update.
     history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
     state = {
         "args": options, "model": network.state_dict(), "optimizer_history": [history],

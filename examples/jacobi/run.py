@@ -131,7 +131,7 @@ def show(work: Path, runs: List[Run], batch_size: int) -> None:
 
 
 def caution(runs: List[Run]) -> str:
-    """What to say of scores where no subwords were joined."""
+    """A warning where no subwords were joined before scoring."""
     if any(run.translations != run.hypotheses for run in runs):
         return ""
     return " (of tokens as they are: --tokenizer and --bpe make text of them)"
@@ -162,7 +162,7 @@ def row_of(group: List[Run], groups: Dict[str, List[Run]]) -> Dict[str, str]:
 
 
 def ratio(group: List[Run], reference: List[Run]) -> float:
-    """How many times as fast, in the same round."""
+    """The speed in multiples of the reference's, in the same round."""
     return statistics.median(b.seconds / a.seconds for a, b in zip(group, reference))
 
 

@@ -1,4 +1,4 @@
-"""What the runs of fairseq-generate left behind, as the paper's Table 1."""
+"""The paper's Table 1, from the files of the runs of fairseq-generate."""
 
 import re
 import statistics

@@ -85,7 +85,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def split_at_dashes(arguments: List[str]) -> List[List[str]]:
-    """What stands before and behind the first ``--``."""
+    """The arguments before and behind the first ``--``."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     return [arguments[:cut], arguments[cut + 1 :]]
 

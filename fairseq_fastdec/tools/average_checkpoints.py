@@ -4,7 +4,7 @@
         --output checkpoints/averaged.pt
 
 Options are those of fairseq's script of this name, which its packages leave out. What is not
-averaged (options, training state) is that of the checkpoint with most updates; the optimizer's
+averaged (options, training state) comes from the checkpoint with most updates; the optimizer's
 state, which belongs to other parameters, is left out. Checkpoints are read safely: one that would
 run code is refused.
 """
@@ -164,21 +164,21 @@ def read(path: Path) -> Dict[str, Any]:
 
 
 def parameters(state: Dict[str, Any]) -> Dict[str, Tensor]:
-    """What is averaged, by name."""
+    """The parameters that are averaged, by name."""
     return {key: value for key, value in state["model"].items() if value.is_floating_point()}
 
 
 def n_updates(state: Dict[str, Any]) -> int:
-    """How many updates the model has seen, as far as its checkpoint says."""
+    """The number of updates that the checkpoint says its model has had; 0 if it says none."""
     history = state.get("optimizer_history") or [{}]
     return history[-1].get("num_updates", 0)
 
 
 def check_alike(first: Dict[str, Any], other: Dict[str, Any], complaint: str) -> None:
-    """Whether parameters of the two mean the same.
+    """Check that parameters of the two mean the same.
 
     Raises:
-        CheckpointError: if not; the message begins with ``complaint``.
+        CheckpointError: if they do not; the message begins with ``complaint``.
     """
     orders = [trained_order(state.get("task_state") or {}) for state in (first, other)]
     if orders[0] != orders[1]:

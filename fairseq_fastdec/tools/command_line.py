@@ -1,4 +1,4 @@
-"""What the command lines of the tools share."""
+"""Options, checks and names that the command lines of the tools share."""
 
 import argparse
 import sys
@@ -63,9 +63,10 @@ def check_places(args: argparse.Namespace, places: Dict[str, Tuple[bool, str]]) 
 
 
 def check_one_directory(data: str, remedy: str) -> None:
-    """
+    """Check that one data directory is given.
+
     Raises:
-        ValueError: if these are several data directories, joined as fairseq has them.
+        ValueError: if these are several, joined as fairseq has them.
     """
     if len(utils.split_paths(data)) > 1:
         raise ValueError(f"{data}: several data directories; {remedy}")

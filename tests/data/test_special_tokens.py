@@ -1,4 +1,4 @@
-"""What begins and ends a sentence in each order of decoding."""
+"""The tokens that begin and end a sentence in each order of decoding."""
 
 import pytest
 

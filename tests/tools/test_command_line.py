@@ -1,4 +1,4 @@
-"""What the command lines of the tools share."""
+"""Options, checks and names that the command lines of the tools share."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What is compared: methods, each a name and its options, and the settings that all share."""
+"""Methods to compare, each a name and its options, and the settings that all share."""
 
 import argparse
 import shlex
@@ -13,7 +13,7 @@ FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
 # Each engine's option that says how many batches are decoded side by side.
 WORKERS_OPTIONS = {FAIRSEQ: "--processes", CTRANSLATE2: "--inter-threads"}
 BEST = "best"
-# What "best" tries of processes: each has a model of its own in memory.
+# "best" tries no more processes than this: each has a model of its own in memory.
 MOST_PROCESSES = 4
 
 DEFAULT_METHODS = (
@@ -31,7 +31,7 @@ DEFAULT_METHODS = (
 
 @dataclass(frozen=True)
 class Division:
-    """How a method divides the threads that it may use.
+    """The threads that a method may use, divided among workers.
 
     Attributes:
         workers: how many batches are decoded side by side: in as many processes, or in
@@ -139,7 +139,7 @@ def number_of_workers(text: str) -> Union[int, str]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all methods share.
+    """The settings that all methods share.
 
     Attributes:
         arguments: the data directory and options of fairseq-generate.

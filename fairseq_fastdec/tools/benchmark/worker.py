@@ -1,4 +1,4 @@
-"""What runs in a process of a method: it loads once, and decodes when it is told to."""
+"""The process of a method: it loads once, and decodes when it is told to."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Tuple

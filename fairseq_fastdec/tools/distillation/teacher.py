@@ -52,9 +52,9 @@ class Teacher:
 
 
 def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> Dict[str, Any]:
-    """What the translations depend on.
+    """The settings that change translations.
 
-    Batch sizes are not in it: who runs out of memory goes on with smaller ones.
+    Batch sizes are left out: a user who runs out of memory goes on with smaller ones.
     """
     settings = {
         f"{group}.{name}": value
@@ -77,6 +77,6 @@ def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> Dict[str, Any]:
 
 
 def _version(file: str) -> Any:
-    """Changes when the file does: a training may go on writing checkpoints of the same name."""
+    """A value that changes with the file: a training may write another checkpoint of this name."""
     status = os.stat(file)
     return status.st_size, status.st_mtime_ns

@@ -1,4 +1,4 @@
-"""The command line of scripts/profile_engine.py."""
+"""The command line of ``scripts/profile_engine.py``."""
 
 import argparse
 import logging
@@ -27,8 +27,6 @@ Random sentences are decoded to a fixed length. Parts that took no time in any c
 compiled code does all layers as one, for example. The last row, floor, is the time that reading the
 weights once takes at the memory's speed, and explained below the table.
 """
-
-
 # Milliseconds; less is printed as 0.00.
 SHOWN = 0.005
 
@@ -133,7 +131,7 @@ def random_model(arch: str, n_types: int) -> Tuple[nn.Module, Dictionary]:
 
 
 def arguments_of(arch: str) -> Any:
-    """What fairseq-train would make of ``--arch`` alone."""
+    """The options that fairseq-train would make of ``--arch`` alone."""
     parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     args, _ = parser.parse_known_args([])

@@ -10,7 +10,7 @@ from .model1 import Translations
 
 
 def pruned(translations: Translations, n_source: int, threshold: float, best: int) -> Translations:
-    """What is worth keeping, sorted by source type and descending probability.
+    """The translations worth keeping, sorted by source type and descending probability.
 
     Args:
         n_source: source types from this on (NULL) are left out.

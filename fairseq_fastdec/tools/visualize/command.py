@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
-    """What draws, if anything is to be drawn.
+    """The module that draws, if anything is to be drawn.
 
     Raises:
         UsageError: without matplotlib.

@@ -268,7 +268,7 @@ class _Picture:
         else:
             note, color = {"wrong": cell.answer, "unused": cell.draft}.get(cell.kind) or "", FAINT
             note = self._readable(note)
-        # Behind a failed proposal the probabilities are those after a wrong beginning.
+        # The probabilities behind a failed proposal are those after a wrong beginning.
         number = "" if cell.kind == "unused" else f"{cell.probability:.2f}"
         center, room = (x + end) / 2, end - x - 0.04
         note = layout.shortened(note, lambda text: self.measure(text, SMALL_SIZE) <= room)
@@ -283,7 +283,7 @@ class _Picture:
         return cell.kind, shows_parallel and token.parallel
 
     def _legend_lines(self) -> List[List[str]]:
-        """What the picture has to explain, broken into lines."""
+        """The explanations below the picture, broken into lines."""
         present = {FRONTIER}
         for row in self.cells:
             for position, cell in enumerate(row):
@@ -347,7 +347,7 @@ def _height(span: int) -> float:
 
 
 def _gaps(panel: Panel) -> Dict[int, int]:
-    """How many steps are left out before a row, for the rows before which some are."""
+    """The number of steps left out before a row, for the rows before which some are."""
     pairs = zip(panel.rows, panel.rows[1:])
     return {after: after - before - 1 for before, after in pairs if after - before > 1}
 
