@@ -101,7 +101,7 @@ class _Picture:
         self.settled = graph.frontiers(trace)
         self.cells = graph.cells(trace)
         self.edges = graph.edges(self.found)
-        self.spelling = Spelling.of(trace)
+        self.spelling = Spelling.from_trace(trace)
         self.words = self.spelling.joined(trace.tokens)
         self.label_height = LABEL_HEIGHT + (WORD_HEIGHT if self.words else 0)
         self.labels = [layout.label(self._readable(token)) for token in trace.tokens]
@@ -261,7 +261,7 @@ class _Picture:
     def _cell(self, panel: Panel, position: int, cell: Cell, y: float) -> None:
         column = position - panel.start
         x, end = LEFT + panel.edges[column], LEFT + panel.edges[column + 1]
-        self._box(x, y, end - x, ROW, self._look(position, cell))
+        self._box(x, y, end - x, ROW, self._choose_look(position, cell))
         right = cell.kind in RIGHT
         if cell.failed is not None:
             note, color = "✗ " + self._readable(cell.failed), FAILED
@@ -277,7 +277,7 @@ class _Picture:
         self._text(center, number_y, number, CELL_SIZE, ha="center", color=ink)
         self._text(center, note_y, note, SMALL_SIZE, ha="center", color=color)
 
-    def _look(self, position: int, cell: Cell) -> Look:
+    def _choose_look(self, position: int, cell: Cell) -> Look:
         token = self.found[position]
         shows_parallel = cell.kind in ("found", "kept") and token is not None
         return cell.kind, shows_parallel and token.parallel
@@ -288,7 +288,7 @@ class _Picture:
         for row in self.cells:
             for position, cell in enumerate(row):
                 if cell is not None:
-                    present.add(self._look(position, cell))
+                    present.add(self._choose_look(position, cell))
                     if cell.failed is not None:
                         present.add(FAILURE)
         lines: List[List[str]] = [[]]

@@ -29,7 +29,7 @@ class Spelling:
     prefixed: bool
 
     @classmethod
-    def of(cls, trace: SentenceTrace[str]) -> "Spelling":
+    def from_trace(cls, trace: SentenceTrace[str]) -> "Spelling":
         """The spelling that the trace asks for, by the convention of its own tokens."""
         prefixed = any(token.startswith(BEGINS) for token in [*trace.source, *trace.tokens])
         return cls(trace.subwords, prefixed)
