@@ -50,8 +50,6 @@ def test_one_version_and_no_type_is_lost(metadata):
 
 @pytest.mark.parametrize("name", front.COMMANDS)
 def test_every_command_says_what_it_takes(name, capsys):
-    if name == "ddgviz":
-        pytest.importorskip("matplotlib")
     with pytest.raises(SystemExit) as stopped:
         front.main([name, "--help"])
     assert stopped.value.code == 0

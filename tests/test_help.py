@@ -12,6 +12,7 @@ from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.tools.benchmark import command as benchmark
 from fairseq_fastdec.tools.distillation import command as distill
+from fairseq_fastdec.tools.visualize import command as ddgviz
 from tests.support import command_line
 
 OURS = [
@@ -99,7 +100,6 @@ def test_our_commands(help_of, command):
 
 
 def test_ddgviz(help_of):
-    ddgviz = pytest.importorskip("fairseq_fastdec.tools.visualize.command")
     text = help_of(ddgviz.main)
     assert set(OURS) <= set(re.findall(r"--[\w-]+", text)) and "--formats LIST" in text
 

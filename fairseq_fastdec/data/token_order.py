@@ -92,16 +92,6 @@ def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
     return folded.masked_fill(slots >= order.folded_length(lengths), pad)
 
 
-def unfold(folded: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
-    """The natural sentences that were folded: int64 ``[B, N]`` to ``[B, N]``, padded on the right.
-
-    A token beside an end token, on whichever side, belongs to the sentence.
-    """
-    positions, lengths = unfolding(folded.ne(end) & folded.ne(pad), order)
-    beyond = torch.arange(folded.size(1), device=folded.device) >= lengths[:, None]
-    return folded.gather(1, positions).masked_fill(beyond, pad)
-
-
 def unfolding(content: Tensor, order: TokenOrder) -> Tuple[Tensor, Tensor]:
     """The places of the tokens of the natural sentences.
 

@@ -10,6 +10,7 @@ from fairseq_fastdec.tools.benchmark import command
 from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings, check_methods
 from fairseq_fastdec.tools.benchmark.worker import Worker
 from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
+from tests.support import skips
 
 TINY = "transformer_tiny"
 
@@ -65,7 +66,7 @@ def test_random_weights_decode_to_the_same_length(small_base, tmp_path):
 
 
 def test_ctranslate2_converts_both_models(small_base, tmp_path):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     for name in ("small", "base"):
         work = tmp_path / name
         work.mkdir()

@@ -47,7 +47,7 @@ def way(request):
 @pytest.fixture(params=METHODS)
 def generator_and_task(request, way):
     if way == WAYS[2] and request.param in ("blockwise", "double_token"):
-        pytest.skip("only the engine knows how to use such models")
+        pytest.skip("only the engine knows such models: their other two ways are tested")
     return generator_of(request.param, way)
 
 

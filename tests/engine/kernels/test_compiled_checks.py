@@ -22,9 +22,9 @@ from fairseq_fastdec.engine.network.cache import KeyValueCache
 from fairseq_fastdec.engine.network.compiled_encoder import NativeEncoder
 from fairseq_fastdec.engine.products.int8 import Int8Linear
 from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
-from tests.support import tiny
+from tests.support import skips, tiny
 
-pytestmark = pytest.mark.skipif(library() is None, reason="nothing was compiled")
+pytestmark = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 
 TASK = tiny.task(20)
 V = len(TASK.target_dictionary)
