@@ -31,6 +31,7 @@ from examples.double_token.models import (
 from examples.double_token.precision import show_precision
 from examples.double_token.trainer import Training, command, training
 from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 # Beam widths and batch sizes; the first are the paper's.
 SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
@@ -85,8 +86,7 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         "--rounds",
-        type=int,
-        choices=range(1, 100),
+        type=positive,
         default=3,
         metavar="N",
         help="in which the methods take turns (default: 3)",

@@ -19,6 +19,7 @@ import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import commands, en_de
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 BASELINES_SEED = 1
 LARGEST = 8
@@ -74,8 +75,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument(
         "--teacher-seed",
-        type=int,
-        choices=range(1, 100),
+        type=positive,
         default=BASELINES_SEED,
         metavar="N",
         help=f"of the model that distils (default: {BASELINES_SEED}, the baseline itself)",

@@ -22,6 +22,7 @@ from omegaconf import open_dict
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
+from fairseq_fastdec.tools.command_line import positive
 from fairseq_fastdec.tools.corpus import best_translations
 
 OWN_SENTENCES = (
@@ -56,8 +57,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "text", nargs="*", help="English sentences (default: standard input, if any)"
     )
-    parser.add_argument("--test-sentences", type=int, default=100, metavar="N")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--test-sentences", type=positive, default=100, metavar="N")
+    parser.add_argument("--rounds", type=positive, default=3)
     return parser.parse_args()
 
 

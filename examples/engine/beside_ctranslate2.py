@@ -27,6 +27,7 @@ from examples.common import commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
 
 LANGUAGES = ("en", "de")
@@ -85,10 +86,10 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--workdir", type=Path, default=Path("work/beside_ctranslate2"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     parser.add_argument(
-        "--sentences", type=int, metavar="N",
+        "--sentences", type=positive, metavar="N",
         help="(default: "
         + ", ".join(f"{model.sentences} of {name}" for name, model in MODELS.items()) + ")",
     )  # fmt: skip

@@ -18,6 +18,7 @@ from typing import Dict, List
 from examples.common import commands, en_de
 from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
 from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
@@ -64,8 +65,8 @@ def parse_args():
     )
     parser.add_argument("data", nargs="?", help="binarised data, as for fairseq-generate")
     parser.add_argument("--path", help="checkpoint, or several joined by colons (default: train)")
-    parser.add_argument("--batch-size", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=3, help="the methods take turns")
+    parser.add_argument("--batch-size", type=positive, default=1)
+    parser.add_argument("--rounds", type=positive, default=3, help="the methods take turns")
     parser.add_argument(
         "--workdir",
         type=Path,

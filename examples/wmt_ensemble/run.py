@@ -21,6 +21,7 @@ from examples.wmt_ensemble.demo import build_demo
 from examples.wmt_ensemble.newstest import prepare, read_lines
 from examples.wmt_ensemble.results import Run, read_run, show_table
 from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 BASELINE = "fairseq --beam 5"
 PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
@@ -67,7 +68,7 @@ def parse_args() -> argparse.Namespace:
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD",
         help="some of: " + ", ".join(METHODS),
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default: 3")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="default: 3")
     parser.add_argument(
         "--sentences", type=int, default=0, metavar="N", help="only the first N of the test set"
     )
@@ -79,8 +80,6 @@ def parse_args() -> argparse.Namespace:
         parser.error("name either a directory or --demo")
     if args.directory and not (args.source_lang and args.target_lang):
         parser.error("-s and -t: name the languages, such as -s de -t en")
-    if args.rounds < 1:
-        parser.error(f"--rounds {args.rounds}: must be at least 1")
     return args
 
 

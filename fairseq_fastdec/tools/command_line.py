@@ -10,7 +10,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ..data.languages import infer_languages
 
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = __name__.partition(".")[0]
 
 
 def program(command: str) -> str:
@@ -24,8 +24,8 @@ def program(command: str) -> str:
         ``fastdec-build-shortlist``; or ``python -m fairseq_fastdec build-shortlist``.
     """
     called = Path(sys.argv[0])
-    if called.name == "__main__.py" and called.parent.name == PACKAGE.name:
-        return f"python -m {PACKAGE.name} {command}"
+    if called.name == "__main__.py" and called.parent.name == PACKAGE:
+        return f"python -m {PACKAGE} {command}"
     if called.stem == f"fastdec-{command}":  # with an ending on Windows
         return called.stem
     return command.replace("-", "_") + ".py"

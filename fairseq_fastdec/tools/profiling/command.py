@@ -13,7 +13,7 @@ from torch import nn
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import program
+from ..command_line import positive, program
 from .profile import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
 
 DESCRIPTION = """\
@@ -59,17 +59,21 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--data", help="binarised data of the checkpoint, for its dictionaries")
     parser.add_argument("--path", help="a checkpoint (default: random weights)")
     parser.add_argument("--arch", default="transformer", help="of random weights")
-    parser.add_argument("--types", type=int, default=37000, help="of random weights: vocabulary")
+    parser.add_argument(
+        "--types", type=positive, default=37000, help="of random weights: vocabulary"
+    )
     parser.add_argument("--decoding", default="greedy")
-    parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--beam", type=positive, default=1)
     parser.add_argument("--batch-sizes", type=numbers, default=[1, 32], metavar="LIST")
     parser.add_argument(
         "--precisions", type=precisions, default=list(BYTES_OF_WEIGHT), metavar="LIST"
     )
-    parser.add_argument("--source-length", type=int, default=20, help="tokens, with EOS")
-    parser.add_argument("--target-length", type=int, default=30, help="tokens, with EOS")
-    parser.add_argument("--repeats", type=int, default=5, help="the fastest counts (default: 5)")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--source-length", type=positive, default=20, help="tokens, with EOS")
+    parser.add_argument("--target-length", type=positive, default=30, help="tokens, with EOS")
+    parser.add_argument(
+        "--repeats", type=positive, default=5, help="the fastest counts (default: 5)"
+    )
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     args = parser.parse_args(arguments)
     if (args.path is None) != (args.data is None):
         parser.error("give both --path and --data, or neither")
@@ -79,8 +83,8 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def numbers(text: str) -> List[int]:
-    """Whole numbers separated by commas."""
-    return [int(number) for number in text.split(",")]
+    """Whole numbers of at least 1, separated by commas."""
+    return [positive(number) for number in text.split(",")]
 
 
 def precisions(text: str) -> List[str]:
