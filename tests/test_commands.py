@@ -36,9 +36,10 @@ def test_console_scripts_are_the_commands(metadata):
         f"fastdec-{name}": f"fairseq_fastdec.{module}:main"
         for name, (_, module) in front.COMMANDS.items()
     }
+    # The sanitizers are for those who change compiled code, in a checkout.
     scripts = {path.stem.replace("_", "-") for path in (ROOT / "scripts").glob("*.py")}
-    # sanitize.py is for who works on the repository.
-    assert scripts - {"sanitize"} == front.COMMANDS.keys()
+    scripts.remove("sanitize")
+    assert scripts == front.COMMANDS.keys()
 
 
 def test_one_version_and_no_type_is_lost(metadata):

@@ -12,7 +12,6 @@ import copy
 import logging
 import sys
 import time
-import warnings
 from typing import Any, Dict, List
 
 import torch
@@ -22,6 +21,7 @@ from omegaconf import open_dict
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
+from fairseq_fastdec.noise import results_only
 from fairseq_fastdec.tools.command_line import positive
 from fairseq_fastdec.tools.corpus import best_translations
 
@@ -41,12 +41,10 @@ METHODS: Dict[str, Dict[str, str]] = {
 def main() -> None:
     """Translate, then compare."""
     args = parse_args()
-    logging.disable(logging.INFO)
-    # torch's, of how fairseq loads batches where there is no GPU.
-    warnings.filterwarnings("ignore", "'pin_memory' argument")
-    hub = load()
-    translate(hub, args.text or sentences_of(sys.stdin))
-    print_comparison(hub, args.test_sentences, args.rounds)
+    with results_only(logging.WARNING):
+        hub = load()
+        translate(hub, args.text or sentences_of(sys.stdin))
+        print_comparison(hub, args.test_sentences, args.rounds)
 
 
 def parse_args() -> argparse.Namespace:

@@ -47,7 +47,7 @@ def way(request):
 @pytest.fixture(params=METHODS)
 def generator_and_task(request, way):
     if way == WAYS[2] and request.param in ("blockwise", "double_token"):
-        pytest.skip("only the engine knows such models: their other two ways are tested")
+        pytest.skip("fairseq knows no such models: run it with the engine")
     return generator_of(request.param, way)
 
 

@@ -28,7 +28,7 @@ def script():
 def test_nothing_is_found():
     missing = script().what_is_missing()
     if missing is not None:
-        pytest.skip(f"{missing}: install GCC with its sanitizers")
+        pytest.skip(f"{missing}: install GCC and its sanitizers (libasan, libubsan)")
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert " passed" in done.stdout
