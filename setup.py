@@ -34,6 +34,9 @@ setup(
     ],
     python_requires=">=3.10,<3.13",
     packages=find_packages(include=["fairseq_fastdec", "fairseq_fastdec.*"]),
+    # Said, so that an editable installation makes the whole repository importable, and with it the
+    # package of examples. Otherwise setuptools would look for this package alone.
+    package_dir={"": "."},
     package_data={
         "fairseq_fastdec": ["py.typed"],
         "fairseq_fastdec.tools.visualize": ["page.html"],
@@ -78,7 +81,8 @@ setup(
         "tqdm",
     ],
     extras_require={
-        "dev": ["pytest", "hypothesis", *VIZ],
+        # ruff of one version: tests/test_style.py checks what others would format otherwise.
+        "dev": ["pytest", "hypothesis", "ruff==0.14.6", *VIZ],
         "viz": VIZ,
         # 4.8.1 is the first that reads fairseq's checkpoints with torch's restricted unpickler.
         "bench": ["ctranslate2>=4.8.1,<5", *VIZ],

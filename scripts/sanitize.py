@@ -59,7 +59,7 @@ def build(copy: Path) -> None:
 
 
 def environment(copy: Path) -> dict:
-    """Of a process that loads the sanitized library."""
+    """The environment of a process that loads the sanitized library."""
     return dict(
         os.environ,
         PYTHONPATH=str(copy),

@@ -13,7 +13,6 @@ from fairseq_cli import generate
 
 import fairseq_fastdec
 from fairseq_fastdec import __main__ as front
-from tests.support import skips
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,8 +51,6 @@ def test_one_version_and_no_type_is_lost(metadata):
 
 @pytest.mark.parametrize("name", front.COMMANDS)
 def test_every_command_says_what_it_takes(name, capsys):
-    if name == "ddgviz":
-        skips.needs("matplotlib")
     with pytest.raises(SystemExit) as stopped:
         front.main([name, "--help"])
     assert stopped.value.code == 0

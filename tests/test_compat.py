@@ -1,7 +1,6 @@
 """Checkpoints load, and only safely; no batch is dropped."""
 
 import argparse
-import os
 import pickle
 
 import numpy
@@ -14,16 +13,7 @@ from omegaconf import OmegaConf
 
 from tests.support import tiny
 from tests.support.command_line import generate, hypotheses, interactive
-
-
-class Malicious:
-    """A pickle that runs a command when it is loaded."""
-
-    def __init__(self, command):
-        self.command = command
-
-    def __reduce__(self):
-        return os.system, (self.command,)
+from tests.support.malicious import Malicious
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])

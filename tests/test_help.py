@@ -1,6 +1,5 @@
 """``--help`` knows all our options, in groups by method, wherever fairseq's options go."""
 
-import importlib
 import re
 import sys
 from dataclasses import fields
@@ -13,7 +12,8 @@ from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.tools.benchmark import command as benchmark
 from fairseq_fastdec.tools.distillation import command as distill
-from tests.support import command_line, skips
+from fairseq_fastdec.tools.visualize import command as ddgviz
+from tests.support import command_line
 
 OURS = [
     f"--{option.name.replace('_', '-')}"
@@ -100,8 +100,6 @@ def test_our_commands(help_of, command):
 
 
 def test_ddgviz(help_of):
-    skips.needs("matplotlib")
-    ddgviz = importlib.import_module("fairseq_fastdec.tools.visualize.command")
     text = help_of(ddgviz.main)
     assert set(OURS) <= set(re.findall(r"--[\w-]+", text)) and "--formats LIST" in text
 

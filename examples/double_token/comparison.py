@@ -1,4 +1,4 @@
-"""What the methods' decoding took, as Table 2 of Imamura and Sumita (WNGT 2020)."""
+"""Table 2 of Imamura and Sumita (WNGT 2020): quality and speed of the methods."""
 
 import re
 import statistics
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from models import BASELINE, MARKED, METHODS
-from significance import significantly_different
-from table import markdown, read_run, read_texts, signed
+from examples.common.table import markdown, read_run, read_texts, signed
+
+from .models import BASELINE, MARKED, METHODS
+from .significance import significantly_different
 
 
 @dataclass
@@ -77,7 +78,7 @@ def show_comparison(decoded: List[Decoded], beam: int, batch_size: int) -> str:
 
 
 def marks_of(runs: Dict[str, Decoded]) -> Dict[str, str]:
-    """What stands behind each BLEU score."""
+    """The marks behind each BLEU score."""
     model_of = {method.title: method.model for method in METHODS}
     references = runs[BASELINE].references
     marks = dict.fromkeys(runs, "")
@@ -115,5 +116,5 @@ def row_of(group: List[Decoded], baseline: List[Decoded], marks: str) -> Dict[st
 
 
 def theirs_per_own(own: Decoded, other: Decoded) -> float:
-    """How many times as fast, in the same round."""
+    """The speed in multiples of the other's, in the same round."""
     return other.seconds / own.seconds

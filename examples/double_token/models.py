@@ -5,7 +5,7 @@ from typing import Callable, List, Optional
 
 DOUBLE_TOKEN = "translation_double_token"
 CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
-# As fairseq's own README for non-autoregressive models says.
+# fairseq's README for non-autoregressive models has these options.
 MASK_PREDICT_TRAINING = [
     "--noise", "random_mask", "--arch", "cmlm_transformer",
     "--encoder-learned-pos", "--decoder-learned-pos", "--apply-bert-init",
@@ -15,7 +15,7 @@ MASK_PREDICT_TRAINING = [
 
 @dataclass(frozen=True)
 class Model:
-    """What is trained once."""
+    """A model that is trained once."""
 
     name: str
     task: str

@@ -4,31 +4,28 @@
     python examples/double_token/more_sources.py    # about five hours of one core
 
 Both begin with the model that comes along, learn its translations of the training data, and then,
-with twice as many decoder layers, the translations of more sources (crossing.py) by the
+with twice as many decoder layers, the translations of more sources (../common/crossing.py) by the
 single-token one. Every command is printed as it would be typed. A stage whose result exists is
 skipped, so that an interrupted run goes on where it was.
 """
 
 import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "en_de"))
-sys.path.insert(0, str(HERE.parent.parent))
+from examples.common import commands, en_de
+from examples.common.averaging import average
+from examples.common.crossing import crossed
+from examples.common.deeper import State, deepened, rewrite
+from examples.common.table import markdown, read_run, signed
+from examples.common.training_text import binarise, read, without_references
+from examples.double_token.models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search
+from examples.double_token.trainer import Training, command, training
+from fairseq_fastdec.tools import atomic_files
 
-import run as en_de  # noqa: E402
-from crossing import crossed  # noqa: E402
-from deeper import State, deepened, rewrite  # noqa: E402
-from models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search  # noqa: E402
-from sources import binarise, read, without_references  # noqa: E402
-from table import markdown, read_run, signed  # noqa: E402
-from trainer import Training, average, command, training  # noqa: E402
-
-FIRST_MODEL = HERE.parent / "en_de" / "model" / "checkpoint.pt"
-# Of a blockwise decoder, what a stock one does not have.
+FIRST_MODEL = en_de.MODEL / "checkpoint.pt"
+# Parameters of a blockwise decoder that a stock one does not have.
 HEADS = "decoder.heads."
 N_CROSSED = 72_000
 DECODER_LAYERS = 4
@@ -40,7 +37,7 @@ MODELS = {"Single-token L2R": DISTILLED_L2R, "Double-token bidir.": DISTILLED_DO
 
 @dataclass(frozen=True)
 class Stage:
-    """What both models learn before or after the other stage."""
+    """A training of both models, before or after the other stage."""
 
     name: str
     title: str
@@ -73,11 +70,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--workdir", type=Path, default=en_de.ROOT / "work" / "double_token_more_sources"
+        "--workdir", type=Path, default=commands.ROOT / "work" / "double_token_more_sources"
     )
     en_de.add_autocast_option(parser)
     args = parser.parse_args()
-    with en_de.resumable():
+    with commands.resumable():
         compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
 
 
@@ -103,7 +100,7 @@ def compare(work: Path, recipe: en_de.Recipe) -> None:
 
 
 def folder_of(stage: Stage, model: Model) -> str:
-    """Where a model is at the end of a stage."""
+    """The folder of a model at the end of a stage."""
     return f"{stage.name}_{model.name}"
 
 
@@ -115,25 +112,25 @@ def without_heads(state: State) -> State:
 def train(work: Path, recipe: en_de.Recipe, stage: Stage, model: Model, begin: Path) -> None:
     """One model; its last checkpoints are averaged."""
     folder = work / folder_of(stage, model)
-    if not en_de.finished(folder):
+    if not commands.finished(folder):
         chosen = command(
             work / stage.data, folder, recipe, model, stage.training, SAVE_EVERY, begin
         )
-        en_de.run([*chosen, *stage.network])
-        en_de.mark_finished(folder)
+        commands.run([*chosen, *stage.network])
+        commands.mark_finished(folder)
     average(folder)
 
 
 def mix(work: Path) -> None:
     """The distilled data, twice, and the translations of crossed sources."""
-    if en_de.finished(work / "mixed"):
+    if commands.finished(work / "mixed"):
         return
     without_references(work, "crossed", crossed_sources)
     teacher = work / folder_of(STAGES[0], DISTILLED_L2R) / "averaged.pt"
     task = [*en_de.plugin_options(DISTILLED_L2R.task), *DISTILLED_L2R.order]
     en_de.distil(work, teacher, "translated", [*task, *TEACHING], data="crossed")
     binarise(work, "mixed", *(mixed(work, language) for language in ("en", "de")))
-    en_de.mark_finished(work / "mixed")
+    commands.mark_finished(work / "mixed")
 
 
 def crossed_sources(work: Path) -> List[str]:
@@ -158,8 +155,8 @@ def decode(work: Path, stage: Stage, title: str) -> Dict[int, float]:
     bleu = {}
     for beam in BEAMS:
         output = work / "decoded" / f"{folder_of(stage, model)}_beam_{beam}"
-        if not en_de.finished(output):
-            en_de.generate_into(
+        if not commands.finished(output):
+            commands.generate_into(
                 output,
                 [
                     work / "data", *en_de.plugin_options(model.task), *model.order,
@@ -183,7 +180,7 @@ def show(work: Path, results: List) -> None:
     ]
     text = markdown(signed("BLEU where both learned the same translations."), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from table import markdown
+from examples.common.table import markdown
 
 Tokens = Sequence[str]
 
 LONGER_THAN = 30
-# How many tokens of the left and of the right end; None is all of them.
+# The number of tokens of the left and of the right end; None is all of them.
 ENDS = ((None, None), (5, 0), (10, 0), (15, 0), (0, 5), (0, 10), (0, 15))
 ORDERS = (1, 4)
 
@@ -56,7 +56,7 @@ def row_of(
 
 
 def shown(n_tokens: Optional[int]) -> str:
-    """As the paper writes it."""
+    """A number of tokens as the paper writes it."""
     return "∞" if n_tokens is None else str(n_tokens)
 
 
@@ -78,5 +78,5 @@ def precision(hypotheses: List[Tokens], references: List[Tokens], order: int) ->
 
 
 def ngrams(tokens: Tokens, order: int) -> "Counter[Tuple[str, ...]]":
-    """How often each occurs."""
+    """The n-grams of a sentence and their counts."""
     return Counter(zip(*(tokens[i:] for i in range(order))))

@@ -11,17 +11,14 @@ interrupted run goes on where it was; --workdir names where results are kept.
 
 import argparse
 import re
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "en_de"))
-
-import run as en_de  # noqa: E402
-from comparison import Decoded, read_decoded, show_comparison  # noqa: E402
-from models import (  # noqa: E402
+from examples.common import commands, en_de
+from examples.common.averaging import average
+from examples.double_token.comparison import Decoded, read_decoded, show_comparison
+from examples.double_token.models import (
     BASELINE,
     MASK_PREDICT,
     METHODS,
@@ -31,8 +28,10 @@ from models import (  # noqa: E402
     Method,
     Model,
 )
-from precision import show_precision  # noqa: E402
-from trainer import Training, average, command, training  # noqa: E402
+from examples.double_token.precision import show_precision
+from examples.double_token.trainer import Training, command, training
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 # Beam widths and batch sizes; the first are the paper's.
 SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
@@ -40,11 +39,11 @@ SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
 
 @dataclass
 class Size:
-    """What differs between the sizes.
+    """The settings that differ between the sizes.
 
-    Data, network and training are those of ``../en_de``, but for more updates. Mask-Predict learns
-    more slowly and gets more than the others in the full size, as in the paper; the quick size has
-    no time for that.
+    Data, network and training are those of ``../common/en_de.py``, but for more updates.
+    Mask-Predict learns more slowly and gets more than the others in the full size, as in the paper;
+    the quick size has no time for that.
     """
 
     recipe: en_de.Recipe
@@ -72,7 +71,7 @@ SIZES = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    with en_de.resumable():
+    with commands.resumable():
         compare(args)
 
 
@@ -87,8 +86,7 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument(
         "--rounds",
-        type=int,
-        choices=range(1, 100),
+        type=positive,
         default=3,
         metavar="N",
         help="in which the methods take turns (default: 3)",
@@ -101,7 +99,7 @@ def compare(args: argparse.Namespace) -> None:
     """From raw text to the tables."""
     size = SIZES[args.size]
     own_task = replace(size, recipe=en_de.asked_for(size.recipe, args))
-    work = args.workdir or en_de.ROOT / "work" / f"double_token_{args.size}"
+    work = args.workdir or commands.ROOT / "work" / f"double_token_{args.size}"
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, size.recipe)
     for model in MODELS:
@@ -128,7 +126,7 @@ def show_tables(work: Path, decoded: List[Decoded]) -> None:
         for title in (BASELINE, PROPOSED)
     )
     tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
-    (work / "tables.md").write_text("\n\n".join(tables) + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "tables.md", "\n\n".join(tables) + "\n")
 
 
 def distil(work: Path) -> None:
@@ -140,9 +138,9 @@ def distil(work: Path) -> None:
 
 def train(work: Path, size: Size, model: Model) -> None:
     """One model; the checkpoints of its last updates are kept."""
-    if not en_de.finished(work / model.name):
-        en_de.run(training_command(work, size, model))
-        en_de.mark_finished(work / model.name)
+    if not commands.finished(work / model.name):
+        commands.run(training_command(work, size, model))
+        commands.mark_finished(work / model.name)
 
 
 def training_command(work: Path, size: Size, model: Model) -> List:
@@ -162,11 +160,11 @@ def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) 
     """The test set, by one method; ``number`` counts the rounds."""
     label = re.sub(r"\W+", "-", f"{method.title} beam {beam} batch {batch_size} round {number}")
     output = work / "decoded" / label
-    if not en_de.finished(output):
+    if not commands.finished(output):
         model, options = method.model, method.options(beam)
         if method.has_statistics:
             options += ["--decoding-stats", output / "stats.jsonl"]
-        en_de.generate_into(
+        commands.generate_into(
             output,
             [
                 work / "data", *en_de.plugin_options(model.task), *model.order, *options,

@@ -1,4 +1,4 @@
-"""Which BLEU scores differ by more than chance: the marks of the paper's Table 2."""
+"""The marks of the paper's Table 2: BLEU scores that differ by more than chance."""
 
 from typing import Dict, List
 

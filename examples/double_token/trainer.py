@@ -1,19 +1,18 @@
-"""How a model of this comparison is trained and averaged."""
+"""The training of a model of this comparison."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
-import run as en_de
-from models import Model
+from examples.common import en_de
+from examples.common.averaging import N_AVERAGED
 
-N_AVERAGED = 10
+from .models import Model
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast a model learns."""
+    """The length and the rate of a training."""
 
     updates: int
     options: List[str]
@@ -46,16 +45,3 @@ def command(
         # Before, fairseq-train validates and saves at most at the ends of epochs.
         "--validate-after-updates", chosen.updates - N_AVERAGED * save_every,
     ]  # fmt: skip
-
-
-def average(folder: Path) -> None:
-    """The mean of a model's last checkpoints, beside them."""
-    averaged = folder / "averaged.pt"
-    if not averaged.exists():
-        en_de.run(
-            [
-                sys.executable, en_de.ROOT / "scripts" / "average_checkpoints.py",
-                "--inputs", folder, "--num-update-checkpoints", N_AVERAGED,
-                "--output", averaged,
-            ]
-        )  # fmt: skip

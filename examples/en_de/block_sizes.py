@@ -10,42 +10,25 @@ is printed as it would be typed; what exists is not made again.
 """
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import torch
-from run import (
-    RECIPES,
-    ROOT,
-    Recipe,
-    add_autocast_option,
-    asked_for,
-    decode_in_batches,
-    distil,
-    finished,
-    heads_options,
-    mark_finished,
-    prepare,
-    resumable,
-    run,
-    schedule,
-    train_baseline,
-    train_command,
-)
-from table import markdown, mean_block_size, read_run, signed
 
-sys.path.insert(0, str(ROOT))
-import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
+import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
+from examples.common import commands, en_de
+from examples.common.table import markdown, mean_block_size, read_run, signed
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 BASELINES_SEED = 1
 LARGEST = 8
 BLOCK_SIZES = (1, 2, 4, LARGEST)
 # Heads on a frozen base learn fast; what they have learned is where fine-tuning begins. The rate
 # falls as if for 2,500 updates.
-FROZEN = [*schedule(2000, 2e-3, 100, 2500), "--max-update", "1400", "--dropout", "0.1"]
+FROZEN = [*en_de.schedule(2000, 2e-3, 100, 2500), "--max-update", "1400", "--dropout", "0.1"]
 # The base learns slowly, and p_1 has the largest share: what it forgets, no head can make good.
-FINE_TUNED = [*schedule(2000, 2e-4, 100, 1500), "--dropout", "0.1", "--head-decay", "0.65"]
+FINE_TUNED = [*en_de.schedule(2000, 2e-4, 100, 1500), "--dropout", "0.1", "--head-decay", "0.65"]
 
 
 class Setting(NamedTuple):
@@ -77,7 +60,7 @@ ACCEPTANCE: Dict[str, List[str]] = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    with resumable():
+    with commands.resumable():
         make_table(args)
 
 
@@ -92,23 +75,22 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument(
         "--teacher-seed",
-        type=int,
-        choices=range(1, 100),
+        type=positive,
         default=BASELINES_SEED,
         metavar="N",
         help=f"of the model that distils (default: {BASELINES_SEED}, the baseline itself)",
     )
-    parser.add_argument("--workdir", type=Path, default=ROOT / "work" / "en_de_full")
-    add_autocast_option(parser)
+    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / "en_de_full")
+    en_de.add_autocast_option(parser)
     return parser.parse_args()
 
 
 def make_table(args: argparse.Namespace) -> None:
     """From raw text to the table."""
-    work, recipe = args.workdir, asked_for(RECIPES["full"], args)
+    work, recipe = args.workdir, en_de.asked_for(en_de.RECIPES["full"], args)
     work.mkdir(parents=True, exist_ok=True)
-    prepare(work, recipe)
-    train_baseline(work, recipe)
+    en_de.prepare(work, recipe)
+    en_de.train_baseline(work, recipe)
     teach(work, recipe, args.teacher_seed)
     rows = []
     for block_size in args.block_sizes:
@@ -125,7 +107,7 @@ def make_table(args: argparse.Namespace) -> None:
                 rows.append(row_of(work, model, block_size, label, acceptance))
     text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
-    (work / "block_sizes.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "block_sizes.md", text + "\n")
 
 
 def acceptances(block_size: int) -> List[str]:
@@ -142,14 +124,14 @@ def distilled_by(teacher_seed: int) -> str:
     return "distilled" if teacher_seed == BASELINES_SEED else f"distilled-{teacher_seed}"
 
 
-def teach(work: Path, recipe: Recipe, seed: int) -> None:
+def teach(work: Path, recipe: en_de.Recipe, seed: int) -> None:
     """The distilled data, and the model that makes them."""
     teacher = "baseline" if seed == BASELINES_SEED else f"teacher-{seed}"
-    train_baseline(work, recipe, teacher, seed=seed)
-    distil(work, f"{teacher}/checkpoint_last.pt", distilled_by(seed))
+    en_de.train_baseline(work, recipe, teacher, seed=seed)
+    en_de.distil(work, f"{teacher}/checkpoint_last.pt", distilled_by(seed))
 
 
-def train(work: Path, recipe: Recipe, data: str, fine_tuned: bool, block_size: int) -> Path:
+def train(work: Path, recipe: en_de.Recipe, data: str, fine_tuned: bool, block_size: int) -> Path:
     """The checkpoint of a cell."""
     if block_size == 1:
         return train_without_heads(work, recipe, data)
@@ -157,37 +139,40 @@ def train(work: Path, recipe: Recipe, data: str, fine_tuned: bool, block_size: i
     return train_fine_tuned(work, recipe, data, block_size, frozen) if fine_tuned else frozen
 
 
-def train_without_heads(work: Path, recipe: Recipe, data: str) -> Path:
+def train_without_heads(work: Path, recipe: en_de.Recipe, data: str) -> Path:
     """The baseline, or one like it that learns from distilled data."""
     name = "baseline" if data == "data" else f"single-{Path(data).parts[0]}"
-    train_baseline(work, recipe, name, data)
+    en_de.train_baseline(work, recipe, name, data)
     return work / name / "checkpoint_last.pt"
 
 
-def train_frozen(work: Path, recipe: Recipe, data: str) -> Path:
+def train_frozen(work: Path, recipe: en_de.Recipe, data: str) -> Path:
     """Heads on a frozen base, the most that any row needs: they do not know of each other."""
     folder = work / f"frozen-{Path(data).parts[0]}"
-    if not finished(folder):
+    if not commands.finished(folder):
         baseline = work / "baseline" / "checkpoint_last.pt"
-        run(
-            [*train_command(work / data, folder, recipe), *FROZEN, *heads_options(LARGEST)]
-            + ["--freeze-base", "--finetune-from-model", baseline]
+        commands.run(
+            [*en_de.train_command(work / data, folder, recipe), *FROZEN]
+            + [*en_de.heads_options(LARGEST), "--freeze-base"]
+            + ["--finetune-from-model", baseline]
         )
-        mark_finished(folder)
+        commands.mark_finished(folder)
     return folder / "checkpoint_last.pt"
 
 
-def train_fine_tuned(work: Path, recipe: Recipe, data: str, block_size: int, frozen: Path) -> Path:
+def train_fine_tuned(
+    work: Path, recipe: en_de.Recipe, data: str, block_size: int, frozen: Path
+) -> Path:
     """The base, too."""
     folder = work / f"fine-tuned-{Path(data).parts[0]}-{block_size}"
-    if not finished(folder):
+    if not commands.finished(folder):
         start = frozen.with_name(f"first_{block_size}.pt")
         write_first_heads(frozen, block_size, start)
-        run(
-            [*train_command(work / data, folder, recipe), *FINE_TUNED, *heads_options(block_size)]
-            + ["--finetune-from-model", start]
+        commands.run(
+            [*en_de.train_command(work / data, folder, recipe), *FINE_TUNED]
+            + [*en_de.heads_options(block_size), "--finetune-from-model", start]
         )
-        mark_finished(folder)
+        commands.mark_finished(folder)
     return folder / "checkpoint_last.pt"
 
 
@@ -200,7 +185,8 @@ def write_first_heads(checkpoint: Path, block_size: int, output: Path) -> None:
             share = parameter.size(0) // (LARGEST - 1) * n_learned
             state["model"][name] = parameter[:share].clone()
     state["cfg"]["model"].block_size = block_size
-    torch.save(state, output)
+    with atomic_files.replacing(output) as partial:
+        torch.save(state, partial)
 
 
 def row_of(
@@ -210,7 +196,7 @@ def row_of(
     label = f"{setting} {block_size} {acceptance}".replace(" ", "-")
     method = ["blockwise", "--decoding-block-size", block_size] if block_size > 1 else ["greedy"]
     options = ["--decoding", *method, *ACCEPTANCE[acceptance]]
-    output = decode_in_batches(work, label, model, options)
+    output = en_de.decode_in_batches(work, label, model, options)
     return {
         "k": str(block_size),
         "setting": setting,

@@ -12,21 +12,19 @@ import copy
 import logging
 import sys
 import time
-from pathlib import Path
 from typing import Any, Dict, List
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent.parent))
+import torch
+from fairseq.hub_utils import GeneratorHubInterface
+from omegaconf import open_dict
 
-import torch  # noqa: E402
-from fairseq.hub_utils import GeneratorHubInterface  # noqa: E402
-from omegaconf import open_dict  # noqa: E402
-from table import SCORER, Run, grouped, markdown, row_of, signed  # noqa: E402
+from examples.common.en_de import EN_DE, MODEL
+from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
+from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
+from fairseq_fastdec.noise import results_only
+from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.tools.corpus import best_translations
 
-from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel  # noqa: E402
-from fairseq_fastdec.noise import results_only  # noqa: E402
-
-MODEL = HERE / "model"
 OWN_SENTENCES = (
     "Click the Save button to save your document.",
     "Select the cells that you want to format, and then choose Format - Cells.",
@@ -57,8 +55,8 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "text", nargs="*", help="English sentences (default: standard input, if any)"
     )
-    parser.add_argument("--test-sentences", type=int, default=100, metavar="N")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--test-sentences", type=positive, default=100, metavar="N")
+    parser.add_argument("--rounds", type=positive, default=3)
     return parser.parse_args()
 
 
@@ -95,7 +93,7 @@ def translate(hub: GeneratorHubInterface, sentences: List[str]) -> None:
 def print_comparison(hub: GeneratorHubInterface, n_sentences: int, n_rounds: int) -> None:
     """All methods by turns, one sentence at a time, and the table."""
     sources, references = (
-        (HERE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
+        (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
         for language in ("en", "de")
     )
     batches = [batch_of(hub, source) for source in sources]
@@ -154,7 +152,8 @@ def batch_of(hub: GeneratorHubInterface, sentence: str) -> Dict[str, Any]:
 
 def decode(hub: GeneratorHubInterface, generator: Any, batch: Dict[str, Any]) -> torch.Tensor:
     """The tokens of its best translation, int64 ``[m]``."""
-    return hub.task.inference_step(generator, hub.models, batch)[0][0]["tokens"]
+    (tokens,) = best_translations(hub.task, generator, hub.models, batch)
+    return tokens
 
 
 if __name__ == "__main__":

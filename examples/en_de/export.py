@@ -6,18 +6,15 @@ python examples/en_de/export.py work/en_de_full frozen examples/en_de/model
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 from typing import Dict
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
+import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
+from fairseq_fastdec.tools.atomic_files import replacing
 
-import fairseq_fastdec  # noqa: E402,F401  (lets torch load fairseq's checkpoints)
-
-# What fairseq reads of a checkpoint to decode with it or to train on; the optimizer's state is not.
+# Decoding and further training need these parts of a checkpoint, and no optimizer's state.
 KEPT = ("args", "cfg", "model", "task_state", "optimizer_history", "extra_state")
 # Options with directories of the machine that trained it.
 PLACES = ("data", "save_dir", "finetune_from_model", "restore_file", "user_dir")
@@ -47,7 +44,8 @@ def write_half(checkpoint: Path, output: Path) -> None:
         options = vars(options) if isinstance(options, argparse.Namespace) else options
         if isinstance(options, dict):
             options.update({name: None for name in PLACES if name in options})
-    torch.save(kept, output)
+    with replacing(output) as partial:
+        torch.save(kept, partial)
 
 
 def half(parameters: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:

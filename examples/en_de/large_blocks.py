@@ -5,27 +5,23 @@
     python examples/en_de/large_blocks.py           # some hours
 
 The base gets two more decoder layers, and all learn its own greedy translations of the training
-data and of crossed sentences (../double_token/crossing.py). Every command is printed as it would be
+data and of crossed sentences (../common/crossing.py). Every command is printed as it would be
 typed. A stage whose result exists is skipped, so that an interrupted run goes on where it was.
 """
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Dict, List
 
-HERE = Path(__file__).resolve().parent
-# Behind this folder: both have a module of the name run.
-sys.path += [str(HERE.parent / "double_token"), str(HERE.parent.parent)]
+from examples.common import commands, en_de
+from examples.common.averaging import average
+from examples.common.crossing import crossed
+from examples.common.deeper import deepened, rewrite
+from examples.common.table import markdown, mean_block_size, read_run, signed
+from examples.common.training_text import read, without_references
+from fairseq_fastdec.tools import atomic_files
 
-import run as en_de  # noqa: E402
-from crossing import crossed  # noqa: E402
-from deeper import deepened, rewrite  # noqa: E402
-from sources import read, without_references  # noqa: E402
-from table import markdown, mean_block_size, read_run, signed  # noqa: E402
-from trainer import average  # noqa: E402
-
-TEACHER = en_de.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
+TEACHER = commands.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
 BLOCK_SIZE = 8
 DECODER_LAYERS = 6
 N_CROSSED = 300_000
@@ -60,12 +56,14 @@ def main() -> None:
         default=TEACHER,
         help="a single-token model of more_sources.py (default: in its default work directory)",
     )
-    parser.add_argument("--workdir", type=Path, default=en_de.ROOT / "work" / "en_de_large_blocks")
+    parser.add_argument(
+        "--workdir", type=Path, default=commands.ROOT / "work" / "en_de_large_blocks"
+    )
     en_de.add_autocast_option(parser)
     args = parser.parse_args()
     if not args.teacher.exists():
         parser.error(f"--teacher {args.teacher}: not there; more_sources.py makes it")
-    with en_de.resumable():
+    with commands.resumable():
         compare(args.workdir, args.teacher, en_de.asked_for(en_de.RECIPES["full"], args))
 
 
@@ -84,7 +82,7 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     ]
     text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
 
 
 def sources(work: Path) -> List[str]:
@@ -98,14 +96,14 @@ def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     """Heads and base together; the last checkpoints are averaged."""
     folder, begin = work / "blocks", work / "deeper.pt"
     rewrite(teacher, begin, lambda state: deepened(state, DECODER_LAYERS))
-    if not en_de.finished(folder):
+    if not commands.finished(folder):
         data = work / "distilled" / "data"
         command = en_de.train_command(data, folder, recipe, save_every=SAVE_EVERY, keep=N_KEPT)
-        en_de.run(
+        commands.run(
             [*command, *en_de.heads_options(BLOCK_SIZE), *TRAINING]
             + ["--decoder-layers", DECODER_LAYERS, "--finetune-from-model", begin]
         )
-        en_de.mark_finished(folder)
+        commands.mark_finished(folder)
     average(folder)
 
 

@@ -17,24 +17,19 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(HERE.parent / "en_de")]
+import torch
+from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 
-import torch  # noqa: E402
-from fairseq.data import Dictionary, indexed_dataset  # noqa: E402
-from fairseq.data.encoders.moses_tokenizer import (  # noqa: E402
-    MosesTokenizer,
-    MosesTokenizerConfig,
-)
-from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig  # noqa: E402
-from run import finished, mark_finished, run  # noqa: E402
-from table import markdown  # noqa: E402
+import fairseq_fastdec  # noqa: F401  (registers the architectures)
+from examples.common import commands
+from examples.common.en_de import EN_DE, MODEL
+from examples.common.table import markdown
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
 
-import fairseq_fastdec  # noqa: E402,F401  (registers the architectures)
-from fairseq_fastdec.tools.profiling.command import arguments_of, random_model  # noqa: E402
-
-EN_DE = HERE.parent / "en_de"
 LANGUAGES = ("en", "de")
 BATCH_SIZES = (1, 32)
 SEARCHES = {"greedy": 1, "beam 5": 5}
@@ -71,16 +66,16 @@ def main() -> None:
     for name in args.models:
         model = MODELS[name]
         work = args.workdir / name
-        if not finished(work):
+        if not commands.finished(work):
             work.mkdir(parents=True, exist_ok=True)
             model.prepare(work)
-            mark_finished(work)
+            commands.mark_finished(work)
         n_sentences = args.sentences or model.sentences
-        run(benchmark_command(work, model.options, n_sentences, args.rounds, args.threads))
+        commands.run(benchmark_command(work, model.options, n_sentences, args.rounds, args.threads))
         document = json.loads((work / "result" / "benchmark.json").read_text(encoding="utf-8"))
         tables.append(table(model.title, document))
     text = "\n\n".join(tables) + "\n"
-    (args.workdir / "tables.md").write_text(text, encoding="utf-8")
+    atomic_files.write_text(args.workdir / "tables.md", text)
     print("\n" + text)
 
 
@@ -91,10 +86,10 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--workdir", type=Path, default=Path("work/beside_ctranslate2"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     parser.add_argument(
-        "--sentences", type=int, metavar="N",
+        "--sentences", type=positive, metavar="N",
         help="(default: "
         + ", ".join(f"{model.sentences} of {name}" for name, model in MODELS.items()) + ")",
     )  # fmt: skip
@@ -103,15 +98,15 @@ def parse_args() -> argparse.Namespace:
 
 def prepare_small(work: Path) -> None:
     """The test set of ../en_de in its model's subwords, and that model as a stock transformer."""
-    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(EN_DE / "model" / "bpe.codes")))
+    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(MODEL / "bpe.codes")))
     (work / "data").mkdir(exist_ok=True)
     for language in LANGUAGES:
-        dictionary = Dictionary.load(str(EN_DE / "model" / f"dict.{language}.txt"))
+        dictionary = Dictionary.load(str(MODEL / f"dict.{language}.txt"))
         tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language, target_lang=language))
         text = (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8")
         lines = [bpe.encode(tokenizer.encode(line)) for line in text.splitlines()]
         write_side(work / "data", language, dictionary, lines)
-    state = torch.load(EN_DE / "model" / "checkpoint.pt", weights_only=True)
+    state = torch.load(MODEL / "checkpoint.pt", weights_only=True)
     state["model"] = {
         name: value.float()
         for name, value in state["model"].items()
@@ -139,7 +134,7 @@ def prepare_base(work: Path) -> None:
         task="translation", source_lang=source, target_lang=target, data=None,
         share_all_embeddings=True, criterion="cross_entropy", optimizer="adam",
     )  # fmt: skip
-    # As fairseq-train would leave it before the first update.
+    # fairseq-train would write this before the first update.
     history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
     state = {
         "args": options, "model": network.state_dict(), "optimizer_history": [history],
@@ -164,7 +159,7 @@ def benchmark_command(
     """scripts/benchmark.py with all methods."""
     source, target = LANGUAGES
     command = [
-        sys.executable, ROOT / "scripts" / "benchmark.py", work / "data", "-s", source,
+        *commands.script("benchmark.py"), work / "data", "-s", source,
         "-t", target, "--path", work / "checkpoint.pt", "--device", "cpu",
         "--sentences", n_sentences, "--batch-size", *BATCH_SIZES, "--rounds", n_rounds,
         "--threads", n_threads, "--output", work / "result", *options,
@@ -221,7 +216,7 @@ MODELS = {
         "The model that comes along (4.2 million parameters, 4,120 types)",
         prepare_small,
         ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes",
-         str(EN_DE / "model" / "bpe.codes")],
+         str(MODEL / "bpe.codes")],
         200,
     ),
     "base": Model(

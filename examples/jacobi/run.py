@@ -12,15 +12,13 @@ would be typed. The table has the columns of Tables 1 and 6 of Santilli et al. (
 import argparse
 import re
 import statistics
-import sys
 from pathlib import Path
 from typing import Dict, List
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "en_de"))
-
-import run as recipe  # noqa: E402
-from table import Run, grouped, markdown, read_lines, read_run, signed  # noqa: E402
+from examples.common import commands, en_de
+from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
@@ -52,7 +50,7 @@ def main() -> None:
     for number in range(1, args.rounds + 1):
         for method, method_options in METHODS.items():
             output = args.workdir / f"{list(METHODS).index(method)}-{number}"
-            if not recipe.finished(output):
+            if not commands.finished(output):
                 generate(args, options + method_options, output)
             runs.append(read_timed(output, args.path, method))
     show(args.workdir, runs, args.batch_size)
@@ -67,12 +65,12 @@ def parse_args():
     )
     parser.add_argument("data", nargs="?", help="binarised data, as for fairseq-generate")
     parser.add_argument("--path", help="checkpoint, or several joined by colons (default: train)")
-    parser.add_argument("--batch-size", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=3, help="the methods take turns")
+    parser.add_argument("--batch-size", type=positive, default=1)
+    parser.add_argument("--rounds", type=positive, default=3, help="the methods take turns")
     parser.add_argument(
         "--workdir",
         type=Path,
-        default=recipe.ROOT / "work" / "jacobi",
+        default=commands.ROOT / "work" / "jacobi",
         help="results are kept here",
     )
     args, options = parser.parse_known_args()
@@ -83,11 +81,11 @@ def parse_args():
 
 def train_baseline(options: List[str]):
     """The quick baseline of examples/en_de: its data, its checkpoint and the options for it."""
-    settings = recipe.RECIPES["quick"]
-    work = recipe.ROOT / "work" / "en_de_quick"
+    settings = en_de.RECIPES["quick"]
+    work = commands.ROOT / "work" / "en_de_quick"
     work.mkdir(parents=True, exist_ok=True)
-    recipe.prepare(work, settings)
-    recipe.train_baseline(work, settings)
+    en_de.prepare(work, settings)
+    en_de.train_baseline(work, settings)
     text = ["--scoring", "sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
     codes = ["--bpe-codes", str(work / "data" / "bpe.codes")]
     checkpoint = str(work / "baseline" / "checkpoint_last.pt")
@@ -96,13 +94,13 @@ def train_baseline(options: List[str]):
 
 def generate(args: argparse.Namespace, options: List[str], output: Path) -> None:
     """fairseq-generate with one method."""
-    recipe.generate_into(
+    commands.generate_into(
         output,
         [
             args.data, "--path", args.path,
-            "--user-dir", recipe.PLUGIN, "--task", "translation_fastdec", "--cpu",
+            "--user-dir", commands.PLUGIN, "--task", "translation_fastdec", "--cpu",
             "--batch-size", args.batch_size,
-            *options, *recipe.statistics_options(options, output),
+            *options, *commands.statistics_options(options, output),
         ],
     )  # fmt: skip
 
@@ -130,11 +128,11 @@ def show(work: Path, runs: List[Run], batch_size: int) -> None:
     )
     text = markdown(signed(title) + caution(runs), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
 
 
 def caution(runs: List[Run]) -> str:
-    """What to say of scores where no subwords were joined."""
+    """A warning where no subwords were joined before scoring."""
     if any(run.translations != run.hypotheses for run in runs):
         return ""
     return " (of tokens as they are: --tokenizer and --bpe make text of them)"
@@ -165,7 +163,7 @@ def row_of(group: List[Run], groups: Dict[str, List[Run]]) -> Dict[str, str]:
 
 
 def ratio(group: List[Run], reference: List[Run]) -> float:
-    """How many times as fast, in the same round."""
+    """The speed in multiples of the reference's, in the same round."""
     return statistics.median(b.seconds / a.seconds for a, b in zip(group, reference))
 
 

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from newstest import en_de
+from examples.common import commands, en_de
 
 NETWORKS = (
     en_de.network(160, 320, 2, 2),
@@ -24,7 +24,7 @@ def build_demo(work: Path) -> Path:
         a directory with ``model1.pt`` and so on, ``dict.LANG.txt``, ``bpecodes`` and ``test.LANG``.
     """
     directory = work / "ensemble"
-    if en_de.finished(directory):
+    if commands.finished(directory):
         return directory
     directory.mkdir(exist_ok=True)
     en_de.prepare(work, RECIPE)
@@ -36,5 +36,5 @@ def build_demo(work: Path) -> Path:
         shutil.copy(work / "data" / f"dict.{language}.txt", directory)
         shutil.copy(work / f"test.{language}", directory)
     shutil.copy(work / "data" / "bpe.codes", directory / "bpecodes")
-    en_de.mark_finished(directory)
+    commands.mark_finished(directory)
     return directory

@@ -2,16 +2,11 @@
 
 import html
 import re
-import sys
 from pathlib import Path
 from typing import List
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "en_de"), str(HERE.parent.parent)]
-
-import run as en_de  # noqa: E402
-
-from fairseq_fastdec.tools import prepare_data  # noqa: E402
+from examples.common import commands
+from fairseq_fastdec.tools import atomic_files, prepare_data
 
 WORKERS = 2
 
@@ -24,7 +19,7 @@ def prepare(directory: Path, work: Path, source: str, target: str, sentences: in
         work: receives ``bpe.codes``, ``reference.txt`` and ``data-bin``.
         sentences: how many to take, from the first on; 0 for all.
     """
-    if en_de.finished(work / "data-bin"):
+    if commands.finished(work / "data-bin"):
         return
     sides = {language: read_test(directory, language) for language in (source, target)}
     if len(sides[source]) != len(sides[target]):
@@ -33,21 +28,21 @@ def prepare(directory: Path, work: Path, source: str, target: str, sentences: in
             f"{len(sides[target])} of {target}; they must translate each other line by line"
         )
     codes = work / "bpe.codes"
-    write(codes, subword_nmt_codes(read_lines(need(directory / "bpecodes"))))
+    atomic_files.write_lines(codes, subword_nmt_codes(read_lines(need(directory / "bpecodes"))))
     (work / "text").mkdir(exist_ok=True)
     for language, lines in sides.items():
         lines = lines[:sentences] if sentences else lines
         if language == target:
-            write(work / "reference.txt", lines)
+            atomic_files.write_lines(work / "reference.txt", lines)
         lines = prepare_data.tokenize(lines, language, WORKERS, f"tokenizing {language}")
         lines = prepare_data.split_subwords(lines, codes, WORKERS, f"subwords {language}")
-        write(work / "text" / f"test.{language}", lines)
-    command = [*en_de.fairseq("preprocess"), "-s", source, "-t", target]
+        atomic_files.write_lines(work / "text" / f"test.{language}", lines)
+    command = [*commands.fairseq("preprocess"), "-s", source, "-t", target]
     command += ["--testpref", work / "text" / "test", "--destdir", work / "data-bin"]
     for language, flag in ((source, "--srcdict"), (target, "--tgtdict")):
         command += [flag, need(directory / f"dict.{language}.txt")]
-    en_de.run(command)
-    en_de.mark_finished(work / "data-bin")
+    commands.run(command)
+    commands.mark_finished(work / "data-bin")
 
 
 def read_test(directory: Path, language: str) -> List[str]:
@@ -100,8 +95,3 @@ def need(path: Path) -> Path:
 def read_lines(path: Path) -> List[str]:
     """Lines separated by newlines and nothing else."""
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-
-
-def write(path: Path, lines: List[str]) -> None:
-    """Write lines, each with a newline behind it."""
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the runs of fairseq-generate left behind, as the paper's Table 1."""
+"""The paper's Table 1, from the files of the runs of fairseq-generate."""
 
 import re
 import statistics
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List
 
-from newstest import en_de, write
-from table import SCORER, markdown, numbered, signed
+from examples.common.table import SCORER, markdown, numbered, signed, translated_line
+from fairseq_fastdec.tools import atomic_files
 
 COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
 
@@ -24,7 +24,7 @@ def read_run(output: Path, reference: List[str]) -> Run:
     """BLEU of the detokenised hypotheses, and the seconds that fairseq-generate counted."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
-    seconds = re.search(r" in ([\d.]+)s", en_de.translated_line(output)).group(1)
+    seconds = re.search(r" in ([\d.]+)s", translated_line(output)).group(1)
     return Run(SCORER.score(translations, dict(enumerate(reference))), float(seconds))
 
 
@@ -48,4 +48,4 @@ def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str
         rows.append(dict(zip(COLUMNS, values)))
     text = markdown(signed(title), rows)
     print("\n" + text)
-    write(work / "table.md", [text])
+    atomic_files.write_text(work / "table.md", text + "\n")

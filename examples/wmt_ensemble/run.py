@@ -16,9 +16,12 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from demo import build_demo
-from newstest import en_de, prepare, read_lines
-from results import Run, read_run, show_table
+from examples.common import commands
+from examples.wmt_ensemble.demo import build_demo
+from examples.wmt_ensemble.newstest import prepare, read_lines
+from examples.wmt_ensemble.results import Run, read_run, show_table
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
 
 BASELINE = "fairseq --beam 5"
 PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
@@ -46,7 +49,7 @@ METHODS = {
 def main() -> None:
     """All stages."""
     args = parse_args()
-    with en_de.resumable():
+    with commands.resumable():
         run_recipe(args)
 
 
@@ -65,7 +68,7 @@ def parse_args() -> argparse.Namespace:
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD",
         help="some of: " + ", ".join(METHODS),
     )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default: 3")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="default: 3")
     parser.add_argument(
         "--sentences", type=int, default=0, metavar="N", help="only the first N of the test set"
     )
@@ -77,13 +80,11 @@ def parse_args() -> argparse.Namespace:
         parser.error("name either a directory or --demo")
     if args.directory and not (args.source_lang and args.target_lang):
         parser.error("-s and -t: name the languages, such as -s de -t en")
-    if args.rounds < 1:
-        parser.error(f"--rounds {args.rounds}: must be at least 1")
     return args
 
 
 def split_at_dashes(arguments: List[str]) -> List[List[str]]:
-    """What stands before and behind the first ``--``."""
+    """The arguments before and behind the first ``--``."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     return [arguments[:cut], arguments[cut + 1 :]]
 
@@ -91,7 +92,7 @@ def split_at_dashes(arguments: List[str]) -> List[List[str]]:
 def run_recipe(args: argparse.Namespace) -> None:
     """From the archive to the table."""
     name = "demo" if args.demo else args.directory.resolve().name
-    work = args.workdir or en_de.ROOT / "work" / f"wmt_ensemble_{name}"
+    work = args.workdir or commands.ROOT / "work" / f"wmt_ensemble_{name}"
     work.mkdir(parents=True, exist_ok=True)
     check_settings(work, args)
     if args.demo:
@@ -105,7 +106,7 @@ def run_recipe(args: argparse.Namespace) -> None:
     for number in range(1, args.rounds + 1):
         for method in args.methods:
             output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {number}")
-            if not en_de.finished(output):
+            if not commands.finished(output):
                 generate(args, work, models, output, METHODS[method])
             runs[method].append(read_run(output, reference))
     title = (
@@ -121,7 +122,7 @@ def check_settings(work: Path, args: argparse.Namespace) -> None:
     settings = json.dumps([str(args.directory), args.sentences, args.generate_options])
     if path.exists() and path.read_text(encoding="utf-8") != settings:
         sys.exit(f"--workdir {work}: holds results of other settings; name another, or delete it")
-    path.write_text(settings, encoding="utf-8")
+    atomic_files.write_text(path, settings)
 
 
 def generate(
@@ -129,12 +130,12 @@ def generate(
 ) -> None:
     """fairseq-generate with one method."""
     command = [work / "data-bin"]
-    command += ["--user-dir", en_de.PLUGIN, "--task", "translation_fastdec"]
+    command += ["--user-dir", commands.PLUGIN, "--task", "translation_fastdec"]
     command += ["--source-lang", args.source_lang, "--target-lang", args.target_lang]
     command += ["--path", ":".join(str(model) for model in models), "--gen-subset", "test"]
     command += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", work / "bpe.codes"]
     command += ["--batch-size", "32", *method, *args.generate_options]
-    en_de.generate_into(output, command)
+    commands.generate_into(output, command)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ class RandomSubLoss(FairseqCriterion):
         if self.sentence_avg:
             sample_size = logging_output["nsentences"]
             if sub_loss == "random-position":
-                # Each head has but its share of a sentence.
+                # A head is drawn at its share of a sentence's positions only.
                 loss = torch.stack(losses).sum() / self._n_drawn(heads)
             else:
                 loss = self._weighted(losses, heads)
@@ -182,7 +182,7 @@ class RandomSubLoss(FairseqCriterion):
         return min(self.heads_per_position, len(heads))
 
     def _shares(self, heads: List[int]) -> Tensor:
-        """How much each head counts: float32 ``[H]``, in sum 1."""
+        """The weight of each head: float32 ``[H]``, in sum 1."""
         weights = self.head_decay ** torch.tensor(heads, dtype=torch.float)
         return weights / weights.sum()
 
@@ -196,7 +196,7 @@ class RandomSubLoss(FairseqCriterion):
     def _predictions(
         self, model: Any, sample: Dict[str, Any], sub_loss: str
     ) -> Iterator[Tuple[int, Tensor, Tensor]]:
-        """The heads that this batch is about, each with logits ``[..., V]`` and their targets."""
+        """The heads that learn from this batch, each with logits ``[..., V]`` and their targets."""
         if sub_loss == "random-position":
             yield from self._predictions_by_position(model, sample)
             return
@@ -259,7 +259,7 @@ class RandomSubLoss(FairseqCriterion):
 
 
 def shifted(target: Tensor, head: int, pad: int) -> Tensor:
-    """What a head has to predict at each position: the targets ``[B, T]``, ``head`` to the left."""
+    """The targets ``[B, T]`` of a head at each position: moved ``head`` positions to the left."""
     kept = target[:, head:]
     beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)
     # With left padding the shift moves targets onto padding, where there is no prefix to read.

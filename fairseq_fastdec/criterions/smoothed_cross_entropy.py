@@ -10,12 +10,12 @@ from torch.autograd.function import once_differentiable
 def smoothed_cross_entropy(
     logits: Tensor, target: Tensor, epsilon: float, pad: int
 ) -> Tuple[Tensor, Tensor]:
-    """What fairseq's ``label_smoothed_nll_loss`` gives for ``log_softmax(logits)``, in less time.
+    """The loss of fairseq's ``label_smoothed_nll_loss`` for ``log_softmax(logits)``, in less time.
 
     Args:
         logits: ``[P, V]``, float.
         target: int64 ``[P]``; positions of ``pad`` do not count.
-        epsilon: of the probability, the share that the other words have alike.
+        epsilon: the share of the probability that the other words have together, each alike.
 
     Returns:
         the summed loss, and the summed negative log-likelihood, which has no gradient; both in
@@ -25,7 +25,7 @@ def smoothed_cross_entropy(
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """torch's own way keeps, and goes back through, a tensor ``[P, V]`` for each step of it."""
+    """torch's operations would each keep a tensor ``[P, V]`` and read it in the backward pass."""
 
     @staticmethod
     def forward(
@@ -49,7 +49,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Tuple[Tensor, None, None, None]:
         log_probs, target, real = ctx.saved_tensors
-        # Of each word's logit: its probability, less what it ought to be.
+        # The gradient of a word's logit is its probability, less what that ought to be.
         gradients = log_probs.exp().sub_(ctx.others)
         gradients.scatter_add_(1, target[:, None], gradients.new_full((len(target), 1), -ctx.own))
         gradients.mul_((real * gradient)[:, None])

@@ -1,4 +1,4 @@
-"""Which languages binarised data are of."""
+"""The languages of binarised data."""
 
 import argparse
 

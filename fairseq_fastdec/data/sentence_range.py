@@ -19,7 +19,7 @@ class SentenceRange(BaseWrapperDataset):
         self._sentences = sentences
 
     def ordered_indices(self) -> np.ndarray:
-        """By source length, then by target length, as fairseq-generate orders a test set.
+        """Sentences by source length, then target length, as fairseq-generate orders a test set.
 
         fairseq's own order would sort the whole data set again for every part of it, and shuffles
         training data first.

@@ -1,4 +1,4 @@
-"""What begins and ends a sentence in each order of decoding."""
+"""The tokens that begin and end a sentence in each order of decoding."""
 
 from typing import Tuple
 
@@ -27,7 +27,7 @@ def end_token(order: TokenOrder, dictionary: Dictionary) -> int:
 
 
 def start_tokens(order: TokenOrder, dictionary: Dictionary) -> Tuple[int, ...]:
-    """What the decoder reads first: EOS as in fairseq, or the pair (BOS, EOS) of the paper."""
+    """The decoder's first input: EOS as in fairseq, or the pair (BOS, EOS) of the paper."""
     if order.tokens_per_step == 1:
         return (dictionary.eos(),)
     return (dictionary.bos(), dictionary.eos())

@@ -23,13 +23,14 @@ TOKENS_PER_STEP = (1, 2)
 
 @dataclass(frozen=True)
 class TokenOrder:
-    """In which order, and how many at a time, the tokens of a sentence are decoded."""
+    """The order in which the tokens of a sentence are decoded, and how many at a time."""
 
     name: str
     tokens_per_step: int
 
     def __post_init__(self) -> None:
-        """
+        """Check the values.
+
         Raises:
             ValueError: for an unknown order or number; it names the flag.
         """
@@ -42,9 +43,10 @@ class TokenOrder:
         return f"--token-order {self.name} --tokens-per-step {self.tokens_per_step}"
 
     def check_prefix(self) -> None:
-        """
+        """Check that the first tokens of a sentence can be forced.
+
         Raises:
-            ValueError: if the first tokens of a sentence are not what is decoded first.
+            ValueError: if they are not decoded first.
         """
         if self.name != "l2r":
             raise ValueError(
@@ -53,7 +55,7 @@ class TokenOrder:
             )
 
     def folded_length(self, length: Any) -> Any:
-        """How many slots a sentence of so many tokens takes, end tokens included.
+        """The number of slots of a sentence of so many tokens, end tokens included.
 
         Args:
             length: a number, or an array or tensor of numbers.
@@ -90,18 +92,8 @@ def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
     return folded.masked_fill(slots >= order.folded_length(lengths), pad)
 
 
-def unfold(folded: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
-    """The natural sentences that were folded: int64 ``[B, N]`` to ``[B, N]``, padded on the right.
-
-    A token beside an end token, on whichever side, belongs to the sentence.
-    """
-    positions, lengths = unfolding(folded.ne(end) & folded.ne(pad), order)
-    beyond = torch.arange(folded.size(1), device=folded.device) >= lengths[:, None]
-    return folded.gather(1, positions).masked_fill(beyond, pad)
-
-
 def unfolding(content: Tensor, order: TokenOrder) -> Tuple[Tensor, Tensor]:
-    """Where the tokens of the natural sentences are.
+    """The places of the tokens of the natural sentences.
 
     Args:
         content: bool ``[B, N]``, the slots that hold tokens of the sentence.
@@ -123,7 +115,7 @@ def unfolding(content: Tensor, order: TokenOrder) -> Tuple[Tensor, Tensor]:
 
 
 def shifted(folded: Tensor, start: Tuple[int, ...], pad: int) -> Tensor:
-    """What the decoder reads where it is to predict ``folded`` ``[B, N]``: one step earlier.
+    """The decoder's input where it is to predict ``folded`` ``[B, N]``: the same one step earlier.
 
     Args:
         start: the tokens of the step before the first, as many as there are tokens a step.
@@ -133,7 +125,7 @@ def shifted(folded: Tensor, start: Tuple[int, ...], pad: int) -> Tensor:
 
 
 def _natural_positions(slots: Tensor, lengths: Tensor, name: str) -> Tensor:
-    """Which token of its sentence each slot holds, as far as the sentence goes: ``[B, N]``."""
+    """The number of the token that each slot holds, as far as the sentence goes: ``[B, N]``."""
     if name == "l2r":
         return slots.expand(lengths.size(0), -1)
     if name == "r2l":

@@ -48,7 +48,7 @@ class BlockHeads(nn.Module):
         self.dropout = FairseqDropout(dropout, type(self).__name__)
 
     def forward(self, features: Tensor, first: int, last: int) -> Tensor:
-        """Heads ``first ... last - 1`` (0-based); only their share of the layer is computed.
+        """Compute heads ``first ... last - 1`` (0-based), and only their share of the layer.
 
         Args:
             features: ``[..., C]``.
@@ -77,7 +77,7 @@ class BlockHeads(nn.Module):
         return self.hidden_weight[units], self.hidden_bias[units]
 
     def units_of(self, hidden: Tensor, index: int) -> Tensor:
-        """What the index-th of the heads whose hidden units were computed reads of them."""
+        """The hidden units that the index-th of the computed heads reads."""
         if self.shared:
             return hidden
         return hidden[..., index * self.hidden_dim : (index + 1) * self.hidden_dim]

@@ -99,7 +99,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         places: Optional[Sequence[Tensor]] = None,
         **options: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """As the stock decoder's, for one head or several.
+        """The stock decoder's ``forward``, for one head or several.
 
         Args:
             prev_output_tokens: int64 ``[B, T]``.

@@ -41,7 +41,7 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens are predicted at once, and see each other."""
+        """The number of tokens that are predicted at once, and see each other."""
         return self.token_order.tokens_per_step
 
     def forward(
@@ -51,7 +51,7 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
         incremental_state: Optional[Dict[str, Any]] = None,
         **options: Any,
     ) -> Tuple[Tensor, Dict[str, Any]]:
-        """As the stock decoder's, for targets in the order of decoding.
+        """The stock decoder's ``forward``, for targets in the order of decoding.
 
         Args:
             prev_output_tokens: int64 ``[B, T]``, the targets one step earlier.

@@ -1,7 +1,7 @@
-"""Whether the parameters of ``--finetune-from-model`` fit, before torch lists all that do not.
+"""Checks that the parameters of ``--finetune-from-model`` fit, before torch lists all that do not.
 
-Some that do not fit torch would take without a word: those of other attention heads, another
-activation function or other places of the norms.
+Torch takes some that do not fit without a word: those of other attention heads, another activation
+function or other places of the norms.
 """
 
 from argparse import Namespace
@@ -45,7 +45,8 @@ HEADS = {
 
 
 def check_finetuned(path: str, state: Dict[str, Any], own: Namespace, model: nn.Module) -> None:
-    """
+    """Check that a checkpoint is of the network to be trained.
+
     Args:
         path: the checkpoint, as given.
         state: what it holds, as fairseq loads it.
@@ -78,7 +79,7 @@ def check_finetuned(path: str, state: Dict[str, Any], own: Namespace, model: nn.
 
 
 def _complete(options: Namespace) -> Namespace:
-    """With fairseq's defaults for those that are not there, as old checkpoints need."""
+    """Give the options that are not there fairseq's defaults, as old checkpoints need."""
     complete = Namespace(**vars(options))
     base_architecture(complete)
     complete.share_decoder_input_output_embed |= complete.share_all_embeddings

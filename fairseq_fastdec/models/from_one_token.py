@@ -20,7 +20,7 @@ WORDS = (
     "decoder.output_projection.weight",
 )
 POSITIONS = "decoder.embed_positions.weight"
-# All that sinusoids leave in a checkpoint, up to fairseq 0.12.2.
+# fairseq up to 0.12.2 writes this for sinusoids into a checkpoint, and nothing else.
 SINUSOIDS = "decoder.embed_positions._float_tensor"
 
 
@@ -57,7 +57,7 @@ def complete(
 
 
 def _by_step(given: Tensor, own: Tensor, pad: int, tokens_per_step: int) -> Tensor:
-    """A table of positions ``[N, C]`` that count steps; its first rows are none up to padding."""
+    """A table of positions ``[N, C]`` that count steps; rows up to padding's are no positions."""
     if tokens_per_step == 1:
         return given
     first = pad + 1

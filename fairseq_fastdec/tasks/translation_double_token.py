@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 NATURAL = "natural_target"
 
-# What fairseq's own generators and scripts do token by token, or to tokens at their positions.
+# Options that fairseq's generators and scripts apply token by token, or to tokens at their places.
 LEFT_TO_RIGHT_ONLY = (
     "--print-alignment",
     "--replace-unk",

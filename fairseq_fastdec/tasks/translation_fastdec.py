@@ -56,7 +56,7 @@ class TranslationFastdecTask(TranslationTask):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """As in fairseq; what fairseq's own task does not have stands in groups by method."""
+        """As in fairseq; options that fairseq's own task lacks stand in groups by method."""
         add_options(parser, getattr(cls, "__dataclass")(), TranslationConfig)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -217,7 +217,7 @@ class TranslationFastdecTask(TranslationTask):
             raise ValueError(
                 f"--cpu-autocast: the model is on {device}; use --amp, --fp16 or --bf16"
             )
-        # The fused kernel's backward takes three times as long in bfloat16 on a CPU.
+        # The fused kernel's backward pass is slower in bfloat16 than in fp32 on a CPU.
         with torch.autocast("cpu", torch.bfloat16), sdpa_kernel(SDPBackend.MATH):
             return super().train_step(sample, model, criterion, *args, **kwargs)
 

@@ -1,1 +1,7 @@
-"""What prepares data and checkpoints: ``prepare_data``, ``average_checkpoints``."""
+"""The commands besides fairseq's own; ``python -m fairseq_fastdec`` lists them.
+
+- ``prepare_data``, ``distillation``, ``shortlisting``  make data
+- ``average_checkpoints``                               makes a checkpoint
+- ``benchmark``, ``profiling``, ``visualize``           look at decoding
+- ``command_line``, ``corpus``, ``atomic_files``        are shared by them
+"""

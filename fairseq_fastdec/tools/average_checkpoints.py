@@ -4,13 +4,12 @@
         --output checkpoints/averaged.pt
 
 Options are those of fairseq's script of this name, which its packages leave out. What is not
-averaged (options, training state) is that of the checkpoint with most updates; the optimizer's
+averaged (options, training state) comes from the checkpoint with most updates; the optimizer's
 state, which belongs to other parameters, is left out. Checkpoints are read safely: one that would
 run code is refused.
 """
 
 import argparse
-import os
 import pickle
 import re
 from pathlib import Path
@@ -20,8 +19,10 @@ import torch
 from torch import Tensor
 
 from ..data.token_order import trained_order
+from ..errors import errors_in_one_line
 from ..noise import results_only
-from .command_line import errors_in_one_line, positive
+from .atomic_files import replacing
+from .command_line import positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
 # Whole numbers in a model must be the same everywhere, but for what counts batches.
@@ -36,7 +37,7 @@ class CheckpointError(Exception):
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Average, and report errors of the files without a traceback."""
     args = parse_args(arguments)
-    with errors_in_one_line("average_checkpoints.py", CheckpointError):
+    with errors_in_one_line(program("average-checkpoints"), CheckpointError):
         paths = chosen_checkpoints(args)
         print("averaging " + " ".join(map(str, paths)), flush=True)
         write(average(paths), args.output)
@@ -46,7 +47,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        program("average-checkpoints"),
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--inputs", nargs="+", type=Path, required=True, metavar="PATH",
@@ -161,21 +164,21 @@ def read(path: Path) -> Dict[str, Any]:
 
 
 def parameters(state: Dict[str, Any]) -> Dict[str, Tensor]:
-    """What is averaged, by name."""
+    """The parameters that are averaged, by name."""
     return {key: value for key, value in state["model"].items() if value.is_floating_point()}
 
 
 def n_updates(state: Dict[str, Any]) -> int:
-    """How many updates the model has seen, as far as its checkpoint says."""
+    """The number of updates that the checkpoint says its model has had; 0 if it says none."""
     history = state.get("optimizer_history") or [{}]
     return history[-1].get("num_updates", 0)
 
 
 def check_alike(first: Dict[str, Any], other: Dict[str, Any], complaint: str) -> None:
-    """Whether parameters of the two mean the same.
+    """Check that parameters of the two mean the same.
 
     Raises:
-        CheckpointError: if not; the message begins with ``complaint``.
+        CheckpointError: if they do not; the message begins with ``complaint``.
     """
     orders = [trained_order(state.get("task_state") or {}) for state in (first, other)]
     if orders[0] != orders[1]:
@@ -205,10 +208,6 @@ def tied(model: Dict[str, Tensor], original: Dict[str, Tensor]) -> Dict[str, Ten
 
 
 def write(state: Dict[str, Any], path: Path) -> None:
-    """All or nothing: a checkpoint cut short would pass for one."""
-    partial = path.with_name(path.name + ".partial")
-    try:
+    """Write a whole checkpoint: one cut short would pass for one."""
+    with replacing(path) as partial:
         torch.save(state, partial)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

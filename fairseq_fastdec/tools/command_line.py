@@ -1,13 +1,34 @@
-"""What the command lines of scripts share, where they take fairseq-generate's options."""
+"""Options, checks and names that the command lines of the tools share."""
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ..data.languages import infer_languages
-from ..errors import errors_in_one_line  # noqa: F401  (command lines take it from here)
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def program(command: str) -> str:
+    """The name under which the user called a command: errors and help begin with it.
+
+    Args:
+        command: such as ``build-shortlist``.
+
+    Returns:
+        ``build_shortlist.py``, the script of ``scripts/``, which also stands for callers in Python;
+        ``fastdec-build-shortlist``; or ``python -m fairseq_fastdec build-shortlist``.
+    """
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py" and called.parent.name == PACKAGE:
+        return f"python -m {PACKAGE} {command}"
+    if called.stem == f"fastdec-{command}":  # with an ending on Windows
+        return called.stem
+    return command.replace("-", "_") + ".py"
 
 
 def positive(text: str) -> int:
@@ -42,9 +63,10 @@ def check_places(args: argparse.Namespace, places: Dict[str, Tuple[bool, str]]) 
 
 
 def check_one_directory(data: str, remedy: str) -> None:
-    """
+    """Check that one data directory is given.
+
     Raises:
-        ValueError: if these are several data directories, joined as fairseq has them.
+        ValueError: if these are several, joined as fairseq has them.
     """
     if len(utils.split_paths(data)) > 1:
         raise ValueError(f"{data}: several data directories; {remedy}")

@@ -1,7 +1,7 @@
 """Models, batches and text as fairseq-generate sets them up, for scripts that do more with them."""
 
 import ast
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq import checkpoint_utils, tasks, utils
@@ -13,6 +13,31 @@ from ..data.sentence_range import SentenceRange
 def uses_cuda(cfg: Any) -> bool:
     """Whether to decode on a GPU."""
     return torch.cuda.is_available() and not cfg.common.cpu
+
+
+def on_device(batch: Dict[str, Any], cfg: Any) -> Dict[str, Any]:
+    """A batch where it is decoded: on the GPU, or as it is."""
+    return utils.move_to_cuda(batch) if uses_cuda(cfg) else batch
+
+
+def best_translations(
+    task: Any,
+    generator: Any,
+    models: Sequence[Any],
+    batch: Dict[str, Any],
+    prefix: Optional[Tensor] = None,
+) -> List[Tensor]:
+    """Decode a batch.
+
+    Args:
+        batch: fairseq's, on the device of the models.
+        prefix: forced tokens, int64 ``[B, P]``.
+
+    Returns:
+        the tokens of each sentence's best hypothesis, int64 ``[m]`` with EOS, in the batch's order.
+    """
+    hypotheses = task.inference_step(generator, models, batch, prefix_tokens=prefix)
+    return [best["tokens"] for best, *_ in hypotheses]
 
 
 def load_models(cfg: Any, task: Any) -> List[Any]:
@@ -60,6 +85,13 @@ def _load_model(cfg: Any, task: Any, path: str, overrides: Dict[str, Any]) -> Li
             "checkpoint of fairseq-train, of a model for this task and data"
         ) from error
     return models
+
+
+class Translation(NamedTuple):
+    """One output: its tokens separated by spaces, and the text that they are."""
+
+    tokens: str
+    text: str
 
 
 class Corpus:
@@ -123,6 +155,10 @@ class Corpus:
     def target_tokens(self, tokens: Tensor) -> str:
         """The tokens of a translation ``[m]``, separated by spaces, without EOS."""
         return self.task.target_dictionary.string(tokens, self._cfg.common_eval.post_process)
+
+    def translation(self, tokens: str) -> Translation:
+        """A translation from its tokens as :meth:`target_tokens` gives them."""
+        return Translation(tokens, self.plain(tokens))
 
     def reference(self, index: int) -> str:
         """The text of a reference, with marks where a word was not in the dictionary."""

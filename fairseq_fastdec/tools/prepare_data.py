@@ -23,8 +23,10 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
+from ..errors import errors_in_one_line
 from ..noise import imports_unheard, results_only
-from .command_line import errors_in_one_line, positive
+from . import atomic_files
+from .command_line import positive, program
 
 with imports_unheard():
     from fairseq_cli import preprocess
@@ -41,14 +43,16 @@ class DataError(Exception):
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run all stages and report errors of the data in one line."""
     args = parse_args(arguments)
-    with errors_in_one_line("prepare_data.py", DataError):
+    with errors_in_one_line(program("prepare-data"), DataError):
         prepare(args)
 
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        program("prepare-data"),
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("-s", "--source-lang", required=True, metavar="SRC")
     parser.add_argument("-t", "--target-lang", required=True, metavar="TGT")
@@ -282,8 +286,7 @@ def _is_good(n_source: int, n_target: int, max_len: int, max_ratio: float) -> bo
 def write_split(prefix: Path, languages: Tuple[str, str], pairs: List[Tuple[str, ...]]) -> None:
     """Write one file for each language."""
     for language, side in zip(languages, zip(*pairs)):
-        with open(f"{prefix}.{language}", "w", encoding="utf-8") as file:
-            file.writelines(line + "\n" for line in side)
+        atomic_files.write_lines(Path(f"{prefix}.{language}"), side)
 
 
 def binarize(args: argparse.Namespace, text_dir: Path, splits: List[str]) -> None:

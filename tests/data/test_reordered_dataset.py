@@ -1,7 +1,6 @@
 """Batches with folded targets beside the natural ones."""
 
 import numpy as np
-import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 
@@ -81,13 +80,3 @@ def test_no_targets():
     plain = LanguagePairDataset([torch.tensor([4, EOS])], [2], WORDS, tgt_dict=WORDS)
     reordered = ReorderedDataset(plain, TokenOrder("bidirectional", 2), WORDS)
     assert FOLDED not in reordered.collater([reordered[0]])
-
-
-@pytest.mark.parametrize("n_words, size", [(20, 32), (19, 24)])
-def test_the_dictionary_stays_padded(n_words, size):
-    words = tiny.dictionary(n_words)
-    before = words.symbols[:]
-    add_end_of_decoding(words)
-    assert len(words) == size and words.symbols[: len(before) + 1] == [*before, EOD]
-    add_end_of_decoding(words)
-    assert len(words) == size

@@ -5,29 +5,25 @@ import json
 import pytest
 import torch
 
+from examples.engine import beside_ctranslate2 as example
 from fairseq_fastdec.tools.benchmark import command
 from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings, check_methods
 from fairseq_fastdec.tools.benchmark.worker import Worker
 from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
-from tests.support import example_in_process, skips
+from tests.support import skips
 
 TINY = "transformer_tiny"
 
 
 @pytest.fixture()
-def example(monkeypatch):
-    yield from example_in_process.loaded(monkeypatch, "beside_ctranslate2.py", "engine")
-
-
-@pytest.fixture()
-def small_base(example, monkeypatch):
+def small_base(monkeypatch):
     """A tiny network in place of transformer base."""
     monkeypatch.setattr(example, "random_model", lambda arch, n_types: random_model(TINY, 50))
     monkeypatch.setattr(example, "arguments_of", lambda arch: arguments_of(TINY))
     monkeypatch.setattr(example, "N_RANDOM_SENTENCES", 3)
 
 
-def settings_of(example, work, name, sentences=2):
+def settings_of(work, name, sentences=2):
     """What scripts/benchmark.py makes of the example's command."""
     words = example.benchmark_command(work, example.MODELS[name].options, sentences, 1, 2)
     args, rest = command.parse_args([str(word) for word in words[2:]])
@@ -35,9 +31,9 @@ def settings_of(example, work, name, sentences=2):
     return args, settings, tuple(Method.parse(spec) for spec in args.methods)
 
 
-def test_both_precisions_searches_and_engines_in_their_best_settings(example, tmp_path):
+def test_both_precisions_searches_and_engines_in_their_best_settings(tmp_path):
     example.prepare_small(tmp_path)
-    args, settings, methods = settings_of(example, tmp_path, "small")
+    args, settings, methods = settings_of(tmp_path, "small")
     check_methods(settings, methods)
     assert len(methods) == 8 and args.batch_sizes == [1, 32]
     for method in methods:
@@ -51,9 +47,9 @@ def decode(settings, method, work):
     return [translation.text for translation in worker.decode(1).translations.values()]
 
 
-def test_the_model_that_comes_along_as_a_stock_transformer(example, tmp_path):
+def test_the_model_that_comes_along_as_a_stock_transformer(tmp_path):
     example.prepare_small(tmp_path)
-    _, settings, methods = settings_of(example, tmp_path, "small")
+    _, settings, methods = settings_of(tmp_path, "small")
     texts = decode(settings, methods[0], tmp_path)
     assert len(texts) == 2 and not any("@@" in text for text in texts)
     state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
@@ -61,21 +57,21 @@ def test_the_model_that_comes_along_as_a_stock_transformer(example, tmp_path):
     assert not any("heads" in name for name in state["model"])
 
 
-def test_random_weights_decode_to_the_same_length(example, small_base, tmp_path):
+def test_random_weights_decode_to_the_same_length(small_base, tmp_path):
     example.prepare_base(tmp_path)
-    _, settings, methods = settings_of(example, tmp_path, "base")
+    _, settings, methods = settings_of(tmp_path, "base")
     for method in (methods[0], methods[4]):  # greedy and beam 5
         texts = decode(settings, method, tmp_path)
         assert [len(text.split()) for text in texts] == [30, 30]
 
 
-def test_ctranslate2_converts_both_models(example, small_base, tmp_path):
+def test_ctranslate2_converts_both_models(small_base, tmp_path):
     skips.needs("ctranslate2")
     for name in ("small", "base"):
         work = tmp_path / name
         work.mkdir()
         example.MODELS[name].prepare(work)
-        _, settings, methods = settings_of(example, work, name)
+        _, settings, methods = settings_of(work, name)
         assert methods[1].name == "CTranslate2, greedy, fp32"
         ours, theirs = (decode(settings, method, work) for method in methods[:2])
         assert ours == theirs
@@ -85,7 +81,7 @@ def row(method, batch_size, seconds, division):
     return {"method": method, "batch_size": batch_size, "seconds": seconds, "division": division}
 
 
-def test_the_table(example):
+def test_the_table():
     results = [
         row("ours, greedy, fp32", 1, [2.0, 3.0, 9.0], "1 x 2"),
         row("CTranslate2, greedy, fp32", 1, [1.0, 2.0, 3.0], "2 x 1"),

@@ -1,24 +1,10 @@
 """Sentences that go over into each other."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "double_token"
-
-
-@pytest.fixture(scope="module")
-def crossing():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
-        import crossing
-
-        yield crossing
-    sys.modules.pop("crossing", None)
-
+from examples.common import crossing
 
 TEXT = [
     "Click the button to open the file .",
@@ -27,7 +13,7 @@ TEXT = [
 ]
 
 
-def test_a_beginning_and_an_end_meet_at_a_joint(crossing):
+def test_a_beginning_and_an_end_meet_at_a_joint():
     sentences = [tuple(line.split()) for line in TEXT]
     new = crossing.crossed(sentences, 12, seed=1)
     assert len(set(new)) == 12 and not set(new) & set(sentences)
@@ -43,7 +29,7 @@ def test_a_beginning_and_an_end_meet_at_a_joint(crossing):
     assert crossing.crossed(sentences, 12, seed=1) == new != crossing.crossed(sentences, 12, seed=2)
 
 
-def test_too_few_are_told(crossing):
+def test_too_few_are_told():
     with pytest.raises(ValueError, match="only 0 of 5"):
         crossing.crossed([tuple(TEXT[0].split())], 5, seed=1)
     with pytest.raises(ValueError, match="only 0 of 5"):
@@ -51,7 +37,7 @@ def test_too_few_are_told(crossing):
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "the", ",", "x", "y"]), max_size=12).map(tuple)))
-def test_lengths(crossing, sentences):
+def test_lengths(sentences):
     try:
         new = crossing.crossed(sentences, 4, seed=0)
     except ValueError:

@@ -8,27 +8,24 @@ import pytest
 import torch
 from fairseq import options
 
+from examples.common import en_de
+from examples.double_token import comparison, precision
+from examples.double_token import run as example
 from tests.support import command_line, example_in_process
 
 
 @pytest.fixture
-def example(monkeypatch):
-    """``examples/double_token/run.py`` as a module."""
-    yield from example_in_process.loaded(monkeypatch, "run.py")
-
-
-@pytest.fixture
-def small(example, corpus, tmp_path, monkeypatch, caplog):
+def small(corpus, tmp_path, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    network = example.en_de.network(32, 64, 1, 1)
-    recipe = replace(example.en_de.RECIPES["quick"], network=network)
+    network = en_de.network(32, 64, 1, 1)
+    recipe = replace(en_de.RECIPES["quick"], network=network)
     training = example.training(100, 3e-3, 10, 60, dropout=0)
     size = example.Size(recipe, training, training, save_every=1)
     monkeypatch.setattr(example, "SIZES", {"quick": size})
     monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
-    monkeypatch.setattr(sys.modules["precision"], "LONGER_THAN", 7)
+    monkeypatch.setattr(precision, "LONGER_THAN", 7)
     monkeypatch.setattr(sys, "argv", ["run.py", "--workdir", str(tmp_path), "--rounds", "1"])
-    return example_in_process.on_letters(example, corpus, monkeypatch, caplog, "test.de")
+    return example_in_process.on_letters(corpus, monkeypatch, caplog, "test.de")
 
 
 def lines_of(table):
@@ -47,7 +44,7 @@ def cells(table):
     return {row[0]: dict(zip(head, row)) for row in rows(table)}
 
 
-def test_all_stages(example, small, tmp_path, capsys):
+def test_all_stages(small, tmp_path, capsys):
     example.main()
     n_models, n_methods = len(example.MODELS), len(example.METHODS)
     assert small.count("fairseq-train") == n_models == 11
@@ -98,7 +95,7 @@ def test_all_stages(example, small, tmp_path, capsys):
     assert len(small) == before
 
 
-def test_autocast_is_for_the_models_of_this_plugin(example, small, tmp_path, monkeypatch):
+def test_autocast_is_for_the_models_of_this_plugin(small, tmp_path, monkeypatch):
     trained = {}
 
     def train(work, size, model):
@@ -113,7 +110,7 @@ def test_autocast_is_for_the_models_of_this_plugin(example, small, tmp_path, mon
     assert trained == {model.name: model.name != "mask_predict" for model in example.MODELS}
 
 
-def test_every_command_parses(example):
+def test_every_command_parses():
     """Every option of every model in both sizes exists, with a value that it takes."""
     for size in example.SIZES.values():
         for model in example.MODELS:
@@ -132,15 +129,14 @@ def test_every_command_parses(example):
 # --- the tables ----------------------------------------------------------------------------------
 
 
-def test_precision_at_the_ends(example, tmp_path):
+def test_precision_at_the_ends(tmp_path, monkeypatch):
     """Long references only; both sides are cut; what is found too often does not count."""
-    precision = sys.modules["precision"]
     references = ["a b c d e f g h i j", "too short", "a a b b c c d d e e"]
     path = tmp_path / "references"
     path.write_text("\n".join(references) + "\n", encoding="utf-8")
     baseline = {0: "a b c d x x x x x x", 1: "too short", 2: "a a a a a e e"}
     proposed = {0: references[0], 1: "x", 2: references[2]}
-    precision.LONGER_THAN = 9
+    monkeypatch.setattr(precision, "LONGER_THAN", 9)
     table = precision.show_precision(path, baseline, proposed)
     assert table.startswith("Precision, 2 sentences with references of over 9 subwords.")
     found = {tuple(row[:2]): row[2:] for row in rows(table)}
@@ -151,15 +147,14 @@ def test_precision_at_the_ends(example, tmp_path):
     assert found["0", "5"] == ["20.0%", "100.0% (+80.0%)", "0.0%", "100.0% (+100.0%)"]
 
 
-def test_no_long_sentences(example, tmp_path):
+def test_no_long_sentences(tmp_path):
     path = tmp_path / "references"
     path.write_text("a b\n", encoding="utf-8")
-    table = sys.modules["precision"].show_precision(path, {0: "a"}, {0: "a"})
+    table = precision.show_precision(path, {0: "a"}, {0: "a"})
     assert table == "Precision, 0 sentences with references of over 30 subwords."
 
 
-def test_ratios_are_of_the_same_round(example):
-    comparison = sys.modules["comparison"]
+def test_ratios_are_of_the_same_round():
     references = [f"word{i} and some other {i % 3} words" for i in range(20)]
 
     def decoded(title, seconds, steps, translations):

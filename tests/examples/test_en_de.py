@@ -1,6 +1,7 @@
 """The recipe's own parts: reading fairseq-generate's output, the table, its commands."""
 
 import argparse
+import io
 import json
 import re
 import sys
@@ -9,21 +10,13 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
+from fairseq import options
 
+from examples.common import commands, en_de
+from examples.common.table import read_run, show_table, signed
+from examples.en_de import block_sizes, demo, export
+from fairseq_fastdec.tools.distillation import command
 from tests.support import command_line, tiny
-
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "en_de"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def example_on_path():
-    sys.path.insert(0, str(EXAMPLE))
-    yield
-    sys.path.remove(str(EXAMPLE))
-    # Other examples have modules of the same names.
-    for path in EXAMPLE.glob("*.py"):
-        sys.modules.pop(path.stem, None)
-
 
 # What fairseq's default scorer counts are subwords: its line at the end is not to be believed.
 RESULTS = """\
@@ -54,16 +47,12 @@ def write_run(directory, log_name="log.txt", stats=()):
 
 @pytest.mark.parametrize("log_name", ["log.txt", "generate-test.txt"])
 def test_a_run_is_read_wherever_fairseq_logged(tmp_path, log_name):
-    from table import read_run
-
     run = read_run(write_run(tmp_path / "run", log_name), "frozen", "fairseq --beam 1")
     assert (run.seconds, run.tokens, run.invocations) == (2.5, 1007, 1007)
     assert run.hypotheses == {1: "Über@@ setzt , wieder und wieder ( noch@@ mals ) !", 0: ""}
 
 
 def test_bleu_is_sacrebleus_of_detokenised_text(tmp_path):
-    from table import read_run
-
     run = read_run(write_run(tmp_path / "run"), "frozen", "fairseq --beam 1")
     texts, references = (
         ["Übersetzt, wieder und wieder (nochmals)" + end for end in ("!", ".")],
@@ -80,10 +69,7 @@ def test_bleu_is_sacrebleus_of_detokenised_text(tmp_path):
 
 def test_fairseq_prints_the_same_score(corpus, baseline, tmp_path):
     """The examples' options for the test set name the scorer that their tables have."""
-    from run import test_options as options_of
-    from table import read_run
-
-    options = [str(option) for option in options_of(tmp_path)]
+    options = [str(option) for option in en_de.test_options(tmp_path)]
     scoring = options[options.index("--scoring") :][:2]
     assert scoring == ["--scoring", "sacrebleu"] and "--sacrebleu" not in options
     command_line.generate(
@@ -96,8 +82,6 @@ def test_fairseq_prints_the_same_score(corpus, baseline, tmp_path):
 
 
 def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
-    from table import read_run, show_table
-
     runs = []
     for number, seconds in enumerate((2.5, 4.0)):
         for method, stats in (("fairseq --beam 1", ()), ("blockwise", [{"invocations": 503}])):
@@ -116,13 +100,11 @@ def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
 
 def test_every_table_of_scores_is_signed():
     """By sacrebleu's signature: whoever reads a score can compute it again."""
-    from table import signed
-
     signature = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     assert signed("3 sentences") == (
         f"3 sentences\nBLEU: sacrebleu's, of detokenised text, `{signature}`"
     )
-    folders = (path.parent for path in EXAMPLE.parent.glob("*/*.py"))
+    folders = (path.parent for path in (commands.ROOT / "examples").glob("*/*.py"))
     for script in (path for folder in set(folders) for path in folder.glob("*.py")):
         source = script.read_text(encoding="utf-8")
         for title in re.findall(r"(?<!def )\bmarkdown\(\s*(\w+)", source):
@@ -133,33 +115,26 @@ def test_every_table_of_scores_is_signed():
 
 
 def test_the_command_of_distillation_parses(tmp_path, monkeypatch):
-    import run as recipe
-
-    from fairseq_fastdec.tools.distillation import command
-
-    commands = []
-    monkeypatch.setattr(recipe, "run", commands.append)
+    ran = []
+    monkeypatch.setattr(commands, "run", ran.append)
     (tmp_path / "distilled").mkdir()
-    recipe.distil(tmp_path)
-    arguments = [str(word) for word in commands[0][2:]]
-    assert Path(commands[0][1]).is_file()
+    en_de.distil(tmp_path)
+    arguments = [str(word) for word in ran[0][2:]]
+    assert Path(ran[0][1]).is_file()
     args = command.parse_args(arguments)
     assert (args.decoding, args.drop_longer_a, args.drop_longer_b) == ("greedy", 1.5, 5)
     assert args.destdir == tmp_path / "distilled"
-    recipe.distil(tmp_path)
-    assert len(commands) == 1  # what is there is not made again
+    en_de.distil(tmp_path)
+    assert len(ran) == 1  # what is there is not made again
 
 
 @pytest.mark.parametrize("cpu_autocast", [False, True])
 @pytest.mark.parametrize("size", ["quick", "full"])
 def test_all_commands_of_the_recipe_parse(tmp_path, size, cpu_autocast):
     """Every option that the driver passes exists, with a value that it takes."""
-    from fairseq import options
-    from run import RECIPES, asked_for, train_command
-
-    recipe = asked_for(RECIPES[size], argparse.Namespace(cpu_autocast=cpu_autocast))
+    recipe = en_de.asked_for(en_de.RECIPES[size], argparse.Namespace(cpu_autocast=cpu_autocast))
     heads = ["--arch", "blockwise_transformer", "--criterion", "random_sub_loss"]
-    command = train_command(tmp_path, tmp_path, recipe) + recipe.blockwise_options + heads
+    command = en_de.train_command(tmp_path, tmp_path, recipe) + recipe.blockwise_options + heads
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
     assert args.task == "translation_fastdec"
@@ -167,22 +142,19 @@ def test_all_commands_of_the_recipe_parse(tmp_path, size, cpu_autocast):
 
 
 def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
-    import block_sizes
-    from fairseq import options
-
-    commands = []
-    monkeypatch.setattr(block_sizes, "run", commands.append)
+    ran = []
+    monkeypatch.setattr(commands, "run", ran.append)
     monkeypatch.setattr(block_sizes, "write_first_heads", lambda *arguments: None)
     for setting in block_sizes.SETTINGS.values():
         data = setting.data(teacher_seed=1)
         for folder in ("frozen-{}", "fine-tuned-{}-2"):
             (tmp_path / folder.format(Path(data).parts[0])).mkdir(exist_ok=True)
-        block_sizes.train(tmp_path, block_sizes.RECIPES["full"], data, setting.fine_tuned, 2)
+        block_sizes.train(tmp_path, en_de.RECIPES["full"], data, setting.fine_tuned, 2)
     parsed = []
-    for command in commands:
+    for words in ran:
         # Parsing adds the options of the architecture, once.
         parser = options.get_training_parser()
-        parsed.append(options.parse_args_and_arch(parser, [str(word) for word in command[1:]]))
+        parsed.append(options.parse_args_and_arch(parser, [str(word) for word in words[1:]]))
     frozen, fine_tuned = [
         [args for args in parsed if args.freeze_base == is_frozen] for is_frozen in (True, False)
     ]
@@ -193,23 +165,19 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
 
 
 def test_a_teacher_of_another_seed(tmp_path, monkeypatch):
-    import block_sizes
-    import run
-
-    commands = []
-    monkeypatch.setattr(run, "run", commands.append)
-    monkeypatch.setattr(block_sizes, "run", commands.append)
+    ran = []
+    monkeypatch.setattr(commands, "run", ran.append)
     for folder in ("baseline", "teacher-2", "distilled", "distilled-2", "single-distilled-2"):
         (tmp_path / folder).mkdir()
-    recipe = block_sizes.RECIPES["full"]
+    recipe = en_de.RECIPES["full"]
     for seed in (1, 2):
         block_sizes.teach(tmp_path, recipe, seed)
     data = block_sizes.SETTINGS["distillation"].data(teacher_seed=2)
     student = block_sizes.train(tmp_path, recipe, data, False, 1)
     assert student == tmp_path / "single-distilled-2" / "checkpoint_last.pt"
     told = []
-    for command in commands:
-        at = {str(word): str(value) for word, value in zip(command, command[1:])}
+    for words in ran:
+        at = {str(word): str(value) for word, value in zip(words, words[1:])}
         names = ("--seed", "--save-dir", "--path", "--destdir")
         told.append({name: at[name].replace(f"{tmp_path}/", "") for name in names if name in at})
     assert told == [
@@ -219,19 +187,15 @@ def test_a_teacher_of_another_seed(tmp_path, monkeypatch):
         {"--path": "teacher-2/checkpoint_last.pt", "--destdir": "distilled-2"},
         {"--seed": "1", "--save-dir": "single-distilled-2"},
     ]
-    assert commands[-1][1] == tmp_path / "distilled-2" / "data"
+    assert ran[-1][1] == tmp_path / "distilled-2" / "data"
 
 
 def test_no_minimum_block_is_larger_than_a_block():
-    from block_sizes import acceptances
-
-    assert acceptances(2) == ["exact", "top 2", "top 3", "at least 2"]
-    assert acceptances(4) == [*acceptances(2), "at least 3"]
+    assert block_sizes.acceptances(2) == ["exact", "top 2", "top 3", "at least 2"]
+    assert block_sizes.acceptances(4) == [*block_sizes.acceptances(2), "at least 3"]
 
 
 def test_the_first_heads_of_a_model_are_a_model(tmp_path):
-    from block_sizes import LARGEST, write_first_heads
-
     task = tiny.task(20)
     large, small = (
         tiny.build_model(
@@ -241,12 +205,12 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
             identity_first_head=True,
             block_ffn="split",
         )
-        for block_size in (LARGEST, 3)
+        for block_size in (block_sizes.LARGEST, 3)
     )
     tiny.stir(large)
-    cfg = {"model": argparse.Namespace(block_size=LARGEST)}
+    cfg = {"model": argparse.Namespace(block_size=block_sizes.LARGEST)}
     torch.save({"model": large.state_dict(), "cfg": cfg}, tmp_path / "large.pt")
-    write_first_heads(tmp_path / "large.pt", 3, tmp_path / "small.pt")
+    block_sizes.write_first_heads(tmp_path / "large.pt", 3, tmp_path / "small.pt")
     state = torch.load(tmp_path / "small.pt", weights_only=True)
     small.load_state_dict(state["model"])
     features = torch.randn(2, 5, large.decoder.output_embed_dim)
@@ -257,8 +221,6 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
 
 
 def test_the_model_that_comes_along_translates_and_is_compared(monkeypatch, capsys):
-    import demo
-
     arguments = ["--test-sentences", "3", "--rounds", "1", "Click OK to close the dialog."]
     monkeypatch.setattr(sys, "argv", ["demo.py", *arguments])
     demo.main()
@@ -274,18 +236,12 @@ def test_the_model_that_comes_along_translates_and_is_compared(monkeypatch, caps
 
 
 def test_sentences_come_from_standard_input(monkeypatch):
-    import io
-
-    import demo
-
     assert demo.sentences_of(io.StringIO("Eins.\n\n Zwei. \n")) == ["Eins.", "Zwei."]
     assert demo.sentences_of(io.StringIO("")) == list(demo.OWN_SENTENCES)
 
 
 def test_an_exported_model_is_the_same_in_half_precision(blockwise, tmp_path):
-    from export import write_half
-
-    write_half(blockwise, tmp_path / "half.pt")
+    export.write_half(blockwise, tmp_path / "half.pt")
     before, after = (
         torch.load(path, weights_only=True) for path in (blockwise, tmp_path / "half.pt")
     )

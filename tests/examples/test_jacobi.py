@@ -1,27 +1,13 @@
 """The example of parallel decoding, on a tiny checkpoint, with some of its methods."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from examples.jacobi import run as example
 
 
-@pytest.fixture
-def example(monkeypatch):
-    """``examples/jacobi/run.py`` as a module, with the modules of ``examples/en_de`` beside it."""
-    monkeypatch.setattr(sys, "path", [str(EXAMPLES / "en_de"), *sys.path])
-    spec = importlib.util.spec_from_file_location("jacobi_example", EXAMPLES / "jacobi" / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    for name in ("run", "table", "distill"):
-        sys.modules.pop(name, None)
-
-
-def test_the_table(example, corpus, baseline, tmp_path, monkeypatch, capsys):
+def test_the_table(corpus, baseline, tmp_path, monkeypatch, capsys):
     some = (
         "fairseq --beam 1",
         "greedy",
@@ -69,7 +55,7 @@ SUMMARY = "INFO:x:jacobi decoding: 2 sentences, 9 tokens, {}acceptance p_2=0.5\n
 
 
 @pytest.mark.parametrize("log", ["log.txt", "generate-test.txt"])
-def test_the_time_that_found_lengths_does_not_count(example, tmp_path, log):
+def test_the_time_that_found_lengths_does_not_count(tmp_path, log):
     results = "T-0\tja\nH-0\t-1\tja\nD-0\t-1\tja\n"
     (tmp_path / "generate-test.txt").write_text(results)
     with open(tmp_path / log, "a") as file:
@@ -80,13 +66,13 @@ def test_the_time_that_found_lengths_does_not_count(example, tmp_path, log):
     assert example.read_timed(tmp_path, "model", "jacobi").seconds == pytest.approx(1.75)
 
 
-def test_text_is_told_from_tokens(example, tmp_path):
+def test_text_is_told_from_tokens(tmp_path):
     results = "T-0\tja\nH-0\t-1\tj@@ a\nD-0\t-1\tja\n"
     (tmp_path / "generate-test.txt").write_text(results + SPEED)
     assert example.caution([example.read_timed(tmp_path, "model", "greedy")]) == ""
 
 
-def test_data_without_a_checkpoint(example, monkeypatch, capsys):
+def test_data_without_a_checkpoint(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["run.py", "data-bin"])
     with pytest.raises(SystemExit):
         example.main()

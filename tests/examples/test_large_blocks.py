@@ -6,35 +6,32 @@ import sys
 import pytest
 import torch
 
+from examples.common import en_de
+from examples.common.training_text import read
+from examples.en_de import large_blocks as example
 from tests.support import example_in_process
 
 
 @pytest.fixture
-def example(monkeypatch):
-    """``large_blocks.py`` as a module."""
-    yield from example_in_process.loaded(monkeypatch, "large_blocks.py", "en_de")
-
-
-@pytest.fixture
-def small(example, corpus, monkeypatch, caplog):
+def small(corpus, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
     example_in_process.cross_letters(example, monkeypatch)
-    schedule = [*example.en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
+    schedule = [*en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
     monkeypatch.setattr(example, "TRAINING", [*example.TRAINING, *schedule])
     monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in KEPT})
-    return example_in_process.on_letters(example, corpus, monkeypatch, caplog, "train.en")
+    return example_in_process.on_letters(corpus, monkeypatch, caplog, "train.en")
 
 
 KEPT = ("each head's best", "tree of 15", "top 2")
 
 
-def test_all_stages(example, small, baseline, tmp_path, monkeypatch, capsys):
+def test_all_stages(small, baseline, tmp_path, monkeypatch, capsys):
     arguments = ["large_blocks.py", "--workdir", str(tmp_path), "--teacher", str(baseline)]
     monkeypatch.setattr(sys, "argv", arguments)
     example.main()
     assert small.count("fairseq-train") == 1 and small.count("fairseq-generate") == 1 + len(KEPT)
-    own = example.read(tmp_path / "data/text/train.en")
-    sources = example.read(tmp_path / "sources/text/train.en")
+    own = read(tmp_path / "data/text/train.en")
+    sources = read(tmp_path / "sources/text/train.en")
     assert sources[: len(set(own))] == list(dict.fromkeys(own))
     assert 0 < len(sources) - len(set(own)) <= 40
     parameters = torch.load(tmp_path / "blocks" / "averaged.pt", weights_only=True)["model"]
@@ -54,7 +51,7 @@ def test_all_stages(example, small, baseline, tmp_path, monkeypatch, capsys):
     assert len(small) == before
 
 
-def test_without_a_teacher(example, tmp_path, monkeypatch, capsys):
+def test_without_a_teacher(tmp_path, monkeypatch, capsys):
     missing = str(tmp_path / "none.pt")
     monkeypatch.setattr(sys, "argv", ["large_blocks.py", "--teacher", missing])
     with pytest.raises(SystemExit):

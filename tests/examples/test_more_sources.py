@@ -6,19 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
+from examples.common.training_text import read
+from examples.double_token import more_sources as example
 from tests.support import example_in_process, tiny
 
 TASK = tiny.task(20)
 
 
 @pytest.fixture
-def example(monkeypatch):
-    """``more_sources.py`` as a module."""
-    yield from example_in_process.loaded(monkeypatch, "more_sources.py")
-
-
-@pytest.fixture
-def small(example, corpus, blockwise, monkeypatch, caplog):
+def small(corpus, blockwise, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
     example_in_process.cross_letters(example, monkeypatch)
     training = example.training(100, 3e-3, 5, 12, dropout=0)
@@ -26,15 +22,15 @@ def small(example, corpus, blockwise, monkeypatch, caplog):
     monkeypatch.setattr(example, "STAGES", stages)
     monkeypatch.setattr(example, "BEAMS", (2,))
     monkeypatch.setattr(example, "FIRST_MODEL", blockwise)
-    return example_in_process.on_letters(example, corpus, monkeypatch, caplog)
+    return example_in_process.on_letters(corpus, monkeypatch, caplog)
 
 
-def test_all_stages(example, small, tmp_path, monkeypatch, capsys):
+def test_all_stages(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["more_sources.py", "--workdir", str(tmp_path)])
     example.main()
     assert small.count("fairseq-train") == 4 and small.count("fairseq-generate") == 4
     n_lines = {
-        name: len(example.read(tmp_path / name / "text/train.en"))
+        name: len(read(tmp_path / name / "text/train.en"))
         for name in ("distilled/data", "translated/data", "mixed")
     }
     assert 30 < n_lines["translated/data"] <= 40
@@ -52,7 +48,7 @@ def test_all_stages(example, small, tmp_path, monkeypatch, capsys):
 
 
 @torch.no_grad()
-def test_more_layers_change_nothing_yet(example):
+def test_more_layers_change_nothing_yet():
     options = dict(encoder_normalize_before=True, decoder_normalize_before=True)
     model = tiny.stir(tiny.build_model(TASK, **options))
     deeper = tiny.build_model(TASK, decoder_layers=4, **options)
@@ -63,7 +59,7 @@ def test_more_layers_change_nothing_yet(example):
     assert torch.equal(*logits)
 
 
-def test_the_base_of_a_blockwise_model(example):
+def test_the_base_of_a_blockwise_model():
     blockwise = tiny.build_model(TASK, "blockwise_transformer", identity_first_head=True)
     base = tiny.build_model(TASK)
     assert example.without_heads(blockwise.state_dict()).keys() == base.state_dict().keys()

@@ -1,17 +1,19 @@
 """The recipe for WMT'19's ensembles, on one of their format with random weights."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary
 
+from examples.common import commands
+from examples.wmt_ensemble import run as recipe
+from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes
 from fairseq_fastdec.generators.methods import decoding_names
+from fairseq_fastdec.tools import atomic_files, prepare_data
 from tests.support import wmt19
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "wmt_ensemble"
+SCRIPT = commands.ROOT / "examples" / "wmt_ensemble" / "run.py"
 SGM = """\
 <srcset setid="newstest2018" srclang="any">
 <doc sysid="ref" docid="x" genre="news" origlang="de">
@@ -30,45 +32,23 @@ FASTBPE_APPLIED = {
 }
 
 
-@pytest.fixture(scope="module")
-def recipe():
-    """The recipe's modules, as they find each other when run.py is run."""
-    path, modules = list(sys.path), {name: sys.modules.pop(name, None) for name in ("run",)}
-    sys.path.insert(0, str(EXAMPLE))
-    spec = importlib.util.spec_from_file_location("wmt_ensemble", EXAMPLE / "run.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    sys.path[:] = path
-    sys.modules.pop("run", None)
-    sys.modules.update({name: old for name, old in modules.items() if old is not None})
-
-
-def test_sgm_to_text(recipe):
-    from newstest import sgm_segments
-
+def test_sgm_to_text():
     assert sgm_segments(SGM.format("Eins,\n  zwei")) == ["Eins, zwei", "Zwei & drei <b>."]
 
 
-def test_fastbpes_codes_give_fastbpes_subwords(recipe, tmp_path):
-    from newstest import prepare_data, subword_nmt_codes, write
-
-    write(tmp_path / "codes", subword_nmt_codes(FASTBPE_CODES))
+def test_fastbpes_codes_give_fastbpes_subwords(tmp_path):
+    atomic_files.write_lines(tmp_path / "codes", subword_nmt_codes(FASTBPE_CODES))
     lines = list(FASTBPE_APPLIED)
     applied = prepare_data.split_subwords(lines, tmp_path / "codes", 1, "subwords")
     assert dict(zip(lines, applied)) == FASTBPE_APPLIED
 
 
-def test_codes_of_subword_nmt_stay_as_they_are(recipe):
-    from newstest import subword_nmt_codes
-
+def test_codes_of_subword_nmt_stay_as_they_are():
     for codes in (["#version: 0.2", "e n</w>"], ["e n</w>", "e i"]):
         assert subword_nmt_codes(codes) == codes
 
 
-def test_test_sets_are_found_or_asked_for(recipe, tmp_path):
-    from newstest import read_test
-
+def test_test_sets_are_found_or_asked_for(tmp_path):
     with pytest.raises(SystemExit, match=r"test.de or exactly one \*.de.sgm \(found: none\)"):
         read_test(tmp_path, "de")
     (tmp_path / "newstest-src.de.sgm").write_text(SGM.format("Eins."), encoding="utf-8")
@@ -80,7 +60,7 @@ def test_test_sets_are_found_or_asked_for(recipe, tmp_path):
     assert read_test(tmp_path, "de") == ["Zeile"]
 
 
-def test_all_methods_parse(recipe):
+def test_all_methods_parse():
     """Every option of the table exists, with a value that it takes."""
     from fairseq import options
 
@@ -114,8 +94,8 @@ def write_archive(directory):
 def test_the_whole_recipe(tmp_path):
     directory, work = write_archive(tmp_path / "wmt19.de-en"), tmp_path / "work"
     command = [
-        sys.executable, EXAMPLE / "run.py", directory, "-s", "de", "-t", "en", "--workdir", work,
-        "--rounds", "1", "--methods", "fairseq --beam 1", "greedy",
+        sys.executable, SCRIPT, directory, "-s", "de", "-t", "en", "--workdir", work, "--rounds",
+        "1", "--methods", "fairseq --beam 1", "greedy",
     ]  # fmt: skip
     options = ["--", "--cpu", "--max-len-b", "8"]
     done = subprocess.run([*command, *options], capture_output=True, text=True)

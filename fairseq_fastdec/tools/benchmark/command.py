@@ -10,10 +10,12 @@ import torch
 from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
+from ...errors import errors_in_one_line
 from ...generators.option_groups import described
 from ...generators.options import DecodingOptions
 from ...noise import results_only
-from ..command_line import errors_in_one_line, positive
+from .. import atomic_files
+from ..command_line import positive, program
 from . import report
 from .contest import Contest, MethodError
 from .methods import (
@@ -51,16 +53,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args, rest = parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        with errors_in_one_line("benchmark.py", MethodError):
+        with errors_in_one_line(program("benchmark"), MethodError):
             run(args, rest)
     except KeyboardInterrupt:
-        sys.exit("\nbenchmark.py: interrupted; nothing was written")
+        sys.exit(f"\n{program('benchmark')}: interrupted; nothing was written")
 
 
 def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[str]]:
     """Our own options, and those for fairseq."""
     parser = argparse.ArgumentParser(
-        prog="benchmark.py",
+        prog=program("benchmark"),
         description=DESCRIPTION,
         epilog=OPTIONS + described(DecodingOptions()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -162,5 +164,5 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
 
 def write(path: Path, content: str) -> None:
     """Write a file and name it."""
-    path.write_text(content, encoding="utf-8")
+    atomic_files.write_text(path, content)
     print(path)

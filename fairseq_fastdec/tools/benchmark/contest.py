@@ -1,4 +1,4 @@
-"""Whose turn it is: every method in processes of its own, one of them decoding at a time."""
+"""The rounds: every method has processes of its own, and one method decodes at a time."""
 
 import logging
 import tempfile

@@ -1,17 +1,11 @@
-"""What one round of a method gives, and how it is measured."""
+"""The result of one round of a method, and the memory of a process."""
 
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-
-@dataclass(frozen=True)
-class Translation:
-    """One output: its tokens separated by spaces, and the text that they are."""
-
-    tokens: str
-    text: str
+from ..corpus import Translation
 
 
 @dataclass
@@ -38,7 +32,7 @@ class Round:
 
 
 def together(rounds: Sequence[Round]) -> Round:
-    """What workers did side by side, each another part of the sentences, as one round."""
+    """One round of the rounds of workers side by side, each with another part of the sentences."""
     result = Round(
         max(own.seconds for own in rounds),
         sum(own.tokens for own in rounds),

@@ -1,4 +1,4 @@
-"""What is compared: methods, each a name and its options, and the settings that all share."""
+"""Methods to compare, each a name and its options, and the settings that all share."""
 
 import argparse
 import shlex
@@ -7,13 +7,13 @@ from typing import Any, Dict, Optional, Tuple, Union
 
 from fairseq import options
 
-from ..command_line import check_places, positive, to_config
+from ..command_line import check_places, positive, program, to_config
 
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
 # Each engine's option that says how many batches are decoded side by side.
 WORKERS_OPTIONS = {FAIRSEQ: "--processes", CTRANSLATE2: "--inter-threads"}
 BEST = "best"
-# What "best" tries of processes: each has a model of its own in memory.
+# "best" tries no more processes than this: each has a model of its own in memory.
 MOST_PROCESSES = 4
 
 DEFAULT_METHODS = (
@@ -31,7 +31,7 @@ DEFAULT_METHODS = (
 
 @dataclass(frozen=True)
 class Division:
-    """How a method divides the threads that it may use.
+    """The threads that a method may use, divided among workers.
 
     Attributes:
         workers: how many batches are decoded side by side: in as many processes, or in
@@ -52,7 +52,7 @@ class Method:
 
     Attributes:
         arguments: options of fairseq-generate.
-        engine: what decodes.
+        engine: whose program decodes: ``fairseq`` (with this plugin) or ``ctranslate2``.
         compute_type: CTranslate2's type of numbers; ``None`` for that of ``--dtype``.
         workers: see :class:`Division`; ``"best"`` for the number that proves fastest.
     """
@@ -139,7 +139,7 @@ def number_of_workers(text: str) -> Union[int, str]:
 
 @dataclass(frozen=True)
 class Settings:
-    """What all methods share.
+    """The settings that all methods share.
 
     Attributes:
         arguments: the data directory and options of fairseq-generate.
@@ -164,8 +164,9 @@ def configure(settings: Settings, method: Optional[Method] = None) -> Any:
         ValueError: for options that have no place here; it names the flag.
     """
     parser = options.get_generation_parser(default_task="translation_fastdec")
-    parser.prog = f"benchmark.py: {method.name}" if method else "benchmark.py"
-    parser.usage = "options as for fairseq-generate; see benchmark.py --help"
+    own = program("benchmark")
+    parser.prog = f"{own}: {method.name}" if method else own
+    parser.usage = f"options as for fairseq-generate; see {own} --help"
     arguments = [*settings.arguments, *(method.arguments if method else ())]
     args = options.parse_args_and_arch(parser, arguments)
     check_places(args, _out_of_place(args))

@@ -38,7 +38,7 @@ class Turns:
             yield number
 
 
-# Of the team that this process belongs to; None where it is alone.
+# The turns of the team that this process belongs to; None where the process is alone.
 turns: Optional[Turns] = None
 
 

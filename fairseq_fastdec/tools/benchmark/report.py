@@ -112,7 +112,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> List[str]:
 
 
 def _divisions(results: Sequence[Result]) -> List[str]:
-    """What the methods took with each division of the threads, where several were measured."""
+    """A table of the seconds with each division of the threads, where several were measured."""
     divisions = list(dict.fromkeys(t.division for result in results for t in result.trials))
     if len(divisions) == 1:
         return []

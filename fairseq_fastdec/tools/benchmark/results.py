@@ -1,4 +1,4 @@
-"""What the rounds of each method come to."""
+"""Rows of the table, from the rounds of each method."""
 
 import statistics
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .scoring import Scorer
 
 @dataclass
 class Trial:
-    """What a method took with one division of the threads.
+    """The time of a method with one division of the threads.
 
     Attributes:
         division: workers and the threads of each, such as ``2 x 1``.
@@ -70,7 +70,7 @@ class Result:
 
     @property
     def speed_up(self) -> float:
-        """How many times as fast as the reference method."""
+        """The speed in multiples of the reference method's."""
         return 1 / self.time_ratio
 
 

@@ -44,5 +44,5 @@ class Scorer:
 
     @property
     def signature(self) -> str:
-        """How the scores come about, in sacrebleu's notation."""
+        """The settings of the scores, in sacrebleu's notation."""
         return str(self._bleu.get_signature())

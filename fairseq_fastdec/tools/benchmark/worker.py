@@ -1,4 +1,4 @@
-"""What runs in a process of a method: it loads once, and decodes when it is told to."""
+"""The process of a method: it loads once, and decodes when it is told to."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -7,8 +7,8 @@ import torch
 
 from ..corpus import Corpus
 from . import processes
-from .ctranslate2_engine import CTranslate2Engine
-from .fairseq_engine import FairseqEngine
+from .ctranslate2_runner import CTranslate2Runner
+from .fairseq_runner import FairseqRunner
 from .measurement import Round, peak_memory
 from .methods import CTRANSLATE2, Division, Method, Settings, configure
 
@@ -37,19 +37,19 @@ class Worker:
             n_sentences = min(n_sentences, settings.sentences)
         self.sentences = range(n_sentences)
         if method.engine == CTRANSLATE2:
-            self.engine: Any = CTranslate2Engine(
+            self.runner: Any = CTranslate2Runner(
                 self._cfg, self.corpus, settings.dtype, method.compute_type, division, shared
             )
         else:
-            self.engine = FairseqEngine(self._cfg, self.corpus, settings.dtype)
+            self.runner = FairseqRunner(self._cfg, self.corpus, settings.dtype)
         self._batches: Dict[int, List[Dict[str, Any]]] = {}
 
     def warm_up(self, batch_size: int) -> None:
         """Load the batches, and decode some of all lengths."""
         self._cfg.dataset.batch_size = batch_size
-        batches = list(self.corpus.batches(self.sentences, self.engine.models))
+        batches = list(self.corpus.batches(self.sentences, self.runner.models))
         self._batches = {batch_size: batches}
-        self.engine.decode(batches[:: max(1, len(batches) // WARM_UP_BATCHES)])
+        self.runner.decode(batches[:: max(1, len(batches) // WARM_UP_BATCHES)])
 
     def decode(self, batch_size: int) -> Round:
         """One round over all sentences, after :meth:`warm_up` with that batch size.
@@ -58,8 +58,8 @@ class Worker:
         """
         batches = self._batches[batch_size]
         if processes.turns is None:
-            return self.engine.decode(batches)
-        return self.engine.decode(batches[i] for i in processes.turns.take(len(batches)))
+            return self.runner.decode(batches)
+        return self.runner.decode(batches[i] for i in processes.turns.take(len(batches)))
 
 
 _worker: Worker
@@ -73,7 +73,7 @@ def load(method: Method, settings: Settings, division: Division, shared: Path) -
     """
     global _worker
     _worker = Worker(method, settings, division, shared)
-    return _worker.engine.beam_width, _worker.memory_before
+    return _worker.runner.beam_width, _worker.memory_before
 
 
 def warm_up(batch_size: int) -> None:

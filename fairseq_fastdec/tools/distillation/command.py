@@ -8,12 +8,13 @@ from typing import Any, Optional, Sequence
 from fairseq import options
 from tqdm import tqdm
 
+from ...errors import errors_in_one_line
 from ...noise import results_only
 from ..command_line import (
     check_one_directory,
     check_places,
-    errors_in_one_line,
     positive,
+    program,
     to_config,
 )
 from ..corpus import Corpus
@@ -44,16 +45,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        with errors_in_one_line("distill.py"):
+        with errors_in_one_line(program("distill")):
             run(args)
     except KeyboardInterrupt:
-        sys.exit("\ndistill.py: interrupted; the same command goes on from here")
+        sys.exit(f"\n{program('distill')}: interrupted; the same command goes on from here")
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """fairseq-generate's command line and our own options."""
     parser = options.get_generation_parser(default_task=FASTDEC)
-    parser.prog = "distill.py"
+    parser.prog = program("distill")
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     group = parser.add_argument_group("distillation")

@@ -1,4 +1,4 @@
-"""Which translations are not worth learning from."""
+"""Leaves out translations that are not worth learning from."""
 
 from dataclasses import dataclass
 from typing import Optional

@@ -2,16 +2,17 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
+
+from .. import atomic_files
 
 
 class Shards:
     """Consecutive sentences in files of the same number of them: ``NUMBER<tab>TRANSLATION``.
 
-    A shard is written under another name first. Whenever the process is ended, every file of a
-    shard's name is complete, and its sentences are in no other. Its first line, ``sentences COUNT
+    Whenever the process is ended, every file of a shard's name is complete, and its sentences are
+    in no other. Its first line, ``sentences COUNT
     sha256 DIGEST``, says what follows: what a crash of the machine or another program did to the
     file is noticed.
     """
@@ -51,7 +52,7 @@ class Shards:
         """
         lines = "".join(f"{number}\t{translations[number]}\n" for number in sorted(translations))
         header = _header(len(translations), lines.encode("utf-8"))
-        write_at_once(self.path(shard), header.decode("ascii") + lines)
+        atomic_files.write_text(self.path(shard), header.decode("ascii") + lines)
 
     def read(self) -> Iterator[Tuple[int, str]]:
         """All sentences that were translated, in order, and their translations.
@@ -93,16 +94,6 @@ def _header(n_sentences: int, content: bytes) -> bytes:
     return f"sentences {n_sentences} sha256 {digest}\n".encode("ascii")
 
 
-def write_at_once(path: Path, content: str) -> None:
-    """Write a file so that nobody ever finds a part of it, even after a power failure."""
-    part = path.with_name(f"{path.name}.part")
-    with open(part, "w", encoding="utf-8", newline="\n") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-
-
 def check_settings(path: Path, settings: Dict[str, Any]) -> None:
     """Keep the settings in a file, or compare them with those that are there.
 
@@ -115,7 +106,7 @@ def check_settings(path: Path, settings: Dict[str, Any]) -> None:
         ValueError: if the file holds other settings, which it names, or something else.
     """
     if not path.exists():
-        write_at_once(path, json.dumps(settings, indent=1) + "\n")
+        atomic_files.write_text(path, json.dumps(settings, indent=1) + "\n")
         return
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict
 from fairseq import utils
 from omegaconf import OmegaConf
 
-from ..corpus import Corpus, load_models, uses_cuda
+from ..corpus import Corpus, best_translations, load_models, on_device
 
 
 class Teacher:
@@ -23,7 +23,6 @@ class Teacher:
         """
         self._cfg = cfg
         self._corpus = corpus
-        self._cuda = uses_cuda(cfg)
         self._models = load_models(cfg, corpus.task)
         self._generator = corpus.task.build_generator(self._models, cfg.generation)
 
@@ -38,21 +37,24 @@ class Teacher:
         utils.set_torch_seed(self._cfg.common.seed + sentences.start)
         translations = {}
         for batch in self._corpus.batches(sentences, self._models):
-            if self._cuda:
-                batch = utils.move_to_cuda(batch)
-            hypotheses = self._corpus.task.inference_step(
-                self._generator, self._models, batch, prefix_tokens=self._corpus.prefix(batch)
+            batch = on_device(batch, self._cfg)
+            best = best_translations(
+                self._corpus.task,
+                self._generator,
+                self._models,
+                batch,
+                self._corpus.prefix(batch),
             )
-            for number, (best, *_) in zip(batch["id"].tolist(), hypotheses):
-                translations[number] = self._corpus.target_tokens(best["tokens"])
-            progress(len(hypotheses))
+            for number, tokens in zip(batch["id"].tolist(), best):
+                translations[number] = self._corpus.target_tokens(tokens)
+            progress(len(best))
         return translations
 
 
 def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> Dict[str, Any]:
-    """What the translations depend on.
+    """The settings that change translations.
 
-    Batch sizes are not in it: who runs out of memory goes on with smaller ones.
+    Batch sizes are left out: a user who runs out of memory goes on with smaller ones.
     """
     settings = {
         f"{group}.{name}": value
@@ -75,6 +77,6 @@ def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> Dict[str, Any]:
 
 
 def _version(file: str) -> Any:
-    """Changes when the file does: a training may go on writing checkpoints of the same name."""
+    """A value that changes with the file: a training may write another checkpoint of this name."""
     status = os.stat(file)
     return status.st_size, status.st_mtime_ns

@@ -1,1 +1,1 @@
-"""Where the time of a decoding step goes, and what it could not fall below."""
+"""A profile of the engine: the time of each part of a decoding step, and its lower bound."""

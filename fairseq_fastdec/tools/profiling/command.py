@@ -1,4 +1,4 @@
-"""The command line of scripts/profile_engine.py."""
+"""The command line of ``scripts/profile_engine.py``."""
 
 import argparse
 import logging
@@ -11,9 +11,10 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
+from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import errors_in_one_line
-from .engine import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
+from ..command_line import positive, program
+from .profile import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
 
 DESCRIPTION = """\
 Where the time of a decoder invocation goes, in milliseconds, by batch size and precision.
@@ -26,8 +27,6 @@ Random sentences are decoded to a fixed length. Parts that took no time in any c
 compiled code does all layers as one, for example. The last row, floor, is the time that reading the
 weights once takes at the memory's speed, and explained below the table.
 """
-
-
 # Milliseconds; less is printed as 0.00.
 SHOWN = 0.005
 
@@ -37,7 +36,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors of its input are reported in one line."""
     args = parse_args(arguments)
     torch.set_num_threads(args.threads)
-    with errors_in_one_line("profile_engine.py"):
+    with errors_in_one_line(program("profile-engine")):
         cases, profiles, bandwidth = run(args)
     print(table(cases, profiles))
     print(
@@ -53,22 +52,28 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """All options; lists are separated by commas."""
     parser = argparse.ArgumentParser(
-        description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        program("profile-engine"),
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", help="binarised data of the checkpoint, for its dictionaries")
     parser.add_argument("--path", help="a checkpoint (default: random weights)")
     parser.add_argument("--arch", default="transformer", help="of random weights")
-    parser.add_argument("--types", type=int, default=37000, help="of random weights: vocabulary")
+    parser.add_argument(
+        "--types", type=positive, default=37000, help="of random weights: vocabulary"
+    )
     parser.add_argument("--decoding", default="greedy")
-    parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--beam", type=positive, default=1)
     parser.add_argument("--batch-sizes", type=numbers, default=[1, 32], metavar="LIST")
     parser.add_argument(
         "--precisions", type=precisions, default=list(BYTES_OF_WEIGHT), metavar="LIST"
     )
-    parser.add_argument("--source-length", type=int, default=20, help="tokens, with EOS")
-    parser.add_argument("--target-length", type=int, default=30, help="tokens, with EOS")
-    parser.add_argument("--repeats", type=int, default=5, help="the fastest counts (default: 5)")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--source-length", type=positive, default=20, help="tokens, with EOS")
+    parser.add_argument("--target-length", type=positive, default=30, help="tokens, with EOS")
+    parser.add_argument(
+        "--repeats", type=positive, default=5, help="the fastest counts (default: 5)"
+    )
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     args = parser.parse_args(arguments)
     if (args.path is None) != (args.data is None):
         parser.error("give both --path and --data, or neither")
@@ -78,8 +83,8 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def numbers(text: str) -> List[int]:
-    """Whole numbers separated by commas."""
-    return [int(number) for number in text.split(",")]
+    """Whole numbers of at least 1, separated by commas."""
+    return [positive(number) for number in text.split(",")]
 
 
 def precisions(text: str) -> List[str]:
@@ -130,7 +135,7 @@ def random_model(arch: str, n_types: int) -> Tuple[nn.Module, Dictionary]:
 
 
 def arguments_of(arch: str) -> Any:
-    """What fairseq-train would make of ``--arch`` alone."""
+    """The options that fairseq-train would make of ``--arch`` alone."""
     parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     args, _ = parser.parse_known_args([])

@@ -11,8 +11,9 @@ import numpy as np
 from fairseq.data import Dictionary
 
 from ...data.languages import infer_languages
+from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import check_one_directory, errors_in_one_line, positive
+from ..command_line import check_one_directory, positive, program
 from .model1 import train
 from .sentences import read
 from .table import pruned, write
@@ -32,14 +33,14 @@ Marian calls lex.s2t. Words are those of the binarised data, subwords for exampl
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
-    with errors_in_one_line("build_shortlist.py"):
+    with errors_in_one_line(program("build-shortlist")):
         run(args)
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        "build_shortlist.py",
+        program("build-shortlist"),
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from .sentences import Sentences
 
-# How many cells (pairs of a source and a target token of a sentence) are looked at in one go.
+# So many cells (pairs of a source and a target token of a sentence) are looked at in one go.
 CELLS_AT_ONCE = 1 << 21
 
 
@@ -68,7 +68,7 @@ def train(
 
 
 def _expected_counts(chunks: List[_Cells], probabilities: np.ndarray) -> Tuple[np.ndarray, float]:
-    """How often each source word gave each target word, and the corpus's log-likelihood."""
+    """The expected counts of word pairs ``[N]``, and the corpus's log-likelihood."""
     counts = np.zeros_like(probabilities)
     log_likelihood = 0.0
     for entries, starts, widths in chunks:

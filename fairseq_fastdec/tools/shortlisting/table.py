@@ -1,16 +1,16 @@
 """The file of a lexical table."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 from fairseq.data import Dictionary
 
+from .. import atomic_files
 from .model1 import Translations
 
 
 def pruned(translations: Translations, n_source: int, threshold: float, best: int) -> Translations:
-    """What is worth keeping, sorted by source type and descending probability.
+    """The translations worth keeping, sorted by source type and descending probability.
 
     Args:
         n_source: source types from this on (NULL) are left out.
@@ -26,13 +26,16 @@ def pruned(translations: Translations, n_source: int, threshold: float, best: in
 
 
 def write(path: Path, translations: Translations, source: Dictionary, target: Dictionary) -> None:
-    """Lines ``target source probability``, as in Marian's ``lex.s2t``; the whole file or none.
+    """Write lines ``target source probability``, as in Marian's ``lex.s2t``.
 
     Raises:
-        OSError: if it cannot be written.
+        OSError: if the file cannot be written.
     """
-    partial = path.with_name(f"{path.name}.partial")
-    with open(partial, "w", encoding="utf-8", newline="\n") as file:
-        for source_type, target_type, probability in zip(*(c.tolist() for c in translations)):
-            file.write(f"{target[target_type]} {source[source_type]} {probability:.6g}\n")
-    os.replace(partial, path)
+    rows = zip(*(column.tolist() for column in translations))
+    atomic_files.write_lines(
+        path,
+        (
+            f"{target[target_type]} {source[source_type]} {probability:.6g}"
+            for source_type, target_type, probability in rows
+        ),
+    )

@@ -2,9 +2,9 @@
 
 Santilli et al. (2023), section 3.5. ``command.py`` is ``scripts/ddgviz.py``.
 
-- ``trace.py``     what a generator tells an observer: the contract
-- ``graph.py``     from a trace to what was found when, in parallel or not, and the dependencies
-- ``subwords.py``  how subwords are written
+- ``trace.py``     the contract: the steps that a generator reports to an observer
+- ``graph.py``     from a trace to the step that found each token, and the dependencies
+- ``subwords.py``  the spelling of subwords
 - ``document.py``  JSON, written and read
 - ``page.py``      one self-contained interactive HTML page
 - ``figure.py``    PNG and SVG through matplotlib, with ``layout.py`` and ``fonts.py``

@@ -21,10 +21,12 @@ from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ...data.languages import infer_languages
+from ...errors import errors_in_one_line
 from ...generators.single.generator import SingleHypothesisGenerator
 from ...noise import imports_unheard, results_only
-from ..command_line import errors_in_one_line, positive
-from ..corpus import load_models, uses_cuda
+from .. import atomic_files
+from ..command_line import positive, program
+from ..corpus import best_translations, load_models, on_device
 from . import Recorder, SentenceTrace, document, page, subwords
 
 with imports_unheard():
@@ -43,14 +45,14 @@ class UsageError(Exception):
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command and report errors of its input in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
-    with errors_in_one_line("ddgviz.py", UsageError, ImportError):
+    with errors_in_one_line(program("ddgviz"), UsageError, ImportError):
         run(args)
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """fairseq-interactive's command line and our own options."""
     parser = options.get_interactive_generation_parser(default_task="translation_fastdec")
-    parser.prog = "ddgviz.py"
+    parser.prog = program("ddgviz")
     parser.description = __doc__
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     group = parser.add_argument_group("ddgviz")
@@ -130,12 +132,12 @@ def run(args: argparse.Namespace) -> None:
     for name, content in (("html", page.write), ("json", document.write)):
         if name in args.formats:
             path = args.output / f"ddgviz.{name}"
-            path.write_text(content(traces), encoding="utf-8")
+            atomic_files.write_text(path, content(traces))
             print(path)
 
 
 def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
-    """What draws, if anything is to be drawn.
+    """The module that draws, if anything is to be drawn.
 
     Raises:
         UsageError: without matplotlib.
@@ -204,21 +206,14 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
     )
     batches = interactive.make_batches(list(lines.values()), cfg, task, max_positions, encode)
     for batch in batches:
-        sample = {
-            "net_input": {
-                "src_tokens": batch.src_tokens,
-                "src_lengths": batch.src_lengths,
-            },
-        }
-        if uses_cuda(cfg):
-            sample = utils.move_to_cuda(sample)
-        hypotheses = task.inference_step(generator, models, sample)
+        sample = {"net_input": {"src_tokens": batch.src_tokens, "src_lengths": batch.src_lengths}}
+        best = best_translations(task, generator, models, on_device(sample, cfg))
         for row, index in enumerate(batch.ids.tolist()):
             source = utils.strip_pad(batch.src_tokens[row], task.source_dictionary.pad())
             trace: SentenceTrace[int] = SentenceTrace(
                 numbers[index],
                 source.tolist(),
-                hypotheses[row][0]["tokens"].tolist(),
+                best[row].tolist(),
                 generator.observer.take(row),
                 generator.name,
             )

@@ -65,7 +65,7 @@ def read(text: str) -> List[SentenceTrace]:
 
 def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
     found = graph.decoded(trace)
-    spelling = Spelling.of(trace)
+    spelling = Spelling.from_trace(trace)
     seen = [*trace.tokens, *(t for step in trace.steps for t in [*step.drafts, *step.answers])]
     steps = [
         {**asdict(step), "frontier": frontier}

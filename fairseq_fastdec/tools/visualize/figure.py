@@ -101,7 +101,7 @@ class _Picture:
         self.settled = graph.frontiers(trace)
         self.cells = graph.cells(trace)
         self.edges = graph.edges(self.found)
-        self.spelling = Spelling.of(trace)
+        self.spelling = Spelling.from_trace(trace)
         self.words = self.spelling.joined(trace.tokens)
         self.label_height = LABEL_HEIGHT + (WORD_HEIGHT if self.words else 0)
         self.labels = [layout.label(self._readable(token)) for token in trace.tokens]
@@ -261,14 +261,14 @@ class _Picture:
     def _cell(self, panel: Panel, position: int, cell: Cell, y: float) -> None:
         column = position - panel.start
         x, end = LEFT + panel.edges[column], LEFT + panel.edges[column + 1]
-        self._box(x, y, end - x, ROW, self._look(position, cell))
+        self._box(x, y, end - x, ROW, self._choose_look(position, cell))
         right = cell.kind in RIGHT
         if cell.failed is not None:
             note, color = "✗ " + self._readable(cell.failed), FAILED
         else:
             note, color = {"wrong": cell.answer, "unused": cell.draft}.get(cell.kind) or "", FAINT
             note = self._readable(note)
-        # Behind a failed proposal the probabilities are those after a wrong beginning.
+        # The probabilities behind a failed proposal are those after a wrong beginning.
         number = "" if cell.kind == "unused" else f"{cell.probability:.2f}"
         center, room = (x + end) / 2, end - x - 0.04
         note = layout.shortened(note, lambda text: self.measure(text, SMALL_SIZE) <= room)
@@ -277,18 +277,18 @@ class _Picture:
         self._text(center, number_y, number, CELL_SIZE, ha="center", color=ink)
         self._text(center, note_y, note, SMALL_SIZE, ha="center", color=color)
 
-    def _look(self, position: int, cell: Cell) -> Look:
+    def _choose_look(self, position: int, cell: Cell) -> Look:
         token = self.found[position]
         shows_parallel = cell.kind in ("found", "kept") and token is not None
         return cell.kind, shows_parallel and token.parallel
 
     def _legend_lines(self) -> List[List[str]]:
-        """What the picture has to explain, broken into lines."""
+        """The explanations below the picture, broken into lines."""
         present = {FRONTIER}
         for row in self.cells:
             for position, cell in enumerate(row):
                 if cell is not None:
-                    present.add(self._look(position, cell))
+                    present.add(self._choose_look(position, cell))
                     if cell.failed is not None:
                         present.add(FAILURE)
         lines: List[List[str]] = [[]]
@@ -347,7 +347,7 @@ def _height(span: int) -> float:
 
 
 def _gaps(panel: Panel) -> Dict[int, int]:
-    """How many steps are left out before a row, for the rows before which some are."""
+    """The number of steps left out before a row, for the rows before which some are."""
     pairs = zip(panel.rows, panel.rows[1:])
     return {after: after - before - 1 for before, after in pairs if after - before > 1}
 

@@ -1,4 +1,4 @@
-"""What a trace says of the order of decoding: pure functions on one sentence.
+"""The order of decoding, read from a trace: pure functions on one sentence.
 
 Santilli et al. (2023), sections 3.5 and 4.3. Positions and steps count from 0. A token's
 *context* is how many leading tokens of the output stood rightly in the decoder's input when the
@@ -16,7 +16,7 @@ SOURCE = -1
 
 @dataclass(frozen=True)
 class Decoded:
-    """How one output token was found.
+    """The finding of one output token.
 
     Attributes:
         step: the step from which on the token was right.
@@ -51,7 +51,7 @@ class Cell:
 
 
 def known(trace: SentenceTrace, step: Step) -> int:
-    """How many leading tokens of the output stood rightly in the step's input."""
+    """The number of leading tokens of the output that stood rightly in the step's input."""
     n = step.first
     for draft in step.drafts:
         if n >= len(trace.tokens) or draft != trace.tokens[n]:
@@ -78,7 +78,7 @@ def frontiers(trace: SentenceTrace) -> List[int]:
 
 
 def decoded(trace: SentenceTrace) -> List[Optional[Decoded]]:
-    """For each output token, how it was found; ``None`` for those that were forced.
+    """The finding of each output token; ``None`` for those that were forced.
 
     With ``blockwise``, a proposal that was accepted was made by a head in the step before, so its
     context is what that step knew. With all other methods, a token is found by the first answer

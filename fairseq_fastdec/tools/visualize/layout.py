@@ -1,4 +1,4 @@
-"""Where the columns and rows of a picture go: long sentences become several panels.
+"""The places of the columns and rows of a picture: long sentences become several panels.
 
 All lengths are inches. A column is as wide as its label, so that labels stay horizontal, which
 every script can be read in.

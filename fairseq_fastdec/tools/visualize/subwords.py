@@ -1,4 +1,4 @@
-"""How subwords are written in pictures, for people who read words.
+"""The spelling of subwords in pictures, for people who read words.
 
 Two conventions are known: ``Rah@@ men@@ vorlage`` (subword-nmt, fastBPE) and ``▁Rahmen vorlage``
 (SentencePiece). Only what is shown changes: two tokens that look alike stay two tokens.
@@ -17,7 +17,7 @@ END = "</s>"
 
 @dataclass(frozen=True)
 class Spelling:
-    """How one sentence's tokens are written.
+    """The spelling of one sentence's tokens.
 
     Attributes:
         how: ``show`` leaves the dictionary's strings as they are, ``mark`` writes ``·`` where a
@@ -29,7 +29,7 @@ class Spelling:
     prefixed: bool
 
     @classmethod
-    def of(cls, trace: SentenceTrace[str]) -> "Spelling":
+    def from_trace(cls, trace: SentenceTrace[str]) -> "Spelling":
         """The spelling that the trace asks for, by the convention of its own tokens."""
         prefixed = any(token.startswith(BEGINS) for token in [*trace.source, *trace.tokens])
         return cls(trace.subwords, prefixed)

@@ -1,4 +1,4 @@
-"""What a decoder believed, step by step: the data behind DDGviz."""
+"""The beliefs of a decoder, step by step: the data behind DDGviz."""
 
 from dataclasses import dataclass, field
 from typing import Callable, Dict, Generic, List, Optional, Sequence, TypeVar

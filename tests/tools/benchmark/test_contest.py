@@ -1,18 +1,17 @@
 """Whose turn it is, and what happens when a method fails: with methods that only say so."""
 
 import os
-import time
 from contextlib import ExitStack
 
 import pytest
 from tqdm import tqdm
 
 from fairseq_fastdec.tools.benchmark import contest as module
-from fairseq_fastdec.tools.benchmark import processes, worker
+from fairseq_fastdec.tools.benchmark import worker
 from fairseq_fastdec.tools.benchmark.contest import Contender, Contest, MethodError
-from fairseq_fastdec.tools.benchmark.measurement import Round, Translation, peak_memory, together
+from fairseq_fastdec.tools.benchmark.measurement import Round, peak_memory
 from fairseq_fastdec.tools.benchmark.methods import CTRANSLATE2, Division, Method, Settings
-from fairseq_fastdec.tools.benchmark.processes import new_team
+from fairseq_fastdec.tools.corpus import Translation
 
 SETTINGS = Settings(("data",), "cpu", "fp32", 1)
 COMPLETE = {0: Translation("a", "a"), 1: Translation("b", "b")}
@@ -129,42 +128,6 @@ def test_one_division_that_fails_leaves_the_other(compete):
     assert compete("ab", settings=TWO, failures=both)[0].left_out == {"b": "no luck"}
     with pytest.raises(MethodError, match="'a', which the others are compared with"):
         compete("ab", settings=TWO, failures=[(f"a {d}", "decode", 1) for d in ("1 x 2", "2 x 1")])
-
-
-def test_what_workers_did_together():
-    left = Round(2.0, 10, {0: 0.5}, 4, 5, {0: COMPLETE[0]})
-    right = Round(3.0, 20, {1: 0.25}, 6, 7, {1: COMPLETE[1]})
-    both = Round(3.0, 30, {0: 0.5, 1: 0.25}, 10, 12, COMPLETE)
-    assert together([left, right]) == both
-    assert together([left]) == left
-    right.invocations = None
-    assert together([left, right]).invocations is None
-
-
-def taken(n):
-    """In a process of a team: its numbers. It waits a little, for the other to have its turn."""
-    numbers = []
-    for number in processes.turns.take(n):
-        numbers.append(number)
-        time.sleep(0.02)
-    return numbers
-
-
-def test_a_team_shares_the_work_and_begins_together():
-    with ExitStack() as stack:
-        team = [stack.enter_context(process) for process in new_team(2)]
-        for n in (40, 1, 7):
-            shares = [future.result() for future in [own.submit(taken, n) for own in team]]
-            assert sorted(sum(shares, [])) == list(range(n))
-            assert all(share == sorted(share, reverse=True) for share in shares)
-            assert n < 40 or min(map(len, shares)) >= 5
-    (alone,) = new_team(1)
-    with alone:
-        assert alone.submit(has_turns).result() is False
-
-
-def has_turns():
-    return processes.turns is not None
 
 
 @pytest.mark.parametrize("engine, n_processes", [("fairseq", 3), (CTRANSLATE2, 1)])

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fairseq_fastdec.tools.distillation.shards import Shards, check_settings, write_at_once
+from fairseq_fastdec.tools.distillation.shards import Shards, check_settings
 
 
 @pytest.fixture()
@@ -128,10 +128,3 @@ def test_damaged_settings_are_named(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"^{path}: damaged; delete it if .*another directory"):
         check_settings(path, {"a": 1})
-
-
-def test_files_are_replaced(tmp_path):
-    for content in ("first", "second"):
-        write_at_once(tmp_path / "file", content)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    assert (tmp_path / "file").read_text() == "second"

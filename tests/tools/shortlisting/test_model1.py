@@ -91,30 +91,3 @@ def test_the_house_the_book_a_book():
     assert best.sources.tolist() == [the, house, book, a]
     assert best.targets.tolist() == [das, haus, buch, ein]
     assert perplexities == sorted(perplexities, reverse=True)
-
-
-@given(
-    entries=st.dictionaries(
-        st.tuples(st.integers(0, 5), st.integers(0, 9)), st.floats(0, 1), max_size=30
-    ),
-    threshold=st.floats(0, 1),
-    best=st.integers(1, 4),
-)
-def test_what_is_kept(entries, threshold, best):
-    """Above the threshold, of the most probable, and nothing of NULL (here: 5)."""
-    keys = sorted(entries)
-    table = pruned(
-        model1.Translations(
-            np.array([key[0] for key in keys], dtype=np.int64),
-            np.array([key[1] for key in keys], dtype=np.int64),
-            np.array([entries[key] for key in keys]),
-        ),
-        n_source=5,
-        threshold=threshold,
-        best=best,
-    )
-    expected = []
-    for source in range(5):
-        own = [(-p, target) for (s, target), p in entries.items() if s == source and p >= threshold]
-        expected += [(source, target, -p) for p, target in sorted(own)[:best]]
-    assert list(zip(*(column.tolist() for column in table))) == expected

@@ -12,7 +12,7 @@ PREFIXED = ["▁Rah", "men", "vorlage", ".", "</s>"]
 
 
 def spelling(tokens, how):
-    return Spelling.of(SentenceTrace(0, tokens, tokens, subwords=how))
+    return Spelling.from_trace(SentenceTrace(0, tokens, tokens, subwords=how))
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,14 @@
-"""What fairseq-generate printed, as a table of methods."""
+"""Tables of methods, from the files that fairseq-generate wrote."""
 
 import json
 import re
 import statistics
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-sys.path.append(str(Path(__file__).resolve().parents[2]))
-
-from fairseq_fastdec.tools.benchmark.scoring import Scorer  # noqa: E402
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.benchmark.scoring import Scorer
 
 SCORER = Scorer()
 
@@ -71,13 +69,13 @@ def read_texts(results: str) -> Tuple[Dict[int, str], Dict[int, str]]:
 
 
 def numbered(mark: str, results: str) -> Dict[int, str]:
-    """What stands behind a mark of fairseq-generate's, such as ``T-17``, by sentence number."""
+    """The texts behind a mark of fairseq-generate's, such as ``T-17``, by sentence number."""
     found = re.findall(rf"(?m)^{mark}\t(.*)$", results)
     return {int(number): text for number, text in found}
 
 
 def mean_block_size(output: Path) -> float:
-    """Of all blocks accepted in a run with ``--decoding-stats``; greedy decoding notes none."""
+    """The mean size of blocks in a run with ``--decoding-stats``; greedy decoding notes none."""
     sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
     blocks = [size for sentence in sentences for size in sentence["blocks"]]
     return sum(blocks) / len(blocks) if blocks else 1.0
@@ -109,10 +107,10 @@ def show_table(work: Path, runs: List[Run], title: str) -> None:
     )
     text = markdown(signed(title), rows)
     print("\n" + text)
-    (work / "table.md").write_text(text + "\n", encoding="utf-8")
+    atomic_files.write_text(work / "table.md", text + "\n")
     texts = ("hypotheses", "translations")
     summary = [{k: v for k, v in asdict(run).items() if k not in texts} for run in runs]
-    (work / "table.json").write_text(json.dumps(summary, indent=1), encoding="utf-8")
+    atomic_files.write_text(work / "table.json", json.dumps(summary, indent=1))
 
 
 def signed(title: str) -> str:

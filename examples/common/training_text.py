@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Callable, List
 
-import run as en_de
-
 # It lets torch load fairseq's checkpoints, too.
+from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.distillation.dataset import binarize, copy_rest
+
+from . import commands
 
 
 def read(path: Path) -> List[str]:
@@ -19,8 +20,7 @@ def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> N
     text = work / name / "text"
     text.mkdir(parents=True, exist_ok=True)
     for language, lines in (("en", sources), ("de", targets)):
-        content = "".join(line + "\n" for line in lines)
-        (text / f"train.{language}").write_text(content, encoding="utf-8")
+        atomic_files.write_lines(text / f"train.{language}", lines)
     binarize(work / name, work / "data", ("en", "de"), workers=1)
     copy_rest(work / "data", work / name)
 
@@ -31,7 +31,7 @@ def without_references(work: Path, name: str, gather: Callable[[Path], List[str]
     Args:
         gather: finds them in the work directory, if that has not been done.
     """
-    if not en_de.finished(work / name):
+    if not commands.finished(work / name):
         sources = gather(work)
         binarise(work, name, sources, sources)
-        en_de.mark_finished(work / name)
+        commands.mark_finished(work / name)

@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_fastdec.tools.benchmark import command
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "benchmark.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "benchmark.py"
 
 
 def test_a_benchmark(corpus, baseline, blockwise, tmp_path):

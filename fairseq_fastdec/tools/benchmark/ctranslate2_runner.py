@@ -18,7 +18,7 @@ from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 
 from ..corpus import Corpus, uses_cuda
-from .measurement import Round, Translation
+from .measurement import Round
 from .methods import Division
 from .processes import new_process
 
@@ -36,8 +36,8 @@ class Job(NamedTuple):
     options: Dict[str, Any]
 
 
-class CTranslate2Engine:
-    """Decodes the same batches as :class:`~.fairseq_engine.FairseqEngine`."""
+class CTranslate2Runner:
+    """Decodes the same batches as :class:`~.fairseq_runner.FairseqRunner`."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class CTranslate2Engine:
             for number, output in zip(job.ids, outputs):
                 result.tokens += len(output.hypotheses[0]) + 1
                 tokens = self._target_tokens(output.hypotheses[0])
-                result.translations[number] = Translation(tokens, self._corpus.plain(tokens))
+                result.translations[number] = self._corpus.translation(tokens)
         return result
 
     def _job(self, batch: Dict[str, Any]) -> Job:

@@ -5,11 +5,11 @@ from typing import Dict, List, Sequence, Tuple
 
 Sentence = Tuple[str, ...]
 
-# Behind the same word or mark one sentence can go on as another one does.
+# One sentence can go on behind these words and marks as another one does.
 JOINTS = frozenset(
     ", . : ; ( to the of in a and or is for with that on as you from if by can are".split()
 )
-# Of subwords. Shorter sentences have no beginning and end of their own.
+# Subwords; shorter sentences have no beginning and end of their own.
 SHORTEST, LONGEST = 6, 80
 LONGEST_CROSSED = 70
 TRIALS = 20  # for each new sentence
@@ -47,7 +47,7 @@ def crossed(sentences: Sequence[Sentence], n: int, seed: int) -> List[Sentence]:
 
 
 def joints_of(sentence: Sentence) -> List[int]:
-    """Where a sentence can be cut: its joints with at least two subwords on either side."""
+    """The places to cut a sentence: its joints with at least two subwords on either side."""
     if not SHORTEST <= len(sentence) <= LONGEST:
         return []
     return [place for place in range(2, len(sentence) - 2) if sentence[place] in JOINTS]

@@ -9,7 +9,7 @@ import pytest
 from fairseq_fastdec.tools.shortlisting import command
 from tests.support import command_line
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_shortlist.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "build_shortlist.py"
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ from fairseq import utils
 from torch import Tensor
 
 from ...generators.base import DecodingGenerator
-from ..corpus import Corpus, load_models, uses_cuda
-from .measurement import Round, Translation
+from ..corpus import Corpus, best_translations, load_models, on_device, uses_cuda
+from .measurement import Round
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-class FairseqEngine:
+class FairseqRunner:
     """Decodes batches as fairseq-generate does, and measures it."""
 
     def __init__(self, cfg: Any, corpus: Corpus, dtype: str) -> None:
@@ -50,23 +50,22 @@ class FairseqEngine:
         result = Round()
         best_tokens: List[Tuple[int, Tensor]] = []
         for batch in batches:
-            if self._cuda:
-                batch = utils.move_to_cuda(batch)
+            batch = on_device(batch, self._cfg)
             started = self._now()
-            hypotheses = self._corpus.task.inference_step(
-                generator, self.models, batch, prefix_tokens=self._corpus.prefix(batch)
+            best = best_translations(
+                self._corpus.task, generator, self.models, batch, self._corpus.prefix(batch)
             )
             seconds = self._now() - started
             ids = batch["id"].tolist()
             result.seconds += seconds
             if len(ids) == 1:
                 result.latencies[ids[0]] = seconds
-            best_tokens += zip(ids, (best["tokens"] for best, *_ in hypotheses))
+            best_tokens += zip(ids, best)
         # Text is made at the end: nobody who decodes beside this process is to gain by it.
         for number, indices in best_tokens:
             result.tokens += indices.numel()
             tokens = self._corpus.target_tokens(indices)
-            result.translations[number] = Translation(tokens, self._corpus.plain(tokens))
+            result.translations[number] = self._corpus.translation(tokens)
         if calls is None:
             statistics = generator.statistics
             result.invocations = statistics.decoder_invocations

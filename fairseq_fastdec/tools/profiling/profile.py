@@ -34,7 +34,7 @@ BYTES_OF_WEIGHT = {"fp32": 4, "bf16": 2, "int8": 1}
 
 @dataclass
 class Case:
-    """What is profiled."""
+    """A method with its sizes and its precision."""
 
     decoding: str
     beam: int
@@ -167,7 +167,7 @@ def _watch_layers(session: DecoderSession, stopwatch: Stopwatch) -> None:
 
 
 def _weights(model: nn.Module) -> int:
-    """How many weights a step multiplies with."""
+    """The number of weights that a step multiplies with."""
     attentions = ("encoder_attn.k_proj", "encoder_attn.v_proj")  # once a sentence, not a step
     products = {
         name: module

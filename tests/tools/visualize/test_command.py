@@ -13,7 +13,7 @@ from tests.support import skips
 
 skips.needs("matplotlib")
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ddgviz.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "ddgviz.py"
 
 LINES = ["a b c d", "", "j i h g f e"]
 

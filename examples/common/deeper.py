@@ -5,25 +5,28 @@ from typing import Any, Callable, Dict
 
 import torch
 
+from fairseq_fastdec.tools.atomic_files import replacing
+
 State = Dict[str, torch.Tensor]
 
 LAYERS = "decoder.layers."
 
 
 def rewrite(source: Path, destination: Path, change: Callable[[State], State]) -> None:
-    """A checkpoint with other parameters, in fp32."""
+    """Write a checkpoint with other parameters, in fp32, unless it is there."""
     if destination.exists():
         return
     checkpoint = torch.load(source, map_location="cpu", weights_only=True)
     state = change({name: value.float() for name, value in checkpoint["model"].items()})
     _record(checkpoint, decoder_layers=1 + _last_layer(state))
-    torch.save({**checkpoint, "model": state}, destination)
+    with replacing(destination) as partial:
+        torch.save({**checkpoint, "model": state}, partial)
 
 
 def deepened(state: State, n_layers: int) -> State:
-    """With more decoder layers, which change nothing yet: copies of the last whose outputs are 0.
+    """Add decoder layers that change nothing yet: copies of the last whose outputs are 0.
 
-    That takes layers that normalise their inputs.
+    The model must normalise the inputs of its layers.
     """
     last = _last_layer(state)
     own = [name for name in state if name.startswith(f"{LAYERS}{last}.")]

@@ -15,7 +15,7 @@ from fairseq.data import Dictionary, data_utils
 from fairseq_fastdec.tools.distillation import command, teacher
 from tests.support import command_line
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "distill.py"
+SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "distill.py"
 LIMITS = ["--max-len-b", 12]
 
 

@@ -10,7 +10,7 @@ import torch
 
 from fairseq_fastdec.tools import average_checkpoints
 from tests.support.command_line import generate, hypotheses, train
-from tests.test_compat import Malicious
+from tests.support.malicious import Malicious
 
 
 def checkpoint(path, model, updates=1, task_state=None):

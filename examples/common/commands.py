@@ -1,0 +1,74 @@
+"""Commands as a user types them: printed, run, and not run again once their result exists."""
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, List, Optional
+
+from .table import translated_line
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = ROOT / "fairseq_fastdec"
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """End the program with one line where it is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted; the same command goes on from here")
+
+
+def finished(directory: Path) -> bool:
+    """Whether a stage ran to its end; a training that did not is resumed."""
+    return (directory / "finished").exists()
+
+
+def mark_finished(directory: Path) -> None:
+    """Note that a stage ran to its end."""
+    (directory / "finished").touch()
+
+
+def run(command: List, log: Optional[Path] = None) -> None:
+    """Print a command, run it, and stop everything if it fails.
+
+    Args:
+        log: where its log goes instead of the screen.
+
+    Raises:
+        SystemExit: if the command fails.
+    """
+    words = [str(word) for word in command]
+    shown = shlex.join(os.path.relpath(word) if word.startswith("/") else word for word in words)
+    print(f"\n+ {shown}", flush=True)
+    with open(log, "w", encoding="utf-8") if log else contextlib.nullcontext() as file:
+        result = subprocess.run(words, stdout=file, stderr=file)
+    if result.returncode != 0:
+        sys.exit(f"the last command failed; its output is {f'in {log}' if log else 'above'}")
+
+
+def fairseq(command: str) -> List:
+    """fairseq-train or fairseq-generate of the running Python."""
+    return [Path(sys.executable).parent / f"fairseq-{command}"]
+
+
+def script(name: str) -> List:
+    """One of ``scripts/``, with the running Python."""
+    return [sys.executable, ROOT / "scripts" / name]
+
+
+def generate_into(output: Path, arguments: List) -> None:
+    """fairseq-generate; translations and log go to ``output``, which is finished then."""
+    output.mkdir(parents=True, exist_ok=True)
+    run([*fairseq("generate"), *arguments, "--results-path", output], log=output / "log.txt")
+    print("  " + translated_line(output))
+    mark_finished(output)
+
+
+def statistics_options(options: List[str], output: Path) -> List:
+    """Statistics beside the translations, for methods that keep some."""
+    return [] if "fairseq" in options else ["--decoding-stats", output / "stats.jsonl"]

@@ -1,0 +1,205 @@
+"""The English-German recipe: how its data are prepared and its models trained and decoded."""
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import List, Optional, Union
+
+from . import commands
+
+EN_DE = commands.ROOT / "examples" / "en_de"
+# The model that comes along.
+MODEL = EN_DE / "model"
+
+
+@dataclass
+class Recipe:
+    """The settings that differ between the sizes."""
+
+    bpe_operations: int
+    test_sentences: int
+    baseline_options: List[str]
+    blockwise_options: List[str]
+    rounds: int
+    network: List[str]
+
+
+def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int) -> List[str]:
+    """The options of a small pre-norm transformer."""
+    return [
+        "--encoder-embed-dim", str(dim), "--decoder-embed-dim", str(dim),
+        "--encoder-ffn-embed-dim", str(ffn), "--decoder-ffn-embed-dim", str(ffn),
+        "--encoder-layers", str(encoder_layers), "--decoder-layers", str(decoder_layers),
+        "--encoder-attention-heads", "4", "--decoder-attention-heads", "4",
+        "--encoder-normalize-before", "--decoder-normalize-before",
+        "--share-all-embeddings",
+    ]  # fmt: skip
+
+
+def schedule(max_tokens: int, lr: float, warmup: int, updates: int) -> List[str]:
+    """Batch size and a learning rate that falls to zero by the last update."""
+    return [
+        "--max-tokens", str(max_tokens), "--max-update", str(updates), "--lr", str(lr),
+        "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(warmup),
+        "--total-num-update", str(updates),
+    ]  # fmt: skip
+
+
+RECIPES = {
+    "quick": Recipe(
+        bpe_operations=4000,
+        test_sentences=300,
+        # With so little time, small batches and no dropout learn most from each sentence.
+        baseline_options=schedule(800, 2e-3, 200, 1500) + ["--dropout", "0"],
+        blockwise_options=schedule(1500, 3e-3, 50, 1500) + ["--dropout", "0"],
+        rounds=3,
+        network=network(192, 512, 3, 2),
+    ),
+    "full": Recipe(
+        bpe_operations=4000,
+        test_sentences=1500,
+        baseline_options=schedule(3000, 2e-3, 400, 6000) + ["--dropout", "0.2"],
+        # More hidden units cost training time only: decoding asks the heads at one position a step.
+        blockwise_options=schedule(2000, 2e-3, 100, 4000)
+        + ["--dropout", "0.1", "--block-ffn-embed-dim", "1024"],
+        rounds=3,
+        network=network(256, 512, 3, 2),
+    ),
+}
+
+
+def add_autocast_option(parser: argparse.ArgumentParser) -> None:
+    """``--cpu-autocast`` of the examples."""
+    parser.add_argument(
+        "--cpu-autocast",
+        action="store_true",
+        help="train with --cpu-autocast: faster on processors with bfloat16 instructions",
+    )
+
+
+def asked_for(recipe: Recipe, args: argparse.Namespace) -> Recipe:
+    """The recipe, its trainings with ``--cpu-autocast`` if the example was given it."""
+    return replace(recipe, network=[*recipe.network, *["--cpu-autocast"] * args.cpu_autocast])
+
+
+def prepare(work: Path, recipe: Recipe) -> None:
+    """Tokenise, split into subwords and binarise; the test set may be cut short."""
+    if (work / "data" / "test.en-de.de.idx").exists():
+        return
+    for language in ("en", "de"):
+        lines = (EN_DE / "data" / f"test.{language}").read_bytes().split(b"\n")
+        shortened = b"\n".join(lines[: recipe.test_sentences]) + b"\n"
+        (work / f"test.{language}").write_bytes(shortened)
+    commands.run(
+        [
+            *commands.script("prepare_data.py"),
+            "-s", "en", "-t", "de", "--bpe-operations", recipe.bpe_operations,
+            "--train", EN_DE / "data" / "libreoffice", "--valid", EN_DE / "data" / "valid",
+            "--test", work / "test", "--destdir", work / "data",
+        ]
+    )  # fmt: skip
+
+
+def train_baseline(
+    work: Path, recipe: Recipe, name: str = "baseline", data: str = "data", seed: int = 1
+) -> None:
+    """A stock transformer."""
+    if not commands.finished(work / name):
+        commands.run(
+            train_command(work / data, work / name, recipe, seed=seed)
+            + [*recipe.baseline_options, "--arch", "transformer"]
+            + ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+        )
+        commands.mark_finished(work / name)
+
+
+def distil(
+    work: Path,
+    teacher: Union[str, Path] = "baseline/checkpoint_last.pt",
+    name: str = "distilled",
+    options: Optional[List] = None,
+    data: str = "data",
+) -> None:
+    """Replace the training targets by the teacher's translations (section 6.2), greedy by default.
+
+    The heads have to guess what p_1 will say, and on distilled data that is what they are taught. A
+    translation far longer than its source is a model going in circles, and is left out.
+    """
+    folder = work / name
+    if commands.finished(folder):
+        return
+    commands.run(
+        [
+            *commands.script("distill.py"), work / data,
+            *(options or [*plugin_options(), "--decoding", "greedy", "--beam", "1"]),
+            "--path", work / teacher, "--destdir", folder, "--batch-size", "64",
+            "--max-len-a", "1.5", "--max-len-b", "20",
+            "--drop-longer-a", "1.5", "--drop-longer-b", "5",
+        ]
+    )  # fmt: skip
+    commands.mark_finished(folder)
+
+
+def heads_options(block_size: int) -> List:
+    """A blockwise model whose p_1 is the base, and the loss of its heads."""
+    return [
+        "--arch", "blockwise_transformer", "--block-size", block_size, "--block-ffn", "split",
+        "--identity-first-head",
+        "--criterion", "random_sub_loss", "--sub-loss", "random-position",
+        "--label-smoothing", "0.1",
+    ]  # fmt: skip
+
+
+def train_command(
+    data: Path,
+    save_dir: Path,
+    recipe: Recipe,
+    task: str = "translation_fastdec",
+    save_every: int = 1000,
+    keep: int = 1,
+    seed: int = 1,
+) -> List:
+    """The command that all trainings begin with.
+
+    Args:
+        save_every: so many updates lie between two checkpoints within an epoch.
+        keep: how many of those stay.
+    """
+    return [
+        *commands.fairseq("train"), data, *plugin_options(task), *recipe.network,
+        "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
+        "--seed", seed,
+        "--save-interval-updates", save_every, "--keep-interval-updates", keep,
+        "--no-epoch-checkpoints", "--validate-interval", "100",
+        "--log-format", "simple", "--log-interval", "50", "--save-dir", save_dir,
+    ]  # fmt: skip
+
+
+def plugin_options(task: str = "translation_fastdec") -> List:
+    """A task, with this plugin; --cpu keeps a GPU out of the comparison."""
+    return [
+        "--user-dir", commands.PLUGIN, "--task", task,
+        "--source-lang", "en", "--target-lang", "de", "--cpu",
+    ]  # fmt: skip
+
+
+def test_options(work: Path) -> List:
+    """The test set, scored as text that people read."""
+    return [
+        "--gen-subset", "test", "--scoring", "sacrebleu", "--tokenizer", "moses",
+        "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
+    ]  # fmt: skip
+
+
+def decode_in_batches(work: Path, label: str, model: Path, options: List) -> Path:
+    """The test set, where only BLEU and blocks are looked at; returns where the results are."""
+    output = work / "decoded" / label
+    if not commands.finished(output):
+        commands.generate_into(
+            output,
+            [
+                work / "data", *plugin_options(), "--path", model, *test_options(work), *options,
+                "--beam", "1", "--batch-size", "32", "--decoding-stats", output / "stats.jsonl",
+            ],
+        )  # fmt: skip
+    return output

@@ -1,0 +1,48 @@
+"""Files that are there as a whole or not at all, whenever a process or the machine ends."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import Iterable, Iterator
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a path beside ``path`` to write to; after the block, what is there replaces ``path``.
+
+    Where the block raises an error, ``path`` stays as it was and nothing is left beside it. The
+    path given is of its own each time: several processes may write the same file.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield partial
+        # A file that was renamed but not written to the disk is empty after a power failure.
+        with open(partial, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a whole file in UTF-8; newlines stay as they are.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    with replacing(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
+        file.write(content)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a whole file of lines, each with a newline behind it.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    with replacing(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)

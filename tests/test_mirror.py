@@ -1,0 +1,88 @@
+"""The tests mirror the package: who reads ``a/b.py`` finds its tests in ``tests/a/test_b.py``."""
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+PACKAGE = TESTS.parent / "fairseq_fastdec"
+
+# Files without a test file of their own, and the one that tests them instead: what they are part of
+# is tested as a whole there.
+ELSEWHERE = {
+    "__main__.py": "test_commands.py",
+    "data/sentence_range.py": "tools/test_corpus.py",
+    "engine/cuda_graphs/static_step.py": "engine/cuda_graphs/test_graphs.py",
+    "engine/kernels/loading.py": "engine/kernels/test_compiled_checks.py",
+    "engine/kernels/packed.py": "engine/kernels/test_kernels.py",
+    "engine/kernels/problems.py": "engine/kernels/test_compiled_checks.py",
+    "engine/kernels/row_moves.py": "engine/kernels/test_kernels.py",
+    "engine/kernels/structures.py": "engine/kernels/test_compiled_checks.py",
+    "engine/kernels/top_k.py": "generators/test_top_tokens.py",
+    "engine/network/attention.py": "engine/session/test_decoder_session.py",
+    "engine/network/cache.py": "engine/session/test_decoder_session.py",
+    "engine/network/compiled_decoder.py": "engine/kernels/test_kernels.py",
+    "engine/network/compiled_encoder.py": "engine/network/test_encoder.py",
+    "engine/network/compiled_network.py": "engine/kernels/test_kernels.py",
+    "engine/network/encoder_weights.py": "engine/network/test_encoder.py",
+    "engine/network/forward.py": "engine/session/test_decoder_session.py",
+    "engine/network/heads.py": "models/test_blockwise_transformer.py",
+    "engine/network/positions.py": "engine/session/test_decoder_session.py",
+    "engine/network/source_grid.py": "engine/session/test_decoder_session.py",
+    "engine/network/staleness.py": "engine/network/test_prepared_model.py",
+    "engine/network/support.py": "engine/session/test_decoder_session.py",
+    "engine/network/weights.py": "engine/network/test_prepared_model.py",
+    "engine/session/compaction.py": "engine/session/test_decoder_session.py",
+    "engine/session/ensemble.py": "generators/test_against_fairseq.py",
+    "engine/session/features.py": "generators/test_against_fairseq.py",
+    "generators/base.py": "generators/test_against_fairseq.py",
+    "generators/beams/history.py": "generators/beams/test_generator.py",
+    "generators/beams/request.py": "generators/beams/test_generator.py",
+    "generators/beams/search.py": "generators/beams/test_generator.py",
+    "generators/beams/slots.py": "generators/beams/test_generator.py",
+    "generators/beams/streaming.py": "generators/beams/test_generator.py",
+    "generators/blockwise/acceptance.py": "generators/blockwise/test_generator.py",
+    "generators/blockwise/chains.py": "generators/blockwise/test_generator.py",
+    "generators/constraints.py": "generators/test_top_tokens.py",
+    "generators/double_token/natural_order.py": "generators/double_token/test_generator.py",
+    "generators/double_token/pair_beams.py": "generators/double_token/test_generator.py",
+    "generators/double_token/pair_candidates.py": "generators/double_token/test_generator.py",
+    "generators/hypothesis.py": "generators/test_against_fairseq.py",
+    "generators/option_groups.py": "test_help.py",
+    "generators/option_rules.py": "generators/test_build.py",
+    "generators/options.py": "generators/test_build.py",
+    "generators/single/greedy.py": "generators/test_against_fairseq.py",
+    "generators/single/lookahead.py": "generators/single/test_jacobi.py",
+    "generators/single/ngrams.py": "generators/single/test_drafts.py",
+    "models/block_heads.py": "models/test_blockwise_transformer.py",
+    "tools/distillation/dataset.py": "tools/distillation/test_command.py",
+    "tools/distillation/teacher.py": "tools/distillation/test_command.py",
+    "tools/shortlisting/sentences.py": "tools/shortlisting/test_model1.py",
+}
+FILES = sorted(
+    path.relative_to(PACKAGE).as_posix()
+    for path in PACKAGE.rglob("*.py")
+    if path.name != "__init__.py"
+)
+
+
+def own_test(file):
+    """Where the tests of a file belong."""
+    path = TESTS / file
+    return path.with_name(f"test_{path.name}")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_has_a_test_file(file):
+    if file in ELSEWHERE:
+        assert not own_test(file).exists(), f"{file}: has one; take it from the list ELSEWHERE"
+        assert (TESTS / ELSEWHERE[file]).is_file(), f"{file}: {ELSEWHERE[file]} is gone"
+    else:
+        assert own_test(file).is_file(), (
+            f"{file}: has no tests/{own_test(file).relative_to(TESTS)}; write one, or say in the "
+            "list ELSEWHERE which file tests it"
+        )
+
+
+def test_no_file_of_the_list_is_gone():
+    assert set(ELSEWHERE) <= set(FILES)
