@@ -74,6 +74,7 @@ METHODS_OF_OPTION = {
     "decoding_stats": METHODS,
     "engine_precision": METHODS,
     "cuda_graphs": METHODS,
+    "keep_model": METHODS,
     "shortlist": METHODS,
     "shortlist_first": METHODS,
     "shortlist_best": METHODS,
