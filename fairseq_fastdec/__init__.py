@@ -15,6 +15,8 @@ A short map:
                    what the scripts of these names run
 - ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
 - ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
+- ``mapped_checkpoints.py``, ``memory.py``
+                   checkpoints load without a second copy in memory
 - ``tools/``       what prepares data and checkpoints
 - ``compat.py``    what today's torch and python need, and nothing else
 - ``noise.py``     what of others' messages stays off the screen
@@ -33,7 +35,8 @@ with noise.imports_unheard():
 compat.install()
 
 # After compat; importing registers.
-from . import criterions, errors, hub, models, tasks  # noqa: E402,F401
+from . import criterions, errors, hub, mapped_checkpoints, models, tasks  # noqa: E402,F401
 
+mapped_checkpoints.install()
 hub.install()
 errors.install()

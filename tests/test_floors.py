@@ -11,7 +11,7 @@ PACKAGE = "fairseq_fastdec"
 
 # From the ground up. What is on one line is one floor.
 FLOORS = (
-    ("compat", "data", "errors", "noise", "progress"),
+    ("compat", "data", "errors", "mapped_checkpoints", "memory", "noise", "progress"),
     ("engine.kernels",),
     ("engine.products",),
     ("engine.network",),

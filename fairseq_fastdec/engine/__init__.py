@@ -3,6 +3,8 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
+from .network.own_weights import ReleasedWeights
+from .network.release import release_once_prepared
 from .network.support import UnsupportedModel
 from .session.compaction import compaction, inheritance
 from .session.decoder_session import DecoderSession
@@ -17,10 +19,12 @@ __all__ = [
     "EnsembleSession",
     "Features",
     "IncrementalSession",
+    "ReleasedWeights",
     "Shortlist",
     "TokenTree",
     "UnsupportedModel",
     "at",
     "compaction",
     "inheritance",
+    "release_once_prepared",
 ]

@@ -73,6 +73,7 @@ GENERAL_OPTIONS = (
     "decoding_stats",
     "engine_precision",
     "cuda_graphs",
+    "keep_model",
     "shortlist",
     "shortlist_first",
     "shortlist_best",

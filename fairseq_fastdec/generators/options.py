@@ -57,6 +57,14 @@ class DecodingOptions(FairseqDataclass):
             "CUDA graphs and replayed; off = never. On a CPU there are none"
         },
     )
+    keep_model: bool = field(
+        default=False,
+        metadata={
+            "help": "keep the model's own weights beside those that the engine has packed or "
+            "quantised. Commands that only decode on a CPU otherwise free them: transformer base "
+            "takes 170 MiB less"
+        },
+    )
     shortlist: Optional[str] = field(
         default=None,
         metadata={

@@ -11,6 +11,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..data.token_order import LEFT_TO_RIGHT, trained_order
+from ..engine import release_once_prepared
 from ..generators import DecodingGenerator, build_generator
 from ..generators.beams.schedule import Capacity
 from ..generators.beams.streaming import StreamingGenerator
@@ -19,6 +20,7 @@ from ..generators.methods import STOCK
 from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
 from ..models.finetuning import check_finetuned
+from .decoding_commands import is_decoding_command
 
 STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
@@ -44,10 +46,15 @@ class TranslationFastdecTask(TranslationTask):
     """A drop-in for ``--task translation`` that adds ``--decoding`` and its options.
 
     With the default, ``--decoding fairseq``, everything is fairseq's own.
+
+    Attributes:
+        only_decodes: whether models serve nothing but the generators that the task builds of them;
+            set by tools. fairseq-generate and -interactive are known without.
     """
 
     cfg: TranslationFastdecConfig
     token_order = None
+    only_decodes = False
 
     def __init__(self, cfg: TranslationFastdecConfig, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
@@ -150,11 +157,19 @@ class TranslationFastdecTask(TranslationTask):
             prefix_allowed_tokens_fn,
             self.source_dictionary,
         )
+        if self._may_release(options):
+            release_once_prepared(models)
         if generator.keeps_one_hypothesis:
             args.beam = 1
         if isinstance(generator, StreamingGenerator):
             generator.capacity = self._capacity
         return generator
+
+    def _may_release(self, options: DecodingOptions) -> bool:
+        """Whether nobody will need the models but the generator."""
+        trains = self._has_criterion
+        only_decodes = self.only_decodes or is_decoding_command()
+        return only_decodes and not trains and not options.keep_model
 
     def build_criterion(self, *args: Any, **kwargs: Any) -> Any:
         """As in fairseq, whose versions differ; from then on batches are made for the criterion."""

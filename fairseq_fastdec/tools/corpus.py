@@ -43,6 +43,9 @@ def best_translations(
 def load_models(cfg: Any, task: Any) -> List[Any]:
     """The ensemble of ``--path``, ready for inference, as fairseq-generate loads it.
 
+    The models are for generators that the task builds with one precision, and for nothing else:
+    unless ``--keep-model`` is given, it lets these release what they have prepared.
+
     Raises:
         OSError: for a file that is not there.
         ValueError: without a path, or for a file that is no checkpoint of such a task.
@@ -61,6 +64,7 @@ def load_models(cfg: Any, task: Any) -> List[Any]:
         if uses_cuda(cfg):
             model.cuda()
         model.prepare_for_inference_(cfg)
+    task.only_decodes = True
     return models
 
 

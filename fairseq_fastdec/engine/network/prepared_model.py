@@ -5,26 +5,30 @@ every call of fairseq's hub interface builds a generator.
 """
 
 import weakref
-from typing import Callable, Dict, NamedTuple, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple, TypeVar
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import nn
 
+from ...memory import trim
 from ..products.linear import Layer, Rows
 from ..products.precision import Precision
 from .heads import HeadWeights
+from .own_weights import OwnWeights
 from .staleness import Watch
 from .weights import DecoderWeights
 
 Made = TypeVar("Made")
+Make = Callable[[nn.Module, Precision, OwnWeights], Made]
 
 
 class PreparedModule:
     """The prepared weights of one encoder or decoder: gone when the module is.
 
     They are made when they are first asked for, and made anew after :meth:`refresh` has found that
-    the parameters may have changed.
+    the parameters may have changed. The module's own weights stay beside them, unless
+    :meth:`may_release` permits to let them go.
 
     Attributes:
         version: how often :meth:`refresh` has forgotten the weights.
@@ -33,8 +37,13 @@ class PreparedModule:
     def __init__(self, module: nn.Module) -> None:
         self._module = weakref.ref(module)
         self._watch = Watch(module)
+        self._own = OwnWeights()
         self._made: Dict[Tuple[Callable, Precision], object] = {}
         self.version = 0
+
+    def may_release(self, linears: Iterable[nn.Linear]) -> None:
+        """See :meth:`OwnWeights.may_release`."""
+        self._own.may_release(linears)
 
     def refresh(self) -> int:
         """Forget what was made of parameters that may have changed since; returns the version."""
@@ -45,12 +54,19 @@ class PreparedModule:
         return self.version
 
     @torch.no_grad()
-    def get(self, make: Callable[[nn.Module, Precision], Made], precision: Precision) -> Made:
-        """What ``make(module, precision)`` returned when it was first asked for."""
+    def get(self, make: Make, precision: Precision) -> Made:
+        """What ``make(module, precision, own weights)`` returned when it was first asked for.
+
+        Raises:
+            ReleasedWeights: if it would have to be made of weights that have been released.
+        """
         # The precision of attention concerns caches, and no weights.
         key = make, precision._replace(attention=None)
         if key not in self._made:
-            self._made[key] = make(self._module(), precision)
+            n_released = self._own.n_released
+            self._made[key] = make(self._module(), precision, self._own)
+            if self._own.n_released > n_released:
+                trim()
         return self._made[key]
 
 
@@ -94,21 +110,33 @@ class PreparedDecoder:
     def output(self, precision: Optional[Precision] = None) -> Output:
         """From features to logits, perhaps in another precision."""
         precision = precision or self._precision
-        heads = self._prepared.get(HeadWeights.of, precision)
+        heads = self._prepared.get(_heads, precision)
         return Output(heads, self._prepared.get(_vocabulary, precision))
 
     def heads(self, precision: Optional[Precision] = None) -> Optional[HeadWeights]:
         """The heads of :meth:`output` alone, where a shortlist takes the output layer's place."""
-        return self._prepared.get(HeadWeights.of, precision or self._precision)
+        return self._prepared.get(_heads, precision or self._precision)
 
     def vocabulary_rows(self) -> Rows:
         """The output layer, of which a shortlist takes some outputs."""
         return self._prepared.get(_vocabulary_rows, self._precision)
 
 
-def _vocabulary(decoder: TransformerDecoderBase, precision: Precision) -> Layer:
-    return precision.linear_of(decoder.output_projection)
+def _heads(
+    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+) -> Optional[HeadWeights]:
+    return HeadWeights.of(decoder, precision)
 
 
-def _vocabulary_rows(decoder: TransformerDecoderBase, precision: Precision) -> Rows:
-    return precision.rows_of(decoder.output_projection)
+def _vocabulary(decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights) -> Layer:
+    output = decoder.output_projection
+    with own.reading(output, [output]):
+        return precision.linear_of(output)
+
+
+def _vocabulary_rows(
+    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+) -> Rows:
+    output = decoder.output_projection
+    with own.reading(output, [output]):
+        return precision.rows_of(output)

@@ -46,5 +46,6 @@ class Watch:
         self._placement = self._where()
 
     def _where(self) -> Tuple[int, torch.dtype, torch.device]:
-        weight = self._coder().layers[0].fc1.weight
+        # Of the first layer this is never released.
+        weight = self._coder().layers[0].final_layer_norm.weight
         return weight.data_ptr(), weight.dtype, weight.device

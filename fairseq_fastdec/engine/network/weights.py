@@ -1,5 +1,6 @@
 """A model's parameters in the shapes that the engine multiplies with."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Sequence
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from ..products.linear import Layer
 from ..products.precision import Norm, Precision
+from .own_weights import OwnWeights
 
 
 @dataclass
@@ -72,10 +74,20 @@ class DecoderWeights:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, decoder: TransformerDecoderBase, precision: Precision) -> "DecoderWeights":
-        """Gather (and where it saves products, fuse) the parameters of a supported decoder."""
+    def of(
+        cls, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+    ) -> "DecoderWeights":
+        """Gather (and where it saves products, fuse) the parameters of a supported decoder.
+
+        Args:
+            own: keeps the decoder's weights or releases them, layer by layer.
+
+        Raises:
+            ReleasedWeights: if they have been released.
+        """
         layers = layers_of(decoder)
         attention = layers[0].self_attn
+        cross_key_values = _cross_key_values(layers, precision, own)
         return cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
@@ -83,15 +95,8 @@ class DecoderWeights:
             embed_scale=decoder.embed_scale,
             project_in=precision.linear_of(decoder.project_in_dim),
             embed_norm=precision.norm_of(decoder.layernorm_embedding),
-            layers=[_layer_weights(layer, precision) for layer in layers],
-            cross_key_values=stacked(
-                [
-                    projection
-                    for layer in layers
-                    for projection in (layer.encoder_attn.k_proj, layer.encoder_attn.v_proj)
-                ],
-                precision,
-            ),
+            layers=[_layer_weights(layer, precision, own) for layer in layers],
+            cross_key_values=cross_key_values,
             final_norm=precision.norm_of(decoder.layer_norm),
             project_out=precision.linear_of(decoder.project_out_dim),
         )
@@ -100,6 +105,20 @@ class DecoderWeights:
 def layers_of(coder: nn.Module) -> List[nn.Module]:
     """A coder's layers in order. Iterating ``coder.layers`` skips some of them under LayerDrop."""
     return [coder.layers[index] for index in range(len(coder.layers))]
+
+
+def layer_linears(layer: nn.Module) -> List[nn.Linear]:
+    """The linear layers of a stock encoder or decoder layer, but for :func:`key_value_linears`."""
+    own = layer.self_attn
+    linears = [own.q_proj, own.k_proj, own.v_proj, own.out_proj, layer.fc1, layer.fc2]
+    cross = getattr(layer, "encoder_attn", None)
+    return linears if cross is None else [*linears, cross.q_proj, cross.out_proj]
+
+
+def key_value_linears(layer: nn.Module) -> List[nn.Linear]:
+    """Those that a decoder layer applies to the encoder's states; none of an encoder layer."""
+    cross = getattr(layer, "encoder_attn", None)
+    return [] if cross is None else [cross.k_proj, cross.v_proj]
 
 
 def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Layer:
@@ -132,19 +151,30 @@ def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
     )
 
 
-def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:
+def _cross_key_values(layers: Sequence[nn.Module], precision: Precision, own: OwnWeights) -> Layer:
+    with contextlib.ExitStack() as reading:
+        for layer in layers:
+            reading.enter_context(own.reading(layer, key_value_linears(layer)))
+        linears = [linear for layer in layers for linear in key_value_linears(layer)]
+        return stacked(linears, precision)
+
+
+def _layer_weights(
+    layer: TransformerDecoderLayerBase, precision: Precision, own: OwnWeights
+) -> LayerWeights:
     cross = layer.encoder_attn
-    return LayerWeights(
-        pre_norm=layer.normalize_before,
-        self_qkv=queries_keys_values(layer.self_attn, precision),
-        self_out=_self_attention_output(layer, precision),
-        self_attn_norm=precision.norm_of(layer.attn_ln),
-        self_norm=precision.norm_of(layer.self_attn_layer_norm),
-        cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
-        cross_out=precision.linear_of(cross.out_proj),
-        cross_norm=precision.norm_of(layer.encoder_attn_layer_norm),
-        feed_forward=feed_forward(layer, precision),
-    )
+    with own.reading(layer, layer_linears(layer)):
+        return LayerWeights(
+            pre_norm=layer.normalize_before,
+            self_qkv=queries_keys_values(layer.self_attn, precision),
+            self_out=_self_attention_output(layer, precision),
+            self_attn_norm=precision.norm_of(layer.attn_ln),
+            self_norm=precision.norm_of(layer.self_attn_layer_norm),
+            cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
+            cross_out=precision.linear_of(cross.out_proj),
+            cross_norm=precision.norm_of(layer.encoder_attn_layer_norm),
+            feed_forward=feed_forward(layer, precision),
+        )
 
 
 def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> Layer:

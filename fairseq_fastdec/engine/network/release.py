@@ -1,0 +1,49 @@
+"""Which weights of a model nobody needs once the engine has prepared them.
+
+Transformer base has 176 MiB of them besides its embeddings.
+"""
+
+from collections import Counter
+from itertools import chain
+from typing import Iterator, Sequence
+
+from torch import nn
+
+from .encoder import runs_prepared
+from .prepared_model import prepared
+from .support import unsupported_part
+from .weights import key_value_linears, layer_linears, layers_of
+
+
+def release_once_prepared(models: Sequence[nn.Module]) -> None:
+    """Have weights of models on a CPU freed, layer by layer, when the engine prepares them.
+
+    This is for commands that only decode, with one generator: afterwards the models are good for
+    nothing else, in no other precision either. What is released are the linear layers of stock
+    encoders and decoders, and an output layer of a stock decoder, unless somebody else shares them.
+    Embeddings, positions, norms, biases, prediction heads and all of other networks stay.
+    """
+    parameters = chain.from_iterable(
+        model.named_parameters(remove_duplicate=False) for model in models
+    )
+    n_users = Counter(id(parameter) for _, parameter in parameters)
+    for model in models:
+        if unsupported_part(model) is not None:
+            continue
+        coders = [model.decoder, *filter(runs_prepared, [model.encoder])]
+        for coder in coders:
+            prepared(coder).may_release(
+                linear
+                for linear in _prepared_linears(coder)
+                if n_users[id(linear.weight)] == 1 and linear.weight.device.type == "cpu"
+            )
+
+
+def _prepared_linears(coder: nn.Module) -> Iterator[nn.Linear]:
+    """The linear layers of a coder of which the engine makes a copy at once."""
+    for layer in layers_of(coder):
+        yield from layer_linears(layer)
+        yield from key_value_linears(layer)
+    # Prediction heads ask for the output layer in two precisions.
+    if hasattr(coder, "output_projection") and not hasattr(coder, "head_features"):
+        yield coder.output_projection

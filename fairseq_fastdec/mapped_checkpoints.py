@@ -1,0 +1,226 @@
+"""A checkpoint's weights go from its file to the model, with no copy of them in between.
+
+fairseq reads a whole checkpoint, the optimizer's state included, makes the model beside it, and
+copies. Where somebody loads models only (fairseq-generate and -interactive, the hub, the tools),
+:func:`install` has the file mapped instead: of each parameter a piece at a time is in memory.
+fairseq-train reads checkpoints as before, and so is read what cannot be mapped: files of before
+torch 1.6, files whose tensors are compressed, and all files where the system is not Linux.
+
+torch's restricted unpickler reads mapped files, too. Nothing is mapped any more when the models are
+there: whoever overwrites the file later does them no harm.
+"""
+
+import contextlib
+import copy
+import functools
+import os
+import sys
+import threading
+import zipfile
+from contextvars import ContextVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .memory import forget_pages, trim
+
+# How many bytes of a parameter are in memory twice.
+PIECE = 1 << 22
+FIRST_BYTES = b"PK\x03\x04"
+
+_one_at_a_time = threading.RLock()
+_copying: ContextVar[Optional["CopyByPieces"]] = ContextVar("copying", default=None)
+
+
+def install() -> None:
+    """Have fairseq map the checkpoints of which it loads models only."""
+    if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "maps_files"):
+        checkpoint_utils.load_checkpoint_to_cpu = _mapping_files(
+            checkpoint_utils.load_checkpoint_to_cpu
+        )
+    if not hasattr(checkpoint_utils.load_model_ensemble_and_task, "__wrapped__"):
+        checkpoint_utils.load_model_ensemble_and_task = _copying_by_pieces(
+            checkpoint_utils.load_model_ensemble_and_task
+        )
+
+
+class CopyByPieces(TorchFunctionMode):
+    """Within, ``copy_`` of a mapped tensor takes a piece at a time, whose pages then leave memory.
+
+    ``Module.load_state_dict`` copies so.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._states: List[Dict[str, Any]] = []
+        self._tensors: List[Tensor] = []
+        self._stretches: List[Tuple[int, int]] = []
+
+    def add(self, path: str, state: Dict[str, Any]) -> None:
+        """Know a checkpoint that has been mapped.
+
+        Its tensors are kept until :meth:`close`, and the mapping with them: nothing else can come
+        to lie at its addresses.
+        """
+        self._states.append(state)
+        self._tensors += _tensors_of(state)
+        self._stretches += _stretches_of(path)
+
+    def close(self) -> None:
+        """Empty the checkpoints, and with that end the mappings.
+
+        What fairseq and omegaconf leave behind refers to them in cycles, until garbage is
+        collected, which takes a quarter of a second.
+        """
+        for state in self._states:
+            _weights_of(state).clear()
+            state.clear()
+        self._states, self._tensors, self._stretches = [], [], []
+
+    def __torch_function__(
+        self, function: Callable, types: Any, args: tuple = (), kwargs: Optional[dict] = None
+    ) -> Any:
+        is_copy = function is torch.Tensor.copy_ and len(args) == 2 and not kwargs
+        if not is_copy or not self._is_mapped(args[1]):
+            return function(*args, **(kwargs or {}))
+        target, source = args
+        for part, piece in _pieces(target, source):
+            part.copy_(piece)
+            forget_pages(*_place_of(piece))
+        return target
+
+    def _is_mapped(self, source: Any) -> bool:
+        if not isinstance(source, Tensor) or source.layout != torch.strided or not source.numel():
+            return False
+        first, size = _place_of(source)
+        return any(start <= first and first + size <= end for start, end in self._stretches)
+
+
+def _copying_by_pieces(load_models: Callable) -> Callable:
+    @functools.wraps(load_models)
+    def load_sparingly(*args: Any, **kwargs: Any) -> Any:
+        copying = CopyByPieces()
+        before = _copying.set(copying)
+        try:
+            with copying:
+                return load_models(*args, **kwargs)
+        finally:
+            _copying.reset(before)
+            copying.close()
+            trim()
+
+    return load_sparingly
+
+
+def _mapping_files(load_checkpoint: Callable) -> Callable:
+    @functools.wraps(load_checkpoint)
+    def load_mapped(*args: Any, **kwargs: Any) -> Any:
+        copying = _copying.get()
+        if copying is None:
+            return load_checkpoint(*args, **kwargs)
+        with _torch_maps(copying):
+            return load_checkpoint(*args, **kwargs)
+
+    load_mapped.maps_files = True
+    return load_mapped
+
+
+@contextlib.contextmanager
+def _torch_maps(copying: CopyByPieces) -> Iterator[None]:
+    """Within, ``torch.load`` maps what this thread opens: fairseq gives it a file, not a name."""
+    own_thread = threading.get_ident()
+
+    @functools.wraps(torch.load)
+    def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+        path = getattr(file, "name", None)
+        if threading.get_ident() != own_thread or not isinstance(path, str):
+            return read(file, *args, **kwargs)
+        state = _mapped(functools.partial(read, path, *args, mmap=True, **kwargs), path)
+        if state is None:
+            return read(file, *args, **kwargs)
+        copying.add(path, state)
+        return state
+
+    with _one_at_a_time:
+        read, torch.load = torch.load, load
+        try:
+            yield
+        finally:
+            torch.load = read
+
+
+def _mapped(load: Callable[[], Any], path: str) -> Optional[Dict[str, Any]]:
+    """A checkpoint whose tensors are mapped; ``None`` if it has to be read."""
+    if not can_be_mapped(path):
+        return None
+    try:
+        state = load()
+    except RuntimeError:  # as of file systems that map no files; reading says what else is wrong
+        return None
+    if not isinstance(state, dict) or not all(map(_is_plain, _tensors_of(state))):
+        return None
+    if "task_state" in state:
+        # The task keeps it.
+        state["task_state"] = copy.deepcopy(state["task_state"])
+    return state
+
+
+def can_be_mapped(path: str) -> bool:
+    """Whether the bytes of a checkpoint's tensors stand in the file as they do in memory."""
+    if sys.platform != "linux" or sys.byteorder != "little":
+        return False
+    try:
+        with open(path, "rb") as file:
+            if file.read(len(FIRST_BYTES)) != FIRST_BYTES:
+                return False
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                return False
+            orders = [entry for entry in entries if entry.filename.endswith("/byteorder")]
+            return all(archive.open(entry).read(len("little") + 1) == b"little" for entry in orders)
+    except Exception:  # of a damaged file any; torch says what is wrong with it
+        return False
+
+
+def _weights_of(state: Dict[str, Any]) -> Dict[str, Any]:
+    weights = state.get("model")
+    return weights if isinstance(weights, dict) else {}
+
+
+def _tensors_of(state: Dict[str, Any]) -> List[Tensor]:
+    return [value for value in _weights_of(state).values() if isinstance(value, Tensor)]
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether its numbers begin where processors can read them; torch writes files that way."""
+    return tensor.layout == torch.strided and tensor.data_ptr() % tensor.element_size() == 0
+
+
+def _stretches_of(path: str) -> Iterator[Tuple[int, int]]:
+    """The addresses where a file is mapped, each with its end."""
+    name = os.path.realpath(path)
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            place, *_, mapped = line.rstrip("\n").split(maxsplit=5)
+            if mapped == name:
+                start, end = (int(address, 16) for address in place.split("-"))
+                yield start, end
+
+
+def _pieces(target: Tensor, source: Tensor) -> Iterator[Tuple[Tensor, Tensor]]:
+    """What to copy where, in pieces of some rows."""
+    if target.shape != source.shape or source.dim() == 0:
+        return iter([(target, source)])
+    row = source[0].numel() * source.element_size()
+    rows = max(1, PIECE // max(1, row))
+    return zip(target.split(rows), source.split(rows))
+
+
+def _place_of(tensor: Tensor) -> Tuple[int, int]:
+    """The address of the first number, and how many bytes later the last one ends."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), (last + 1) * tensor.element_size()

@@ -1,0 +1,50 @@
+"""A command that only decodes holds one model in memory, and less once it is prepared."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_fastdec.engine.kernels.loading import library
+from tests.support import peak_memory, skips, tiny
+
+ROOT = Path(__file__).resolve().parents[1]
+LINUX = pytest.mark.skipif(
+    sys.platform != "linux", reason="memory is measured on Linux only: run it there"
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp("peak_memory") / "checkpoint.pt"
+    peak_memory.write_checkpoint(path)
+    return path
+
+
+def measured(*arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.support.peak_memory", *map(str, arguments)]
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@LINUX
+@pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason=skips.OLD_FAIRSEQ)
+@pytest.mark.skipif(not (library() and library().has_codes), reason=skips.VNNI)
+def test_int8(checkpoint):
+    """The optimizer's state is twice the model, which is nearly all linear layers."""
+    sizes = measured(checkpoint, "int8")
+    model = sizes["model"]
+    assert model > 100
+    assert sizes["loading"] < 1.4 * model, sizes
+    assert sizes["loaded"] < 1.3 * model, sizes
+    assert sizes["decoding"] < 1.6 * model, sizes
+    assert sizes["in_the_end"] < 0.7 * model, sizes
+    kept = measured(checkpoint, "int8", "--keep-model")
+    assert kept["tokens"] == sizes["tokens"]
+    assert kept["in_the_end"] > 1.15 * model, kept
