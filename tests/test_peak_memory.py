@@ -35,7 +35,7 @@ def measured(*arguments):
 
 @LINUX
 @pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason=skips.OLD_FAIRSEQ)
-@pytest.mark.skipif(not (library() and library().has_codes), reason=skips.VNNI)
+@pytest.mark.skipif(not (library() and library().has_int8), reason=skips.VNNI)
 def test_int8(checkpoint):
     """The optimizer's state is twice the model, which is nearly all linear layers."""
     sizes = measured(checkpoint, "int8")

@@ -25,7 +25,7 @@ def reasons():
                 yield f"{path.relative_to(TESTS)}:{node.lineno}", text
 
 
-@pytest.mark.parametrize("place, reason", reasons())
+@pytest.mark.parametrize("place, reason", list(reasons()))
 def test_skips_name_a_remedy(place, reason):
     known = re.findall(r"\bskips\.(\w+)", reason)
     assert known and all(hasattr(skips, name) for name in known) or ": " in reason, (
