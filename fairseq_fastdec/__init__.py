@@ -1,26 +1,24 @@
 """Fast decoding for fairseq sequence-to-sequence models: ``--user-dir fairseq_fastdec``.
 
-A short map:
+A short map, from the top floor down (docs/architecture.md):
 
+- ``__main__.py``  ``python -m fairseq_fastdec``: all commands under one name
+- ``tools/``       the commands besides decoding: data, benchmark, distillation, shortlists, pictures
 - ``tasks/``       ``translation_fastdec``: fairseq's translation task plus ``--decoding``;
                    ``translation_double_token``: with targets in another order
-- ``data/``        the orders in which target tokens are decoded
-- ``generators/``  the search rules (what to propose, what to accept), one file each
-- ``engine/``      the decoder sessions that run a stock decoder for ragged rows
-- ``models/``      architectures: ``blockwise_transformer``, ``double_token_transformer``
-- ``criterions/``  training losses: ``random_sub_loss``
-- ``arguments.py``, ``inference.py``
-                   command lines, models, batches and text like fairseq-generate's, for scripts
-- ``benchmark/``, ``distillation/``
-                   what the scripts of these names run
 - ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
+- ``generators/``  the methods: what to propose, what to accept
+- ``models/``, ``criterions/``
+                   what we train: ``blockwise_transformer``, ``double_token_transformer``,
+                   ``random_sub_loss``
+- ``engine/``      the decoder sessions that run a stock decoder for ragged rows
+- ``data/``        the orders in which target tokens are decoded
 - ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
 - ``mapped_checkpoints.py``, ``memory.py``
                    checkpoints load without a second copy in memory
-- ``tools/``       what prepares data and checkpoints
 - ``compat.py``    what today's torch and python need, and nothing else
-- ``noise.py``     what of others' messages stays off the screen
-- ``__main__.py``  ``python -m fairseq_fastdec``: all commands under one name
+- ``noise.py``, ``progress.py``
+                   what of others' messages stays off the screen; progress within a batch
 
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
 """

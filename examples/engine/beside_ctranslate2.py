@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Decode with this plugin and with CTranslate2, each as fast as it can, and print the tables.
 
-    python examples/engine/beside_ctranslate2.py                 # both models: some eight minutes
+    python examples/engine/beside_ctranslate2.py                 # both models: some twenty minutes
     python examples/engine/beside_ctranslate2.py --models small --rounds 1 --sentences 20
 
 The models are the small one that comes along (../en_de/model, without its heads) and a transformer
