@@ -5,6 +5,7 @@ import weakref
 
 import pytest
 import torch
+from fairseq.models.transformer import TransformerModel
 
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.network import prepared_model
@@ -45,6 +46,22 @@ def test_a_second_session_prepares_nothing(precision, prepared_layers):
     assert torch.equal(logits(model, precision), first)
     # Sums of attention in fp64, for methods that promise greedy's tokens, concern no weights.
     logits(model, precision, equal_steps=True)
+    assert prepared_layers == []
+
+
+@pytest.mark.parametrize("precision", ["model", "int8"])
+def test_the_second_translation_of_the_hub_prepares_nothing(
+    corpus, baseline, precision, prepared_layers
+):
+    """fairseq's hub interface builds a generator in every call."""
+    hub = TransformerModel.from_pretrained(
+        str(baseline.parent), baseline.name, str(corpus), task="translation_fastdec"
+    )
+    options = dict(decoding="greedy", engine_precision=precision, beam=1)
+    first = hub.translate(["a b c"], **options)
+    assert prepared_layers
+    prepared_layers.clear()
+    assert hub.translate(["a b c"], **options) == first
     assert prepared_layers == []
 
 
