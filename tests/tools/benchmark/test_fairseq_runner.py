@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_fastdec.engine.session.decoder_session import DecoderSession
+from fairseq_fastdec.engine.network.weights import DecoderWeights
 from tests.support import command_line
 
 
@@ -54,9 +54,9 @@ def test_no_round_learns_from_the_one_before(worker):
 @pytest.mark.parametrize("decoding", ["greedy", "streaming"])
 def test_weights_are_prepared_once_and_not_while_the_clock_runs(worker, monkeypatch, decoding):
     prepared = []
-    prepare = DecoderSession._prepare
+    of = DecoderWeights.of
     monkeypatch.setattr(
-        DecoderSession, "_prepare", lambda session: prepared.append(prepare(session))
+        DecoderWeights, "of", lambda *arguments: prepared.append(arguments) or of(*arguments)
     )
     loaded = worker(f"--decoding {decoding}")
     assert len(prepared) == 1
