@@ -18,6 +18,8 @@ Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 60.0
 
 _latest: Optional["weakref.ref[progress_bar.BaseProgressBar]"] = None
+# So many batches have begun since then; tqdm counts them only when it draws.
+_n_begun = 0
 
 
 def install() -> None:
@@ -29,9 +31,9 @@ def install() -> None:
 def _remembered(make_bar):
     @functools.wraps(make_bar)
     def make_and_remember(*args, **kwargs):
-        global _latest
+        global _latest, _n_begun
         bar = make_bar(*args, **kwargs)
-        _latest = weakref.ref(bar)
+        _latest, _n_begun = weakref.ref(bar), 0
         return bar
 
     return make_and_remember
@@ -47,9 +49,11 @@ def shown(items: Iterable[Item], n_items: int) -> Iterator[Item]:
     Args:
         n_items: how many there will be.
     """
+    global _n_begun
     bar = None if _latest is None else _latest()
+    n_before, _n_begun = _n_begun, _n_begun + 1
     if isinstance(bar, TqdmProgressBar) and not bar.tqdm.disable:
-        return _on_bar(items, n_items, bar.tqdm)
+        return _on_bar(items, n_items, n_before, bar.tqdm)
     if isinstance(bar, JsonProgressBar):
         return _in_lines(
             items, lambda n: json.dumps({"sentences_done": n, "sentences_in_batch": n_items})
@@ -59,19 +63,23 @@ def shown(items: Iterable[Item], n_items: int) -> Iterator[Item]:
     return iter(items)
 
 
-def _on_bar(items: Iterable[Item], n_items: int, bar) -> Iterator[Item]:
-    """The finished share of a batch counts as that share of a step of the bar."""
-    n_batches, drawn = bar.n, time.monotonic()
+def _on_bar(items: Iterable[Item], n_items: int, n_before: int, bar) -> Iterator[Item]:
+    """The finished share of a batch counts as that share of a step of the bar.
+
+    Args:
+        n_before: how many batches are done.
+    """
+    counted, drawn = bar.n, time.monotonic()
     try:
         for done, item in enumerate(items, start=1):
             if time.monotonic() - drawn >= bar.mininterval:
-                bar.n = round(n_batches + done / n_items, 2)
+                bar.n = round(n_before + done / n_items, 2)
                 bar.set_postfix_str(f"{done} of {n_items} sentences")
                 drawn = time.monotonic()
             yield item
     finally:
         # fairseq counts the batch when it asks for the next one.
-        bar.n = n_batches
+        bar.n = counted
         bar.set_postfix_str("", refresh=False)
 
 

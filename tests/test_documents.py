@@ -64,7 +64,9 @@ def test_options_exist(command, monkeypatch):
 
 def _is_a_part(command):
     """A few options in a sentence, as in "fairseq-generate --sacrebleu"."""
-    return command.program in PARSERS and command.words[1].startswith("-")
+    return command.program in PARSERS and (
+        command.words[1].startswith("-") or "--help" in command.words
+    )
 
 
 def _check_fairseq(program, arguments):

@@ -1,5 +1,6 @@
 """``--help`` knows all our options, in groups by method, wherever fairseq's options go."""
 
+import importlib
 import re
 import sys
 from dataclasses import fields
@@ -12,7 +13,7 @@ from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.benchmark import command as benchmark
 from fairseq_fastdec.distillation import command as distill
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import command_line
+from tests import command_line, skips
 
 OURS = [
     f"--{option.name.replace('_', '-')}"
@@ -99,7 +100,8 @@ def test_our_commands(help_of, command):
 
 
 def test_ddgviz(help_of):
-    ddgviz = pytest.importorskip("fairseq_fastdec.visualize.command")
+    skips.needs("matplotlib")
+    ddgviz = importlib.import_module("fairseq_fastdec.visualize.command")
     text = help_of(ddgviz.main)
     assert set(OURS) <= set(re.findall(r"--[\w-]+", text)) and "--formats LIST" in text
 

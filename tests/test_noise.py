@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from fairseq_fastdec import noise
-from tests import command_line
+from tests import command_line, skips
 
 IMPORTS = """
 import logging, warnings
@@ -34,7 +34,7 @@ def run(*arguments, **environment):
 
 @pytest.mark.parametrize("config", ["", "level=logging.DEBUG"])
 def test_an_import_says_nothing_and_leaves_logging_alone(config):
-    pytest.importorskip("matplotlib")
+    skips.needs("matplotlib")
     done = run("-c", IMPORTS.format(config=config))
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "DEBUG" in config or done.stderr == ""

@@ -12,7 +12,6 @@ import copy
 import logging
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -25,6 +24,7 @@ from omegaconf import open_dict  # noqa: E402
 from table import SCORER, Run, grouped, markdown, row_of, signed  # noqa: E402
 
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel  # noqa: E402
+from fairseq_fastdec.noise import results_only  # noqa: E402
 
 MODEL = HERE / "model"
 OWN_SENTENCES = (
@@ -43,12 +43,10 @@ METHODS: Dict[str, Dict[str, str]] = {
 def main() -> None:
     """Translate, then compare."""
     args = parse_args()
-    logging.disable(logging.INFO)
-    # torch's, of how fairseq loads batches where there is no GPU.
-    warnings.filterwarnings("ignore", "'pin_memory' argument")
-    hub = load()
-    translate(hub, args.text or sentences_of(sys.stdin))
-    print_comparison(hub, args.test_sentences, args.rounds)
+    with results_only(logging.WARNING):
+        hub = load()
+        translate(hub, args.text or sentences_of(sys.stdin))
+        print_comparison(hub, args.test_sentences, args.rounds)
 
 
 def parse_args() -> argparse.Namespace:

@@ -53,7 +53,7 @@ def build_generator(
         dictionary: the target dictionary.
         args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
         extra: fairseq's ``extra_gen_cls_kwargs``.
-        source_dictionary: the source dictionary (default: the target dictionary).
+        source_dictionary: the source dictionary (default: the encoders' own).
 
     Raises:
         ValueError: for any option that the method cannot honour; it names the flag.

@@ -43,7 +43,7 @@ class FairseqGenerator(ABC):
             models: the ensemble; put into evaluation mode, as fairseq's generator does.
             dictionary: the target dictionary.
             args: fairseq's ``GenerationConfig`` or a namespace with some of its fields.
-            source_dictionary: the source dictionary (default: the target dictionary).
+            source_dictionary: the source dictionary (default: the encoder's).
 
         Raises:
             ValueError: for a model or an option that the method cannot honour.
@@ -52,7 +52,9 @@ class FairseqGenerator(ABC):
             model.eval()
         self.options = options
         self.dictionary = dictionary
-        self.source_dictionary = source_dictionary or dictionary
+        if source_dictionary is None:
+            source_dictionary = getattr(models[0].encoder, "dictionary", dictionary)
+        self.source_dictionary = source_dictionary
         self.session = EnsembleSession(
             models,
             getattr(args, "temperature", 1.0),

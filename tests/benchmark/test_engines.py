@@ -134,7 +134,7 @@ def test_ctranslate2_finds_what_fairseq_finds(worker, width):
 
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_ctranslate2_translates_batches_side_by_side(worker, monkeypatch, batch_size):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     alone = worker("--engine ctranslate2 --beam 1", batch_size).decode(batch_size)
     loaded = worker("--engine ctranslate2 --beam 1", batch_size, n_workers=2)
     assert loaded.engine._translator.num_translators == 2
@@ -158,7 +158,7 @@ def test_ctranslate2_translates_batches_side_by_side(worker, monkeypatch, batch_
 
 
 def test_a_converted_model_serves_all_methods(worker, monkeypatch, tmp_path):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     first = worker("--engine ctranslate2 --beam 1", 8).decode(8)
     assert len(list(tmp_path.iterdir())) == 1
     monkeypatch.setattr(ctranslate2_engine, "new_process", None)

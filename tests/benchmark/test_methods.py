@@ -88,7 +88,7 @@ def test_numbers_of_workers_that_are_impossible(settings):
         check(settings(threads=3), OURS + " --processes 2")
     on_a_gpu = settings(device="cuda", threads=2)
     with pytest.raises(
-        ValueError, match="'x': --inter-threads 2: a method has one worker on a GPU"
+        ValueError, match="'x': --inter-threads 2: on a GPU a method has one worker"
     ):
         check(on_a_gpu, PEER + " --inter-threads 2")
     assert [str(d) for d in Method.parse(PEER).divisions(on_a_gpu)] == ["1 x 2"]

@@ -138,7 +138,7 @@ def test_the_picture(contest, tmp_path):
 
 def test_thirteen_methods_look_different(contest, tmp_path):
     """In marker and in colour, each alone; and their names stand one below the other."""
-    pytest.importorskip("matplotlib")
+    skips.needs("matplotlib")
     from matplotlib.colors import to_rgb
 
     from fairseq_fastdec.benchmark import figure
@@ -153,7 +153,7 @@ def test_thirteen_methods_look_different(contest, tmp_path):
 
 
 def test_the_legend_has_room_for_many_names(contest, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
+    skips.needs("matplotlib")
     from matplotlib.figure import Figure
 
     from fairseq_fastdec.benchmark import figure

@@ -109,7 +109,7 @@ def test_damaged_shards_are_noticed(shards, tmp_path, damage):
 def test_sentences_of_other_shards_are_damage(shards, tmp_path, number):
     fill(shards, [0, 1, 2])
     (tmp_path / "shards" / "000001.tsv").write_text(f"{number}\tx\n")
-    with pytest.raises(ValueError, match="000001.tsv: damaged; delete it"):
+    with pytest.raises(ValueError, match="000001.tsv: damaged; run the command again"):
         list(shards.read())
 
 

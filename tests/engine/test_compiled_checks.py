@@ -22,9 +22,9 @@ from fairseq_fastdec.engine.native.choice import Chooser
 from fairseq_fastdec.engine.native.encoder import NativeEncoder
 from fairseq_fastdec.engine.native.loading import library
 from fairseq_fastdec.engine.native.packed import PackedCodes, PackedHalves, PackedLinear
-from tests import tiny
+from tests import skips, tiny
 
-pytestmark = pytest.mark.skipif(library() is None, reason="nothing was compiled")
+pytestmark = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 
 TASK = tiny.task(20)
 V = len(TASK.target_dictionary)

@@ -9,6 +9,7 @@ from fairseq_fastdec.benchmark import command
 from fairseq_fastdec.benchmark.methods import Division, Method, Settings, check_methods
 from fairseq_fastdec.benchmark.worker import Worker
 from fairseq_fastdec.profiling.command import arguments_of, random_model
+from tests import skips
 from tests.examples import in_process
 
 TINY = "transformer_tiny"
@@ -70,7 +71,7 @@ def test_random_weights_decode_to_the_same_length(example, small_base, tmp_path)
 
 
 def test_ctranslate2_converts_both_models(example, small_base, tmp_path):
-    pytest.importorskip("ctranslate2")
+    skips.needs("ctranslate2")
     for name in ("small", "base"):
         work = tmp_path / name
         work.mkdir()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_fastdec.engine.native.loading import library
+from tests import skips
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sanitize.py"
 
@@ -23,11 +24,11 @@ def script():
 
 
 @pytest.mark.sanitizers
-@pytest.mark.skipif(library() is None, reason="nothing was compiled")
+@pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 def test_nothing_is_found():
     missing = script().what_is_missing()
     if missing is not None:
-        pytest.skip(missing)
+        pytest.skip(f"{missing}: install GCC and its sanitizers (libasan, libubsan)")
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert " passed" in done.stdout

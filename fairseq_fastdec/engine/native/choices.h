@@ -223,7 +223,9 @@ INLINE void put_down(const Choice &choice, int64_t beam, Candidate *best) {
   for (int64_t i = 0; i < n; ++i) {
     choice.best[at + i] = best[i].total;
     choice.tokens[at + i] = best[i].token;
-    if (choice.origins) choice.origins[at + i] = row_of(choice, beam, best[i].number);
+    // A beam without rows has no first one.
+    const bool is_there = best[i].total > -INFINITY;
+    if (choice.origins) choice.origins[at + i] = is_there ? row_of(choice, beam, best[i].number) : 0;
   }
 }
 
