@@ -155,8 +155,9 @@ def test_errors_come_from_the_process(contender):
 
 
 def test_the_memory_is_the_process_own(contender):
-    ballast = bytearray(600 * 2**20)
+    # More than what torch and fairseq take: torch's CUDA build alone makes 640 MiB of it.
+    ballast = bytearray(1200 * 2**20)
     ballast[::4096] = b"x" * len(ballast[::4096])
     own, other = peak_memory(), contender.call(peak_memory)
     del ballast
-    assert own > 600 > other > 20
+    assert own > 1200 > other > 20
