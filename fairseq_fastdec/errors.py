@@ -30,6 +30,11 @@ def install() -> None:
         sys.excepthook = _hook_before(sys.excepthook)
 
 
+def flag_of(option: str) -> str:
+    """The flag of an option, as users type it and as messages name it."""
+    return f"--{option.replace('_', '-')}"
+
+
 def end_with(message: str) -> NoReturn:
     """End the program with one line on standard error.
 

@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, NamedTuple
 
 from fairseq.dataclass.configs import GenerationConfig
 
+from ..errors import flag_of
 from .options import DecodingOptions
 
 
@@ -131,8 +132,3 @@ def check_names(names: Iterable[str], where: str) -> None:
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             meant = f"; did you mean {nearest[0]}?" if nearest else "; remove it"
             raise ValueError(f"{name}: no option of {where}{meant}")
-
-
-def flag_of(name: str) -> str:
-    """The flag of an option."""
-    return f"--{name.replace('_', '-')}"

@@ -8,6 +8,7 @@ from fairseq.dataclass import ChoiceEnum
 
 from ..engine.cuda_graphs.recorders import RECORDERS
 from ..engine.products.precision import PRECISIONS
+from ..errors import flag_of
 from .methods import METHODS, decoding_names
 
 JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
@@ -160,11 +161,11 @@ def _check_kind(name: str, declared: Any, value: Any) -> None:
     kind, in_words = KINDS.get(declared, (object, ""))
     is_truth = isinstance(value, bool)
     if not isinstance(value, kind) or (is_truth and kind in (Integral, Real)):
-        raise ValueError(f"{_flag(name)} {value}: must be {in_words}")
+        raise ValueError(f"{flag_of(name)} {value}: must be {in_words}")
 
 
 def _check_value(name: str, value: Any) -> None:
-    flag = f"{_flag(name)} {value}"
+    flag = f"{flag_of(name)} {value}"
     names = values_of(name)
     if names and str(value) not in names:
         raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
@@ -178,7 +179,7 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def _check_has_a_use(options: Any, name: str, value: Any) -> None:
-    given = f"{_flag(name)} {value}"
+    given = f"{flag_of(name)} {value}"
     methods = methods_of(name)
     if str(options.decoding) not in methods:
         raise ValueError(
@@ -186,7 +187,7 @@ def _check_has_a_use(options: Any, name: str, value: Any) -> None:
             f"--decoding {' or '.join(methods)}"
         )
     if name in OPTION_OF_OPTION and getattr(options, OPTION_OF_OPTION[name]) is None:
-        needed = _flag(OPTION_OF_OPTION[name])
+        needed = flag_of(OPTION_OF_OPTION[name])
         raise ValueError(f"{given}: means nothing without {needed}; remove it or give {needed}")
     if name not in CHOICE_OF_OPTION:
         return
@@ -194,10 +195,6 @@ def _check_has_a_use(options: Any, name: str, value: Any) -> None:
     chosen = options.draft_name if choice == "draft" else str(getattr(options, choice))
     if chosen not in values:
         raise ValueError(
-            f"{given}: means nothing to {_flag(choice)} {chosen}; remove it or use "
-            f"{_flag(choice)} {' or '.join(values)}"
+            f"{given}: means nothing to {flag_of(choice)} {chosen}; remove it or use "
+            f"{flag_of(choice)} {' or '.join(values)}"
         )
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -12,6 +12,7 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from torch import nn
 
 from ..data.special_tokens import EOD
+from ..errors import flag_of
 
 VALUES = (
     *(
@@ -96,7 +97,7 @@ def _differing(
     def compare(name: str, theirs: Any, ours: Any) -> None:
         if theirs == ours:
             return
-        flag = f"--{name.replace('_', '-')}"
+        flag = flag_of(name)
         if theirs is True:
             give.append(flag)
         elif theirs in (False, None):

@@ -10,6 +10,7 @@ import torch
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.sequence_generator import SequenceGenerator
 
+from fairseq_fastdec.errors import flag_of
 from fairseq_fastdec.generators import asked_for, build_generator
 from fairseq_fastdec.generators.generation_options import (
     HONOURED,
@@ -18,7 +19,6 @@ from fairseq_fastdec.generators.generation_options import (
     REFUSED_IF_ASKED_FOR,
     WITHOUT_EFFECT,
     check_names,
-    flag_of,
 )
 from fairseq_fastdec.generators.option_rules import MAXIMA, check_options
 from fairseq_fastdec.generators.options import DecodingOptions

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from fairseq_fastdec.generators.generation_options import flag_of
+from fairseq_fastdec.errors import flag_of
 from fairseq_fastdec.generators.methods import METHODS
 from fairseq_fastdec.generators.option_rules import (
     CHOICES,

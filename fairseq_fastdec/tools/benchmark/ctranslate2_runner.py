@@ -17,6 +17,7 @@ import torch
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 
+from ...errors import flag_of
 from ..corpus import Corpus, uses_cuda
 from .measurement import Round
 from .methods import Division
@@ -141,7 +142,7 @@ def _check_options(options: Any) -> None:
         if field.name in HONOURED | WITHOUT_EFFECT:
             continue
         if getattr(options, field.name) != field.default:
-            flag = "--" + field.name.replace("_", "-")
+            flag = flag_of(field.name)
             raise ValueError(f"{flag}: not possible with --engine ctranslate2; remove it")
 
 
