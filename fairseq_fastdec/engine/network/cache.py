@@ -46,6 +46,11 @@ class KeyValueCache:
         """Where everything lies: as long as it stays the same, so do the addresses of all views."""
         return self._data.data_ptr(), self._data.shape
 
+    @property
+    def storage(self) -> Tensor:
+        """The tensor that holds everything; another one when a place has changed."""
+        return self._data
+
     def reserve(self, slots: int, length: int) -> None:
         """Make room for so many slots of such length; what is stored within them stays."""
         n_layers, _, slots_now, n_heads, length_now, head_dim = self._data.shape

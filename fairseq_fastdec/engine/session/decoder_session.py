@@ -16,6 +16,8 @@ from ..network.support import check_supported
 from ..network.weights import DecoderWeights
 from ..products.precision import precision_of
 from .decoder_network import DecoderNetwork, block_size_of, tokens_per_step_of
+from .direct_steps import DirectSteps
+from .output_layer import PendingProduct
 from .row_table import RowTable
 from .shortlist import Shortlist
 from .tree import TokenTree
@@ -172,7 +174,6 @@ class DecoderSession:
         """
         self.rows.pause(n_rows)
 
-    @torch.no_grad()
     def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """Feed T tokens to every row, after the tokens that the row has committed.
 
@@ -235,6 +236,21 @@ class DecoderSession:
             first, K]``: :meth:`spread` makes V of them.
         """
         return self.network.output.project(features, first, last, rough)
+
+    def pending(
+        self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False
+    ) -> Optional[PendingProduct]:
+        """The product that :meth:`project` would compute, for compiled code to compute and look at.
+
+        Returns:
+            states ``[..., last - first, C]`` and the layer; ``None`` if the layer is not packed
+            for compiled code.
+        """
+        return self.network.output.pending(features, first, last, rough)
+
+    def direct(self) -> Optional[DirectSteps]:
+        """Steps of the rows of now without a tensor in between; ``None`` if torch takes them."""
+        return DirectSteps.of(self.network, self.rows)
 
     @torch.no_grad()
     def logits(self, features: Tensor) -> Tensor:

@@ -8,6 +8,10 @@ from torch import Tensor
 from .compaction import compaction
 
 
+# Python looks through so few lengths before torch has begun.
+FEW_ROWS = 64
+
+
 class RowTable:
     """The rows of a session and their sources.
 
@@ -84,8 +88,11 @@ class RowTable:
         self.grouping += 1
 
     def commit(self, n: Union[int, Tensor]) -> None:
-        """Make every row n tokens longer, the same number for all rows or int64 ``[R]``."""
-        self.lengths = self.lengths + n
+        """Make every row n tokens longer, the same number for all rows or int64 ``[R]``.
+
+        The lengths stay in the same memory, so that a runner need not look for them again.
+        """
+        self.lengths += n
         if not isinstance(n, int):
             self.shortest, self.longest = extremes(self.lengths)
         elif self.n_rows:
@@ -153,5 +160,8 @@ def extremes(lengths: Tensor) -> Tuple[int, int]:
     """The smallest and the largest of some lengths, int64 ``[N]``; 0 and 0 if N is 0."""
     if lengths.numel() == 0:
         return 0, 0
+    if lengths.is_cpu and lengths.numel() <= FEW_ROWS:
+        known = lengths.tolist()
+        return min(known), max(known)
     shortest, longest = torch.stack(lengths.aminmax()).tolist()
     return shortest, longest
