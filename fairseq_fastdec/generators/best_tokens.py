@@ -2,7 +2,6 @@
 
 from typing import Optional, Tuple
 
-import torch
 from torch import Tensor
 
 from ..engine import EnsembleSession, Features

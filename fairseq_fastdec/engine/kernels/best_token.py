@@ -10,6 +10,9 @@ from . import loading, problems, structures
 from .loading import Library
 from .packed import Packed
 
+# CHUNK_OUTPUTS of cpp/best_token.h.
+CHUNK_OUTPUTS = 256
+
 
 class BestToken:
     """Computes no logit twice and keeps none. For one thread at a time.

@@ -11,6 +11,7 @@ from ..kernels.heads import CompiledHeads
 from ..products.linear import Layer
 from ..products.precision import Precision
 
+
 class HeadWeights:
     """What :class:`~fairseq_fastdec.models.block_heads.BlockHeads` computes in evaluation mode.
 

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from .compaction import compaction
 
-
 # Python looks through so few lengths before torch has begun.
 FEW_ROWS = 64
 

@@ -185,7 +185,9 @@ class Batch:
         parts = []
         for first in range(0, n_tokens, at_once):
             some = slice(first, first + at_once)
-            step, own = (first_step + first, None) if depths is None else (first_step, depths[:, some])
+            step, own = (
+                (first_step + first, None) if depths is None else (first_step, depths[:, some])
+            )
             parts.append(self._answers_at_once(features[:, some], step, own))
         scores, tokens = zip(*parts)
         return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)

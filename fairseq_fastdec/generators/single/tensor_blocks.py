@@ -89,7 +89,9 @@ class TensorBlocks(Blocks):
         best_scores, best = self._batch.answers(fed, first_step=1, depths=self._depths)
         paths = [tree.path(row) for tree, row in zip(trees, best.tolist())]
         path, n_accepted = _padded(paths, self._next)
-        kept, answers, scores = (known.gather(1, path) for known in (self._tokens, best, best_scores))
+        kept, answers, scores = (
+            known.gather(1, path) for known in (self._tokens, best, best_scores)
+        )
         self._batch.observe(1, kept[:, 1:], answers, scores, n_accepted, n_accepted)
         # Every accepted token is p_1's best one after the token before it.
         self._accepted, self._own_scores = kept, scores[:, :-1]
