@@ -72,8 +72,8 @@ class CopyByPieces(TorchFunctionMode):
     def close(self) -> None:
         """Empty the checkpoints, and with that end the mappings.
 
-        What fairseq and omegaconf leave behind refers to them in cycles, until garbage is
-        collected, which takes a quarter of a second.
+        What fairseq and omegaconf leave behind refers to them in cycles until garbage is collected,
+        and to collect it takes time.
         """
         for state in self._states:
             _weights_of(state).clear()

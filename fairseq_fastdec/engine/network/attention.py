@@ -26,7 +26,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]
         out = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=1.0)
     else:
         # On a CPU the fused kernel works through rows and heads one by one: for a handful of
-        # queries a row, batched products take a third of its time (32 rows, 5 queries, 24 keys).
+        # queries a row, batched products take less time.
         out = _attend_by_products(queries, keys, values, mask)
     batch, heads, length, head_dim = out.shape
     return out.transpose(1, 2).reshape(batch, length, heads * head_dim).to(dtype)
@@ -88,7 +88,7 @@ def tree_mask(past: Tensor, sees: Tensor, n_keys: int, dtype: torch.dtype) -> Te
 class CausalMasks:
     """:func:`causal_mask` where all rows have one length: slices of a single table.
 
-    To make a mask takes a dozen small operations, a tenth of a step of a small model.
+    To make a mask takes a dozen small operations, which count in a step of a small model.
     """
 
     def __init__(self, dtype: torch.dtype, device: torch.device, together: int = 1) -> None:

@@ -18,8 +18,7 @@ class KeyValueCache:
     Capacity grows by doubling. Where one side of the slots x length rectangle has to grow, the
     other is cut to what is in use: first a few long rows and then many short ones never make a
     rectangle of many long ones. Rectangles take turns in two stretches of memory, which are kept:
-    memory that is given back and asked for again costs more than what is written to it (a sixth of
-    the time of wide beams).
+    to give memory back and ask for it again takes longer than to write to it.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class KeyValueCache:
             used[:, :, moved] = used[:, :, source]
             return
         # On a CPU what is gathered from one layer's keys or values is still in the processor's
-        # cache when it is written (a half of the time at 320 rows, a quarter at 1,600).
+        # cache when it is written.
         for layer in used:
             for part in layer:
                 part[moved] = part.index_select(0, source)

@@ -1,7 +1,4 @@
-"""Which weights of a model nobody needs once the engine has prepared them.
-
-Transformer base has 176 MiB of them besides its embeddings.
-"""
+"""Which weights of a model nobody needs once the engine has prepared them."""
 
 from collections import Counter
 from itertools import chain

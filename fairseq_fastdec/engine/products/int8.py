@@ -47,9 +47,8 @@ class Int8Linear:
     """``y = x weight^T + bias`` of 8-bit integers, fp32 in and out.
 
     Weights are quantised once, each output channel with its own scale; inputs as they come, token
-    by token. Compiled, a single token takes a fifth to a half of the time of torch's product, which
-    begins with some 20 microseconds, and from 32 to 160 tokens 0.9 to 1.25 of it (2 cores with
-    AVX-512, 256 x 256 to 512 x 37000).
+    by token. The compiled product is there for single tokens: torch's takes longer to begin than to
+    multiply one.
 
     Attributes:
         packed: the compiled product, or ``None``.
@@ -137,7 +136,7 @@ def _torch_product(quantised: Tensor) -> Layer:
 
 
 def _product_of_rows(weight_int8: Tensor, scale: Tensor) -> Layer:
-    """The same of some rows; torch packs them four times as fast with one scale."""
+    """The same of some rows; torch packs them in less time with one scale."""
     if fewer_bits() is None:
         return _float_product(weight_int8 * scale[:, None])
     with warnings.catch_warnings():
