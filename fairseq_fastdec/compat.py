@@ -14,6 +14,7 @@ hold a few besides tensors: :func:`install` names exactly those and never turns 
 
 import _codecs
 import argparse
+import errno
 import functools
 import os
 import pickle
@@ -139,6 +140,11 @@ def _naming_the_file(load_checkpoint_to_cpu):
             ) from error
         except (EOFError, KeyError, RuntimeError, TypeError, UnicodeError) as error:
             raise _damaged(path, error) from error
+        except OSError as error:
+            # Where the end is missing, torch looks for it before the file's beginning.
+            if error.errno == errno.EINVAL and error.filename is None:
+                raise _damaged(path, error) from error
+            raise
 
     return load_named
 

@@ -8,8 +8,8 @@ import torch
 from fairseq_fastdec.generators import METHODS, build_generator
 from fairseq_fastdec.generators.ids import check_request
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import conftest
 from tests.support import command_line, doubles, tiny
+from tests.support.words import write_words
 
 # Dictionaries of different sizes, of which each token of the larger one is no token of the other.
 TASK = tiny.task(20, target_words=12)
@@ -113,8 +113,8 @@ def test_on_the_command_line(corpus, baseline, tmp_path):
     """Data that were binarised with another, larger dictionary, decoded with the model's own."""
     words = [[f"word{i}" for i in range(40)]]
     for language in ("en", "de"):
-        conftest.write(tmp_path / f"test.{language}", words)
-        conftest.write(tmp_path / f"train.{language}", words)
+        write_words(tmp_path / f"test.{language}", words)
+        write_words(tmp_path / f"train.{language}", words)
     command_line.preprocess(
         "-s", "en", "-t", "de", "--joined-dictionary", "--destdir", tmp_path / "bin",
         "--trainpref", tmp_path / "train", "--testpref", tmp_path / "test",
