@@ -49,24 +49,11 @@ class CompiledDecoder:
         positions: Optional[Tensor],
         parents: Optional[Tensor] = None,
     ) -> Tensor:
-        """
+        """The step; other arguments, result and errors as :meth:`.Transformer.__call__`.
+
         Args:
-            tokens: int64 ``[R, T]``.
-            rows: where their keys and values lie, in fp32, and the slot of the first row.
-            past: int64 ``[R]``, the lengths of the rows.
-            sources, row_source, source_lengths: the sources' keys and values, the slot of each
-                row's source, int64 ``[R]``, and the sources' lengths by slot.
-            positions: ``[N, C]``, or ``None``; beyond the last is the last.
-            parents: of the tokens of a tree, int64 ``[R, T]``.
-
-        Returns:
-            features ``[R, T, C]``
-
-        Raises:
-            IndexError: for tokens that are not in the dictionary, rows and sources that are not
-                there, and rows that are longer than their memory.
-            ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
-                for tensors of other shapes or dtypes.
+            rows: the rows' keys and values, in fp32, and the slot of the first row.
+            sources: the sources' keys and values, in fp32.
         """
         cache, first_slot = rows
         return self._network(

@@ -37,7 +37,7 @@ def compiled_layer(
     """A layer as compiled code takes it.
 
     Args:
-        linears, norms: those of the attentions, by their names in :class:`~..structures.Layer`.
+        linears, norms: those of the attentions, by their names in :class:`.structures.Layer`.
     """
     linears = dict(linears, fc1=feed_forward.fc1, fc2=feed_forward.fc2)
     packed = {name: getattr(linear, "packed", None) for name, linear in linears.items()}

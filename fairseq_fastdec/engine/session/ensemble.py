@@ -99,17 +99,12 @@ class EnsembleSession:
 
     def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
-        if tree is None:
-            return Features([member.step(tokens) for member in self._members])
         return Features([member.step(tokens, tree) for member in self._members])
 
     def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
         """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
         for member in self._members:
-            if path is None:
-                member.commit(n)
-            else:
-                member.commit(n, path)
+            member.commit(n, path)
 
     def select(self, rows: Tensor) -> None:
         """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`.
