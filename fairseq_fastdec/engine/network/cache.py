@@ -37,7 +37,7 @@ class KeyValueCache:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of keys and values; what is written is converted."""
+        """The dtype of keys and values; whatever is written is converted to it."""
         return self._data.dtype
 
     @property
@@ -138,7 +138,7 @@ class KeyValueCache:
 
 
 class _Views(NamedTuple):
-    """What lies at a place, of each layer: keys and values together, or apart."""
+    """Views of one place in each layer: keys and values together, or apart."""
 
     place: Tuple[int, ...] = ()
     of_layer: Sequence[Union[Tensor, Tuple[Tensor, Tensor]]] = ()

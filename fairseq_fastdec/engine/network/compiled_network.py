@@ -14,13 +14,13 @@ from .weights import FeedForward
 
 
 class HasFeedForward(Protocol):
-    """What the layers of encoders and decoders have in common."""
+    """The layers of encoders and decoders have this in common."""
 
     feed_forward: FeedForward
 
 
 class Weights(Protocol):
-    """What encoders and decoders have in common."""
+    """Encoders and decoders have these in common."""
 
     n_heads: int
     head_dim: int

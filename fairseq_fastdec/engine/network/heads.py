@@ -10,7 +10,7 @@ from ..products.precision import Precision
 
 
 class HeadWeights:
-    """What :class:`~fairseq_fastdec.models.block_heads.BlockHeads` computes in evaluation mode.
+    """Computes :class:`~fairseq_fastdec.models.block_heads.BlockHeads` in evaluation mode.
 
     Heads count as in ``decoder.head_features``: head 0 is p_1, learned or not.
     """

@@ -96,7 +96,7 @@ class Int8Rows:
 
 @functools.lru_cache(maxsize=None)
 def fewer_bits() -> Optional[bool]:
-    """How torch multiplies 8-bit integers here: inputs of 8 bits (False) or of 7 (True).
+    """Whether torch's products of 8-bit integers take inputs of 7 bits here, and not of 8.
 
     Processors without instructions for it (VNNI) add up pairs of products in 16 bits, where 8 bits
     do not always fit. ``None``: it cannot multiply them, or not exactly.
@@ -151,9 +151,9 @@ def _packed_product(quantised: Tensor, reduce_range: bool) -> Layer:
         warnings.simplefilter("ignore")
         packed = torch.ops.quantized.linear_prepack(quantised, None)
     # The scale and the zero point of inputs from -1 to 1.
-    n_codes = 128 if reduce_range else 256
+    n_levels = 128 if reduce_range else 256
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    return lambda x: product(x, 2 / (n_codes - 1), n_codes // 2, packed)
+    return lambda x: product(x, 2 / (n_levels - 1), n_levels // 2, packed)
 
 
 def _float_product(weight: Tensor) -> Layer:

@@ -118,8 +118,8 @@ class BFloat16Rows(LinearRows):
 def can_block(dtype: torch.dtype) -> bool:
     """Whether this torch offers oneDNN's blocked products, which are no public interface.
 
-    They are tried out once, and distrusted if they fail or differ from ``F.linear``. Of dtypes
-    oneDNN has fp32 and, on processors with instructions for it, bf16.
+    They are tried out once, and distrusted if they fail or differ from ``F.linear``. oneDNN has
+    fp32 and, on processors with instructions for it, bf16.
     """
     if not torch.backends.mkldnn.is_available() or not _onednn_has(dtype):
         return False

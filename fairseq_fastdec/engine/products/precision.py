@@ -22,7 +22,7 @@ class Norm(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """How parameters are prepared: the matrices of linear layers, and everything else.
+    """A way to prepare parameters: the matrices of linear layers, and everything else.
 
     Attributes:
         dtype: of embeddings, norms, biases, states and caches; ``None``: the model's own.
@@ -38,7 +38,7 @@ class Precision(NamedTuple):
     attention: Optional[torch.dtype] = None
 
     def rounding(self, model: torch.dtype) -> torch.dtype:
-        """What a product's result is about as exact as, in a model of that dtype."""
+        """The dtype that a product's result is about as exact as, in a model of dtype ``model``."""
         return (self.dtype or model) if self.product is Linear else torch.bfloat16
 
     def tensor(self, parameter: Tensor) -> Tensor:

@@ -64,7 +64,7 @@ class EnsembleSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return self._members[0].n_rows
 
     @property
@@ -74,7 +74,7 @@ class EnsembleSession:
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens every member predicts at once.
+        """The number of tokens that every member predicts at once.
 
         Raises:
             ValueError: if members predict different numbers of tokens.

@@ -85,7 +85,7 @@ class IncrementalSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return sum(group.rows.numel() for group in self._groups)
 
     def reset(self, max_len: int) -> None:
