@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 # A file of 64 bits, the lower ones first, begins so.
 ELF_OF_64_BITS = b"\x7fELF\x02\x01"
 
-# What cpp/dispatch.cpp offers; each function returns an integer of 64 bits.
+# The functions of cpp/dispatch.cpp; each returns an integer of 64 bits.
 ENTRY_POINTS = (
     "block", "pair", "group", "has_bf16", "has_int8", "size_of", "product_scratch_size",
     "step_scratch_size", "best_token_scratch_size", "heads_scratch_size", "top_k_scratch_size",
@@ -71,7 +71,7 @@ class Library:
 
     @property
     def n_threads(self) -> int:
-        """How many threads to compute in: as many as torch does, if it has them in ``threads``."""
+        """The number of threads to compute in: torch's number, if it has them in ``threads``."""
         return 1 if self.threads is None else torch.get_num_threads()
 
     def address_of_threads(self) -> Optional[int]:

@@ -35,7 +35,7 @@ class Layer(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What the compiled code must know of a transformer.
+    """The parts and sizes of a transformer, as compiled code needs them.
 
     Attributes:
         pre_norm: whether norms come before the sublayers, and not after them.

@@ -47,17 +47,11 @@ class CompiledDecoder:
         source_lengths: Tensor,
         positions: Optional[Tensor],
     ) -> None:
-        """Say which rows the next steps are of. The numbers are read at every step.
+        """Say which rows the next steps are of; other arguments as of :meth:`.Transformer.bind`.
 
         Args:
-            rows: where their keys and values lie, in fp32, and the slot of the first row.
-            past: int64 ``[R]``, the lengths of the rows.
-            sources, row_source, source_lengths: the sources' keys and values, the slot of each
-                row's source, int64 ``[R]``, and the sources' lengths by slot.
-            positions: ``[N, C]``, or ``None``; beyond the last is the last.
-
-        Raises:
-            ValueError: for tensors of other shapes or dtypes.
+            rows: the rows' keys and values, in fp32, and the slot of the first row.
+            sources: the sources' keys and values, in fp32.
         """
         cache, first_slot = rows
         self._network.bind(
@@ -70,27 +64,13 @@ class CompiledDecoder:
         )
 
     def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
-        """Compute tokens of the rows that were bound.
-
-        Args:
-            tokens: int64 ``[R, T]``.
-            parents: of the tokens of a tree, int64 ``[R, T]``.
-
-        Returns:
-            features ``[R, T, C]``
-
-        Raises:
-            IndexError: for tokens that are not in the dictionary, rows and sources that are not
-                there, and rows that are longer than their memory.
-            ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
-                for tensors of other shapes or dtypes.
-        """
+        """See :meth:`.Transformer.step`."""
         return self._network.step(tokens, parents)
 
     def step_at(
         self, tokens: int, n_new: int, features: int, parents: Optional[int] = None
     ) -> None:
-        """See :meth:`Transformer.step_at`."""
+        """See :meth:`.Transformer.step_at`."""
         self._network.step_at(tokens, n_new, features, parents)
 
 

@@ -13,7 +13,7 @@ from ..products.precision import Precision
 
 
 class HeadWeights:
-    """What :class:`~fairseq_fastdec.models.block_heads.BlockHeads` computes in evaluation mode.
+    """Computes :class:`~fairseq_fastdec.models.block_heads.BlockHeads` in evaluation mode.
 
     Heads count as in ``decoder.head_features``: head 0 is p_1, learned or not.
     """
@@ -112,7 +112,7 @@ class _SplitOutputs:
         self.layers = [precision.linear(*parameters) for parameters in zip(weight, bias)]
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        # A batched product would have to do without prepared weights' layout.
+        # One batched product would not use the layout of prepared weights, and takes longer.
         shares = hidden.chunk(len(self.layers), dim=-1)
         outputs = [layer(share) for layer, share in zip(self.layers, shares)]
         return torch.stack(outputs, dim=-2)

@@ -85,7 +85,7 @@ class DecoderSession:
 
     @property
     def network(self) -> DecoderNetwork:
-        """What the session computes with, made anew when the model's parameters have changed.
+        """The session computes with this; it is made anew when the model's parameters have changed.
 
         Raises:
             RuntimeError: before the first :meth:`reset`.
@@ -106,22 +106,22 @@ class DecoderSession:
 
     @property
     def forward_pass(self) -> ForwardPass:
-        """What a step computes, from the first :meth:`reset` on."""
+        """The computation of a step, from the first :meth:`reset` on."""
         return self.network.forward_pass
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return self.rows.n_rows
 
     @property
     def block_size(self) -> int:
-        """How many prediction heads the decoder has: k of a blockwise model, 0 of a stock one."""
+        """The number of prediction heads: k of a blockwise model, 0 of a stock one."""
         return block_size_of(self._decoder)
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens the decoder predicts at once, and lets see each other."""
+        """The number of tokens that the decoder predicts at once, and lets see each other."""
         return tokens_per_step_of(self._decoder)
 
     @torch.no_grad()

@@ -35,7 +35,7 @@ class DirectSteps:
         self._runner.step_at(self._rows, tokens, n_new, features, parents)
 
     def output(self, first: int, last: int, rough: bool = False) -> Optional[DirectOutput]:
-        """What computes heads ``first ... last - 1``, see :meth:`DecoderSession.project`.
+        """Find what computes heads ``first ... last - 1``; see :meth:`DecoderSession.project`.
 
         Returns:
             ``None`` if some of it was not compiled.

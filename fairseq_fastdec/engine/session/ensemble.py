@@ -69,7 +69,7 @@ class EnsembleSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return self._members[0].n_rows
 
     @property
@@ -79,7 +79,7 @@ class EnsembleSession:
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens every member predicts at once.
+        """The number of tokens that every member predicts at once.
 
         Raises:
             ValueError: if members predict different numbers of tokens.
@@ -104,17 +104,12 @@ class EnsembleSession:
 
     def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
-        if tree is None:
-            return Features([member.step(tokens) for member in self._members])
         return Features([member.step(tokens, tree) for member in self._members])
 
     def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
         """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
         for member in self._members:
-            if path is None:
-                member.commit(n)
-            else:
-                member.commit(n, path)
+            member.commit(n, path)
 
     def select(self, rows: Tensor) -> None:
         """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`.

@@ -1,4 +1,4 @@
-"""Which rows a session has: how long each is, and which source sentence it belongs to."""
+"""The rows of a session: the length of each, and the source sentence that it belongs to."""
 
 from typing import Optional, Tuple, Union
 
@@ -39,7 +39,7 @@ class RowTable:
 
     @property
     def n_slots(self) -> int:
-        """How many rows there are, paused ones included."""
+        """The number of rows, paused ones included."""
         return self.n_paused + self.n_rows
 
     @property

@@ -127,7 +127,7 @@ class TorchRunner:
         return self._forward_pass(tokens, row_keys, self.source_keys(rows))
 
     def source_keys(self, rows: RowTable) -> SourceKeys:
-        """What the rows attend to in their sources; made once a grouping of the rows."""
+        """The sources' keys, to which the rows attend; made once a grouping of the rows."""
         if self._source_keys is None or self._grouping != rows.grouping:
             self._source_keys = self._group(rows)
             self._grouping = rows.grouping

@@ -13,7 +13,7 @@ from .batch import Batch
 
 
 class Verdicts(NamedTuple):
-    """What p_1 says of the proposals of R rows.
+    """Answers of p_1 about the proposals of R rows.
 
     Attributes:
         proposals: int64 ``[R, T]``.

@@ -168,7 +168,7 @@ class CompiledBlocks(Blocks):
         )
 
     def _flags(self, first_step: int) -> Tuple[Optional[Tensor], Optional[Tensor]]:
-        """Which answers may not be EOS, and which have to be; see :meth:`BestTokens.flags_at`."""
+        """Flag the answers that may not be EOS, and those that have to be; see :meth:`BestTokens.flags_at`."""
         batch, rows = self._batch, self._rows
         depths = None
         if self._has_trees:
@@ -204,7 +204,7 @@ class CompiledBlocks(Blocks):
         return rule.judge(verdicts).contiguous()
 
     def _block(self, *of_blocks: Tensor) -> Tuple[Tensor, ...]:
-        """What belongs to the block's tokens, ``[R, T]``, in the memory of more."""
+        """Views ``[R, T]`` of what is kept for the blocks, in the memory of more."""
         n_rows, n_new = self._batch.n_rows, self._rows.n_new
         return tuple(part[: n_rows * n_new].view(n_rows, n_new) for part in of_blocks)
 

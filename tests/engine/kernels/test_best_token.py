@@ -120,7 +120,7 @@ def test_logits_without_the_softmax():
 @compiled
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 def test_logits_that_are_no_numbers(wrong):
-    """One that is NaN or infinite leaves no probability to any; EOS may have to come all the same."""
+    """One that is NaN or infinite leaves no probability to any; but EOS may have to come."""
     weight, bias = torch.zeros(300, 8), torch.zeros(300)
     bias[290] = wrong
     layer = PackedLinear.of(weight, bias)

@@ -11,9 +11,9 @@
 
 namespace {
 
-// What is compiled for each kind of processor. A step gets multiply_fp32 as a pointer: where GCC
-// knows the function, it clones that for each of the step's calls, and no longer those of bf16 and
-// int8, which become slower.
+// These functions are compiled for each kind of processor. A step gets multiply_fp32 as a pointer:
+// where GCC knows the function, it clones that for each of the step's calls, and no longer those of
+// bf16 and int8, which become slower.
 struct Kernels {
   MultiplyFp32 multiply_fp32;
   void (*run_step)(MultiplyFp32 multiply_fp32, const Step &step, const ThreadSlice &slice);
@@ -115,26 +115,26 @@ int64_t fastdec_size_of(int64_t structure) {
 // For tests: from now on computes in vectors of at most so many floats.
 void fastdec_set_width(int64_t widest) { kernels = kernels_for(widest); }
 
-// How many floats of scratch memory a product without fp32 weights needs.
+// The floats of scratch memory that a product without fp32 weights needs.
 int64_t fastdec_product_scratch_size(int64_t n, int64_t inputs) {
   return quantized_size(n, inputs);
 }
 
-// How many floats of scratch memory a step needs, or the negative of a Problem.
+// The floats of scratch memory that a step needs, or the negative of a Problem.
 int64_t fastdec_step_scratch_size(const Step *step) {
   const Problem problem = problem_of(*step);
   return problem ? -problem : scratch_before(*step, step->n_threads);
 }
 
-// How many floats of scratch memory the best tokens need.
+// The floats of scratch memory that the best tokens need.
 int64_t fastdec_best_token_scratch_size(const BestToken *task) {
   return best_token_scratch_size(*task);
 }
 
-// How many floats of scratch memory heads need.
+// The floats of scratch memory that heads need.
 int64_t fastdec_heads_scratch_size(const Heads *task) { return heads_scratch_size(*task); }
 
-// How many bytes of scratch memory a choice needs.
+// The bytes of scratch memory that a choice needs.
 int64_t fastdec_top_k_scratch_size(const TopK *task) { return top_k_scratch_size(*task); }
 
 // The following do what they are asked for, or return a Problem.
