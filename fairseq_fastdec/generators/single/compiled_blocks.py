@@ -168,7 +168,7 @@ class CompiledBlocks(Blocks):
         )
 
     def _flags(self, first_step: int) -> Tuple[Optional[Tensor], Optional[Tensor]]:
-        """Flag the answers that may not be EOS, and those that have to be; see :meth:`BestTokens.flags_at`."""
+        """Flag answers that may not be EOS, or have to be; see :meth:`BestTokens.flags_at`."""
         batch, rows = self._batch, self._rows
         depths = None
         if self._has_trees:
