@@ -158,8 +158,18 @@ class Move(ctypes.Structure):
     ]
 
 
+class PathMove(ctypes.Structure):
+    _fields_ = [
+        ("data", _POINTER),
+        *_fields(_INT, "n_parts", "n_slots", "n_heads", "length", "part", "slot", "head", "token"),
+        *_fields(_INT, "n_rows", "n_path", "first_slot"),
+        *_fields(_POINTER, "starts", "path"),
+    ]
+
+
 # fastdec_size_of counts them in this order.
 ALL = (
     Linear, Norm, Layer, Model, Cache, Threads, Barrier, Step, Product, BestToken, Heads, TopK,
     Append, Blocks, Trees, Move,
+    PathMove,
 )  # fmt: skip

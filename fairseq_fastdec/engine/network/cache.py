@@ -133,6 +133,9 @@ class KeyValueCache:
             path: int64 ``[n, D]``, distances from the start.
             first: the slot that counts as slot 0.
         """
+        if self._mover is not None:
+            self._mover.keep_paths(self._data, starts, path.contiguous(), first)
+            return
         steps = torch.arange(path.size(1), device=path.device)
         moved = (path != steps).any(dim=1).nonzero().squeeze(1)
         if moved.numel() == 0:

@@ -117,6 +117,11 @@ class PreparedDecoder:
         """The heads of :meth:`output` alone, where a shortlist takes the output layer's place."""
         return self._prepared.get(_heads, precision or self._precision)
 
+    def proposals(self, precision: Precision, n_types: int) -> Output:
+        """What :meth:`output` is, for proposals: to the logits of the first types alone."""
+        heads = self._prepared.get(_heads, precision)
+        return Output(heads, self._prepared.get(_FirstTypes(n_types), precision))
+
     def vocabulary_rows(self) -> Rows:
         """The output layer, of which a shortlist takes some outputs."""
         return self._prepared.get(_vocabulary_rows, self._precision)
@@ -132,6 +137,17 @@ def _vocabulary(decoder: TransformerDecoderBase, precision: Precision, own: OwnW
     output = decoder.output_projection
     with own.reading(output, [output]):
         return precision.linear_of(output)
+
+
+class _FirstTypes(NamedTuple):
+    """Makes the output layer of a dictionary's first types."""
+
+    n: int
+
+    def __call__(
+        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+    ) -> Layer:
+        return _vocabulary_rows(decoder, precision, own).take(torch.arange(self.n))
 
 
 def _vocabulary_rows(

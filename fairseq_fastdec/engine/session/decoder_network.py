@@ -40,11 +40,13 @@ class DecoderNetwork:
         precision: Precision,
         shortlist: Optional[Shortlist],
         graphs: StepGraphs,
+        proposal_types: Optional[int] = None,
     ) -> None:
         """
         Args:
             prepared: the decoder's weights in that precision.
             shortlist: the target types whose logits are computed (default: all).
+            proposal_types: see :class:`OutputLayer`.
             graphs: records steps where there is a recorder for the weights' device.
         """
         weights = prepared.weights()
@@ -57,7 +59,9 @@ class DecoderNetwork:
         # equal steps equal without sums in fp64.
         attention = None if self.compiled is not None else precision.attention
         self.caches = SessionCaches.make_for(weights, attention or weights.embed.dtype)
-        self.output = OutputLayer(prepared, precision, block_size_of(decoder) > 0, shortlist)
+        self.output = OutputLayer(
+            prepared, precision, block_size_of(decoder) > 0, shortlist, proposal_types
+        )
         self._graphs = graphs
         self._static = StaticDecoder(
             self.forward_pass,

@@ -61,11 +61,14 @@ class DecoderSession:
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
         cuda_graphs: str = "auto",
+        proposal_types: Optional[int] = None,
     ) -> None:
         """
         Args:
             precision, equal_steps: see :func:`~..products.precision.precision_of`.
             shortlist: computes the logits of its target types only (default: of all).
+            proposal_types: rough proposals are chosen from so many types, the first ones of the
+                dictionary (default: all).
             cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`.
 
         Raises:
@@ -79,6 +82,7 @@ class DecoderSession:
         self._decoder = model.decoder
         self._prepared = PreparedDecoder(model.decoder, self._precision)
         self._shortlist = shortlist
+        self._proposal_types = proposal_types
         self._network: Optional[DecoderNetwork] = None
         self.graphs = StepGraphs(RECORDERS[cuda_graphs])
         self.rows = RowTable(device)
@@ -140,6 +144,7 @@ class DecoderSession:
                 self._precision,
                 self._shortlist,
                 self.graphs,
+                self._proposal_types,
             )
         self._network.begin(max_len)
         self.rows.clear(self._network.weights.embed.device)

@@ -40,6 +40,7 @@ class EnsembleSession:
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
         cuda_graphs: str = "auto",
+        proposal_types: Optional[int] = None,
     ) -> None:
         """
         Args:
@@ -47,6 +48,7 @@ class EnsembleSession:
             temperature: divides the logits before the softmax.
             precision, equal_steps: see :func:`~..products.precision.precision_of`.
             shortlist: the target types that may be used (default: all).
+            proposal_types: see :class:`DecoderSession`.
             cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`; members that the
                 engine cannot run have no graphs.
 
@@ -56,7 +58,9 @@ class EnsembleSession:
             ValueError: if one of the models cannot be run in that precision, or with a shortlist.
         """
         self._members = [
-            _session_for(model, temperature, precision, equal_steps, shortlist, cuda_graphs)
+            _session_for(
+                model, temperature, precision, equal_steps, shortlist, cuda_graphs, proposal_types
+            )
             for model in models
         ]
         self.temperature = temperature
@@ -219,10 +223,11 @@ def _session_for(
     equal_steps: bool,
     shortlist: Optional[Shortlist],
     cuda_graphs: str,
+    proposal_types: Optional[int],
 ) -> Union[DecoderSession, IncrementalSession]:
     problem = unsupported_part(model)
     if problem is None or not decodes_incrementally(model):
-        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs)
+        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs, proposal_types)
     if precision != "model":
         raise ValueError(
             f"--engine-precision {precision}: {problem}; remove it, such models are computed as "

@@ -27,6 +27,8 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         self._rule: Acceptance = Exact()
         if self._n_proposals is None:
             self._rule = acceptance_rule(options, self.dictionary)
+        # Where only p_1's own tokens stay, proposals may be computed roughly.
+        self._is_rough = self._rule.is_exact or options.proposal_types is not None
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
@@ -37,7 +39,7 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         while blocks.go_on():
             # Section 3: predict.
             if self._n_proposals is None:
-                blocks.propose_chain(self._n_heads, rough=self._rule.is_exact)
+                blocks.propose_chain(self._n_heads, self._is_rough)
             else:
                 blocks.propose_tree(self._n_heads, self._n_proposals)
             # Section 3: verify. Section 4: the verification predicts for the next step.

@@ -225,9 +225,20 @@ class Batch:
             scores and tokens ``[R * (n_heads - 1), n_best]``, head by head for each row
         """
         scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
+        return self.ranked(scores, n_heads - 1, n_best)
+
+    def ranked(self, scores: Tensor, n_heads: int, n_best: int) -> Choices:
+        """The n best tokens of heads that look at each row's next steps but one, best first.
+
+        Args:
+            scores: logits float32 ``[R * n_heads, V]``, of the first V types; may be written to.
+
+        Returns:
+            as :meth:`ranked_proposals`
+        """
         constraints = None
-        if not self._known_to_be_open(1, n_heads - 1):
-            steps = self._steps(1, n_heads - 1).flatten().cpu().numpy()
+        if not self._known_to_be_open(1, n_heads):
+            steps = self._steps(1, n_heads).flatten().cpu().numpy()
             constraints = self.rules.constraints_at(steps, self.max_len, self.n_waived)
         return self._chooser.choose_by_row(scores, n_best, constraints, normalize=True)
 

@@ -101,10 +101,14 @@ class CompiledBlocks(Blocks):
     def propose_tree(self, n_heads: int, n_proposals: int) -> None:
         if n_heads == 1:
             return self.propose_nothing()
-        batch, n = self._batch, self._batch.n_rows
-        ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
+        batch, n, rules = self._batch, self._batch.n_rows, self._batch.rules
+        output = self._direct.output(1, n_heads, rough=True)
+        if output is None or output.types is not None:
+            ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
+        else:
+            logits = output.layer(output.heads(self._states())).flatten(0, 1)
+            ranked = batch.ranked(logits, n_heads - 1, n_proposals)
         scores, tokens = (part.reshape(n, n_heads - 1, -1) for part in ranked)
-        rules = batch.rules
         grower = TreeGrower.of(n_proposals, rules.eos, rules.pad)
         assert grower is not None
         self._rows.grow(*grower(self._rows.next_tokens[:n], scores, tokens))

@@ -169,4 +169,16 @@ Problem problem_of(const Move &move) {
   return NONE;
 }
 
+Problem problem_of(const PathMove &move) {
+  if (move.n_rows < 0 || move.n_path < 0) return SIZES;
+  if (move.first_slot < 0 || move.first_slot + move.n_rows > move.n_slots) return PLACES;
+  for (int64_t row = 0; row < move.n_rows; ++row) {
+    const int64_t start = move.starts[row];
+    if (!is_within(start, move.length + 1)) return LENGTHS;
+    for (int64_t i = 0; i < move.n_path; ++i)
+      if (!is_within(move.path[row * move.n_path + i], move.length - start)) return LENGTHS;
+  }
+  return NONE;
+}
+
 }  // namespace

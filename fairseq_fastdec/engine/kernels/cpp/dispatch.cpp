@@ -107,7 +107,7 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(Linear),  sizeof(Norm), sizeof(Layer),   sizeof(Model),     sizeof(Cache),
       sizeof(Threads), sizeof(Barrier), sizeof(Step), sizeof(Product),   sizeof(BestToken),
       sizeof(Heads),   sizeof(TopK), sizeof(Append),  sizeof(Blocks),    sizeof(Trees),
-      sizeof(Move)};
+      sizeof(Move),    sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -217,6 +217,12 @@ int64_t fastdec_move_rows(Move *move) {
   if (const Problem problem = problem_of(*move)) return problem;
   // Without a byte to copy there may be no address to copy from, which memcpy must not be given.
   if (move->n && move->used) in_threads<Move, move_rows>(move);
+  return NONE;
+}
+
+int64_t fastdec_move_paths(PathMove *move) {
+  if (const Problem problem = problem_of(*move)) return problem;
+  move_paths(*move);
   return NONE;
 }
 }

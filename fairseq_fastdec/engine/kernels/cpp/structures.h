@@ -237,4 +237,14 @@ struct Move {
   char *scratch;  // [n_threads, n, n_heads, used] bytes
 };
 
+// Of the tokens of trees those on a path move to the ends of their rows.
+struct PathMove {
+  char *data;
+  int64_t n_parts, n_slots, n_heads, length;  // a part is the keys or the values of a layer
+  int64_t part, slot, head, token;            // strides in bytes; a token's keys lie together
+  int64_t n_rows, n_path, first_slot;
+  const int64_t *starts;  // [n_rows], where each row ends
+  const int64_t *path;    // [n_rows, n_path], distances from there, each behind the one before
+};
+
 }  // namespace
