@@ -3,6 +3,7 @@
 import ctypes
 from typing import Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -61,6 +62,13 @@ class RowBlocks:
         self._task.rows.counts = self.accepted.data_ptr()
         self._task.rows.taken = self.taken.data_ptr()
         self._address = ctypes.c_void_p(ctypes.addressof(self._task))
+        self._most_new = most_new
+        self._trees = structures.Trees(
+            roots=self.next_tokens.data_ptr(),
+            tokens=self.tokens.data_ptr(),
+            parents=self.parents.data_ptr(),
+            depths=self.depths.data_ptr(),
+        )
 
     @classmethod
     def of(cls, n_rows: int, most_new: int, dim: int) -> Optional["RowBlocks"]:
@@ -91,13 +99,32 @@ class RowBlocks:
         self._task.parents = None
         problems.check(self._library.lead(self._address))
 
-    def grow(self, tokens: Tensor, parents: Tensor, depths: Tensor) -> None:
-        """Make trees the blocks: int64 ``[R, T]`` each."""
-        n = tokens.numel()
-        self._task.rows.n_new = self.n_new = tokens.size(1)
+    def grow(self, scores: np.ndarray, ranked: np.ndarray, n_proposals: int, pad: int) -> None:
+        """Make trees of the most probable paths, with the next tokens as their roots.
+
+        Smaller trees than the largest get padding, which nothing accepts, behind their roots.
+
+        Args:
+            scores: float32 ``[R, heads, n]``, log-probabilities of each head's best tokens, best
+                first; a path's is their sum.
+            ranked: int64 ``[R, heads, n]``, those tokens.
+            n_proposals: how many tokens there are to be besides the root, if there are so many.
+
+        Raises:
+            ValueError: for numbers of other kinds.
+        """
+        trees, rows = self._trees, self._task.rows
+        trees.n_rows, trees.n_heads, trees.n_best = scores.shape
+        trees.n_proposals, trees.eos, trees.pad = n_proposals, rows.eos, pad
+        numbers, tokens = torch.from_numpy(scores), torch.from_numpy(ranked)
+        trees.scores = problems.address(numbers, scores.size, "scores", torch.float32)
+        trees.ranked = problems.address(tokens, scores.size, "tokens")
+        if trees.n_rows != rows.n_rows or n_proposals >= self._most_new:
+            raise ValueError(f"scores {list(scores.shape)} of {n_proposals} for {rows.n_rows} rows")
+        longest = self._library.grow_trees(ctypes.byref(trees))
+        problems.check(-min(longest, 0))
+        rows.n_new = self.n_new = longest
         self._task.parents = self.parents.data_ptr()
-        for own, new in ((self.tokens, tokens), (self.parents, parents), (self.depths, depths)):
-            own[:n] = new.flatten()
 
     def accept(self, verdict: Optional[Tensor] = None) -> None:
         """Count the tokens of each block that are accepted, or find their path in a tree.

@@ -118,7 +118,7 @@ class PreparedDecoder:
         return self._prepared.get(_heads, precision or self._precision)
 
     def proposals(self, precision: Precision, n_types: int) -> Output:
-        """What :meth:`output` is, for proposals: to the logits of the first types alone."""
+        """For proposals: from features to the logits of the first types alone."""
         heads = self._prepared.get(_heads, precision)
         return Output(heads, self._prepared.get(_FirstTypes(n_types), precision))
 

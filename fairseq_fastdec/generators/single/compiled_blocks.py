@@ -12,7 +12,6 @@ from torch import Tensor
 from ...engine import Features
 from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.blocks import RowBlocks
-from ...engine.kernels.trees import TreeGrower
 from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectOutput
 from .batch import Batch
@@ -107,11 +106,11 @@ class CompiledBlocks(Blocks):
             ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
         else:
             logits = output.layer(output.heads(self._states())).flatten(0, 1)
+            if batch.session.temperature != 1:
+                logits /= batch.session.temperature
             ranked = batch.ranked(logits, n_heads - 1, n_proposals)
         scores, tokens = (part.reshape(n, n_heads - 1, -1) for part in ranked)
-        grower = TreeGrower.of(n_proposals, rules.eos, rules.pad)
-        assert grower is not None
-        self._rows.grow(*grower(self._rows.next_tokens[:n], scores, tokens))
+        self._rows.grow(scores, tokens, n_proposals, rules.pad)
         self._has_trees = True
 
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:

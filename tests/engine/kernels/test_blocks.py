@@ -1,15 +1,18 @@
 """What is accepted of blocks and kept, by compiled code: what the paper's rules say, in Python."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.engine.kernels.blocks import RowBlocks
-from fairseq_fastdec.generators.single.trees import Tree
+from fairseq_fastdec.generators.single.trees import Tree, best_tree
 from tests.support.compiled import compiled
 
-EOS, DIM, WIDTH = 2, 3, 16
+PAD, EOS, DIM, WIDTH = 1, 2, 3, 16
 
 
 class Rows:
@@ -26,6 +29,14 @@ class Rows:
         self.blocks.bind(self.sentence, self.lengths, self.finished)
         self.blocks.next_tokens[:] = torch.arange(5, 5 + n_rows)
         self.blocks.next_scores[:] = -0.5
+
+    def make_trees(self, tokens, parents):
+        """Any trees ``[R, T]``, which no scores would give."""
+        n_rows, n_new = tokens.shape
+        scores = np.zeros((n_rows, 1, n_new), dtype=np.float32)
+        self.blocks.grow(scores, np.full(scores.shape, 9), n_new - 1, PAD)
+        self.blocks.tokens[: tokens.numel()] = tokens.flatten()
+        self.blocks.parents[: tokens.numel()] = parents.flatten()
 
     def answer(self, answers):
         """p_1's answers ``[R, T]``; each has its own score, and each position its own features."""
@@ -93,7 +104,7 @@ def test_trees(data):
     parents = torch.tensor(
         [[-1, *(data.draw(st.integers(0, i)) for i in range(n_new - 1))] for _ in range(3)]
     )
-    rows.blocks.grow(tokens, parents, torch.zeros_like(parents))
+    rows.make_trees(tokens, parents)
     rows.answer(answers)
     rows.blocks.accept()
     trees = [Tree(*row, []) for row in zip(tokens.tolist(), parents.tolist())]
@@ -109,6 +120,46 @@ def test_trees(data):
         place = slice(lengths[row], lengths[row] + len(kept))
         assert rows.tokens[int(rows.sentence[row]), place].tolist() == kept
         assert int(rows.blocks.next_tokens[row]) == int(answers[row, path[-1]])
+
+
+@compiled
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_trees_are_those_that_python_grows(data):
+    n_rows, n_heads, n_best, n = (data.draw(st.integers(1, most)) for most in (3, 4, 5, 14))
+    n_rows -= data.draw(st.booleans())
+    # Few different scores, so that many paths cost the same; and tokens that are impossible.
+    score = st.sampled_from([-0.5, -1.0, -1.5, -2.0, -math.inf])
+    size = n_rows * n_heads * n_best
+    scores = data.draw(st.lists(score, min_size=size, max_size=size))
+    tokens = data.draw(st.lists(st.integers(EOS, 9), min_size=size, max_size=size))
+    scores = -np.sort(-np.array(scores, dtype=np.float32).reshape(n_rows, n_heads, n_best))
+    tokens = np.array(tokens, dtype=np.int64).reshape(n_rows, n_heads, n_best)
+    rows = Rows(n_rows, 1 + n)
+    blocks, roots = rows.blocks, rows.blocks.next_tokens.tolist()
+    blocks.grow(scores, tokens, n, PAD)
+    expected = [best_tree(*row, n, EOS) for row in zip(roots, scores.tolist(), tokens.tolist())]
+    longest = max([1, *(len(tree.tokens) for tree in expected)])
+    expected = [tree.padded(longest, PAD) for tree in expected]
+    assert blocks.n_new == longest
+    grown = (
+        part[: n_rows * longest].view(n_rows, longest).tolist()
+        for part in (blocks.tokens, blocks.parents, blocks.depths)
+    )
+    assert list(zip(*grown)) == [tuple(tree) for tree in expected]
+
+
+@compiled
+def test_trees_of_other_numbers_are_refused():
+    scores, tokens = np.zeros((3, 2, 3), dtype=np.float32), np.zeros((3, 2, 3), dtype=np.int64)
+    for wrong in (
+        (scores[:1], tokens[:1], 2),
+        (scores, tokens, 4),
+        (scores.astype(np.float64), tokens, 2),
+        (scores, tokens[:, :1], 2),
+    ):
+        with pytest.raises(ValueError):
+            Rows().blocks.grow(*wrong, PAD)
 
 
 @compiled
@@ -146,7 +197,7 @@ def test_counts_that_no_block_has_are_refused(accepted):
 def test_a_path_beyond_the_tree_is_refused():
     rows = Rows()
     tokens = torch.full((3, 2), 5)
-    rows.blocks.grow(tokens, torch.tensor([[-1, 0]] * 3), torch.tensor([[0, 1]] * 3))
+    rows.make_trees(tokens, torch.tensor([[-1, 0]] * 3))
     rows.blocks.accepted[:] = 2
     rows.blocks.path[:6] = 2
     with pytest.raises(ValueError, match="tree"):
