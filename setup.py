@@ -82,7 +82,8 @@ setup(
     ],
     extras_require={
         # ruff of one version: tests/test_style.py checks what others would format otherwise.
-        "dev": ["pytest", "hypothesis", "ruff==0.14.6", *VIZ],
+        # pytest-xdist and filelock: tests run on all cores, and share what they train.
+        "dev": ["pytest", "pytest-xdist", "filelock", "hypothesis", "ruff==0.14.6", *VIZ],
         "viz": VIZ,
         # 4.8.1 is the first that reads fairseq's checkpoints with torch's restricted unpickler.
         "bench": ["ctranslate2>=4.8.1,<5", *VIZ],
