@@ -43,7 +43,7 @@ class Model(ctypes.Structure):
 class Cache(ctypes.Structure):
     _fields_ = [
         ("data", _POINTER),
-        *_fields(_INT, "layer", "part", "slot", "head", "slots", "length"),
+        *_fields(_INT, "is_bf16", "layer", "part", "slot", "head", "slots", "length"),
     ]
 
 

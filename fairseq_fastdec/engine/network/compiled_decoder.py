@@ -52,7 +52,7 @@ class CompiledDecoder:
         """
         Args:
             tokens: int64 ``[R, T]``.
-            rows: where their keys and values lie, in fp32, and the slot of the first row.
+            rows: where their keys and values lie, in fp32 or bf16, and the slot of the first row.
             past: int64 ``[R]``, the lengths of the rows.
             sources, row_source, source_lengths: the sources' keys and values, the slot of each
                 row's source, int64 ``[R]``, and the sources' lengths by slot.
@@ -83,7 +83,7 @@ class CompiledDecoder:
 
 def _cache(cache: KeyValueCache) -> structures.Cache:
     address, shape = cache.place
-    return transformer.cache_at(address, shape[2:])
+    return transformer.cache_at(address, shape[2:], cache.dtype)
 
 
 def _layer(layer: LayerWeights) -> transformer.Layer:

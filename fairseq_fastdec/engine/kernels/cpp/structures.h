@@ -17,7 +17,7 @@
 //   dim        n_heads * head_dim, the size of a token's state
 //   hidden     the size of the feed-forward network's inner layer
 //   inputs, outputs   of a linear layer: y[n, outputs] = x[n, inputs] weight^T + bias
-// Pointers may be null where a comment says so. Strides count floats unless they say bytes.
+// Pointers may be null where a comment says so. Strides count numbers unless they say bytes.
 
 #pragma once
 
@@ -78,7 +78,8 @@ struct Model {
 
 // Keys and values: [layers, 2, slots, heads, length, head_dim].
 struct Cache {
-  float *data;
+  void *data;
+  int64_t is_bf16;                  // or else fp32
   int64_t layer, part, slot, head;  // strides; a part is the keys or the values of a layer
   int64_t slots, length;
 };
