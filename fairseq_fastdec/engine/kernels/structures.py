@@ -2,7 +2,8 @@
 
 import ctypes
 
-_POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_FLOAT, _DOUBLE = ctypes.c_float, ctypes.c_double
 
 
 def _fields(kind: type, *names: str) -> list:
@@ -47,8 +48,16 @@ class Cache(ctypes.Structure):
     ]
 
 
+class Costs(ctypes.Structure):
+    _fields_ = [
+        *_fields(_DOUBLE, "of_byte", "of_product_fp32", "of_product_bf16", "of_product_int8"),
+        *_fields(_DOUBLE, "start", "meeting_of_two", "meeting_of_most"),
+        ("most_threads", _INT),
+    ]
+
+
 class Threads(ctypes.Structure):
-    _fields_ = _fields(_POINTER, "parallel", "number", "count")
+    _fields_ = [*_fields(_POINTER, "parallel", "number", "count"), ("costs", Costs)]
 
 
 class Barrier(ctypes.Structure):
@@ -105,4 +114,4 @@ class Move(ctypes.Structure):
 
 
 # fastdec_size_of counts them in this order.
-ALL = (Linear, Norm, Layer, Model, Cache, Threads, Barrier, Step, Product, TopK, Move)
+ALL = (Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, TopK, Move)

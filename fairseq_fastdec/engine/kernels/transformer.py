@@ -90,6 +90,8 @@ class Transformer:
         self._address = ctypes.c_void_p(ctypes.addressof(self._step))
         self._positions: Optional[Tensor] = None
         self._scratch = self._embed.new_empty(0)
+        # Encoders have so many tokens that they use all threads.
+        self._said_threads = not parameters.tokens_per_step
 
     @classmethod
     def of(cls, parameters: Parameters) -> Optional["Transformer"]:
@@ -164,8 +166,18 @@ class Transformer:
         check(-min(size, 0))
         scratch = self._scratch_of(size)
         step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
+        if not self._said_threads:
+            self._say_threads()
         check(self._library.run_step(self._address))
         return features
+
+    def _say_threads(self) -> None:
+        """Tell the log how many threads the step uses."""
+        self._said_threads = True
+        step, model = self._step, self._step.model
+        n_threads = self._library.step_threads(self._address)
+        what = f"{model.n_layers} layers with states of {model.dim}"
+        loading.log_threads(n_threads, step.n_threads, what)
 
     def _take_positions(self, positions: Optional[Tensor]) -> None:
         model = self._step.model

@@ -1,6 +1,7 @@
 // The entry points for Python, and the choice of kernels for the processor that this runs on.
 
 #include "checks.h"
+#include "costs.h"
 #include "row_moves.h"
 #include "top_k.h"
 #include "transformer.h"
@@ -85,8 +86,8 @@ int64_t fastdec_has_int8() { return has_int8(); }
 // The size of a structure, by its place in structures.py's list of all; -1 behind the last.
 int64_t fastdec_size_of(int64_t structure) {
   constexpr int64_t sizes[] = {sizeof(Linear),  sizeof(Norm),    sizeof(Layer),   sizeof(Model),
-                               sizeof(Cache),   sizeof(Threads), sizeof(Barrier), sizeof(Step),
-                               sizeof(Product), sizeof(TopK),    sizeof(Move)};
+                               sizeof(Cache),   sizeof(Costs),   sizeof(Threads), sizeof(Barrier),
+                               sizeof(Step),    sizeof(Product), sizeof(TopK),    sizeof(Move)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -108,20 +109,35 @@ int64_t fastdec_step_scratch_size(const Step *step) {
 // How many bytes of scratch memory a choice needs.
 int64_t fastdec_top_k_scratch_size(const TopK *task) { return top_k_scratch_size(*task); }
 
+// Measures what threads cost, of which a call may have so many: 2 or more.
+void fastdec_measure_costs(Threads *threads, int64_t n_threads) {
+  threads->costs = measured_costs(threads, n_threads, multiply);
+}
+
+// How many threads a step is run in, or the negative of a Problem.
+int64_t fastdec_step_threads(const Step *step) {
+  const Problem problem = problem_of(*step);
+  return problem ? -problem : threads_for(*step);
+}
+
 // The following do what they are asked for, or return a Problem.
 
 int64_t fastdec_run_step(Step *step) {
   if (const Problem problem = problem_of(*step)) return problem;
   if (scratch_before(*step, step->n_threads) > step->scratch_size) return SCRATCH;
   step->barrier.arrived = step->barrier.phase = 0;
-  in_threads<Step, run_step>(step);
+  in_threads<Step, run_step>(step, threads_for(*step));
   return NONE;
 }
 
 int64_t fastdec_multiply(Product *product) {
   if (const Problem problem = problem_of(*product)) return problem;
-  if (!product->linear.weight) in_threads<Product, quantize_inputs>(product);
-  in_threads<Product, multiply>(product);
+  const int64_t n_threads = threads_for(*product);
+  // To start threads would take longer than to quantise so little.
+  const bool together = quantizes_together(product->linear, product->n);
+  if (!product->linear.weight)
+    in_threads<Product, quantize_inputs>(product, together ? n_threads : 1);
+  in_threads<Product, multiply>(product, n_threads);
   return NONE;
 }
 
