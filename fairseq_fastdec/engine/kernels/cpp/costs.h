@@ -1,4 +1,4 @@
-// What work and threads cost on this machine, and how many threads a call has work for.
+// The costs of work and of threads on this machine, and from them the threads of a call.
 
 #pragma once
 
@@ -107,7 +107,7 @@ INLINE int64_t best_number(int64_t limit, Time time) {
 
 INLINE bool is_measured(const Threads *threads) { return threads && threads->costs.most_threads; }
 
-// How many threads, of those that it may have, a step has work for.
+// The number of threads, of those that it may have, that a step has work for.
 INLINE int64_t threads_for(const Step &step) {
   if (step.n_threads == 1 || !is_measured(step.threads) || !step.model.n_layers)
     return step.n_threads;
@@ -120,13 +120,31 @@ INLINE int64_t threads_for(const Step &step) {
   });
 }
 
-INLINE int64_t threads_for(const Product &product) {
-  if (product.n_threads == 1 || !is_measured(product.threads)) return product.n_threads;
-  const Costs &costs = product.threads->costs;
-  const Phase phase = phase_of(costs, product.linear, product.n);
-  return best_number(product.n_threads, [&](int64_t n_threads) {
-    return phase.in(n_threads) + (n_threads > 1 ? costs.start : 0);
+// The same of a layer, and of n_others other ones that are all alike.
+template <typename Task>
+INLINE int64_t threads_for(const Task &task, const Linear &linear, const Linear &other,
+                           int64_t n_others, int64_t n_meetings) {
+  if (task.n_threads == 1 || !is_measured(task.threads)) return task.n_threads;
+  const Costs &costs = task.threads->costs;
+  const Phase phase = phase_of(costs, linear, task.n), next = phase_of(costs, other, task.n);
+  return best_number(task.n_threads, [&](int64_t n_threads) {
+    return phase.in(n_threads) + n_others * next.in(n_threads) +
+           n_meetings * meeting_time(costs, n_threads) + (n_threads > 1 ? costs.start : 0);
   });
+}
+
+INLINE int64_t threads_for(const Product &product) {
+  return threads_for(product, product.linear, product.linear, 0, 0);
+}
+
+INLINE int64_t threads_for(const BestToken &task) {
+  return threads_for(task, task.linear, task.linear, 0, 2);
+}
+
+INLINE int64_t threads_for(const Heads &heads) {
+  const int64_t n_layers = 1 + heads.n_outputs;
+  const int64_t n_meetings = heads.hidden.weight ? 2 : 2 + 2 * n_layers;
+  return threads_for(heads, heads.hidden, heads.outputs[0], heads.n_outputs, n_meetings);
 }
 
 // Threads that meet, and do nothing else.

@@ -8,7 +8,7 @@
 
 namespace {
 
-// Of each part all moved rows are read before the first is written.
+// All moved rows of a part are read before the first is written.
 void move_rows(const Move &move, const ThreadSlice &slice) {
   char *scratch = move.scratch + slice.number * move.n * move.n_heads * move.used;
   for (int64_t part = slice.number; part < move.n_parts; part += slice.count) {
