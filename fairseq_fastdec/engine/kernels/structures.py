@@ -2,7 +2,8 @@
 
 import ctypes
 
-_POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_FLOAT, _DOUBLE = ctypes.c_float, ctypes.c_double
 
 
 def _fields(kind: type, *names: str) -> list:
@@ -43,12 +44,20 @@ class Model(ctypes.Structure):
 class Cache(ctypes.Structure):
     _fields_ = [
         ("data", _POINTER),
-        *_fields(_INT, "layer", "part", "slot", "head", "slots", "length"),
+        *_fields(_INT, "is_bf16", "layer", "part", "slot", "head", "slots", "length"),
+    ]
+
+
+class Costs(ctypes.Structure):
+    _fields_ = [
+        *_fields(_DOUBLE, "of_byte", "of_product_fp32", "of_product_bf16", "of_product_int8"),
+        *_fields(_DOUBLE, "start", "meeting_of_two", "meeting_of_most"),
+        ("most_threads", _INT),
     ]
 
 
 class Threads(ctypes.Structure):
-    _fields_ = _fields(_POINTER, "parallel", "number", "count")
+    _fields_ = [*_fields(_POINTER, "parallel", "number", "count"), ("costs", Costs)]
 
 
 class Barrier(ctypes.Structure):
@@ -169,7 +178,6 @@ class PathMove(ctypes.Structure):
 
 # fastdec_size_of counts them in this order.
 ALL = (
-    Linear, Norm, Layer, Model, Cache, Threads, Barrier, Step, Product, BestToken, Heads, TopK,
-    Append, Blocks, Trees, Move,
-    PathMove,
+    Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
+    TopK, Append, Blocks, Trees, Move, PathMove,
 )  # fmt: skip

@@ -90,6 +90,8 @@ class Transformer:
         self._address = ctypes.c_void_p(ctypes.addressof(self._step))
         self._positions: Optional[Tensor] = None
         self._scratch = self._embed.new_empty(0)
+        # Encoders have so many tokens that they use all threads.
+        self._said_threads = not parameters.tokens_per_step
 
     @classmethod
     def of(cls, parameters: Parameters) -> Optional["Transformer"]:
@@ -137,7 +139,7 @@ class Transformer:
         """Say which rows the next steps are of. The numbers are read at every step.
 
         Args:
-            rows: where their keys and values lie, in fp32, and the slot of the first row.
+            rows: where their keys and values lie, and the slot of the first row.
             past: int64 ``[R]``, the lengths of the rows.
             positions: fp32 ``[N, C]``, or ``None``; beyond the last is the last.
             row_source, source_lengths: the slot of each row's source, int64 ``[R]``, and the
@@ -204,6 +206,16 @@ class Transformer:
         if problem == OUT_OF_SCRATCH:
             problem = self._run_with_more_scratch()
         check(problem)
+        if not self._said_threads:
+            self._say_threads()
+
+    def _say_threads(self) -> None:
+        """Tell the log how many threads the step has used."""
+        self._said_threads = True
+        step, model = self._step, self._step.model
+        n_threads = self._library.step_threads(self._address)
+        what = f"{model.n_layers} layers with states of {model.dim}"
+        loading.log_threads(n_threads, step.n_threads, what)
 
     def _run_with_more_scratch(self) -> int:
         """Run the step once more; returns the problem.
@@ -232,21 +244,28 @@ class Transformer:
 
 
 def cache_at(
-    data: int, shape: Tuple[int, int, int, int], layers_apart: bool = True
+    data: int, shape: Tuple[int, int, int, int], dtype: torch.dtype, layers_apart: bool = True
 ) -> structures.Cache:
-    """Keys and values fp32 ``[layers, 2, slots, heads, length, head_dim]`` that lie side by side.
+    """Keys and values ``[layers, 2, slots, heads, length, head_dim]`` that lie side by side.
 
     Args:
         data: their address.
         shape: ``(slots, heads, length, head_dim)``.
+        dtype: fp32 or bf16.
         layers_apart: without, there is memory for one layer, and all layers use it in turn.
+
+    Raises:
+        TypeError: for another dtype.
     """
+    if dtype not in (torch.float32, torch.bfloat16):
+        raise TypeError(f"keys and values in {dtype}")
     n_slots, n_heads, length, head_dim = shape
     head = length * head_dim
     slot = n_heads * head
     part = n_slots * slot
     layer = 2 * part if layers_apart else 0
-    return structures.Cache(data, layer, part, slot, head, n_slots, length)
+    is_bf16 = dtype == torch.bfloat16
+    return structures.Cache(data, is_bf16, layer, part, slot, head, n_slots, length)
 
 
 def _is_readable(norm: LayerNorm, dim: int) -> bool:

@@ -13,15 +13,18 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]
 
     Args:
         queries: ``[B, H, T, D]``.
-        keys, values: ``[B, H, L, D]``, in the dtype to compute in.
-        mask: of the same dtype, added to the scores, broadcastable to ``[B, H, T, L]``, or
+        keys, values: ``[B, H, L, D]``. What is computed has the wider dtype of theirs and the
+            queries'.
+        mask: of their dtype, added to the scores, broadcastable to ``[B, H, T, L]``, or
             ``None``.
 
     Returns:
         ``[B, T, H * D]`` in the queries' dtype.
     """
     dtype = queries.dtype
-    queries = queries.to(keys.dtype)
+    wider = torch.promote_types(dtype, keys.dtype)
+    queries, keys, values = (x.to(wider) for x in (queries, keys, values))
+    mask = None if mask is None else mask.to(wider)
     if queries.is_cuda or (queries.size(0) == 1 and queries.size(2) == 1):
         out = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=1.0)
     else:

@@ -1,7 +1,7 @@
 """Keys and values that outlive a step: of the rows (self-attention) and of the sources (cross)."""
 
 import math
-from typing import NamedTuple, Sequence, Tuple, Union
+from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
@@ -28,7 +28,13 @@ class KeyValueCache:
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
+        rounded_to: Optional[torch.dtype] = None,
     ) -> None:
+        """
+        Args:
+            rounded_to: what is written is rounded to this dtype, and kept in the other one.
+        """
+        self._rounded_to = rounded_to or dtype
         self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
         self._memory = self._spare = self._data.flatten()
         self._mover = RowMover.of(device)
@@ -37,7 +43,7 @@ class KeyValueCache:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of keys and values; whatever is written is converted to it."""
+        """The dtype in which keys and values are kept; whatever is written is converted to it."""
         return self._data.dtype
 
     @property
@@ -69,22 +75,27 @@ class KeyValueCache:
         self._memory, self._spare = self._spare, self._memory
         return self._memory[:size].view(shape)
 
+    def _rounded(self, key_values: Tensor) -> Tensor:
+        """What copying to the cache's dtype does not round by itself."""
+        return key_values if self._rounded_to == self.dtype else key_values.to(self._rounded_to)
+
     def write(self, layer: int, slots: slice, start: int, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at positions ``start...`` of consecutive slots."""
         place = (slots.start, slots.stop, start, start + key_values.size(1))
         if place != self._writable.place:
             self._writable = _Views(place, self._at(*place).unbind(0))
-        self._writable.of_layer[layer].copy_(key_values.permute(2, 0, 3, 1, 4))
+        self._writable.of_layer[layer].copy_(self._rounded(key_values).permute(2, 0, 3, 1, 4))
 
     def write_all(self, slots: slice, key_values: Tensor) -> None:
         """Store ``[n, T, layers, 2, H, D]`` from the first position of consecutive slots on."""
         place = (slots.start, slots.stop, 0, key_values.size(1))
-        self._at(*place).copy_(key_values.permute(2, 3, 0, 4, 1, 5))
+        self._at(*place).copy_(self._rounded(key_values).permute(2, 3, 0, 4, 1, 5))
 
     def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""
         rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
-        self._data[layer][:, rows, :, positions] = key_values.to(self._data.dtype)
+        key_values = self._rounded(key_values).to(self._data.dtype)
+        self._data[layer][:, rows, :, positions] = key_values
 
     def read(self, layer: int, slots: slice, length: int) -> Tuple[Tensor, Tensor]:
         """Views of the keys and the values, ``[n, H, length, D]`` each."""

@@ -50,8 +50,8 @@ class CompiledDecoder:
         """Say which rows the next steps are of; other arguments as of :meth:`.Transformer.bind`.
 
         Args:
-            rows: the rows' keys and values, in fp32, and the slot of the first row.
-            sources: the sources' keys and values, in fp32.
+            rows: the rows' keys and values, in fp32 or bf16, and the slot of the first row.
+            sources: the sources' keys and values, in fp32 or bf16.
         """
         cache, first_slot = rows
         self._network.bind(
@@ -76,7 +76,7 @@ class CompiledDecoder:
 
 def _cache(cache: KeyValueCache) -> structures.Cache:
     address, shape = cache.place
-    return transformer.cache_at(address, shape[2:])
+    return transformer.cache_at(address, shape[2:], cache.dtype)
 
 
 def _layer(layer: LayerWeights) -> transformer.Layer:

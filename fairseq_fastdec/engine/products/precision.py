@@ -25,16 +25,19 @@ class Precision(NamedTuple):
     """A way to prepare parameters: the matrices of linear layers, and everything else.
 
     Attributes:
-        dtype: of embeddings, norms, biases, states and caches; ``None``: the model's own.
+        dtype: of embeddings, norms, biases and states; ``None``: the model's own.
         product: from a weight ``[out, in]`` and a bias ``[out]`` or ``None`` to a linear layer.
         gathered: the same, to the rows of a layer of which few outputs are computed at a time.
-        attention: the dtype of the decoder's attention and its caches, unless it is compiled;
-            ``None``: as ``dtype``.
+        keys_values: the dtype to which the decoder's keys and values are rounded on a CPU, in every
+            step before anything attends to them; ``None``: as ``dtype``.
+        attention: the dtype of the decoder's attention, unless it is compiled; ``None``: as
+            ``dtype``.
     """
 
     dtype: Optional[torch.dtype]
     product: Callable[[Tensor, Optional[Tensor]], Layer]
     gathered: Callable[[Tensor, Optional[Tensor]], Rows]
+    keys_values: Optional[torch.dtype] = None
     attention: Optional[torch.dtype] = None
 
     def rounding(self, model: torch.dtype) -> torch.dtype:
@@ -68,8 +71,8 @@ class Precision(NamedTuple):
 PRECISIONS: Dict[str, Precision] = {
     "model": Precision(None, Linear, LinearRows),
     "fp32": Precision(torch.float32, Linear, LinearRows),
-    "bf16": Precision(torch.float32, BFloat16Linear, BFloat16Rows),
-    "int8": Precision(torch.float32, Int8Linear, Int8Rows),
+    "bf16": Precision(torch.float32, BFloat16Linear, BFloat16Rows, torch.bfloat16),
+    "int8": Precision(torch.float32, Int8Linear, Int8Rows, torch.bfloat16),
 }
 
 

@@ -55,10 +55,7 @@ class DecoderNetwork:
         self.weights: DecoderWeights = weights
         self.forward_pass = ForwardPass(decoder, weights)
         self.compiled = CompiledDecoder.of(weights, tokens_per_step)
-        # Compiled attention adds up a token's keys in the same order in every step. So it keeps
-        # equal steps equal without sums in fp64.
-        attention = None if self.compiled is not None else precision.attention
-        self.caches = SessionCaches.make_for(weights, attention or weights.embed.dtype)
+        self.caches = self._empty_caches(precision)
         self.output = OutputLayer(
             prepared, precision, block_size_of(decoder) > 0, shortlist, proposal_types
         )
@@ -89,6 +86,19 @@ class DecoderNetwork:
         weights = self.weights
         shape = (*states.shape[:2], len(weights.layers), 2, weights.n_heads, weights.head_dim)
         self.caches.add_sources(rows, weights.cross_key_values(states).view(shape))
+
+    def _empty_caches(self, precision: Precision) -> SessionCaches:
+        """Of keys and values in the dtypes that the runner reads fastest."""
+        weights = self.weights
+        own = weights.embed.dtype
+        on_cpu = weights.embed.device.type == "cpu"
+        rounded_to = precision.keys_values if on_cpu else None
+        # Compiled attention converts what it reads, and adds up a token's keys in the same order in
+        # every step. So it keeps equal steps equal without sums in fp64. Torch would have to
+        # convert all keys and values in every step.
+        if self.compiled is not None:
+            return SessionCaches.make_for(weights, rounded_to or own)
+        return SessionCaches.make_for(weights, precision.attention or own, rounded_to)
 
     def _choose_runner(self) -> StepRunner:
         """Recordings where there is a recorder, else the runner without them."""

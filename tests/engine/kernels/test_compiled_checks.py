@@ -24,6 +24,7 @@ from fairseq_fastdec.engine.network.compiled_encoder import CompiledEncoder
 from fairseq_fastdec.engine.products.int8 import Int8Linear
 from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
 from tests.support import skips, tiny
+from tests.support.compiled import threads
 from tests.support.sessions import steps_by_torch
 
 pytestmark = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
@@ -55,15 +56,15 @@ def spoiled(model, draw):
 
 @settings(FUZZ, max_examples=15)
 @given(
-    n_heads=st.sampled_from([1, 2, 3, 5]), head_dim=st.sampled_from([4, 6, 18, 34]),
+    n_heads=st.sampled_from([1, 2, 3, 5]), head_dim=st.sampled_from([4, 6, 8, 16, 18, 34, 64]),
     hidden=st.integers(1, 70), lengths=st.lists(st.integers(1, 19), min_size=1, max_size=4),
     widths=st.lists(st.integers(1, 5), min_size=1, max_size=4), pre_norm=st.booleans(),
     gelu=st.booleans(), learned=st.booleans(), precision=st.sampled_from(["model", "bf16", "int8"]),
-    registers=st.sampled_from([4, 8, 16]), threads=st.integers(1, 4), draw=st.randoms(),
+    registers=st.sampled_from([4, 8, 16]), n_threads=st.integers(1, 4), draw=st.randoms(),
 )  # fmt: skip
 def test_steps_of_any_model(
     n_heads, head_dim, hidden, lengths, widths, pre_norm, gelu, learned, precision, registers,
-    threads, draw,
+    n_threads, draw,
 ):  # fmt: skip
     """Of finite weights as torch has them; of others, without another thing being touched."""
     dim = n_heads * head_dim
@@ -79,33 +80,45 @@ def test_steps_of_any_model(
     is_spoiled = draw.random() < 0.4
     if is_spoiled:
         spoiled(model, draw)
-    before = torch.get_num_threads()
     library().set_width(registers)
     try:
-        torch.set_num_threads(threads)
-        sessions = [session_of(model, lengths, precision=precision) for _ in range(2)]
-        is_compiled = sessions[0].network.compiled is not None
-        steps_by_torch(sessions[1])
-        for n_new in widths:
-            n_rows = sessions[0].n_rows
-            tokens = torch.tensor(
-                [[draw.randrange(V) for _ in range(n_new)] for _ in range(n_rows)]
-            )
-            ours, theirs = (session.step(tokens) for session in sessions)
-            if is_compiled and not is_spoiled and precision == "model":
-                torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-            tokens[draw.randrange(n_rows), draw.randrange(n_new)] = draw.choice([-1, V, 2**40])
-            for session in sessions:
-                with pytest.raises(IndexError):
-                    session.step(tokens)
-            kept = torch.tensor([draw.randrange(n_new + 1) for _ in range(n_rows)])
-            rows = torch.tensor([draw.randrange(n_rows) for _ in range(draw.randrange(1, 7))])
-            for session in sessions:
-                session.commit(kept)
-                session.select(rows)
+        with threads(n_threads):
+            steps_of(model, lengths, widths, precision, is_spoiled, draw)
     finally:
-        torch.set_num_threads(before)
         library().set_width(16)
+
+
+def steps_of(model, lengths, widths, precision, is_spoiled, draw):
+    sessions = [session_of(model, lengths, precision=precision) for _ in range(3)]
+    is_compiled = sessions[0].network.compiled is not None
+    steps_by_torch(sessions[1])
+    for n_new in widths:
+        n_rows = sessions[0].n_rows
+        tokens = torch.tensor([[draw.randrange(V) for _ in range(n_new)] for _ in range(n_rows)])
+        ours, theirs = (session.step(tokens) for session in sessions[:2])
+        if is_compiled and not is_spoiled:
+            if precision == "model":
+                torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+            assert torch.equal(ours, one_by_one(sessions[2], tokens))
+        tokens[draw.randrange(n_rows), draw.randrange(n_new)] = draw.choice([-1, V, 2**40])
+        for session in sessions:
+            with pytest.raises(IndexError):
+                session.step(tokens)
+        kept = torch.tensor([draw.randrange(n_new + 1) for _ in range(n_rows)])
+        rows = torch.tensor([draw.randrange(n_rows) for _ in range(draw.randrange(1, 7))])
+        for session in sessions:
+            session.commit(kept)
+            session.select(rows)
+
+
+def one_by_one(session, tokens):
+    """The features of tokens that are fed one a step; afterwards none of them is committed."""
+    features = []
+    for token in tokens.split(1, dim=1):
+        features.append(session.step(token))
+        session.commit(1)
+    session.commit(-tokens.size(1))
+    return torch.cat(features, dim=1)
 
 
 @settings(FUZZ, max_examples=60)
@@ -292,35 +305,33 @@ def test_encoders(lengths, wrong, where, registers, draw):
 @given(
     kind=st.sampled_from([Linear, BFloat16Linear, Int8Linear]), n_tokens=st.integers(0, 21),
     n_inputs=st.integers(2, 70), n_outputs=st.integers(1, 140),
-    registers=st.sampled_from([4, 8, 16]), threads=st.integers(1, 4),
+    registers=st.sampled_from([4, 8, 16]), n_threads=st.integers(1, 4),
     n_bad=st.integers(0, 3), in_weight=st.booleans(), draw=st.randoms(),
 )  # fmt: skip
 def test_products_of_any_numbers(
-    kind, n_tokens, n_inputs, n_outputs, registers, threads, n_bad, in_weight, draw
+    kind, n_tokens, n_inputs, n_outputs, registers, n_threads, n_bad, in_weight, draw
 ):
     """A number that is none spoils its own outputs and no others."""
     generator = torch.Generator().manual_seed(draw.randrange(10**6))
     weight = torch.randn(n_outputs, n_inputs, generator=generator)
     x = torch.randn(n_tokens, n_inputs, generator=generator)
-    before = torch.get_num_threads()
     library().set_width(registers)
     try:
-        torch.set_num_threads(threads)
-        expected = kind(weight)(x)
-        spoilt = weight if in_weight else x
-        rows = {draw.randrange(spoilt.size(0)) for _ in range(n_bad if spoilt.size(0) else 0)}
-        for row in rows:
-            spoilt[row, draw.randrange(n_inputs)] = draw.choice(NUMBERS)
-        ours = kind(weight)(x)
-        assert ours.shape == (n_tokens, n_outputs)
-        others = [row for row in range(spoilt.size(0)) if row not in rows]
-        if in_weight:
-            assert torch.equal(ours[:, others], expected[:, others])
-        else:
-            assert torch.equal(ours[others], expected[others])
+        with threads(n_threads):
+            expected = kind(weight)(x)
+            spoilt = weight if in_weight else x
+            rows = {draw.randrange(spoilt.size(0)) for _ in range(n_bad if spoilt.size(0) else 0)}
+            for row in rows:
+                spoilt[row, draw.randrange(n_inputs)] = draw.choice(NUMBERS)
+            ours = kind(weight)(x)
     finally:
-        torch.set_num_threads(before)
         library().set_width(16)
+    assert ours.shape == (n_tokens, n_outputs)
+    others = [row for row in range(spoilt.size(0)) if row not in rows]
+    if in_weight:
+        assert torch.equal(ours[:, others], expected[:, others])
+    else:
+        assert torch.equal(ours[others], expected[others])
 
 
 def test_products_with_inputs_of_another_size():

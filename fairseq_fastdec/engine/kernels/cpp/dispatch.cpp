@@ -3,6 +3,7 @@
 #include "best_token.h"
 #include "blocks.h"
 #include "checks.h"
+#include "costs.h"
 #include "heads.h"
 #include "row_moves.h"
 #include "top_k.h"
@@ -104,10 +105,10 @@ int64_t fastdec_has_int8() { return has_int8(); }
 // The size of a structure, by its place in structures.py's list of all; -1 behind the last.
 int64_t fastdec_size_of(int64_t structure) {
   constexpr int64_t sizes[] = {
-      sizeof(Linear),  sizeof(Norm), sizeof(Layer),   sizeof(Model),     sizeof(Cache),
-      sizeof(Threads), sizeof(Barrier), sizeof(Step), sizeof(Product),   sizeof(BestToken),
-      sizeof(Heads),   sizeof(TopK), sizeof(Append),  sizeof(Blocks),    sizeof(Trees),
-      sizeof(Move),    sizeof(PathMove)};
+      sizeof(Linear), sizeof(Norm),    sizeof(Layer),   sizeof(Model),     sizeof(Cache),
+      sizeof(Costs),  sizeof(Threads), sizeof(Barrier), sizeof(Step),      sizeof(Product),
+      sizeof(BestToken), sizeof(Heads), sizeof(TopK),   sizeof(Append),    sizeof(Blocks),
+      sizeof(Trees),  sizeof(Move),    sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -137,20 +138,35 @@ int64_t fastdec_heads_scratch_size(const Heads *task) { return heads_scratch_siz
 // The bytes of scratch memory that a choice needs.
 int64_t fastdec_top_k_scratch_size(const TopK *task) { return top_k_scratch_size(*task); }
 
+// Measures what threads cost, of which a call may have so many: 2 or more.
+void fastdec_measure_costs(Threads *threads, int64_t n_threads) {
+  threads->costs = measured_costs(threads, n_threads, multiply);
+}
+
+// The number of threads that a step runs in, or the negative of a Problem.
+int64_t fastdec_step_threads(const Step *step) {
+  const Problem problem = problem_of(*step);
+  return problem ? -problem : threads_for(*step);
+}
+
 // The following do what they are asked for, or return a Problem.
 
 int64_t fastdec_run_step(Step *step) {
   if (const Problem problem = problem_of(*step)) return problem;
   if (scratch_before(*step, step->n_threads) > step->scratch_size) return SCRATCH;
   step->barrier.arrived = step->barrier.phase = 0;
-  in_threads<Step, run_step>(step);
+  in_threads<Step, run_step>(step, threads_for(*step));
   return NONE;
 }
 
 int64_t fastdec_multiply(Product *product) {
   if (const Problem problem = problem_of(*product)) return problem;
-  if (!product->linear.weight) in_threads<Product, quantize_inputs>(product);
-  in_threads<Product, multiply>(product);
+  const int64_t n_threads = threads_for(*product);
+  // To start threads would take longer than to quantise so little.
+  const bool together = quantizes_together(product->linear, product->n);
+  if (!product->linear.weight)
+    in_threads<Product, quantize_inputs>(product, together ? n_threads : 1);
+  in_threads<Product, multiply>(product, n_threads);
   return NONE;
 }
 
@@ -158,7 +174,7 @@ int64_t fastdec_best_tokens(BestToken *task) {
   if (const Problem problem = problem_of(*task)) return problem;
   if (best_token_scratch_size(*task) > task->scratch_size) return SCRATCH;
   task->barrier.arrived = task->barrier.phase = 0;
-  in_threads<BestToken, best_tokens>(task);
+  in_threads<BestToken, best_tokens>(task, threads_for(*task));
   return NONE;
 }
 
@@ -166,7 +182,7 @@ int64_t fastdec_run_heads(Heads *task) {
   if (const Problem problem = problem_of(*task)) return problem;
   if (heads_scratch_size(*task) > task->scratch_size) return SCRATCH;
   task->barrier.arrived = task->barrier.phase = 0;
-  in_threads<Heads, run_heads>(task);
+  in_threads<Heads, run_heads>(task, threads_for(*task));
   return NONE;
 }
 

@@ -17,7 +17,7 @@
 //   dim        n_heads * head_dim, the size of a token's state
 //   hidden     the size of the feed-forward network's inner layer
 //   inputs, outputs   of a linear layer: y[n, outputs] = x[n, inputs] weight^T + bias
-// Pointers may be null where a comment says so. Strides count floats unless they say bytes.
+// Pointers may be null where a comment says so. Strides count numbers unless they say bytes.
 
 #pragma once
 
@@ -33,12 +33,22 @@ constexpr int GROUP = 4;
 // At most so many tokens of a tree can follow each other.
 constexpr int64_t MAX_TREE_DEPTH = 64;
 
+// What a thread's work costs, and to have several threads, in nanoseconds; see costs.h.
+struct Costs {
+  double of_byte;  // of weights, keys and values
+  double of_product_fp32, of_product_bf16, of_product_int8;
+  double start;  // of a call's threads
+  double meeting_of_two, meeting_of_most;  // of two threads, and of most_threads
+  int64_t most_threads;                    // 0: nothing has been measured
+};
+
 // The functions of the OpenMP library in which torch has its threads. parallel calls fn(data) in
-// n_threads threads, or in fewer.
+// n_threads threads, or in fewer. Tasks say how many threads they may have at most.
 struct Threads {
   void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
   int (*number)();
   int (*count)();
+  Costs costs;
 };
 
 // One of the three weights is there, the others are null. The last block, pair and group are filled
@@ -78,7 +88,8 @@ struct Model {
 
 // Keys and values: [layers, 2, slots, heads, length, head_dim].
 struct Cache {
-  float *data;
+  void *data;
+  int64_t is_bf16;                  // or else fp32
   int64_t layer, part, slot, head;  // strides; a part is the keys or the values of a layer
   int64_t slots, length;
 };
