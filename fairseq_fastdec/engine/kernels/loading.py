@@ -25,6 +25,7 @@ ELF_OF_64_BITS = b"\x7fELF\x02\x01"
 ENTRY_POINTS = (
     "block", "pair", "group", "has_bf16", "has_int8", "size_of", "product_scratch_size",
     "step_scratch_size", "top_k_scratch_size", "run_step", "multiply", "top_k", "move_rows",
+    "move_scratch_size", "beam_scratch_size", "judge_beams", "extend_beams", "trace",
 )  # fmt: skip
 
 
@@ -66,6 +67,11 @@ class Library:
         self.multiply = library.fastdec_multiply
         self.top_k = library.fastdec_top_k
         self.move_rows = library.fastdec_move_rows
+        self.move_scratch_size = library.fastdec_move_scratch_size
+        self.beam_scratch_size = library.fastdec_beam_scratch_size
+        self.judge_beams = library.fastdec_judge_beams
+        self.extend_beams = library.fastdec_extend_beams
+        self.trace = library.fastdec_trace
         library.fastdec_set_width.argtypes = (ctypes.c_int64,)
         library.fastdec_set_width.restype = None
         self.set_width = library.fastdec_set_width

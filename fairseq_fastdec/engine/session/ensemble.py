@@ -13,6 +13,7 @@ from ..network.support import unsupported_part
 from .decoder_session import DecoderSession
 from .features import Features
 from .incremental import IncrementalSession, decodes_incrementally
+from .scores import Scores
 from .shortlist import Shortlist
 from .tree import TokenTree
 
@@ -154,11 +155,37 @@ class EnsembleSession:
             float32 ``[..., V]``, and whether they are log-probabilities. The caller may write into
             the scores, until the next call, which may use their memory again.
         """
-        alone = len(self._members) == 1 and self._shortlist is None
-        if not alone or self._members[0].normalized:
-            return self.log_probs(features)[..., 0, :], True
-        logits = self._members[0].logits(features.of_members[0]).float()
-        return (logits if self._temperature == 1.0 else logits / self._temperature), False
+        return self.scores_of_members(features).averaged()
+
+    @torch.no_grad()
+    def scores_of_members(self, features: Features) -> Scores:
+        """The scores that :meth:`scores` averages.
+
+        Averaging reads and writes the vocabulary several times. A search that reads it once has the
+        average made of the few tokens that it is about to choose.
+        """
+        if self._shortlist is not None:
+            return Scores([self.log_probs(features)[..., 0, :]], True)
+        own = [
+            self._scores_of(member, member_features)
+            for member, member_features in zip(self._members, features.of_members)
+        ]
+        normalized = [member.normalized for member in self._members]
+        if any(normalized) and not all(normalized):
+            own = [
+                scores if done else F.log_softmax(scores, dim=-1)
+                for scores, done in zip(own, normalized)
+            ]
+        return Scores(own, any(normalized))
+
+    def _scores_of(
+        self, member: Union[DecoderSession, IncrementalSession], features: Tensor
+    ) -> Tensor:
+        """A member's logits, divided by the temperature, or its log-probabilities."""
+        if member.normalized:
+            return member.project(features)[..., 0, :].float()
+        logits = member.logits(features).float()
+        return logits if self._temperature == 1.0 else logits / self._temperature
 
     @torch.no_grad()
     def ranking_scores(

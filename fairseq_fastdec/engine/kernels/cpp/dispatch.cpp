@@ -1,6 +1,6 @@
 // The entry points for Python, and the choice of kernels for the processor that this runs on.
 
-#include "checks.h"
+#include "beams.h"
 #include "row_moves.h"
 #include "top_k.h"
 #include "transformer.h"
@@ -86,7 +86,8 @@ int64_t fastdec_has_int8() { return has_int8(); }
 int64_t fastdec_size_of(int64_t structure) {
   constexpr int64_t sizes[] = {sizeof(Linear),  sizeof(Norm),    sizeof(Layer),   sizeof(Model),
                                sizeof(Cache),   sizeof(Threads), sizeof(Barrier), sizeof(Step),
-                               sizeof(Product), sizeof(TopK),    sizeof(Move)};
+                               sizeof(Product), sizeof(TopK),    sizeof(BeamTable),
+                               sizeof(Trace),   sizeof(Move)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -132,10 +133,42 @@ int64_t fastdec_top_k(TopK *task) {
   return NONE;
 }
 
-int64_t fastdec_move_rows(Move *move) {
-  if (const Problem problem = problem_of(*move)) return problem;
+// How many bytes of scratch memory judging and extending beams need.
+int64_t fastdec_beam_scratch_size(const BeamTable *table) { return beam_scratch_size(*table); }
+
+// Returns how many beams are done, or the negative of a Problem.
+int64_t fastdec_judge_beams(BeamTable *table) {
+  const Problem problem = problem_of_judging(*table);
+  return problem ? -problem : judge(*table);
+}
+
+// Returns whether a row has to move, or the negative of a Problem.
+int64_t fastdec_extend_beams(BeamTable *table) {
+  const Problem problem = problem_of_extending(*table);
+  return problem ? -problem : extend(*table);
+}
+
+int64_t fastdec_trace(const Trace *task) {
+  const Problem problem = problem_of(*task);
+  if (!problem) trace(*task);
+  return problem;
+}
+
+// Moves rows in fewer threads than it is given where little is moved.
+int64_t fastdec_move_rows(const Move *given) {
+  if (const Problem problem = problem_of(*given)) return problem;
+  Move move = *given;
   // Without a byte to copy there may be no address to copy from, which memcpy must not be given.
-  if (move->n && move->used) in_threads<Move, move_rows>(move);
+  const int64_t bytes = move.n_parts * n_moved(move) * move.n_heads * move.used;
+  if (!bytes) return NONE;
+  if (bytes < move.few_bytes) move.n_threads = 1;
+  if (scratch_size_of(move) > move.scratch_size) return SCRATCH;
+  in_threads<Move, move_rows>(&move);
   return NONE;
+}
+
+// How many bytes of scratch memory moving rows needs, at most; 0 where rows are not there.
+int64_t fastdec_move_scratch_size(const Move *move) {
+  return problem_of(*move) ? 0 : scratch_size_of(*move);
 }
 }

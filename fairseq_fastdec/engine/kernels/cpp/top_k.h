@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "simd.h"
@@ -151,6 +152,10 @@ INLINE int64_t row_of(const TopK &task, int64_t beam, int64_t number) {
   return task.rows ? task.rows[task.starts[beam] + number] : beam;
 }
 
+INLINE const float *scores_of(const TopK &task, int64_t member, int64_t row) {
+  return task.scores[member] + row * task.n_types;
+}
+
 // From a row's scores to totals. A greater score never has a smaller total.
 struct ToTotal {
   Normalizer normalizer;
@@ -161,41 +166,160 @@ struct ToTotal {
   }
 };
 
+// The scores of a row of one model.
+struct OneModel {
+  const float *x;
+  ToTotal to_total;
+};
+
+// No token from `at` on, among the next of a chunk, has a greater total.
 template <typename Vec>
-INLINE void scan_scores(const TopK &task, int64_t row, int64_t number, const ToTotal &to_total,
-                        BestCandidates &best) {
+INLINE float bound_of_chunk(const OneModel &scores, int64_t at, int64_t left) {
+  const Chunk<Vec> chunk = chunk_at<Vec>(scores.x + at, left);
+  Vec most = Vec{} - INFINITY;
+  for (const Vec &part : chunk.parts) most = part > most ? part : most;
+  const float largest = reduce_max(most);
+  return largest > -INFINITY ? scores.to_total(largest) : -INFINITY;
+}
+
+INLINE Candidate candidate_of(const OneModel &scores, int64_t number, int64_t token, float penalty,
+                              float) {
+  const float score = scores.x[token] - penalty;
+  return {scores.to_total(score), score, int32_t(number), int32_t(token)};
+}
+
+// The scores of a row of several models, whose probabilities are averaged.
+struct Ensemble {
+  const TopK &task;
+  const Normalizer *normalizers;  // [n_members]
+  int64_t row;
+  float before;
+};
+
+INLINE float log_prob_of(const Ensemble &scores, int64_t member, int64_t token) {
+  const Normalizer &own = scores.normalizers[member];
+  return scores_of(scores.task, member, scores.row)[token] - own.largest - own.log_sum;
+}
+
+// No mean is above the greatest log-probability of a member.
+template <typename Vec>
+INLINE float bound_of_chunk(const Ensemble &scores, int64_t at, int64_t left) {
+  Vec most = Vec{} - INFINITY;
+  for (int64_t member = 0; member < scores.task.n_members; ++member) {
+    const Normalizer &own = scores.normalizers[member];
+    const Chunk<Vec> chunk = chunk_at<Vec>(scores_of(scores.task, member, scores.row) + at, left);
+    for (const Vec &part : chunk.parts) {
+      const Vec log_probs = part - own.largest - own.log_sum;
+      most = log_probs > most ? log_probs : most;
+    }
+  }
+  return reduce_max(most) + scores.before;
+}
+
+// Of a token that cannot reach `least`, only an upper bound is computed.
+INLINE Candidate candidate_of(const Ensemble &scores, int64_t number, int64_t token, float penalty,
+                              float least) {
+  const int64_t n_members = scores.task.n_members;
+  float most = -INFINITY;
+  for (int64_t member = 0; member < n_members; ++member)
+    most = std::max(most, log_prob_of(scores, member, token));
+  float mean = most;
+  if (most > -INFINITY && most + scores.before >= least) {
+    float sum = 0;
+    for (int64_t member = 0; member < n_members; ++member)
+      sum += std::exp(log_prob_of(scores, member, token) - most);
+    mean = most + (std::log(sum) - std::log(float(n_members)));
+  }
+  mean -= penalty;
+  return {mean + scores.before, mean, int32_t(number), int32_t(token)};
+}
+
+template <typename Vec, typename Scores>
+INLINE void scan_types(const TopK &task, int64_t row, int64_t number, const Scores &scores,
+                       BestCandidates &best) {
   constexpr int SIZE = CHUNK * width<Vec>();
-  const float *x = task.scores + row * task.n_types;
   for (int64_t at = 0; at < task.n_types; at += SIZE) {
-    const Chunk<Vec> chunk = chunk_at<Vec>(x + at, task.n_types - at);
-    Vec most = Vec{} - INFINITY;
-    for (const Vec &part : chunk.parts) most = part > most ? part : most;
-    const float largest = reduce_max(most);
-    if (!(largest > -INFINITY && to_total(largest) >= best.least)) continue;
+    const float bound = bound_of_chunk<Vec>(scores, at, task.n_types - at);
+    if (!(bound > -INFINITY && bound >= best.least)) continue;
     const int64_t end = std::min<int64_t>(at + SIZE, task.n_types);
     for (int64_t token = at; token < end; ++token) {
-      const float total = to_total(x[token]);
-      if (total > -INFINITY && total >= best.least && token != task.penalized &&
-          is_possible(task, row, token))
-        best.add({total, x[token], int32_t(number), int32_t(token)});
+      const Candidate candidate = candidate_of(scores, number, token, 0, best.least);
+      if (candidate.total > -INFINITY && candidate.total >= best.least &&
+          token != task.penalized && is_possible(task, row, token))
+        best.add(candidate);
     }
   }
 }
 
-template <typename Vec>
-INLINE void scan_row(const TopK &task, int64_t beam, int64_t number, BestCandidates &best) {
-  const int64_t row = row_of(task, beam, number), only = task.only ? task.only[row] : -1;
-  const float *x = task.scores + row * task.n_types;
-  ToTotal to_total = {Normalizer(), task.totals ? task.totals[row] : 0};
-  if (task.normalize) to_total.normalizer = normalizer_of<Vec>(x, task.n_types);
-  if (std::isnan(to_total.normalizer.largest)) return;
+template <typename Vec, typename Scores>
+INLINE void scan_scores(const TopK &task, int64_t row, int64_t number, const Scores &scores,
+                        BestCandidates &best) {
+  const int64_t only = task.only ? task.only[row] : -1;
   const int64_t first = only < 0 ? task.penalized : only;
   if (first >= 0 && first < task.n_types && is_possible(task, row, first)) {
-    const float score = x[first] - (first == task.penalized ? task.penalty : 0);
-    const float total = to_total(score);
-    if (total > -INFINITY) best.add({total, score, int32_t(number), int32_t(first)});
+    const float penalty = first == task.penalized ? task.penalty : 0;
+    const Candidate candidate = candidate_of(scores, number, first, penalty, -INFINITY);
+    if (candidate.total > -INFINITY) best.add(candidate);
   }
-  if (only < 0) scan_scores<Vec>(task, row, number, to_total, best);
+  if (only < 0) scan_types<Vec>(task, row, number, scores, best);
+}
+
+// The normalizers of a row's members; false if one of them gives no token a probability.
+template <typename Vec>
+INLINE bool find_normalizers(const TopK &task, int64_t row, Normalizer *normalizers) {
+  for (int64_t member = 0; member < task.n_members; ++member) {
+    normalizers[member] = Normalizer();
+    if (task.normalize)
+      normalizers[member] = normalizer_of<Vec>(scores_of(task, member, row), task.n_types);
+    if (std::isnan(normalizers[member].largest)) return false;
+  }
+  return true;
+}
+
+// Of a row that has to end, EOS alone is possible, whatever its probability.
+INLINE void end_row(const TopK &task, int64_t number, Candidate candidate, BestCandidates &best) {
+  // A comparison with NaN is false.
+  if (!(candidate.total >= -FLT_MAX)) candidate.total = candidate.score = -FLT_MAX;
+  candidate.number = int32_t(number), candidate.token = int32_t(task.eos);
+  best.add(candidate);
+}
+
+template <typename Vec, typename Scores>
+INLINE void scan_scores_or_end(const TopK &task, int64_t row, int64_t number, const Scores &scores,
+                               BestCandidates &best) {
+  if (task.has_to_end && task.has_to_end[row])
+    end_row(task, number, candidate_of(scores, number, task.eos, 0, -INFINITY), best);
+  else
+    scan_scores<Vec>(task, row, number, scores, best);
+}
+
+template <typename Vec>
+INLINE void scan_row(const TopK &task, int64_t beam, int64_t number, Normalizer *normalizers,
+                     BestCandidates &best) {
+  const int64_t row = row_of(task, beam, number);
+  const float before = task.totals ? task.totals[row] : 0;
+  if (!find_normalizers<Vec>(task, row, normalizers)) {
+    if (task.has_to_end && task.has_to_end[row]) end_row(task, number, NO_CANDIDATE, best);
+  } else if (task.n_members == 1) {
+    const OneModel scores = {scores_of(task, 0, row), {normalizers[0], before}};
+    scan_scores_or_end<Vec>(task, row, number, scores, best);
+  } else {
+    const Ensemble scores = {task, normalizers, row, before};
+    scan_scores_or_end<Vec>(task, row, number, scores, best);
+  }
+}
+
+// Where a beam may have few candidates of each row, these are found by themselves before.
+template <typename Vec>
+INLINE void add_row(const TopK &task, int64_t beam, int64_t number, Candidate *row_scratch,
+                    Normalizer *normalizers, BestCandidates &best) {
+  if (task.n_per_row >= task.n_best)
+    return scan_row<Vec>(task, beam, number, normalizers, best);
+  BestCandidates own = {row_scratch, task.n_per_row};
+  own.least = best.least;
+  scan_row<Vec>(task, beam, number, normalizers, own);
+  own.sift();
+  for (int64_t i = 0; i < own.n_kept; ++i) best.add(own.kept[i]);
 }
 
 // Writes a beam's result, of candidates [n_best] in no order.
@@ -211,26 +335,41 @@ INLINE void write_result(const TopK &task, int64_t beam, Candidate *best) {
   }
 }
 
-// The memory for the candidates of one part: the thread's own, unless they are merged later.
-INLINE Candidate *scratch_for(const TopK &task, int64_t part, const ThreadSlice &slice) {
-  return task.scratch +
-         (task.n_parts == 1 ? slice.number : part) * BestCandidates::capacity(task.n_best);
+// The scratch memory of one part, counted in candidates.
+INLINE int64_t candidates_of_part(const TopK &task) {
+  return BestCandidates::capacity(task.n_best);
+}
+
+// What each thread has for itself: the best of a row, and its members' normalizers.
+INLINE int64_t candidates_of_thread(const TopK &task) {
+  static_assert(sizeof(Normalizer) <= sizeof(Candidate), "a normalizer takes a candidate's place");
+  const int64_t own = task.n_per_row < task.n_best ? BestCandidates::capacity(task.n_per_row) : 0;
+  return own + task.n_members;
+}
+
+// Without parts that are merged later, a thread uses the memory of one part for all of its beams.
+INLINE int64_t n_stretches(const TopK &task) {
+  return task.n_parts == 1 ? task.n_threads : task.n_beams * task.n_parts;
 }
 
 int64_t top_k_scratch_size(const TopK &task) {
-  const int64_t n_parts = task.n_beams * task.n_parts;
-  return (task.n_parts == 1 ? task.n_threads : n_parts) * BestCandidates::capacity(task.n_best) *
-         sizeof(Candidate);
+  const int64_t own = task.n_threads * candidates_of_thread(task);
+  return (own + n_stretches(task) * candidates_of_part(task)) * sizeof(Candidate);
 }
 
 template <typename Vec>
 INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
-  const int64_t n_parts = task.n_parts;
+  const int64_t n_parts = task.n_parts, of_thread = candidates_of_thread(task);
+  // Behind the parts; merge_parts reads these alone.
+  Candidate *own =
+      task.scratch + n_stretches(task) * candidates_of_part(task) + slice.number * of_thread;
+  auto *normalizers = reinterpret_cast<Normalizer *>(own + of_thread - task.n_members);
   for (int64_t part = slice.number; part < task.n_beams * n_parts; part += slice.count) {
     const int64_t beam = part / n_parts, n_rows = n_rows_of(task, beam);
-    BestCandidates best = {scratch_for(task, part, slice), task.n_best};
+    const int64_t stretch = n_parts == 1 ? slice.number : part;
+    BestCandidates best = {task.scratch + stretch * candidates_of_part(task), task.n_best};
     for (int64_t number = part % n_parts; number < n_rows; number += n_parts)
-      scan_row<Vec>(task, beam, number, best);
+      add_row<Vec>(task, beam, number, own, normalizers, best);
     best.complete();
     if (n_parts == 1) write_result(task, beam, best.kept);
   }
