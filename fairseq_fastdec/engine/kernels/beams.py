@@ -97,7 +97,7 @@ class BeamTable:
     def _place(self, name: str, array: np.ndarray) -> None:
         _check(name, array, DTYPES.get(name, INT))
         self._arrays[name] = array
-        setattr(self._table, name, array.ctypes.data)
+        setattr(self._table, name, _address(array))
 
     def judge(self, n_beams: int, n_rows: int) -> int:
         """Judge the candidates of the beams in focus; returns how many :attr:`done` marks.
@@ -195,10 +195,15 @@ class Tracer:
             eos=eos,
             n=slots.size,
             n_tokens=n_tokens,
-            **{name: array.ctypes.data for name, array in arrays.items()},
+            **{name: _address(array) for name, array in arrays.items()},
         )
         problems.check(self._library.trace(ctypes.byref(task)))
         return tokens, scores
+
+
+def _address(array: np.ndarray) -> int:
+    # array.ctypes would make an object first.
+    return array.__array_interface__["data"][0]
 
 
 def _check(name: str, array: np.ndarray, dtype: np.dtype) -> None:

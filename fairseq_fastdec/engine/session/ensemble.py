@@ -55,6 +55,7 @@ class EnsembleSession:
             _session_for(model, temperature, precision, equal_steps, shortlist, cuda_graphs)
             for model in models
         ]
+        self._some_normalized = any(member.normalized for member in self._members)
         self._temperature = temperature
         self._shortlist = shortlist
 
@@ -157,7 +158,6 @@ class EnsembleSession:
         """
         return self.scores_of_members(features).averaged()
 
-    @torch.no_grad()
     def scores_of_members(self, features: Features) -> Scores:
         """The scores that :meth:`scores` averages.
 
@@ -170,13 +170,13 @@ class EnsembleSession:
             self._scores_of(member, member_features)
             for member, member_features in zip(self._members, features.of_members)
         ]
-        normalized = [member.normalized for member in self._members]
-        if any(normalized) and not all(normalized):
-            own = [
-                scores if done else F.log_softmax(scores, dim=-1)
-                for scores, done in zip(own, normalized)
-            ]
-        return Scores(own, any(normalized))
+        if not self._some_normalized:
+            return Scores(own, False)
+        log_probs = [
+            scores if member.normalized else F.log_softmax(scores, dim=-1)
+            for member, scores in zip(self._members, own)
+        ]
+        return Scores(log_probs, True)
 
     def _scores_of(
         self, member: Union[DecoderSession, IncrementalSession], features: Tensor

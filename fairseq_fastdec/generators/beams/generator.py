@@ -4,6 +4,7 @@ import math
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
+import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
@@ -36,6 +37,7 @@ class BeamGenerator(DecodingGenerator):
             per_entry=given(options.max_candidates, self.default_max_candidates),
             finalize=str(given(options.finalize, self.default_finalize)),
         )
+        self._searches: List[BeamSearch] = []
 
     def schedule(self, source_tokens: List[int]) -> Schedule:
         """A schedule for sentences of so many source tokens each."""
@@ -61,9 +63,7 @@ class BeamGenerator(DecodingGenerator):
         sentences = self._sentences(net_input, source_tokens, prefix)
         schedule = self.schedule(source_tokens)
         self.session.reset(int(sentences.max_len.max()) + 1)
-        search = BeamSearch(
-            self.session, self.rules, self.statistics, self.heuristics, sentences.prefix.device
-        )
+        search = self._search_on(sentences.prefix.device)
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
         results = _run(search, schedule, sentences, bos, self.rules.pad)
@@ -79,10 +79,19 @@ class BeamGenerator(DecodingGenerator):
                     expansions=result.expansions,
                 )
             )
+        # Nothing is under way, so the next batch can have it.
+        self._searches.append(search)
         self.statistics.refills += schedule.refills
         if self.heuristics.finalize == "fairseq":
             self._repeat_what_is_given(hypotheses, sentences)
         return hypotheses, records
+
+    def _search_on(self, device: torch.device) -> BeamSearch:
+        """A search with nothing under way: that of the last batch, unless an error ended it."""
+        search = self._searches.pop() if self._searches else None
+        if search is not None and search.device == device:
+            return search
+        return BeamSearch(self.session, self.rules, self.statistics, self.heuristics, device)
 
     def _sentences(
         self, net_input: Dict[str, Tensor], source_tokens: List[int], prefix: Optional[Tensor]

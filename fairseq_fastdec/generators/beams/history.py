@@ -7,7 +7,10 @@ import torch
 
 from ...engine.kernels.beams import Tracer
 from ..constraints import GenerationRules
-from ..hypothesis import Hypothesis, hypothesis
+from ..hypothesis import Hypothesis, hypotheses_of
+
+# There is room for so many lengths from the beginning: few translations are longer.
+FEWEST_LENGTHS = 64
 
 
 class Ends(NamedTuple):
@@ -50,7 +53,7 @@ class History:
         if slots > slots_now:
             slots_now = max(slots, 2 * slots_now)
         if length >= length_now:
-            length_now = max(length + 1, 2 * length_now)
+            length_now = max(length + 1, 2 * length_now, FEWEST_LENGTHS)
         for name in ("_tokens", "_parents", "_scores"):
             old = getattr(self, name)
             new = np.zeros((slots_now, length_now, width), dtype=old.dtype)
@@ -91,10 +94,8 @@ class History:
         """Each ended entry as fairseq's dict, whose tensors are on ``device``."""
         with_end = ends.lengths + 1
         tokens, own = (torch.from_numpy(array).to(device) for array in self._trace(ends, rules.eos))
-        totals, lengths = (torch.from_numpy(array).to(device) for array in (ends.scores, with_end))
-        parts = with_end.tolist()
-        of_each = zip(tokens.split(parts), rules.normalized(totals, lengths), own.split(parts))
-        return [hypothesis(*parts) for parts in of_each]
+        scores = rules.normalized(torch.from_numpy(ends.scores), torch.from_numpy(with_end))
+        return hypotheses_of(tokens, scores.to(device), own, with_end.tolist())
 
     def _trace(self, ends: Ends, eos: int) -> Tuple[np.ndarray, np.ndarray]:
         """The tokens int64 and their own scores float32 of all ended entries, EOS included.

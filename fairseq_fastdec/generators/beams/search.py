@@ -43,6 +43,9 @@ class BeamSearch:
     The rows of the session are the growing entries of all beams; the rows in focus are the last
     ones. All this is on the host. In a step the device is told the tokens and the order of the
     rows, and the host each row's best tokens.
+
+    Attributes:
+        device: the session's.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class BeamSearch:
         finalization = FINALIZATIONS[heuristics.finalize]
         n_candidates = heuristics.width * finalization.candidates_per_entry
         self._wanted = Wanted(n_candidates, heuristics.per_entry)
-        self._device = device
+        self.device = device
         self._slots = Slots(heuristics.width)
         self._history = History(heuristics.width)
         self._focus = Focus(heuristics.width)
@@ -135,7 +138,7 @@ class BeamSearch:
         order = slot_chosen[row_slots].argsort(kind="stable")
         if (np.diff(order) < 0).any():
             self._session.pause(0)
-            self._session.select(torch.from_numpy(order).to(self._device))
+            self._session.select(torch.from_numpy(order).to(self.device))
             row_slots, columns = row_slots[order], columns[order]
         self._resting = live[~chosen]
         n_rows = int(self._slots.width[self._resting].sum())
@@ -146,7 +149,7 @@ class BeamSearch:
     def step(self) -> List[Result]:
         """Expand the beams in focus by one token; returns the sentences that end with it."""
         focus = self._focus
-        features = self._session.step(focus.tokens_on(self._device))
+        features = self._session.step(focus.tokens_on(self.device))
         self._session.commit(1)
         self._statistics.count_step(focus.n_rows)
         self._statistics.count_beams(focus.n_beams)
@@ -164,7 +167,7 @@ class BeamSearch:
             # In the order in which the session's sources close the gaps.
             order = compaction(torch.from_numpy(~done)).numpy()
         if self._survival.extend(order):
-            self._session.select(focus.origins_on(self._device))
+            self._session.select(focus.origins_on(self.device))
         if done is not None:
             self._note_limits()
         return results
@@ -187,7 +190,7 @@ class BeamSearch:
         known = self._slots
         known.end_as_they_stand(slots[known.n_final[slots] == 0])
         ends = known.ends(slots)
-        hypotheses = iter(self._history.hypotheses(ends, self._rules, self._device))
+        hypotheses = iter(self._history.hypotheses(ends, self._rules, self.device))
         results = []
         for slot in slots.tolist():
             own = sorted(islice(hypotheses, int(known.n_final[slot])), key=_score, reverse=True)
