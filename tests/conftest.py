@@ -7,6 +7,7 @@ import torch
 
 from fairseq_fastdec.engine.kernels import loading
 from tests.support import command_line, smoke
+from tests.support.words import write_words
 
 torch.set_num_threads(1)
 
@@ -29,17 +30,13 @@ def corpus(tmp_path_factory):
         ]
         if split == "test":
             lines[3], lines[7] = [], ["a"] * 30
-        write(directory / f"{split}.en", lines)
-        write(directory / f"{split}.de", [line[::-1] for line in lines])
+        write_words(directory / f"{split}.en", lines)
+        write_words(directory / f"{split}.de", [line[::-1] for line in lines])
     command_line.preprocess(
         "-s", "en", "-t", "de", "--joined-dictionary", "--destdir", directory / "bin",
         *(f for s in ("train", "valid", "test") for f in (f"--{s}pref", directory / s)),
     )  # fmt: skip
     return directory / "bin"
-
-
-def write(path, lines):
-    path.write_text("".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

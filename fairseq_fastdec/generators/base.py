@@ -14,7 +14,6 @@ from .constraints import GenerationRules
 from .hypothesis import Hypotheses
 from .ids import check_dictionaries, check_request
 from .options import DecodingOptions
-from .sources import check_sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 
 FAIRSEQ_DEFAULT_BEAM = 5
@@ -139,9 +138,8 @@ class DecodingGenerator(ABC):
                 f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
             )
         bos = self.eos if bos_token is None else bos_token
-        check_request(sample, prefix_tokens, bos, self.source_dictionary, self.dictionary)
         ids = self._ids(sample)
-        check_sources(sample["net_input"]["src_tokens"], self.source_dictionary.pad(), ids)
+        check_request(sample, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
         hypotheses, records = self.translate(sample, ids, bos, prefix_tokens)
         for record in records:
             self.statistics.count_sentence(record)

@@ -1,4 +1,4 @@
-"""What becomes of a search's beams between two steps, by compiled code."""
+"""Beams between two steps of a search: judged, grown and followed back, by compiled code."""
 
 import ctypes
 from typing import Dict, Optional, Tuple

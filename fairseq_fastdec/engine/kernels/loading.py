@@ -21,11 +21,13 @@ logger = logging.getLogger(__name__)
 # A file of 64 bits, the lower ones first, begins so.
 ELF_OF_64_BITS = b"\x7fELF\x02\x01"
 
-# What cpp/dispatch.cpp offers; each function returns an integer of 64 bits.
+# The functions of cpp/dispatch.cpp; each returns an integer of 64 bits.
 ENTRY_POINTS = (
     "block", "pair", "group", "has_bf16", "has_int8", "size_of", "product_scratch_size",
-    "step_scratch_size", "top_k_scratch_size", "run_step", "multiply", "top_k", "move_rows",
-    "move_scratch_size", "beam_scratch_size", "judge_beams", "extend_beams", "trace",
+    "step_scratch_size", "best_token_scratch_size", "heads_scratch_size", "top_k_scratch_size",
+    "run_step", "multiply", "best_tokens", "run_heads", "top_k", "append", "lead", "accept",
+    "keep", "end_rows", "grow_trees", "beam_scratch_size", "judge_beams", "extend_beams", "trace",
+    "move_scratch_size", "move_rows",
 )  # fmt: skip
 
 
@@ -61,17 +63,8 @@ class Library:
         self.has_int8 = bool(library.fastdec_has_int8())
         library.fastdec_product_scratch_size.argtypes = (ctypes.c_int64, ctypes.c_int64)
         self.product_scratch_size = library.fastdec_product_scratch_size
-        self.step_scratch_size = library.fastdec_step_scratch_size
-        self.top_k_scratch_size = library.fastdec_top_k_scratch_size
-        self.run_step = library.fastdec_run_step
-        self.multiply = library.fastdec_multiply
-        self.top_k = library.fastdec_top_k
-        self.move_rows = library.fastdec_move_rows
-        self.move_scratch_size = library.fastdec_move_scratch_size
-        self.beam_scratch_size = library.fastdec_beam_scratch_size
-        self.judge_beams = library.fastdec_judge_beams
-        self.extend_beams = library.fastdec_extend_beams
-        self.trace = library.fastdec_trace
+        for name in ENTRY_POINTS[ENTRY_POINTS.index("step_scratch_size") :]:
+            setattr(self, name, getattr(library, f"fastdec_{name}"))
         library.fastdec_set_width.argtypes = (ctypes.c_int64,)
         library.fastdec_set_width.restype = None
         self.set_width = library.fastdec_set_width
@@ -79,7 +72,7 @@ class Library:
 
     @property
     def n_threads(self) -> int:
-        """How many threads to compute in: as many as torch does, if it has them in ``threads``."""
+        """The number of threads to compute in: torch's number, if it has them in ``threads``."""
         return 1 if self.threads is None else torch.get_num_threads()
 
     def address_of_threads(self) -> Optional[int]:

@@ -77,6 +77,32 @@ class Product(ctypes.Structure):
     ]
 
 
+class BestToken(ctypes.Structure):
+    _fields_ = [
+        ("linear", Linear),
+        ("threads", _POINTER),
+        *_fields(_INT, "n", "n_threads", "normalize"),
+        ("never", _POINTER),
+        *_fields(_INT, "n_never", "eos", "penalized"),
+        *_fields(_FLOAT, "penalty", "temperature"),
+        *_fields(_POINTER, "x", "no_end", "only_end", "types", "scratch"),
+        ("scratch_size", _INT),
+        *_fields(_POINTER, "scores", "tokens", "asked", "asked_scores"),
+        ("barrier", Barrier),
+    ]
+
+
+class Heads(ctypes.Structure):
+    _fields_ = [
+        ("hidden", Linear),
+        *_fields(_POINTER, "outputs", "threads"),
+        *_fields(_INT, "n_outputs", "n_heads", "gelu", "n", "n_threads"),
+        *_fields(_POINTER, "x", "y", "scratch"),
+        ("scratch_size", _INT),
+        ("barrier", Barrier),
+    ]
+
+
 class TopK(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
@@ -91,6 +117,34 @@ class TopK(ctypes.Structure):
         *_fields(_POINTER, "rows", "starts", "totals"),
         ("n_parts", _INT),
         *_fields(_POINTER, "scratch", "best", "tokens", "origins"),
+    ]
+
+
+class Append(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_sentences", "width", "n_rows", "n_new", "eos"),
+        *_fields(_POINTER, "tokens", "scores", "sentence", "lengths", "finished"),
+        *_fields(_POINTER, "new_tokens", "new_scores", "counts"),
+        ("count", _INT),
+        ("taken", _POINTER),
+    ]
+
+
+class Blocks(ctypes.Structure):
+    _fields_ = [
+        ("rows", Append),
+        ("dim", _INT),
+        *_fields(_POINTER, "next_tokens", "next_scores", "states", "proposals", "tokens"),
+        *_fields(_POINTER, "parents", "depths", "features", "answers", "answer_scores"),
+        *_fields(_POINTER, "verdict", "own_scores", "accepted", "path"),
+        *_fields(_POINTER, "kept_tokens", "kept_scores"),
+    ]
+
+
+class Trees(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_rows", "n_heads", "n_best", "n_proposals", "eos", "pad"),
+        *_fields(_POINTER, "roots", "scores", "ranked", "tokens", "parents", "depths"),
     ]
 
 
@@ -140,6 +194,6 @@ class Move(ctypes.Structure):
 
 # fastdec_size_of counts them in this order.
 ALL = (
-    Linear, Norm, Layer, Model, Cache, Threads, Barrier, Step, Product, TopK, BeamTable, Trace,
-    Move,
+    Linear, Norm, Layer, Model, Cache, Threads, Barrier, Step, Product, BestToken, Heads, TopK,
+    Append, Blocks, Trees, BeamTable, Trace, Move,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from torch import Tensor
 from . import loading, structures
 from .loading import Library
 from .packed import Packed
-from .problems import address, check
+from .problems import OUT_OF_SCRATCH, address, check
 
 # So many numbers of scratch memory stay between calls: 16 MiB.
 MOST_KEPT = 1 << 22
@@ -35,7 +35,7 @@ class Layer(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What the compiled code must know of a transformer.
+    """The parts and sizes of a transformer, as compiled code needs them.
 
     Attributes:
         pre_norm: whether norms come before the sublayers, and not after them.
@@ -121,9 +121,22 @@ class Transformer:
         sources: Optional[structures.Cache] = None,
         parents: Optional[Tensor] = None,
     ) -> Tensor:
-        """
+        """:meth:`bind`, and then :meth:`step`, whose arguments these are."""
+        self.bind(rows, past, positions, row_source, source_lengths, sources)
+        return self.step(tokens, parents)
+
+    def bind(
+        self,
+        rows: Tuple[structures.Cache, int],
+        past: Tensor,
+        positions: Optional[Tensor],
+        row_source: Tensor,
+        source_lengths: Tensor,
+        sources: Optional[structures.Cache] = None,
+    ) -> None:
+        """Say which rows the next steps are of. The numbers are read at every step.
+
         Args:
-            tokens: int64 ``[R, T]``.
             rows: where their keys and values lie, in fp32, and the slot of the first row.
             past: int64 ``[R]``, the lengths of the rows.
             positions: fp32 ``[N, C]``, or ``None``; beyond the last is the last.
@@ -131,6 +144,26 @@ class Transformer:
                 sources' lengths by slot. Where all tokens of a row see each other, the row is its
                 own source: it has so many tokens, and anything behind them.
             sources: the sources' keys and values, if any layer attends to them.
+
+        Raises:
+            ValueError: for tensors of other shapes or dtypes.
+        """
+        step = self._step
+        step.n_rows, step.n_sources = past.numel(), source_lengths.numel()
+        step.rows, step.first_slot = rows
+        step.sources = sources or structures.Cache()
+        step.past = address(past, step.n_rows, "lengths of rows")
+        step.row_source = address(row_source, step.n_rows, "sources of rows")
+        step.source_lengths = address(source_lengths, step.n_sources, "lengths of sources")
+        if positions is not self._positions:
+            self._take_positions(positions)
+        self._bound = (past, row_source, source_lengths)
+
+    def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
+        """Compute tokens of the rows that were bound.
+
+        Args:
+            tokens: int64 ``[R, T]``.
             parents: int64 ``[R, T]``, which token of a tree each follows; -1: the row itself
                 (default: each token follows the one before).
 
@@ -143,29 +176,49 @@ class Transformer:
             ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
                 for tensors of other shapes or dtypes.
         """
-        step, model = self._step, self._step.model
         tokens = tokens.contiguous()
         n_rows, n_new = tokens.shape
-        features = self._embed.new_empty(*tokens.shape, model.dim)
-        step.rows, step.first_slot = rows
-        step.sources = sources or structures.Cache()
-        step.n_rows, step.n_new, step.n_sources = n_rows, n_new, source_lengths.numel()
-        step.n_threads = self._library.n_threads
-        step.tokens = address(tokens, n_rows * n_new, "tokens")
-        step.past = address(past, n_rows, "lengths of rows")
-        parents = None if parents is None else parents.contiguous()
-        step.parents = None if parents is None else address(parents, n_rows * n_new, "parents")
-        step.row_source = address(row_source, n_rows, "sources of rows")
-        step.source_lengths = address(source_lengths, step.n_sources, "lengths of sources")
-        step.features = features.data_ptr()
-        if positions is not self._positions:
-            self._take_positions(positions)
-        size = self._library.step_scratch_size(self._address)
-        check(-min(size, 0))
-        scratch = self._scratch_of(size)
-        step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
-        check(self._library.run_step(self._address))
+        features = self._embed.new_empty((n_rows, n_new, self._embed.size(1)))
+        n = self._step.n_rows * n_new
+        place = address(tokens, n, "tokens")
+        if parents is None:
+            self.step_at(place, n_new, features.data_ptr())
+        else:
+            parents = parents.contiguous()
+            self.step_at(place, n_new, features.data_ptr(), address(parents, n, "parents"))
         return features
+
+    def step_at(
+        self, tokens: int, n_new: int, features: int, parents: Optional[int] = None
+    ) -> None:
+        """:meth:`step` between places in memory, for callers that keep theirs.
+
+        Args:
+            tokens, features, parents: the addresses of what :meth:`step` takes and returns. Who
+                calls it answers for their sizes.
+        """
+        step = self._step
+        step.n_new, step.n_threads = n_new, self._library.n_threads
+        step.tokens, step.features, step.parents = tokens, features, parents
+        problem = self._library.run_step(self._address)
+        if problem == OUT_OF_SCRATCH:
+            problem = self._run_with_more_scratch()
+        check(problem)
+
+    def _run_with_more_scratch(self) -> int:
+        """Run the step once more; returns the problem.
+
+        Much memory is given back at once: steps of so many tokens are rare.
+        """
+        step, kept = self._step, self._scratch
+        size = self._library.step_scratch_size(self._address)
+        if size <= MOST_KEPT:
+            self._scratch = kept = self._embed.new_empty(min(2 * size, MOST_KEPT))
+        scratch = kept if size <= MOST_KEPT else self._embed.new_empty(size)
+        step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
+        problem = self._library.run_step(self._address)
+        step.scratch, step.scratch_size = kept.data_ptr(), kept.numel()
+        return problem
 
     def _take_positions(self, positions: Optional[Tensor]) -> None:
         model = self._step.model
@@ -176,14 +229,6 @@ class Transformer:
             model.positions = address(positions, size, "embeddings of positions", torch.float32)
             model.n_positions = positions.size(0)
         self._positions = positions
-
-    def _scratch_of(self, size: int) -> Tensor:
-        """At least so many fp32 numbers: those of the last calls, unless they are many."""
-        if size > MOST_KEPT:
-            return self._embed.new_empty(size)
-        if size > self._scratch.numel():
-            self._scratch = self._embed.new_empty(min(2 * size, MOST_KEPT))
-        return self._scratch
 
 
 def cache_at(

@@ -17,8 +17,7 @@ class KeyValueCache:
     Capacity grows by doubling. Where one side of the slots x length rectangle has to grow, the
     other is cut to what is in use: first a few long rows and then many short ones never make a
     rectangle of many long ones. Rectangles take turns in two stretches of memory, which are kept:
-    memory that is given back and asked for again costs more than what is written to it (a sixth of
-    the time of wide beams).
+    to give memory back and ask for it again takes longer than to write to it.
     """
 
     def __init__(
@@ -37,13 +36,18 @@ class KeyValueCache:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of keys and values; what is written is converted."""
+        """The dtype of keys and values; whatever is written is converted to it."""
         return self._data.dtype
 
     @property
     def place(self) -> Tuple[int, torch.Size]:
         """Where everything lies: as long as it stays the same, so do the addresses of all views."""
         return self._data.data_ptr(), self._data.shape
+
+    @property
+    def storage(self) -> Tensor:
+        """The tensor that holds everything; another one when a place has changed."""
+        return self._data
 
     def reserve(self, slots: int, length: int) -> None:
         """Make room for so many slots of such length; what is stored within them stays."""
@@ -112,7 +116,7 @@ class KeyValueCache:
             used[:, :, moved] = used[:, :, source]
             return
         # On a CPU what is gathered from one layer's keys or values is still in the processor's
-        # cache when it is written (a half of the time at 320 rows, a quarter at 1,600).
+        # cache when it is written.
         for layer in used:
             for part in layer:
                 part[moved] = part.index_select(0, source)
@@ -135,7 +139,7 @@ class KeyValueCache:
 
 
 class _Views(NamedTuple):
-    """What lies at a place, of each layer: keys and values together, or apart."""
+    """Views of one place in each layer: keys and values together, or apart."""
 
     place: Tuple[int, ...] = ()
     of_layer: Sequence[Union[Tensor, Tuple[Tensor, Tensor]]] = ()

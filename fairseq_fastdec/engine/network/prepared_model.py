@@ -1,4 +1,4 @@
-"""What the engine makes of a model's parameters, once a model and precision, for all its sessions.
+"""A model's parameters are prepared once a model and precision, for all of its sessions.
 
 To pack and quantise the weights of transformer base takes longer than to translate a sentence, and
 every call of fairseq's hub interface builds a generator.
@@ -55,7 +55,7 @@ class PreparedModule:
 
     @torch.no_grad()
     def get(self, make: Make, precision: Precision) -> Made:
-        """What ``make(module, precision, own weights)`` returned when it was first asked for.
+        """The result of ``make(module, precision, own weights)``, made when first asked for.
 
         Raises:
             ReleasedWeights: if it would have to be made of weights that have been released.

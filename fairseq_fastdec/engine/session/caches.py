@@ -1,4 +1,4 @@
-"""What a session keeps of its rows and sources between steps: their keys and values."""
+"""A session keeps the keys and values of its rows and sources between steps."""
 
 from typing import NamedTuple
 
@@ -55,5 +55,5 @@ class SessionCaches(NamedTuple):
         self.sources.rearrange(order, table.longest_source)
 
     def keep_path(self, table: RowTable, path: Tensor) -> None:
-        """Of a tree's tokens, move those at ``path``, int64 ``[R, D]``, to the rows' ends."""
+        """Move the tokens of a tree at ``path``, int64 ``[R, D]``, to the rows' ends."""
         self.rows.gather(table.lengths, path, first=table.n_paused)

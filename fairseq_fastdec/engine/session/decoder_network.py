@@ -1,4 +1,4 @@
-"""What a session computes with, made of one version of its decoder's weights."""
+"""A session computes with a network, made of one version of its decoder's weights."""
 
 from typing import Optional
 
@@ -100,10 +100,10 @@ class DecoderNetwork:
 
 
 def block_size_of(decoder: TransformerDecoderBase) -> int:
-    """How many prediction heads a decoder has: k of a blockwise model, 0 of a stock one."""
+    """The number of prediction heads: k of a blockwise model, 0 of a stock one."""
     return getattr(decoder, "block_size", 0)
 
 
 def tokens_per_step_of(decoder: TransformerDecoderBase) -> int:
-    """How many tokens a decoder predicts at once, and lets see each other."""
+    """The number of tokens that a decoder predicts at once, and lets see each other."""
     return getattr(decoder, "tokens_per_step", 1)

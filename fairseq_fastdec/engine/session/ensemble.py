@@ -11,8 +11,10 @@ from torch.nn import functional as F
 
 from ..network.support import unsupported_part
 from .decoder_session import DecoderSession
+from .direct_steps import DirectSteps
 from .features import Features
 from .incremental import IncrementalSession, decodes_incrementally
+from .output_layer import PendingProduct
 from .scores import Scores
 from .shortlist import Shortlist
 from .tree import TokenTree
@@ -26,6 +28,9 @@ class EnsembleSession:
     Members that the engine cannot run go through fairseq's incremental decoding, which is slower.
 
     Generators see no members: a step returns one :class:`~.features.Features` for all of them.
+
+    Attributes:
+        temperature: divides the logits before the softmax.
     """
 
     def __init__(
@@ -56,7 +61,7 @@ class EnsembleSession:
             for model in models
         ]
         self._some_normalized = any(member.normalized for member in self._members)
-        self._temperature = temperature
+        self.temperature = temperature
         self._shortlist = shortlist
 
     @property
@@ -66,7 +71,7 @@ class EnsembleSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return self._members[0].n_rows
 
     @property
@@ -76,7 +81,7 @@ class EnsembleSession:
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens every member predicts at once.
+        """The number of tokens that every member predicts at once.
 
         Raises:
             ValueError: if members predict different numbers of tokens.
@@ -101,17 +106,12 @@ class EnsembleSession:
 
     def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
-        if tree is None:
-            return Features([member.step(tokens) for member in self._members])
         return Features([member.step(tokens, tree) for member in self._members])
 
     def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
         """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
         for member in self._members:
-            if path is None:
-                member.commit(n)
-            else:
-                member.commit(n, path)
+            member.commit(n, path)
 
     def select(self, rows: Tensor) -> None:
         """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`.
@@ -147,6 +147,25 @@ class EnsembleSession:
             return self._spread(log_probs[0])
         mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
         return self._spread(mean)
+
+    def direct(self) -> Optional[DirectSteps]:
+        """See :meth:`DecoderSession.direct`; ``None`` for several models, too."""
+        if len(self._members) > 1 or self._members[0].normalized:
+            return None
+        return self._members[0].direct()
+
+    def pending(
+        self, features: Features, first: int = 0, last: int = 1, rough: bool = False
+    ) -> Optional[PendingProduct]:
+        """The product that gives heads' logits, before the :attr:`temperature`.
+
+        Returns:
+            see :meth:`DecoderSession.pending`; ``None`` for several models, too, since their
+            probabilities have to be averaged, and for a model that the engine cannot run.
+        """
+        if len(self._members) > 1 or self._members[0].normalized:
+            return None
+        return self._members[0].pending(features.of_members[0], first, last, rough)
 
     @torch.no_grad()
     def scores(self, features: Features) -> Tuple[Tensor, bool]:
@@ -185,7 +204,7 @@ class EnsembleSession:
         if member.normalized:
             return member.project(features)[..., 0, :].float()
         logits = member.logits(features).float()
-        return logits if self._temperature == 1.0 else logits / self._temperature
+        return logits if self.temperature == 1.0 else logits / self.temperature
 
     @torch.no_grad()
     def ranking_scores(
@@ -212,10 +231,10 @@ class EnsembleSession:
             member.project(member_features, first, last, rough)
             for member, member_features in zip(self._members, features.of_members)
         ]
-        if self._temperature == 1.0:
+        if self.temperature == 1.0:
             return scores
         return [
-            own if member.normalized else own / self._temperature
+            own if member.normalized else own / self.temperature
             for member, own in zip(self._members, scores)
         ]
 

@@ -1,13 +1,43 @@
 """From a step's features to logits: prediction heads, the output layer, and the shortlist."""
 
-from typing import Dict, Optional
+from typing import Dict, NamedTuple, Optional
 
 from torch import Tensor
 
+from ..kernels.heads import CompiledHeads
+from ..kernels.packed import Packed
 from ..network.heads import HeadWeights
 from ..network.prepared_model import Output, PreparedDecoder
 from ..products.precision import Precision, rough_precision
 from .shortlist import Shortlist, ShortlistedOutput
+
+
+class DirectOutput(NamedTuple):
+    """From features to logits, by compiled code.
+
+    Attributes:
+        heads: some of the model's heads; ``None`` where the features are the layer's inputs.
+        layer: the output layer.
+        types: the target types of its outputs, int64 ``[K]``; ``None`` for all.
+    """
+
+    heads: Optional[CompiledHeads]
+    layer: Packed
+    types: Optional[Tensor]
+
+
+class PendingProduct(NamedTuple):
+    """Logits that nobody has computed yet: compiled code can look at them as it computes them.
+
+    Attributes:
+        states: the output layer's inputs, fp32 ``[..., C]``.
+        layer: from C numbers to K logits.
+        types: the target types of the logits, int64 ``[K]``; ``None`` for all.
+    """
+
+    states: Tensor
+    layer: Packed
+    types: Optional[Tensor]
 
 
 class OutputLayer:
@@ -70,6 +100,31 @@ class OutputLayer:
         heads, vocabulary = self._output(rough)
         features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
         return vocabulary(features)
+
+    def pending(
+        self, features: Tensor, first: int, last: int, rough: bool
+    ) -> Optional[PendingProduct]:
+        """See :meth:`DecoderSession.pending`."""
+        heads, vocabulary = self._output(rough)
+        packed = getattr(vocabulary, "packed", None)
+        if packed is None:
+            return None
+        if heads is None or (last == 1 and heads.first_is_identity):
+            states = features.unsqueeze(-2)
+        else:
+            states = heads(features, first, last)
+        return PendingProduct(states, packed, self.types)
+
+    def direct(self, first: int, last: int, rough: bool) -> Optional[DirectOutput]:
+        """See :meth:`DirectSteps.output`."""
+        heads, vocabulary = self._output(rough)
+        packed = getattr(vocabulary, "packed", None)
+        if packed is None:
+            return None
+        if heads is None or (last == 1 and heads.first_is_identity):
+            return DirectOutput(None, packed, self.types)
+        compiled = heads.compiled(first, last)
+        return None if compiled is None else DirectOutput(compiled, packed, self.types)
 
     def logits(self, features: Tensor) -> Tensor:
         """See :meth:`DecoderSession.logits`."""

@@ -110,7 +110,7 @@ class Focus:
         self.beams.n_beams = self.n_beams
 
     def keep(self, order: np.ndarray) -> None:
-        """Of the beams, these go on in this order, int64 ``[S']``; rows are set later."""
+        """Keep these of the beams, in this order, int64 ``[S']``; rows are set later."""
         slots = self.slots[order]
         self.arrays["focus"][: slots.size] = slots
         self.n_beams = slots.size
@@ -121,7 +121,7 @@ class Focus:
         self.shortest, self.longest = (lengths.min(), lengths.max()) if lengths.size else (0, 0)
 
     def tokens_on(self, device: torch.device) -> Tensor:
-        """What the rows are fed next, int64 ``[R, 1]``; valid until the rows change."""
+        """The tokens that the rows are fed next, int64 ``[R, 1]``; valid until the rows change."""
         if self.n_rows not in self._tokens:
             self._tokens[self.n_rows] = self._all_tokens[: self.n_rows, None]
         return self._tokens[self.n_rows].to(device)

@@ -12,11 +12,11 @@ class UnderWay(Protocol):
 
     @property
     def numbers(self) -> np.ndarray:
-        """Which they are, int64 ``[S]``."""
+        """Their numbers, int64 ``[S]``."""
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many tokens each has, int64 ``[S]``."""
+        """The number of tokens of each, int64 ``[S]``."""
 
     @property
     def widths(self) -> np.ndarray:

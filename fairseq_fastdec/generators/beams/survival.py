@@ -1,4 +1,4 @@
-"""What becomes of candidates: they are final, wait, grow or are forgotten.
+"""Candidates are judged: they are final, wait, grow or are forgotten.
 
 In numpy, and in two calls of compiled code with the same results, which write into the same arrays.
 """

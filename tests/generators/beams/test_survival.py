@@ -1,4 +1,4 @@
-"""What becomes of candidates: compiled code and numpy leave the same behind, step by step."""
+"""Candidates are judged: compiled code and numpy leave the same behind, step by step."""
 
 import math
 

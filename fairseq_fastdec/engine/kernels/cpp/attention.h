@@ -85,9 +85,9 @@ INLINE int64_t path_to(const Step &step, int64_t row, int64_t token, int64_t *pa
 // The keys of its row that a new token sees.
 //   path [MAX_TREE_DEPTH]: memory for the token's path in a tree
 INLINE VisibleKeys visible_to(const Step &step, int64_t row, int64_t token, int64_t *path) {
-  const int64_t together = step.model.tokens_per_step;
-  if (!together) return {step.source_lengths[step.row_source[row]]};
-  if (!step.parents) return {step.past[row] + (token / together + 1) * together};
+  const int64_t per_step = step.model.tokens_per_step;
+  if (!per_step) return {step.source_lengths[step.row_source[row]]};
+  if (!step.parents) return {step.past[row] + (token / per_step + 1) * per_step};
   return {step.past[row], path_to(step, row, token, path), path};
 }
 

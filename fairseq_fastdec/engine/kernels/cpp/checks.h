@@ -85,6 +85,26 @@ Problem problem_of(const Product &product) {
   return fits && has_threads(product) ? NONE : SIZES;
 }
 
+Problem problem_of(const BestToken &task) {
+  const Linear &linear = task.linear;
+  if (task.n < 0 || !is_linear(linear, linear.inputs, linear.outputs)) return SIZES;
+  if (task.n_never < 0 || !has_threads(task) || task.n_threads < 1) return SIZES;
+  if (!is_within(task.eos, linear.outputs) || task.penalized >= linear.outputs) return TOKENS;
+  return NONE;
+}
+
+Problem problem_of(const Heads &task) {
+  const Linear &hidden = task.hidden;
+  if (task.n < 0 || task.n_heads < 1 || task.n_outputs < 1 || !has_threads(task)) return SIZES;
+  if (!is_linear(hidden, hidden.inputs, hidden.outputs)) return SIZES;
+  const bool is_shared = task.n_outputs == 1;
+  if (!is_shared && task.n_outputs != task.n_heads) return SIZES;
+  const int64_t outputs = hidden.inputs * (is_shared ? task.n_heads : 1);
+  for (int64_t output = 0; output < task.n_outputs; ++output)
+    if (!is_linear(task.outputs[output], hidden.outputs / task.n_outputs, outputs)) return SIZES;
+  return NONE;
+}
+
 // Whether each beam has rows of its own, and all rows are in beams.
 INLINE bool are_beams(const TopK &task) {
   const int64_t *starts = task.starts;
@@ -113,6 +133,34 @@ Problem problem_of(const TopK &task) {
   for (int64_t row = 0; task.only && row < task.n_rows; ++row)
     if (!is_within(task.only[row] + 1, n_types + 1)) return TOKENS;
   return NONE;
+}
+
+Problem problem_of(const Append &task) {
+  if (task.n_rows < 0 || task.n_new < 0) return SIZES;
+  for (int64_t row = 0; row < task.n_rows; ++row) {
+    if (!is_within(task.sentence[row], task.n_sentences)) return PLACES;
+    if (!is_within(task.lengths[row], task.width + 1)) return LENGTHS;
+    const int64_t n = task.counts ? task.counts[row] : task.count;
+    if (!is_within(n, task.n_new + 1)) return SIZES;
+  }
+  return NONE;
+}
+
+Problem problem_of(const Blocks &task) {
+  const int64_t n_new = task.rows.n_new;
+  if (n_new < 1 || task.dim < 1) return SIZES;
+  for (int64_t row = 0; row < task.rows.n_rows; ++row) {
+    if (!is_within(task.accepted[row] - 1, n_new)) return SIZES;
+    for (int64_t i = 0; task.parents && i < n_new; ++i)
+      if (!is_within(task.path[row * n_new + i], n_new)) return TREE;
+  }
+  return problem_of(task.rows);
+}
+
+Problem problem_of(const Trees &task) {
+  const bool is_empty = task.n_heads == 0;
+  if (task.n_rows < 0 || task.n_heads < 0 || task.n_proposals < 0) return SIZES;
+  return is_empty || task.n_best > 0 ? NONE : SIZES;
 }
 
 Problem problem_of(const Move &move) {

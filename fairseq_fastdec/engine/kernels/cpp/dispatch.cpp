@@ -1,18 +1,24 @@
 // The entry points for Python, and the choice of kernels for the processor that this runs on.
 
 #include "beams.h"
+#include "best_token.h"
+#include "blocks.h"
+#include "heads.h"
 #include "row_moves.h"
 #include "top_k.h"
 #include "transformer.h"
+#include "trees.h"
 
 namespace {
 
-// What is compiled for each kind of processor. A step gets multiply_fp32 as a pointer: where GCC
-// knows the function, it clones that for each of the step's calls, and no longer those of bf16 and
-// int8, which become slower.
+// These functions are compiled for each kind of processor. A step gets multiply_fp32 as a pointer:
+// where GCC knows the function, it clones that for each of the step's calls, and no longer those of
+// bf16 and int8, which become slower.
 struct Kernels {
   MultiplyFp32 multiply_fp32;
   void (*run_step)(MultiplyFp32 multiply_fp32, const Step &step, const ThreadSlice &slice);
+  void (*best_tokens)(MultiplyFp32 multiply_fp32, const BestToken &task,
+                      const ThreadSlice &slice);
   void (*top_k)(const TopK &task, const ThreadSlice &slice);
 };
 
@@ -25,10 +31,15 @@ struct Kernels {
                               const ThreadSlice &slice) {                                     \
     run_step<VEC>(multiply_fp32, step, slice);                                                \
   }                                                                                           \
+  TARGET void best_tokens_##NAME(MultiplyFp32 multiply_fp32, const BestToken &task,           \
+                                 const ThreadSlice &slice) {                                  \
+    best_tokens<VEC>(multiply_fp32, task, slice);                                             \
+  }                                                                                           \
   TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                      \
     top_k_of_parts<VEC>(task, slice);                                                         \
   }                                                                                           \
-  constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, run_step_##NAME, top_k_##NAME};
+  constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, run_step_##NAME,                  \
+                                      best_tokens_##NAME, top_k_##NAME};
 
 KERNELS_FOR(any, Vec4, )
 #if defined(__x86_64__)
@@ -66,6 +77,14 @@ void run_step(const Step &step, const ThreadSlice &slice) {
   kernels.run_step(kernels.multiply_fp32, step, slice);
 }
 
+void best_tokens(const BestToken &task, const ThreadSlice &slice) {
+  kernels.best_tokens(kernels.multiply_fp32, task, slice);
+}
+
+void run_heads(const Heads &task, const ThreadSlice &slice) {
+  run_heads(kernels.multiply_fp32, task, slice);
+}
+
 void top_k(const TopK &task, const ThreadSlice &slice) { kernels.top_k(task, slice); }
 
 }  // namespace
@@ -84,10 +103,11 @@ int64_t fastdec_has_int8() { return has_int8(); }
 
 // The size of a structure, by its place in structures.py's list of all; -1 behind the last.
 int64_t fastdec_size_of(int64_t structure) {
-  constexpr int64_t sizes[] = {sizeof(Linear),  sizeof(Norm),    sizeof(Layer),   sizeof(Model),
-                               sizeof(Cache),   sizeof(Threads), sizeof(Barrier), sizeof(Step),
-                               sizeof(Product), sizeof(TopK),    sizeof(BeamTable),
-                               sizeof(Trace),   sizeof(Move)};
+  constexpr int64_t sizes[] = {
+      sizeof(Linear),  sizeof(Norm), sizeof(Layer),   sizeof(Model),     sizeof(Cache),
+      sizeof(Threads), sizeof(Barrier), sizeof(Step), sizeof(Product),   sizeof(BestToken),
+      sizeof(Heads),   sizeof(TopK), sizeof(Append),  sizeof(Blocks),    sizeof(Trees),
+      sizeof(BeamTable), sizeof(Trace), sizeof(Move)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -95,18 +115,26 @@ int64_t fastdec_size_of(int64_t structure) {
 // For tests: from now on computes in vectors of at most so many floats.
 void fastdec_set_width(int64_t widest) { kernels = kernels_for(widest); }
 
-// How many floats of scratch memory a product without fp32 weights needs.
+// The floats of scratch memory that a product without fp32 weights needs.
 int64_t fastdec_product_scratch_size(int64_t n, int64_t inputs) {
   return quantized_size(n, inputs);
 }
 
-// How many floats of scratch memory a step needs, or the negative of a Problem.
+// The floats of scratch memory that a step needs, or the negative of a Problem.
 int64_t fastdec_step_scratch_size(const Step *step) {
   const Problem problem = problem_of(*step);
   return problem ? -problem : scratch_before(*step, step->n_threads);
 }
 
-// How many bytes of scratch memory a choice needs.
+// The floats of scratch memory that the best tokens need.
+int64_t fastdec_best_token_scratch_size(const BestToken *task) {
+  return best_token_scratch_size(*task);
+}
+
+// The floats of scratch memory that heads need.
+int64_t fastdec_heads_scratch_size(const Heads *task) { return heads_scratch_size(*task); }
+
+// The bytes of scratch memory that a choice needs.
 int64_t fastdec_top_k_scratch_size(const TopK *task) { return top_k_scratch_size(*task); }
 
 // The following do what they are asked for, or return a Problem.
@@ -126,11 +154,63 @@ int64_t fastdec_multiply(Product *product) {
   return NONE;
 }
 
+int64_t fastdec_best_tokens(BestToken *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  if (best_token_scratch_size(*task) > task->scratch_size) return SCRATCH;
+  task->barrier.arrived = task->barrier.phase = 0;
+  in_threads<BestToken, best_tokens>(task);
+  return NONE;
+}
+
+int64_t fastdec_run_heads(Heads *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  if (heads_scratch_size(*task) > task->scratch_size) return SCRATCH;
+  task->barrier.arrived = task->barrier.phase = 0;
+  in_threads<Heads, run_heads>(task);
+  return NONE;
+}
+
 int64_t fastdec_top_k(TopK *task) {
   if (const Problem problem = problem_of(*task)) return problem;
   in_threads<TopK, top_k>(task);
   if (task->n_parts > 1) in_threads<TopK, merge_parts>(task);
   return NONE;
+}
+
+// How many rows have ended, or the negative of a Problem.
+int64_t fastdec_append(Append *task) {
+  const Problem problem = problem_of(*task);
+  return problem ? -problem : append(*task);
+}
+
+int64_t fastdec_lead(Blocks *task) {
+  if (task->rows.n_new < 1 || task->rows.n_rows < 0) return SIZES;
+  lead(*task);
+  return NONE;
+}
+
+int64_t fastdec_accept(Blocks *task) {
+  if (task->rows.n_new < 1 || task->rows.n_rows < 0) return SIZES;
+  accept(*task);
+  return NONE;
+}
+
+// How many rows have ended, or the negative of a Problem.
+int64_t fastdec_keep(Blocks *task) {
+  const Problem problem = problem_of(*task);
+  return problem ? -problem : keep(*task);
+}
+
+// How many rows have ended, now or before, or the negative of a Problem.
+int64_t fastdec_end_rows(Blocks *task) {
+  const Problem problem = problem_of(task->rows);
+  return problem ? -problem : end_rows(*task);
+}
+
+// How many tokens the longest tree has, or the negative of a Problem.
+int64_t fastdec_grow_trees(Trees *task) {
+  const Problem problem = problem_of(*task);
+  return problem ? -problem : grow_trees(*task);
 }
 
 // How many bytes of scratch memory judging and extending beams need.

@@ -1,4 +1,4 @@
-// What all linear layers share: the blocks of outputs, and the epilogue that follows their sums.
+// All linear layers share the blocks of outputs, and the epilogue that follows their sums.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace {
 
-// What becomes of the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum).
+// An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum).
 enum class Epilogue { STORE, ADD, RELU, GELU };
 
 // Writes the first n of a block's values to y.

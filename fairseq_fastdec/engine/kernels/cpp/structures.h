@@ -115,6 +115,44 @@ struct Product {
   float *scratch;  // [quantized_size(n, inputs)], null with a weight in fp32
 };
 
+// The best next token of each of n states, by the output layer.
+struct BestToken {
+  Linear linear;
+  const Threads *threads;  // null with one thread
+  int64_t n, n_threads;
+  int64_t normalize;      // logits become log-probabilities
+  const int64_t *never;   // [n_never], outputs that are not possible
+  int64_t n_never, eos;   // eos: an output, too
+  int64_t penalized;      // the output whose score loses the penalty, or -1
+  float penalty;
+  float temperature;      // divides the logits
+  const float *x;         // [n, inputs]
+  const uint8_t *no_end;    // [n], whether EOS is not possible; null: it is
+  const uint8_t *only_end;  // [n], whether EOS alone is possible; null: all are
+  const int64_t *types;     // [outputs], the types that they stand for; null: their numbers
+  float *scratch;           // [scratch_size]
+  int64_t scratch_size;
+  float *scores;    // [n]; -infinity: no token has a probability
+  int64_t *tokens;  // [n]
+  // Some states are asked about a token besides.
+  const int64_t *asked;  // [n], a type or -1; null: none is
+  float *asked_scores;   // [n]; -infinity: it is not possible
+  mutable Barrier barrier;
+};
+
+// Prediction heads over features: y = x + outputs(activation(hidden(x))).
+struct Heads {
+  Linear hidden;
+  const Linear *outputs;  // [n_outputs]: one for all heads, or one for each
+  const Threads *threads;  // null with one thread
+  int64_t n_outputs, n_heads, gelu, n, n_threads;
+  const float *x;  // [n, dim]
+  float *y;        // [n, n_heads, dim]
+  float *scratch;  // [scratch_size]
+  int64_t scratch_size;
+  mutable Barrier barrier;
+};
+
 struct Candidate;
 
 // The best next tokens of each row, or of each beam.
@@ -142,6 +180,52 @@ struct TopK {
   float *best;            // [n_beams, n_best], best first; -infinity: there is none
   int64_t *tokens;        // [n_beams, n_best]
   int64_t *origins;       // [n_beams, n_best], their rows; null: nobody asks
+};
+
+// Rows grow by the first of their new tokens.
+struct Append {
+  int64_t n_sentences, width, n_rows, n_new, eos;
+  int64_t *tokens;          // [n_sentences, width]
+  float *scores;            // [n_sentences, width]
+  const int64_t *sentence;  // [n_rows]
+  int64_t *lengths;         // [n_rows], of the rows in tokens
+  uint8_t *finished;        // [n_rows], set where a row ends
+  const int64_t *new_tokens;  // [n_rows, n_new]
+  const float *new_scores;    // [n_rows, n_new]
+  const int64_t *counts;      // [n_rows], how many of them each row is given; null: count
+  int64_t count;
+  int64_t *taken;  // [n_rows], how many each takes: none behind an end of sentence
+};
+
+// Rows of which each has a next token that is certain, and a block of tokens that begins with it.
+struct Blocks {
+  Append rows;  // whose new tokens and scores are those that are kept
+  int64_t dim;
+  int64_t *next_tokens;  // [n_rows]
+  float *next_scores;    // [n_rows]
+  float *states;         // [n_rows, dim], each row's features at its last token
+  const int64_t *proposals;    // [n_rows, n_new - 1]
+  int64_t *tokens;             // [n_rows, n_new], the blocks
+  int64_t *parents, *depths;   // [n_rows, n_new] of trees; null parents: chains
+  const float *features;       // [n_rows, n_new, dim]
+  const int64_t *answers;      // [n_rows, n_new], the best token after each
+  const float *answer_scores;  // [n_rows, n_new]
+  const uint8_t *verdict;  // [n_rows, n_new - 1], whether a proposal is good enough; null: it is if
+                           // it is the best token after the one before
+  const float *own_scores;  // [n_rows, n_new - 1] of the proposals; null: those of the answers
+  int64_t *accepted;        // [n_rows], how many tokens of each block
+  int64_t *path;            // [n_rows, n_new], their places in a tree
+  int64_t *kept_tokens;     // [n_rows, n_new], rows.new_tokens
+  float *kept_scores;       // [n_rows, n_new], rows.new_scores
+};
+
+// From the best tokens of each head to a tree of the most probable paths.
+struct Trees {
+  int64_t n_rows, n_heads, n_best, n_proposals, eos, pad;
+  const int64_t *roots;   // [n_rows]
+  const float *scores;    // [n_rows, n_heads, n_best], log-probabilities, best first
+  const int64_t *ranked;  // [n_rows, n_heads, n_best], their tokens
+  int64_t *tokens, *parents, *depths;  // [n_rows, 1 + n_proposals], later the longest of the trees
 };
 
 // The beams of a search, of which a step expands those in focus. The arrays are the search's own.

@@ -419,7 +419,7 @@ INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
   }
 }
 
-// What was found in the parts of each beam becomes the beam's result.
+// The best candidates of a beam's parts become the beam's result.
 void merge_parts(const TopK &task, const ThreadSlice &slice) {
   const int64_t n = task.n_best, capacity = BestCandidates::capacity(n);
   for (int64_t beam = slice.number; beam < task.n_beams; beam += slice.count) {
