@@ -115,11 +115,13 @@ class Heads(ctypes.Structure):
 class TopK(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
-        *_fields(_INT, "n_rows", "n_types", "n_best", "n_threads", "normalize"),
+        *_fields(_INT, "n_rows", "n_types", "n_best", "n_threads", "n_per_row", "normalize"),
         ("never", _POINTER),
         *_fields(_INT, "n_never", "eos", "penalized"),
         ("penalty", _FLOAT),
-        *_fields(_POINTER, "scores", "only", "no_end"),
+        ("scores", _POINTER),
+        ("n_members", _INT),
+        *_fields(_POINTER, "only", "no_end", "has_to_end"),
         ("n_beams", _INT),
         *_fields(_POINTER, "rows", "starts", "totals"),
         ("n_parts", _INT),
@@ -155,15 +157,47 @@ class Trees(ctypes.Structure):
     ]
 
 
+class BeamTable(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_slots", "n_lengths", "width"),
+        *_fields(_POINTER, "lengths", "widths", "steps", "expansions", "n_final", "n_waiting"),
+        *_fields(_POINTER, "best_final", "final_scores", "final_lengths", "final_columns"),
+        *_fields(_POINTER, "waiting_scores", "waiting_lengths", "waiting_columns"),
+        *_fields(_POINTER, "tokens", "parents", "scores"),
+        *_fields(_INT, "eos", "lets_wait"),
+        ("threshold", _FLOAT),
+        *_fields(_INT, "most_beams", "n_beams", "n_rows"),
+        *_fields(_POINTER, "focus", "row_slots", "columns", "next_tokens", "totals"),
+        *_fields(_POINTER, "rows", "starts", "origins"),
+        ("n_candidates", _INT),
+        *_fields(_POINTER, "candidate_scores", "candidate_tokens", "candidate_rows"),
+        *_fields(_POINTER, "child_scores", "child_tokens", "child_columns", "child_rows"),
+        *_fields(_POINTER, "done", "order"),
+        *_fields(_INT, "n_kept", "shortest", "longest"),
+        ("scratch", _POINTER),
+        ("scratch_size", _INT),
+    ]
+
+
+class Trace(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_slots", "n_lengths", "width"),
+        *_fields(_POINTER, "history_tokens", "history_parents", "history_scores"),
+        *_fields(_INT, "eos", "n", "n_tokens"),
+        *_fields(_POINTER, "slots", "lengths", "columns", "totals", "tokens", "scores"),
+    ]
+
+
 class Move(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
-        ("n_threads", _INT),
+        *_fields(_INT, "n_threads", "few_bytes"),
         ("data", _POINTER),
         *_fields(_INT, "n_parts", "n_slots", "n_heads", "part", "slot", "head", "used"),
-        *_fields(_POINTER, "origins", "places"),
+        ("origins", _POINTER),
         ("n", _INT),
         ("scratch", _POINTER),
+        ("scratch_size", _INT),
     ]
 
 
@@ -179,5 +213,5 @@ class PathMove(ctypes.Structure):
 # fastdec_size_of counts them in this order.
 ALL = (
     Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
-    TopK, Append, Blocks, Trees, Move, PathMove,
+    TopK, Append, Blocks, Trees, BeamTable, Trace, Move, PathMove,
 )  # fmt: skip

@@ -3,7 +3,6 @@
 import math
 from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -116,13 +115,10 @@ class KeyValueCache:
             length: how far the slots are in use.
             first: the slot that counts as slot 0.
         """
-        used = self._data[:, :, first:, :, :length]
         if self._mover is not None:
-            origins = order.numpy()
-            places = (origins != np.arange(origins.size)).nonzero()[0]
-            if places.size:
-                self._mover(used, origins[places], places)
+            self._mover(self._data, order, length, first)
             return
+        used = self._data[:, :, first:, :, :length]
         moved = (order != torch.arange(order.numel(), device=order.device)).nonzero().squeeze(1)
         if moved.numel() == 0:
             return

@@ -15,6 +15,7 @@ from .direct_steps import DirectSteps
 from .features import Features
 from .incremental import IncrementalSession, decodes_incrementally
 from .output_layer import PendingProduct
+from .scores import Scores
 from .shortlist import Shortlist
 from .tree import TokenTree
 
@@ -63,6 +64,7 @@ class EnsembleSession:
             )
             for model in models
         ]
+        self._some_normalized = any(member.normalized for member in self._members)
         self.temperature = temperature
         self._shortlist = shortlist
 
@@ -177,11 +179,36 @@ class EnsembleSession:
             float32 ``[..., V]``, and whether they are log-probabilities. The caller may write into
             the scores, until the next call, which may use their memory again.
         """
-        alone = len(self._members) == 1 and self._shortlist is None
-        if not alone or self._members[0].normalized:
-            return self.log_probs(features)[..., 0, :], True
-        logits = self._members[0].logits(features.of_members[0]).float()
-        return (logits if self.temperature == 1.0 else logits / self.temperature), False
+        return self.scores_of_members(features).averaged()
+
+    def scores_of_members(self, features: Features) -> Scores:
+        """The scores that :meth:`scores` averages.
+
+        Averaging reads and writes the vocabulary several times. A search that reads it once has the
+        average made of the few tokens that it is about to choose.
+        """
+        if self._shortlist is not None:
+            return Scores([self.log_probs(features)[..., 0, :]], True)
+        own = [
+            self._scores_of(member, member_features)
+            for member, member_features in zip(self._members, features.of_members)
+        ]
+        if not self._some_normalized:
+            return Scores(own, False)
+        log_probs = [
+            scores if member.normalized else F.log_softmax(scores, dim=-1)
+            for member, scores in zip(self._members, own)
+        ]
+        return Scores(log_probs, True)
+
+    def _scores_of(
+        self, member: Union[DecoderSession, IncrementalSession], features: Tensor
+    ) -> Tensor:
+        """A member's logits, divided by the temperature, or its log-probabilities."""
+        if member.normalized:
+            return member.project(features)[..., 0, :].float()
+        logits = member.logits(features).float()
+        return logits if self.temperature == 1.0 else logits / self.temperature
 
     @torch.no_grad()
     def ranking_scores(

@@ -109,11 +109,11 @@ class RowTable:
         """
         row_source = self.row_source[rows]
         same_sources = torch.equal(row_source, self.row_source)
-        self.n_rows = rows.numel()
+        n_before, self.n_rows = self.n_rows, rows.numel()
         if self.n_rows == 0 or self.shortest < self.longest:
             self.lengths = self.lengths[rows]
             self.shortest, self.longest = extremes(self.lengths)
-        else:
+        elif self.n_rows != n_before:
             self.lengths = self.lengths.new_full(rows.shape, self.longest)
         if same_sources:
             return None

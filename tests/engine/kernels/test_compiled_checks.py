@@ -18,7 +18,7 @@ from fairseq_fastdec.engine import DecoderSession, TokenTree
 from fairseq_fastdec.engine.kernels import problems, row_moves, structures
 from fairseq_fastdec.engine.kernels.loading import library
 from fairseq_fastdec.engine.kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
-from fairseq_fastdec.engine.kernels.top_k import TopK
+from fairseq_fastdec.engine.kernels.top_k import Limits, TopK
 from fairseq_fastdec.engine.network.cache import KeyValueCache
 from fairseq_fastdec.engine.network.compiled_encoder import CompiledEncoder
 from fairseq_fastdec.engine.products.int8 import Int8Linear
@@ -370,23 +370,24 @@ def test_choices_of_any_scores(
     for _ in range(bad if n_rows else 0):
         scores[draw.randrange(n_rows), draw.randrange(n_types)] = draw.choice(NUMBERS)
     top_k = TopK.of((PAD,), EOS, UNK, penalty)
-    demands = {}
+    limits = Limits()
     if only is not None:
-        demands = dict(only=np.full(n_rows, -1), no_end=np.full(n_rows, draw.random() < 0.5))
-        demands["only"][n_rows // 2 :] = only
+        only_tokens, ends = np.full(n_rows, -1), np.full(n_rows, draw.random() < 0.2)
+        only_tokens[n_rows // 2 :] = only
+        limits = Limits(only_tokens, np.full(n_rows, draw.random() < 0.5), ends)
     before = torch.get_num_threads()
     library().set_width(registers)
     try:
         torch.set_num_threads(threads)
         if not 1 <= n <= n_types:
             with pytest.raises(ValueError, match="sizes"):
-                top_k(scores, n, normalize, **demands)
+                top_k(scores, n, normalize, limits)
             return
         if n_rows and only is not None and not -1 <= only < n_types:
             with pytest.raises(IndexError, match="dictionary"):
-                top_k(scores, n, normalize, **demands)
+                top_k(scores, n, normalize, limits)
             return
-        best, tokens = top_k(scores, n, normalize, **demands)
+        best, tokens = top_k(scores, n, normalize, limits)
     finally:
         torch.set_num_threads(before)
         library().set_width(16)
@@ -407,9 +408,10 @@ def test_choices_with_other_kinds_of_numbers():
         dict(only=np.zeros(4, dtype=np.int64)[::2]),
         dict(no_end=np.zeros(1, dtype=bool)),
         dict(no_end=np.zeros(2, dtype=np.int64)),
+        dict(has_to_end=np.zeros(3, dtype=bool)),
     ):
         with pytest.raises(ValueError, match="where compiled code reads"):
-            top_k(scores, 2, True, **wrong)
+            top_k(scores, 2, True, Limits(**wrong))
     with pytest.raises(ValueError, match="scores: torch.float64"):
         top_k(scores.double(), 2, True)
     with pytest.raises(IndexError, match="dictionary"):  # there is no <unk> to be penalized
@@ -427,8 +429,7 @@ def test_rows_that_are_not_there_are_not_moved(n_slots, order, few, length):
     for layer in range(2):
         cache.write(layer, slice(0, n_slots), 0, torch.randn(n_slots, 3, 2, 2, 4))
     before = cache._data.clone()
-    moved = [(origin, place) for place, origin in enumerate(order) if origin != place]
-    fits = all(0 <= origin < n_slots and place < n_slots for origin, place in moved)
+    fits = len(order) <= n_slots and all(0 <= origin < n_slots for origin in order)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_moves, "FEW_BYTES", few)
         if fits:
@@ -441,13 +442,18 @@ def test_rows_that_are_not_there_are_not_moved(n_slots, order, few, length):
 
 def test_caches_that_lie_otherwise_are_not_moved():
     data = torch.zeros(2, 2, 3, 4, 5, 6)
-    rows = np.arange(2)
+    order = torch.arange(2)
     mover = row_moves.RowMover.of(data.device)
-    for wrong in (data.transpose(4, 5), data[:, :, :, :, :, :3], data[:, :1]):
-        with pytest.raises(ValueError, match="strides"):
-            mover(wrong, rows, rows)
-    with pytest.raises(ValueError, match="origins"):
-        mover(data, rows.astype(np.int32), rows)
+    for wrong in (data.transpose(4, 5), data[:, :, :, :, :, :3], data[:, :1], data[0]):
+        with pytest.raises(ValueError, match="a cache"):
+            mover(wrong, order, 5)
+    with pytest.raises(ValueError, match="order of rows"):
+        mover(data, order.int(), 5)
+    with pytest.raises(ValueError, match="sizes"):
+        mover(data, order, 6)
+    for first in (-1, 4, 2**62):
+        with pytest.raises(IndexError, match="slot"):
+            mover(data, order, 5, first)
 
 
 @pytest.mark.parametrize("n_threads", [0, -1])

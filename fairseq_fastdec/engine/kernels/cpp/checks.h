@@ -120,6 +120,7 @@ INLINE bool are_beams(const TopK &task) {
 Problem problem_of(const TopK &task) {
   const int64_t n_types = task.n_types;
   if (task.n_rows < 0 || task.n_best < 1 || task.n_beams < 0) return SIZES;
+  if (task.n_per_row < 1 || task.n_members < 1 || !task.scores) return SIZES;
   if (task.n_parts < 1 || (task.n_beams && !task.scratch)) return SIZES;
   if (task.rows) {
     if (!are_beams(task)) return PLACES;
@@ -128,6 +129,7 @@ Problem problem_of(const TopK &task) {
   }
   if (task.n_never < 0 || !has_threads(task)) return SIZES;
   if (task.penalized >= n_types) return TOKENS;
+  if (task.has_to_end && !is_within(task.eos, n_types)) return TOKENS;
   for (int64_t row = 0; task.only && row < task.n_rows; ++row)
     if (!is_within(task.only[row] + 1, n_types + 1)) return TOKENS;
   return NONE;
@@ -163,9 +165,9 @@ Problem problem_of(const Trees &task) {
 
 Problem problem_of(const Move &move) {
   if (move.n < 0 || move.used < 0 || move.used > move.head || !has_threads(move)) return SIZES;
+  if (move.n > move.n_slots) return PLACES;
   for (int64_t i = 0; i < move.n; ++i)
-    if (!is_within(move.origins[i], move.n_slots) || !is_within(move.places[i], move.n_slots))
-      return PLACES;
+    if (!is_within(move.origins[i], move.n_slots)) return PLACES;
   return NONE;
 }
 

@@ -1,8 +1,8 @@
 // The entry points for Python, and the choice of kernels for the processor that this runs on.
 
+#include "beams.h"
 #include "best_token.h"
 #include "blocks.h"
-#include "checks.h"
 #include "costs.h"
 #include "heads.h"
 #include "row_moves.h"
@@ -105,10 +105,10 @@ int64_t fastdec_has_int8() { return has_int8(); }
 // The size of a structure, by its place in structures.py's list of all; -1 behind the last.
 int64_t fastdec_size_of(int64_t structure) {
   constexpr int64_t sizes[] = {
-      sizeof(Linear), sizeof(Norm),    sizeof(Layer),   sizeof(Model),     sizeof(Cache),
-      sizeof(Costs),  sizeof(Threads), sizeof(Barrier), sizeof(Step),      sizeof(Product),
-      sizeof(BestToken), sizeof(Heads), sizeof(TopK),   sizeof(Append),    sizeof(Blocks),
-      sizeof(Trees),  sizeof(Move),    sizeof(PathMove)};
+      sizeof(Linear),    sizeof(Norm),  sizeof(Layer),   sizeof(Model),     sizeof(Cache),
+      sizeof(Costs),     sizeof(Threads), sizeof(Barrier), sizeof(Step),    sizeof(Product),
+      sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
+      sizeof(Trees),     sizeof(BeamTable), sizeof(Trace), sizeof(Move),    sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -229,11 +229,43 @@ int64_t fastdec_grow_trees(Trees *task) {
   return problem ? -problem : grow_trees(*task);
 }
 
-int64_t fastdec_move_rows(Move *move) {
-  if (const Problem problem = problem_of(*move)) return problem;
+// How many bytes of scratch memory judging and extending beams need.
+int64_t fastdec_beam_scratch_size(const BeamTable *table) { return beam_scratch_size(*table); }
+
+// Returns how many beams are done, or the negative of a Problem.
+int64_t fastdec_judge_beams(BeamTable *table) {
+  const Problem problem = problem_of_judging(*table);
+  return problem ? -problem : judge(*table);
+}
+
+// Returns whether a row has to move, or the negative of a Problem.
+int64_t fastdec_extend_beams(BeamTable *table) {
+  const Problem problem = problem_of_extending(*table);
+  return problem ? -problem : extend(*table);
+}
+
+int64_t fastdec_trace(const Trace *task) {
+  const Problem problem = problem_of(*task);
+  if (!problem) trace(*task);
+  return problem;
+}
+
+// Moves rows in fewer threads than it is given where little is moved.
+int64_t fastdec_move_rows(const Move *given) {
+  if (const Problem problem = problem_of(*given)) return problem;
+  Move move = *given;
   // Without a byte to copy there may be no address to copy from, which memcpy must not be given.
-  if (move->n && move->used) in_threads<Move, move_rows>(move);
+  const int64_t bytes = move.n_parts * n_moved(move) * move.n_heads * move.used;
+  if (!bytes) return NONE;
+  if (bytes < move.few_bytes) move.n_threads = 1;
+  if (scratch_size_of(move) > move.scratch_size) return SCRATCH;
+  in_threads<Move, move_rows>(&move);
   return NONE;
+}
+
+// How many bytes of scratch memory moving rows needs, at most; 0 where rows are not there.
+int64_t fastdec_move_scratch_size(const Move *move) {
+  return problem_of(*move) ? 0 : scratch_size_of(*move);
 }
 
 int64_t fastdec_move_paths(PathMove *move) {

@@ -170,14 +170,18 @@ struct Candidate;
 struct TopK {
   const Threads *threads;  // null with one thread
   int64_t n_rows, n_types, n_best, n_threads;
+  int64_t n_per_row;     // the most of a beam's that may continue one of its rows
   int64_t normalize;     // the scores are logits and become log-probabilities
   const int64_t *never;  // [n_never], tokens that are not possible
   int64_t n_never, eos;
   int64_t penalized;  // the token whose score loses the penalty, or -1
   float penalty;
-  const float *scores;    // [n_rows, n_types]
+  const float *const *scores;  // [n_members], each [n_rows, n_types]; probabilities are averaged
+  int64_t n_members;
   const int64_t *only;    // [n_rows], the one token that is possible, or -1; null: any is
   const uint8_t *no_end;  // [n_rows], whether EOS is not possible; null: it is
+  // [n_rows], whether EOS alone is possible, be its probability 0 or NaN; null: nowhere.
+  const uint8_t *has_to_end;
   int64_t n_beams;        // the rows of a beam compete with each other
   const int64_t *rows;    // [n_rows], beam by beam; null: each row is a beam
   const int64_t *starts;  // [n_beams + 1], where each beam begins in rows
@@ -235,17 +239,69 @@ struct Trees {
   int64_t *tokens, *parents, *depths;  // [n_rows, 1 + n_proposals], later the longest of the trees
 };
 
+// The beams of a search, of which a step expands those in focus. The arrays are the search's own.
+struct BeamTable {
+  int64_t n_slots, n_lengths, width;  // a beam has at most `width` entries, and so many final ones
+  // By slot, which belongs to one sentence at a time: [n_slots].
+  int64_t *lengths, *widths, *steps, *expansions, *n_final, *n_waiting;
+  float *best_final;
+  // [n_slots, width]: candidates that ended, as the entry that EOS follows.
+  float *final_scores;
+  int64_t *final_lengths, *final_columns;
+  float *waiting_scores;  // best first
+  int64_t *waiting_lengths, *waiting_columns;
+  // The entries that the beams ever had: [n_slots, n_lengths, width].
+  int32_t *tokens, *parents;
+  float *scores;
+  int64_t eos, lets_wait;
+  float threshold;
+  // The beams in focus have rows; there is room for most_beams and their rows.
+  int64_t most_beams, n_beams, n_rows;
+  int64_t *focus;                           // [n_beams], their slots
+  int64_t *row_slots, *columns;             // [n_rows]
+  int64_t *next_tokens;                     // [n_rows], what the next step is fed
+  float *totals;                            // [n_rows]
+  int64_t *rows, *starts;                   // [n_rows] beam by beam, [n_beams + 1]
+  int64_t *origins;                         // [n_rows], the row that each row was before
+  int64_t n_candidates;                     // of each beam, best first; -infinity: there is none
+  const float *candidate_scores;            // [n_beams, n_candidates]
+  const int64_t *candidate_tokens, *candidate_rows;
+  // What grows of the candidates, [most_beams, width]; each beam has as many as its width.
+  float *child_scores;
+  int64_t *child_tokens, *child_columns, *child_rows;
+  uint8_t *done;         // [most_beams], of a beam whose sentence is done
+  const int64_t *order;  // [n_kept], the beams that go on; null: the first n_kept
+  int64_t n_kept;
+  int64_t shortest, longest;  // lengths of beams in focus
+  void *scratch;              // [scratch_size] bytes
+  int64_t scratch_size;
+};
+
+// Hypotheses that are followed back to their first token. One behind the other, each with EOS.
+struct Trace {
+  int64_t n_slots, n_lengths, width;
+  const int32_t *history_tokens, *history_parents;  // [n_slots, n_lengths, width]
+  const float *history_scores;
+  int64_t eos, n, n_tokens;
+  const int64_t *slots, *lengths, *columns;  // [n], the entries that EOS follows
+  const float *totals;                       // [n]
+  int64_t *tokens;                           // [n_tokens]
+  float *scores;                             // [n_tokens], of each token
+};
+
 // Rows of a cache change their places.
 struct Move {
   const Threads *threads;  // null with one thread
   int64_t n_threads;
+  int64_t few_bytes;  // so many are moved by one thread
   char *data;
   int64_t n_parts, n_slots, n_heads;  // a part is the keys or the values of a layer
   int64_t part, slot, head;           // strides in bytes
   int64_t used;                       // bytes of each head
-  const int64_t *origins, *places;    // [n] slots
+  const int64_t *origins;             // [n], the slot whose content each slot gets
   int64_t n;
-  char *scratch;  // [n_threads, n, n_heads, used] bytes
+  char *scratch;  // [scratch_size]; see scratch_size_of
+  int64_t scratch_size;
 };
 
 // Of the tokens of trees those on a path move to the ends of their rows.
