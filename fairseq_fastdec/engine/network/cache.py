@@ -140,6 +140,8 @@ class KeyValueCache:
             path: int64 ``[n, D]``, distances from the start.
             first: the slot that counts as slot 0.
         """
+        if path.numel() == 0:
+            return
         if self._mover is not None:
             self._mover.keep_paths(self._data, starts, path.contiguous(), first)
             return
