@@ -75,7 +75,7 @@ class KeyValueCache:
         return self._memory[:size].view(shape)
 
     def _rounded(self, key_values: Tensor) -> Tensor:
-        """What copying to the cache's dtype does not round by itself."""
+        """Keys and values, rounded unless copying them to the cache rounds them."""
         return key_values if self._rounded_to == self.dtype else key_values.to(self._rounded_to)
 
     def write(self, layer: int, slots: slice, start: int, key_values: Tensor) -> None:

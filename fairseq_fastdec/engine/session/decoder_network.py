@@ -88,7 +88,7 @@ class DecoderNetwork:
         self.caches.add_sources(rows, weights.cross_key_values(states).view(shape))
 
     def _empty_caches(self, precision: Precision) -> SessionCaches:
-        """Of keys and values in the dtypes that the runner reads fastest."""
+        """Caches without rows, in the dtypes that the runner reads fastest."""
         weights = self.weights
         own = weights.embed.dtype
         on_cpu = weights.embed.device.type == "cpu"
