@@ -360,16 +360,16 @@ def test_prefixes_from_left_to_right(lengths, seed, width, beam):
 @given(
     lengths=st.lists(st.integers(2, 9), min_size=1, max_size=4), seed=st.integers(0, 99),
     width=st.integers(1, 5), n_forced=st.lists(st.integers(0, 6), min_size=4, max_size=4),
-    max_len=st.integers(2, 9),
+    n_columns=st.integers(1, 6), max_len=st.integers(2, 9),
 )  # fmt: skip
-def test_prefixes_against_lists(lengths, seed, width, n_forced, max_len):
+def test_prefixes_against_lists(lengths, seed, width, n_forced, n_columns, max_len):
     """Of different lengths, also beyond the longest output, and not those of a translation."""
     models = [double_model("l2r")]
     sample = tiny.random_batch(TASKS["l2r"], lengths, seed=seed)
     generator = torch.Generator().manual_seed(seed)
     words = torch.randint(DICTIONARY.nspecial, END, (len(lengths), 6), generator=generator)
     beyond = torch.arange(6) >= torch.tensor(n_forced[: len(lengths)])[:, None]
-    prefix = words.masked_fill(beyond, PAD)
+    prefix = words.masked_fill(beyond, PAD)[:, :n_columns]
     ours = decode(models, sample, width, prefix, max_len_b=max_len, min_len=0)
     for own, source, row in zip(ours, sample["net_input"]["src_tokens"], prefix):
         expected = reference_search(
