@@ -54,6 +54,16 @@ def test_distance_accepts_near_integers():
     assert verdict.tolist() == [[True, True, False, True]]
 
 
+def test_distance_never_accepts_what_the_limits_forbid():
+    words = integers()
+    log_probs = torch.zeros(1, 1, len(words))
+    best, near = (torch.tensor([[words.index(symbol)]]) for symbol in "56")
+    rule = Distance(2, words)
+    assert rule.judge(log_probs, best, near).tolist() == [[True]]
+    log_probs[..., words.index("6")] = -math.inf
+    assert rule.judge(log_probs, best, near).tolist() == [[False]]
+
+
 def test_distance_compares_other_symbols_exactly():
     words = integers()
     rule = Distance(100, words)

@@ -184,15 +184,27 @@ def logits_without_padding(model, previous, encoder_out):
     return logits
 
 
-@pytest.mark.parametrize("decoding", ["jacobi", "gs_jacobi", "hybrid_jacobi"])
+@pytest.mark.parametrize(
+    "decoding, a, b",
+    [
+        ("jacobi", 0.0, None),
+        ("gs_jacobi", 0.0, None),
+        ("hybrid_jacobi", 0.0, None),
+        ("hybrid_jacobi", 0.5, 1),
+        ("hybrid_jacobi", 1.0, None),
+        ("hybrid_jacobi", 0.0, 3),
+        ("hybrid_jacobi", 2.0, 9),
+    ],
+)
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5])
-def test_as_many_iterations_as_the_papers_algorithms(decoding, block_size):
+def test_as_many_iterations_as_the_papers_algorithms(decoding, a, b, block_size):
+    """With a horizon of a source tokens and b, or of all; never beyond the longest output."""
     model = stock_model(share_all_embeddings=False)
     lengths = [0, 1, 2, 3, 5, 8, 9, 4]
     sample = tiny.random_batch(TASK, lengths, left_pad=False, seed=3)
     method = {} if decoding == "jacobi" else dict(jacobi_block_size=block_size)
     if decoding == "hybrid_jacobi":
-        method.update(parallel_len_a=0.5, parallel_len_b=1)
+        method.update(parallel_len_a=a, parallel_len_b=b)
     max_len = 12
     generator = our_generator([model], decoding, method, max_len_b=max_len)
     together = generator.generate([model], sample)
@@ -201,11 +213,12 @@ def test_as_many_iterations_as_the_papers_algorithms(decoding, block_size):
         net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
         net_input["src_tokens"] = net_input["src_tokens"][:, : length + 1]
         one = {"net_input": net_input}
+        horizon = min(int(a * (length + 1) + (b or 0)), max_len + 1)
         tokens, iterations = slow_jacobi(
             model,
             one,
             max_len + 1 if decoding == "jacobi" else block_size,
-            int(0.5 * (length + 1) + 1) if decoding == "hybrid_jacobi" else max_len + 1,
+            max_len + 1 if (a, b) == (0, None) else horizon,
             max_len,
             eos_ends_block=decoding != "hybrid_jacobi",
         )
