@@ -59,9 +59,9 @@ def test_distance_never_accepts_what_the_limits_forbid():
     log_probs = torch.zeros(1, 1, len(words))
     best, near = (torch.tensor([[words.index(symbol)]]) for symbol in "56")
     rule = Distance(2, words)
-    assert rule.judge(log_probs, best, near).tolist() == [[True]]
+    assert judged(rule, log_probs, best, near).tolist() == [[True]]
     log_probs[..., words.index("6")] = -math.inf
-    assert rule.judge(log_probs, best, near).tolist() == [[False]]
+    assert judged(rule, log_probs, best, near).tolist() == [[False]]
 
 
 def test_distance_compares_other_symbols_exactly():

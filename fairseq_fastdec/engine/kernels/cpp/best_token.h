@@ -218,7 +218,8 @@ INLINE void write_choice(const BestToken &task, const ChoiceMemory &memory, int6
   float score = score_of(best.logit);
   if (has_to_end) {
     best.output = task.eos;
-    score = score_of_end(score_of(memory.end_logits[state]));
+    const bool is_possible = !(task.no_end && task.no_end[state]);
+    score = score_of_end(is_possible ? score_of(memory.end_logits[state]) : -INFINITY);
   } else if (!(score > -INFINITY)) {
     best.output = 0;
     score = -INFINITY;
