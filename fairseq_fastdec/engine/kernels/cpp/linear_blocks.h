@@ -7,14 +7,21 @@
 
 namespace {
 
-// An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum).
-enum class Epilogue { STORE, ADD, RELU, GELU };
+// An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum), ... Python knows their
+// numbers as EPILOGUES in structures.py.
+enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH };
+
+template <typename Vec, typename Function>
+INLINE void apply_to_block(float *values, const Function &function) {
+  for (int i = 0; i < BLOCK; i += width<Vec>()) store(function(load<Vec>(values + i)), values + i);
+}
 
 // Writes the first n of a block's values to y.
 template <typename Vec>
 INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n) {
-  if (epilogue == Epilogue::GELU)
-    for (int i = 0; i < BLOCK; i += width<Vec>()) store(gelu(load<Vec>(values + i)), values + i);
+  if (epilogue == Epilogue::GELU) apply_to_block<Vec>(values, gelu<Vec>);
+  if (epilogue == Epilogue::GELU_ACCURATE) apply_to_block<Vec>(values, gelu_by_tangent<Vec>);
+  if (epilogue == Epilogue::TANH) apply_to_block<Vec>(values, hyperbolic_tangent<Vec>);
   for (int64_t i = 0; i < n; ++i) {
     float value = values[i];
     if (epilogue == Epilogue::ADD) value += y[i];
