@@ -5,6 +5,9 @@ from typing import Any, Dict, List, NamedTuple
 import torch
 from torch import Tensor
 
+from ...engine import select_sentences
+from ..sources import without_padding
+
 
 class Sentences(NamedTuple):
     """Sentences to decode, ``[B]``.
@@ -15,7 +18,7 @@ class Sentences(NamedTuple):
     """
 
     numbers: List[int]
-    net_input: Dict[str, Tensor]
+    net_input: Dict[str, Any]
     max_len: Tensor
     prefix: Tensor
     n_forced: Tensor
@@ -26,9 +29,7 @@ class Sentences(NamedTuple):
         if wanted == self.numbers:
             return self
         index = torch.tensor(wanted, device=self.max_len.device)
-        net_input = {name: value[index] for name, value in self.net_input.items()}
-        source = net_input["src_tokens"]
-        net_input["src_tokens"] = source[:, source.ne(pad).any(dim=0)]
+        net_input = without_padding(select_sentences(self.net_input, index), pad)
         return Sentences(wanted, net_input, *(field[index] for field in self[2:]))
 
 
