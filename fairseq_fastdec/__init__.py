@@ -4,8 +4,8 @@ A short map, from the top floor down (docs/architecture.md):
 
 - ``__main__.py``  ``python -m fairseq_fastdec``: all commands under one name
 - ``tools/``       the commands besides decoding: data, benchmark, distillation, pictures
-- ``tasks/``       ``translation_fastdec``: fairseq's translation task plus ``--decoding``;
-                   ``translation_double_token``: with targets in another order
+- ``tasks/``       ``TASK_fastdec``: fairseq's tasks plus ``--decoding``, ``translation_fastdec``
+                   among them; ``translation_double_token``: with targets in another order
 - ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
 - ``generators/``  the methods: what to propose, what to accept
 - ``models/``, ``criterions/``

@@ -5,7 +5,8 @@ not tell the task what it goes on from: now it does. The first of several worker
 checkpoint, and the others can take it from there again. A checkpoint that cannot be read is named.
 ``--tokenizer moses`` needs no ``-s -t`` where the data say the languages, and ``--help`` of
 fairseq's commands knows the options of a task, an architecture and a criterion. The progress bar
-tells :mod:`~.progress` that it is there.
+tells :mod:`~.progress` that it is there. ``--task translation_from_pretrained_bart`` finds its
+options where it looks for them.
 
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
 (``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
@@ -30,6 +31,7 @@ from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.trainer import Trainer
 
 try:
@@ -64,6 +66,10 @@ def install() -> None:
     distributed_utils._broadcast_object_slow = _broadcast_object
     if not hasattr(dataclass_utils.override_module_args, "__wrapped__"):
         dataclass_utils.override_module_args = _with_languages(dataclass_utils.override_module_args)
+    if not hasattr(TranslationFromPretrainedBARTTask.__init__, "__wrapped__"):
+        TranslationFromPretrainedBARTTask.__init__ = _with_args(
+            TranslationFromPretrainedBARTTask.__init__
+        )
     progress.install()
 
 
@@ -190,6 +196,20 @@ def _with_check_by_task(load_checkpoint):
             checkpoint_utils.load_checkpoint_to_cpu = read
 
     return load_checked
+
+
+def _with_args(init):
+    """The task reads ``self.args``; its base has kept them as ``self.cfg`` since fairseq 0.11.
+
+    So it could neither train nor decode: "object has no attribute 'args'".
+    """
+
+    @functools.wraps(init)
+    def init_with_args(task, args, *dictionaries, **keywords):
+        task.args = args
+        init(task, args, *dictionaries, **keywords)
+
+    return init_with_args
 
 
 def _with_languages(override_module_args):

@@ -8,15 +8,18 @@
 import difflib
 import functools
 import inspect
+from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Callable, Iterable, Set
 
 from fairseq import checkpoint_utils
 from fairseq.hub_utils import GeneratorHubInterface
-from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
 from omegaconf import DictConfig, open_dict
 
 from .generators.options import DecodingOptions
+from .tasks.fast_decoding import FastDecoding
+from .tasks.registration import SUFFIX
 
 OWN = {option.name for option in fields(DecodingOptions)} - {"_name"}
 
@@ -51,20 +54,30 @@ def _check_options(task: Any, names: Iterable[str]) -> None:
         if name in OWN:
             raise ValueError(
                 f"{name}: {type(task).__name__} has no such option; load the model with "
-                'task="translation_fastdec"'
+                f'task="{_own_name(type(task))}"'
             )
+
+
+def _own_name(task: type) -> str:
+    """The name of our task that stands for a stock one."""
+    names = [f"{name}{SUFFIX}" for name, known in TASK_REGISTRY.items() if known is task]
+    return next((name for name in names if name in TASK_REGISTRY), f"translation{SUFFIX}")
 
 
 def _with_own_tasks(overwrite: Callable) -> Callable:
     """fairseq overwrites the options in a checkpoint that are there, but not what task it is of.
 
-    So the decoding methods would be out of reach for checkpoints of the stock task.
+    So the decoding methods would be out of reach for checkpoints of the stock task. Of tasks
+    without a dataclass, fairseq overwrites everything, and takes any name.
     """
 
     @functools.wraps(overwrite)
     def overwrite_all(cfg: DictConfig, overrides: Any) -> None:
+        known = _names_in(cfg)
         overwrite(cfg, overrides)
         task, name = cfg.get("task"), overrides.get("task")
+        if isinstance(task, Namespace) and _is_own(task.task):
+            _check_overrides(set(overrides) - known)
         if not isinstance(task, DictConfig):
             return
         if isinstance(name, str) and _is_own(name):
@@ -75,13 +88,13 @@ def _with_own_tasks(overwrite: Callable) -> Callable:
         with open_dict(task):
             for option in OWN & overrides.keys():
                 task[option] = overrides[option]
-        _check_overrides(set(overrides) - _names_in(cfg))
+        _check_overrides(set(overrides) - known)
 
     return overwrite_all
 
 
 def _is_own(task: Any) -> bool:
-    return issubclass(TASK_DATACLASS_REGISTRY.get(task, object), DecodingOptions)
+    return issubclass(TASK_REGISTRY.get(task, object), FastDecoding)
 
 
 def _names_in(cfg: Any) -> Set[str]:
@@ -89,8 +102,11 @@ def _names_in(cfg: Any) -> Set[str]:
     names: Set[str] = set()
     for name in cfg:
         names.add(name)
-        if isinstance(cfg._get_node(name), DictConfig) and cfg.get(name) is not None:
+        node = cfg._get_node(name)
+        if isinstance(node, DictConfig) and cfg.get(name) is not None:
             names |= _names_in(cfg[name])
+        elif isinstance(node._value(), Namespace):
+            names |= set(vars(cfg[name]))
     return names
 
 

@@ -3,6 +3,7 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
+from .network.encoder import select_sentences
 from .network.own_weights import ReleasedWeights
 from .network.release import release_once_prepared
 from .network.support import UnsupportedModel
@@ -29,4 +30,5 @@ __all__ = [
     "compaction",
     "inheritance",
     "release_once_prepared",
+    "select_sentences",
 ]

@@ -21,6 +21,7 @@ __all__ = [
     "SingleHypothesisGenerator",
     "asked_for",
     "build_generator",
+    "check_asked_for",
     "generator_class",
     "register_decoding",
 ]
@@ -47,17 +48,33 @@ def build_generator(
     Raises:
         ValueError: for any option that the method cannot honour; it names the flag.
     """
+    check_asked_for(options, args, extra, prefix_allowed_tokens_fn)
+    extra = _given(extra)
+    eos = extra.get("eos", dictionary.eos())
+    _check_end(args, eos, dictionary)
+    strip = extra.get("symbols_to_strip_from_output", ())
+    generator = generator_class(str(options.decoding))
+    return generator(models, dictionary, args, options, strip, source_dictionary, eos)
+
+
+def check_asked_for(
+    options: DecodingOptions,
+    args: Any,
+    extra: Optional[Dict[str, Any]] = None,
+    prefix_allowed_tokens_fn: Optional[Callable] = None,
+) -> None:
+    """Check what :func:`build_generator` is given, as far as no model or dictionary matters.
+
+    Raises:
+        ValueError: for any option that the method cannot honour; it names the flag.
+    """
     name = str(options.decoding)
-    extra = {key: value for key, value in (extra or {}).items() if value is not None}
-    _refuse(name, asked_for(args, extra, prefix_allowed_tokens_fn))
+    _refuse(name, asked_for(args, _given(extra), prefix_allowed_tokens_fn))
     check_values(args)
-    generator = generator_class(name)
-    if generator.keeps_one_hypothesis:
+    if generator_class(name).keeps_one_hypothesis:
         _check_one_hypothesis(name, args)
     else:
         _check_hypotheses(args)
-    strip = extra.get("symbols_to_strip_from_output", ())
-    return generator(models, dictionary, args, options, strip, source_dictionary)
 
 
 def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -> Dict[str, bool]:
@@ -81,6 +98,19 @@ def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -
         "tokens_to_suppress": bool(extra.get("tokens_to_suppress")),
         "prefix_allowed_tokens_fn": prefix_fn is not None,
     }
+
+
+def _given(extra: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    return {key: value for key, value in (extra or {}).items() if value is not None}
+
+
+def _check_end(args: Any, eos: int, dictionary: Dictionary) -> None:
+    """``--eos-token`` is for some of fairseq's tasks; the others do not read it."""
+    token = getattr(args, "eos_token", None)
+    if token is not None and (token not in dictionary or dictionary.index(token) != eos):
+        raise ValueError(
+            f"--eos-token {token}: sentences end with {dictionary[eos]} in this task; remove it"
+        )
 
 
 def _refuse(name: str, wanted: Dict[str, bool]) -> None:

@@ -14,6 +14,7 @@ from .constraints import GenerationRules
 from .hypothesis import Hypotheses
 from .ids import check_dictionaries, check_request
 from .options import DecodingOptions
+from .sources import Sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 
 FAIRSEQ_DEFAULT_BEAM = 5
@@ -43,13 +44,16 @@ class DecodingGenerator(ABC):
         options: DecodingOptions,
         symbols_to_strip_from_output: Sequence[int] = (),
         source_dictionary: Optional[Dictionary] = None,
+        eos: Optional[int] = None,
     ) -> None:
         """
         Args:
             models: the ensemble; put into evaluation mode, as fairseq's generator does.
             dictionary: the target dictionary.
             args: fairseq's ``GenerationConfig`` or a namespace with some of its fields.
-            source_dictionary: the source dictionary (default: the encoder's).
+            source_dictionary: the source dictionary (default: the encoder's, which has none where
+                sources are no tokens).
+            eos: the token that ends a sentence (default: the dictionary's).
 
         Raises:
             ValueError: for a model or an option that the method cannot honour.
@@ -62,6 +66,7 @@ class DecodingGenerator(ABC):
         if source_dictionary is None:
             source_dictionary = getattr(models[0].encoder, "dictionary", dictionary)
         self.source_dictionary = source_dictionary
+        self.eos = dictionary.eos() if eos is None else eos
         self.session = EnsembleSession(
             models,
             getattr(args, "temperature", 1.0),
@@ -74,8 +79,7 @@ class DecodingGenerator(ABC):
         self._check_tokens_per_step()
         check_dictionaries(models, self.source_dictionary, dictionary)
         max_positions = min(model.max_decoder_positions() for model in models)
-        self.rules = GenerationRules.from_args(args, dictionary, max_positions)
-        self.eos = self.rules.eos
+        self.rules = GenerationRules.from_args(args, dictionary, max_positions, self.eos)
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
         self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
         self.statistics = Statistics()
@@ -99,7 +103,7 @@ class DecodingGenerator(ABC):
         """Translate a batch.
 
         Args:
-            sample: a fairseq batch; its ``net_input`` has ``src_tokens`` ``[B, S]``.
+            sample: a fairseq batch, whose ``net_input`` holds B sources: see :class:`~.Sources`.
             ids: the sentences' numbers, for the records.
             bos: the token before the first.
             prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
@@ -141,8 +145,9 @@ class DecodingGenerator(ABC):
                 f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
             )
         bos = self.eos if bos_token is None else bos_token
-        ids = self._ids(sample)
-        check_request(sample, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
+        sources = Sources.of(sample, self.rules.pad)
+        ids = self._ids(sample, sources.n)
+        check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
         hypotheses, records = self.translate(sample, ids, bos, prefix_tokens)
         for record in records:
             self.statistics.count_sentence(record)
@@ -161,12 +166,18 @@ class DecodingGenerator(ABC):
         options = self.options
         if options.shortlist is None:
             return None
+        if self.source_dictionary is None:
+            raise ValueError(
+                f"--shortlist {options.shortlist}: the model's sources are not tokens of a "
+                "dictionary; remove it"
+            )
         return Shortlist.load(
             options.shortlist,
             self.source_dictionary,
             self.dictionary,
             min(options.shortlist_first, len(self.dictionary)),
             min(options.shortlist_best, len(self.dictionary)),
+            besides=(self.eos,),
         )
 
     def _check_tokens_per_step(self) -> None:
@@ -183,8 +194,7 @@ class DecodingGenerator(ABC):
                 "--decoding beam"
             )
 
-    def _ids(self, sample: Dict[str, Any]) -> List[int]:
-        n_sentences = sample["net_input"]["src_tokens"].size(0)
+    def _ids(self, sample: Dict[str, Any], n_sentences: int) -> List[int]:
         first = self._next_id
         self._next_id += n_sentences
         ids = sample.get("id")

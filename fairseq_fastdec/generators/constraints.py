@@ -8,7 +8,7 @@ compiled code.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Tuple, TypeVar, Union
+from typing import Any, NamedTuple, Optional, Tuple, TypeVar, Union
 
 import numpy as np
 import torch
@@ -57,12 +57,18 @@ class GenerationRules:
     never: Tuple[int, ...] = ()
 
     @classmethod
-    def from_args(cls, args: Any, dictionary: Dictionary, max_positions: int) -> "GenerationRules":
-        """Read fairseq's generation options, with fairseq's defaults for those not given."""
+    def from_args(
+        cls, args: Any, dictionary: Dictionary, max_positions: int, eos: Optional[int] = None
+    ) -> "GenerationRules":
+        """Read fairseq's generation options, with fairseq's defaults for those not given.
+
+        Args:
+            eos: the token that ends a sentence (default: the dictionary's).
+        """
         return cls(
             pad=dictionary.pad(),
             unk=dictionary.unk(),
-            eos=dictionary.eos(),
+            eos=dictionary.eos() if eos is None else eos,
             max_len_a=getattr(args, "max_len_a", 0),
             max_len_b=getattr(args, "max_len_b", 200),
             max_positions=max_positions,

@@ -67,7 +67,6 @@ REFUSED: Dict[str, Any] = {
     "retain_dropout": False,
     "retain_dropout_modules": None,
     "decoding_format": None,
-    "eos_token": None,
 }
 
 # Refused by conditions of their own, in asked_for.
@@ -82,6 +81,9 @@ REFUSED_IF_ASKED_FOR = frozenset(
 # Nothing in fairseq reads the first two. It reads the third only to keep a warning back, and the
 # fourth to seed what draws at random, which no method of ours does.
 WITHOUT_EFFECT = frozenset({"no_early_stop", "no_beamable_mm", "sacrebleu", "no_seed_provided"})
+
+# Tasks read it that end sentences with a token of the language, and tell the generator.
+READ_BY_TASKS = frozenset({"eos_token"})
 
 # fairseq-generate reads it, and makes prefix_tokens of it; the hub and --eval-bleu do not.
 READ_BY_COMMANDS = frozenset({"prefix_size"})

@@ -4,12 +4,14 @@ Any other token names memory beyond the embedding. torch says so on some devices
 afterwards, and without naming the file that the token came from. And every source needs a token.
 """
 
-from typing import Any, Dict, Optional, Sequence
+from typing import Optional, Sequence
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor, nn
+
+from .sources import Sources, are_tokens
 
 BINARISED = (
     "the data were binarised with another dictionary: binarise them with those of the model "
@@ -38,17 +40,17 @@ def check_ids(what: str, ids: Tensor, dictionary: Dictionary, remedy: str) -> No
 
 
 def check_request(
-    sample: Dict[str, Any],
+    sources: Sources,
     numbers: Sequence[int],
     prefix: Optional[Tensor],
     bos: int,
-    source: Dictionary,
+    source: Optional[Dictionary],
     target: Dictionary,
 ) -> None:
     """Refuse a batch with tokens that are not in the ``source`` or ``target`` dictionary.
 
     Args:
-        sample: a fairseq batch with ``net_input``. Sources that are no integers are not looked at.
+        sources: those that are no tokens are not looked at, but for their lengths.
         numbers: the sentences' numbers, by which errors name them.
         prefix: forced first tokens ``[B, P]``, or ``None``.
         bos: the token before the first.
@@ -56,10 +58,9 @@ def check_request(
     Raises:
         ValueError: for such tokens, for sources without a token, and for a prefix of another shape.
     """
-    tokens = sample["net_input"]["src_tokens"]
-    if _are_integers(tokens):
-        check_ids("src_tokens", tokens, source, BINARISED)
-        _check_not_empty(tokens, source.pad(), numbers)
+    if source is not None and are_tokens(sources.content):
+        check_ids("src_tokens", sources.content, source, BINARISED)
+    _check_not_empty(sources, numbers)
     if not 0 <= bos < len(target):
         raise ValueError(
             f"bos_token: the token {bos} is not in the dictionary of {len(target)} types; give one "
@@ -67,8 +68,8 @@ def check_request(
         )
     if prefix is None:
         return
-    n_sentences = tokens.size(0)
-    if prefix.dim() != 2 or prefix.size(0) != n_sentences or not _are_integers(prefix):
+    n_sentences = sources.n
+    if prefix.dim() != 2 or prefix.size(0) != n_sentences or not are_tokens(prefix):
         raise ValueError(
             f"prefix_tokens: {prefix.dtype} {list(prefix.shape)} for {n_sentences} sentences; give "
             f"whole numbers [{n_sentences}, P], padded on the right"
@@ -77,9 +78,14 @@ def check_request(
 
 
 def check_dictionaries(
-    models: Sequence[FairseqEncoderDecoderModel], source: Dictionary, target: Dictionary
+    models: Sequence[FairseqEncoderDecoderModel],
+    source: Optional[Dictionary],
+    target: Dictionary,
 ) -> None:
     """Refuse models that have fewer types than the dictionaries, as far as they tell.
+
+    Args:
+        source: ``None`` where sources are no tokens.
 
     Raises:
         ValueError: names the side, and both numbers.
@@ -90,7 +96,7 @@ def check_dictionaries(
             ("target", model.decoder, target),
         ):
             for n_types in _numbers_of_types(coder):
-                if n_types < len(dictionary):
+                if dictionary is not None and n_types < len(dictionary):
                     raise ValueError(
                         f"--path: the model has {n_types} {side} types, and the {side} dictionary "
                         f"{len(dictionary)}; decode it with the dictionaries that it was trained "
@@ -98,18 +104,15 @@ def check_dictionaries(
                     )
 
 
-def _check_not_empty(sources: Tensor, pad: int, numbers: Sequence[int]) -> None:
+def _check_not_empty(sources: Sources, numbers: Sequence[int]) -> None:
     """Refuse sources without a token: attention over nothing gives NaN, and any translation.
 
     fairseq's own generator ends in an assertion there, or in an error about shapes. Its data never
     hold such a source: an empty line is EOS.
-
-    Args:
-        sources: int64 ``[B, S]``, padded on either side.
     """
-    has_token = sources.ne(pad).any(dim=1)
-    if not bool(has_token.all()):
-        empty = ", ".join(str(numbers[row]) for row in (~has_token).nonzero().flatten().tolist())
+    is_empty = sources.lengths.eq(0)
+    if bool(is_empty.any()):
+        empty = ", ".join(str(numbers[row]) for row in is_empty.nonzero().flatten().tolist())
         raise ValueError(
             f"src_tokens: no token, or padding alone, in sentences {empty}; leave them out, or end "
             "every source with EOS"
@@ -121,7 +124,3 @@ def _numbers_of_types(coder: nn.Module) -> Sequence[int]:
     output = getattr(coder, "output_projection", None)
     numbers = [embedding.num_embeddings] if isinstance(embedding, nn.Embedding) else []
     return numbers + ([output.out_features] if isinstance(output, nn.Linear) else [])
-
-
-def _are_integers(tokens: Tensor) -> bool:
-    return not (tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool)

@@ -15,6 +15,7 @@ from fairseq_fastdec.generators import asked_for, build_generator
 from fairseq_fastdec.generators.generation_options import (
     HONOURED,
     HONOURED_AS_GIVEN,
+    READ_BY_TASKS,
     REFUSED,
     REFUSED_IF_ASKED_FOR,
     WITHOUT_EFFECT,
@@ -50,7 +51,7 @@ def decoded(model, decoding="greedy", method=None, **args):
 
 def test_every_option_of_fairseqs_has_its_place():
     tables = [HONOURED, HONOURED_AS_GIVEN, REFUSED, REFUSED_IF_ASKED_FOR, WITHOUT_EFFECT]
-    names = [name for table in tables for name in table]
+    names = [name for table in [*tables, READ_BY_TASKS] for name in table]
     assert len(names) == len(set(names))
     # 0.12.2 does not have all that 0.12.3 has.
     assert set(FAIRSEQS) - {"_name"} <= set(names)
@@ -61,7 +62,7 @@ OTHER_THAN_DEFAULT = {
     "constraints": "ordered", "no_repeat_ngram_size": 3, "print_alignment": "hard",
     "replace_unk": "@@ ", "print_step": True, "retain_iter_history": True, "lm_path": "lm.pt",
     "retain_dropout_modules": ["TransformerDecoder"], "decoding_format": "unigram",
-    "eos_token": "</s>", "sampling_topp": NAN,
+    "sampling_topp": NAN,
 }  # fmt: skip
 
 
@@ -75,6 +76,29 @@ def test_what_no_method_has_is_refused(model, name, decoding):
     flag = flag_of(name)
     with pytest.raises(ValueError, match=f"^{flag}: not possible with --decoding {decoding};"):
         decoded(model, decoding, **{name: value})
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "lookahead", "beam", "streaming"])
+def test_another_token_that_ends_sentences(model, decoding):
+    """mBART's is the one of the language, and EOS is a token like others then."""
+    words = TASK.target_dictionary
+    sample = tiny.random_batch(TASK, [3, 5, 1, 7])
+    args = argparse.Namespace(beam=1, max_len_b=6, eos_token="w3")
+    options = DecodingOptions(decoding=decoding)
+    extra = dict(eos=words.index("w3"))
+    ours = build_generator([model], words, args, options, extra).generate([], sample)
+    theirs = SequenceGenerator([model], words, beam_size=1, max_len_b=6, **extra)
+    for own, expected in zip(ours, theirs.generate([], sample), strict=True):
+        assert own[0]["tokens"].tolist() == expected[0]["tokens"].tolist()
+        assert own[0]["tokens"][-1] == extra["eos"]
+        torch.testing.assert_close(own[0]["score"], expected[0]["score"], atol=1e-4, rtol=0)
+
+
+def test_a_token_that_does_not_end_sentences(model):
+    assert decoded(model, eos_token="</s>") == decoded(model)
+    for token in ("w3", "nowhere"):
+        with pytest.raises(ValueError, match=f"^--eos-token {token}: sentences end with </s>"):
+            decoded(model, eos_token=token)
 
 
 def test_rates_that_are_no_numbers_are_not_ignored(model):

@@ -12,6 +12,7 @@ import torch
 from fairseq_fastdec.generators import METHODS, build_generator
 from fairseq_fastdec.generators.ids import check_request
 from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.generators.sources import Sources
 from tests.support import command_line, doubles, tiny
 from tests.support.against_fairseq import fairseq_hypotheses
 from tests.support.trained_models import stock_model
@@ -90,8 +91,9 @@ def test_bos(generator_and_task):
 
 def test_sources_of_no_integers_are_the_models_own_matter():
     """Of speech, for example."""
-    sample = dict(net_input=dict(src_tokens=torch.full((2, 3, 4), 1e9)))
-    check_request(sample, [0, 1], None, 2, TASK.source_dictionary, TASK.target_dictionary)
+    frames = Sources(torch.full((2, 3, 4), 1e9), torch.tensor([3, 2]))
+    for dictionary in (TASK.source_dictionary, None):
+        check_request(frames, [0, 1], None, 2, dictionary, TASK.target_dictionary)
 
 
 EOS, PAD = TASK.source_dictionary.eos(), TASK.source_dictionary.pad()

@@ -2,6 +2,9 @@
 
 import ctypes
 
+# What becomes of a linear layer's sums, by number. Activations are those of these names.
+EPILOGUES = ("linear", "add", "relu", "gelu", "gelu_accurate", "tanh")
+
 _POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 _FLOAT, _DOUBLE = ctypes.c_float, ctypes.c_double
 
@@ -25,14 +28,15 @@ class Norm(ctypes.Structure):
 class Layer(ctypes.Structure):
     _fields_ = [
         *_fields(Linear, "self_qkv", "self_out", "cross_query", "cross_out", "fc1", "fc2"),
-        *_fields(Norm, "self_norm", "cross_norm", "final_norm"),
+        *_fields(Norm, "self_norm", "cross_norm", "final_norm", "self_out_norm", "fc1_norm"),
+        ("residual_scale", _POINTER),
     ]
 
 
 class Model(ctypes.Structure):
     _fields_ = [
         *_fields(_INT, "n_layers", "dim", "n_heads", "head_dim", "hidden"),
-        *_fields(_INT, "pre_norm", "gelu", "tokens_per_step"),
+        *_fields(_INT, "pre_norm", "activation", "tokens_per_step"),
         ("layers", _POINTER),
         *_fields(Norm, "embed_norm", "final_norm"),
         *_fields(_POINTER, "embed", "positions"),

@@ -1,7 +1,7 @@
 """A decoder's step or an encoder in one call of compiled code."""
 
 import ctypes
-from typing import Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -28,10 +28,13 @@ class Layer(NamedTuple):
 
     Attributes:
         linears: those that attend to sources may be missing; ``None`` for one that is not packed.
+        norms: NormFormer's may be missing, or ``None``.
+        residual_scale: ``[C]``, NormFormer's; ``None`` for no scale.
     """
 
     linears: Mapping[str, Optional[Packed]]
-    norms: Mapping[str, LayerNorm]
+    norms: Mapping[str, Optional[LayerNorm]]
+    residual_scale: Optional[Tensor] = None
 
 
 class Parameters(NamedTuple):
@@ -39,7 +42,7 @@ class Parameters(NamedTuple):
 
     Attributes:
         pre_norm: whether norms come before the sublayers, and not after them.
-        gelu: whether feed-forward networks have GELU as their activation, and not ReLU.
+        activation: of feed-forward networks, one of :data:`structures.EPILOGUES` but "add".
         tokens_per_step: so many neighbouring tokens of a row see each other; 0: all do.
         embed: ``[V, C]``.
         embed_scale: words' embeddings are multiplied by this, positions' are not.
@@ -48,7 +51,7 @@ class Parameters(NamedTuple):
     n_heads: int
     head_dim: int
     pre_norm: bool
-    gelu: bool
+    activation: str
     tokens_per_step: int
     embed: Tensor
     embed_scale: float
@@ -58,7 +61,11 @@ class Parameters(NamedTuple):
 
 
 class Transformer:
-    """Tokens in, states out; each token is one of a row of tokens. For one thread at a time."""
+    """Tokens in, states out; each token is one of a row of tokens. For one thread at a time.
+
+    Attributes:
+        embed: ``[V, C]``, read at every step.
+    """
 
     def __init__(self, library: Library, parameters: Parameters) -> None:
         """
@@ -67,29 +74,29 @@ class Transformer:
         """
         self._library = library
         self._parameters = parameters
-        self._embed = parameters.embed.contiguous()
+        self.embed = parameters.embed.contiguous()
         layers = [_layer(layer) for layer in parameters.layers]
         self._layers = (structures.Layer * len(layers))(*layers)
         self._step = structures.Step(threads=library.address_of_threads())
         self._step.model = structures.Model(
             n_layers=len(layers),
-            dim=self._embed.size(1),
+            dim=self.embed.size(1),
             n_heads=parameters.n_heads,
             head_dim=parameters.head_dim,
             hidden=layers[0].fc1.outputs,
             pre_norm=parameters.pre_norm,
-            gelu=parameters.gelu,
+            activation=structures.EPILOGUES.index(parameters.activation),
             tokens_per_step=parameters.tokens_per_step,
             layers=ctypes.addressof(self._layers),
             embed_norm=_norm(parameters.embed_norm),
             final_norm=_norm(parameters.final_norm),
-            embed=self._embed.data_ptr(),
-            n_types=self._embed.size(0),
+            embed=self.embed.data_ptr(),
+            n_types=self.embed.size(0),
             embed_scale=parameters.embed_scale,
         )
         self._address = ctypes.c_void_p(ctypes.addressof(self._step))
         self._positions: Optional[Tensor] = None
-        self._scratch = self._embed.new_empty(0)
+        self._scratch = self.embed.new_empty(0)
         # Encoders have so many tokens that they use all threads.
         self._said_threads = not parameters.tokens_per_step
 
@@ -99,18 +106,22 @@ class Transformer:
 
         Returns:
             ``None`` for embeddings and norms in other numbers than fp32, for linear layers that are
-            not packed, or where nothing was compiled; then a model on a CPU is told once
+            not packed, for layers that differ in their hidden units, or where nothing was compiled;
+            then a model on a CPU is told once
         """
         embed = parameters.embed
-        norms = [norm for layer in parameters.layers for norm in layer.norms.values()]
-        norms += filter(None, (parameters.embed_norm, parameters.final_norm))
-        if embed.dtype != torch.float32 or not all(_is_readable(n, embed.size(1)) for n in norms):
+        if embed.dtype != torch.float32:
             return None
         library = loading.library()
         if library is None and embed.device.type == "cpu":
             loading.warn_if_not_built()
         packed = all(linear for layer in parameters.layers for linear in layer.linears.values())
-        return cls(library, parameters) if library is not None and packed else None
+        if library is None or not packed:
+            return None
+        n_hidden = {layer.linears["fc1"].structure.outputs for layer in parameters.layers}
+        if len(n_hidden) > 1 or not all(map(_is_readable, _vectors(parameters))):
+            return None
+        return cls(library, parameters)
 
     def __call__(
         self,
@@ -180,7 +191,7 @@ class Transformer:
         """
         tokens = tokens.contiguous()
         n_rows, n_new = tokens.shape
-        features = self._embed.new_empty((n_rows, n_new, self._embed.size(1)))
+        features = self.embed.new_empty((n_rows, n_new, self.embed.size(1)))
         n = self._step.n_rows * n_new
         place = address(tokens, n, "tokens")
         if parents is None:
@@ -225,8 +236,8 @@ class Transformer:
         step, kept = self._step, self._scratch
         size = self._library.step_scratch_size(self._address)
         if size <= MOST_KEPT:
-            self._scratch = kept = self._embed.new_empty(min(2 * size, MOST_KEPT))
-        scratch = kept if size <= MOST_KEPT else self._embed.new_empty(size)
+            self._scratch = kept = self.embed.new_empty(min(2 * size, MOST_KEPT))
+        scratch = kept if size <= MOST_KEPT else self.embed.new_empty(size)
         step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
         problem = self._library.run_step(self._address)
         step.scratch, step.scratch_size = kept.data_ptr(), kept.numel()
@@ -268,18 +279,36 @@ def cache_at(
     return structures.Cache(data, is_bf16, layer, part, slot, head, n_slots, length)
 
 
-def _is_readable(norm: LayerNorm, dim: int) -> bool:
+def _vectors(parameters: Parameters) -> Iterator[Tuple[Tensor, int]]:
+    """The vectors that compiled code reads, and how many numbers it reads of each."""
+    dim = parameters.embed.size(1)
+    norms = [(norm, dim) for norm in (parameters.embed_norm, parameters.final_norm)]
+    for layer in parameters.layers:
+        hidden = layer.linears["fc1"].structure.outputs
+        norms += [
+            (norm, hidden if name == "fc1_norm" else dim) for name, norm in layer.norms.items()
+        ]
+        if layer.residual_scale is not None:
+            yield layer.residual_scale, dim
+    for norm, size in norms:
+        if norm is not None:
+            yield norm.weight, size
+            yield norm.bias, size
+
+
+def _is_readable(vector: Tuple[Tensor, int]) -> bool:
     """Whether its numbers lie as compiled code reads them."""
-    return all(
-        numbers.dtype == torch.float32 and numbers.numel() == dim and numbers.is_contiguous()
-        for numbers in (norm.weight, norm.bias)
-    )
+    numbers, size = vector
+    return numbers.dtype == torch.float32 and numbers.numel() == size and numbers.is_contiguous()
 
 
 def _layer(layer: Layer) -> structures.Layer:
     linears = {name: linear.structure for name, linear in layer.linears.items()}
     norms = {name: _norm(norm) for name, norm in layer.norms.items()}
-    return structures.Layer(**linears, **norms)
+    scale = layer.residual_scale
+    return structures.Layer(
+        **linears, **norms, residual_scale=None if scale is None else scale.data_ptr()
+    )
 
 
 def _norm(norm: Optional[LayerNorm]) -> structures.Norm:

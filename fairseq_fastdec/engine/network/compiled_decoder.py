@@ -3,9 +3,12 @@
 Torch spends most of a small model's step on starting some hundred operations.
 """
 
-from typing import Optional, Tuple
+from dataclasses import replace
+from typing import Any, Optional, Tuple
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..kernels import structures, transformer
 from ..kernels.transformer import Transformer
@@ -13,13 +16,21 @@ from .cache import KeyValueCache
 from .compiled_network import compiled_layer, compiled_transformer
 from .weights import DecoderWeights, LayerWeights
 
+# The steps of a batch are seldom of more tokens.
+TOKENS = 64
+
 
 class CompiledDecoder:
     """The step of one decoder, of any number of tokens.
 
     A token is computed alike in all steps. In 8-bit integers this is necessary: where torch rounds
     an attention's sums otherwise, rounding to 8 bits makes 1 part in 127 of it.
+
+    Attributes:
+        takes_addresses: whether :meth:`step_at` can be called.
     """
+
+    takes_addresses = True
 
     def __init__(self, network: Transformer) -> None:
         self._network = network
@@ -31,11 +42,9 @@ class CompiledDecoder:
         Args:
             tokens_per_step: so many tokens of a step see each other.
         """
-        one_width = weights.project_in is None and weights.project_out is None
-        if not one_width or any(layer.self_attn_norm is not None for layer in weights.layers):
-            return None
-        layers = [_layer(layer) for layer in weights.layers]
-        network = compiled_transformer(weights, layers, tokens_per_step)
+        if weights.project_in is not None or weights.project_out is not None:
+            return ProjectedDecoder.of(weights, tokens_per_step)
+        network = _network_of(weights, tokens_per_step)
         return None if network is None else cls(network)
 
     def bind(
@@ -74,6 +83,65 @@ class CompiledDecoder:
         self._network.step_at(tokens, n_new, features, parents)
 
 
+class ProjectedDecoder(CompiledDecoder):
+    """A decoder whose embeddings or features are of another width than its layers.
+
+    The tokens of a step are embedded and projected before the call. They make up the table that the
+    compiled code reads, in which each token of the step is a type of its own.
+    """
+
+    takes_addresses = False
+
+    def __init__(self, network: Transformer, weights: DecoderWeights, tokens_per_step: int) -> None:
+        super().__init__(network)
+        self._weights = weights
+        self._tokens_per_step = tokens_per_step
+        self._places: Tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, weights: DecoderWeights, tokens_per_step: int) -> Optional["ProjectedDecoder"]:
+        """The step, or ``None`` if nothing was compiled or not for such a model."""
+        network = _network_of(_with_table(weights, TOKENS), tokens_per_step)
+        return None if network is None else cls(network, weights, tokens_per_step)
+
+    def bind(self, *places: Any) -> None:
+        """See :meth:`CompiledDecoder.bind`."""
+        self._places = places
+        super().bind(*places)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
+        """See :meth:`.Transformer.step`."""
+        if self._weights.project_in is not None:
+            tokens = self._enter(tokens)
+        features = super().step(tokens, parents)
+        project_out = self._weights.project_out
+        return features if project_out is None else project_out(features)
+
+    def _enter(self, tokens: Tensor) -> Tensor:
+        """Write the tokens' embeddings to the network's table; returns their types there."""
+        n_tokens, weights = tokens.numel(), self._weights
+        if n_tokens > self._network.embed.size(0):
+            self._network = _network_of(_with_table(weights, 2 * n_tokens), self._tokens_per_step)
+            super().bind(*self._places)
+        embedded = weights.embed_scale * F.embedding(tokens, weights.embed)
+        self._network.embed[:n_tokens] = weights.project_in(embedded).flatten(0, 1)
+        return torch.arange(n_tokens).view(tokens.shape)
+
+
+def _network_of(weights: DecoderWeights, tokens_per_step: int) -> Optional[Transformer]:
+    return compiled_transformer(weights, list(map(_layer, weights.layers)), tokens_per_step)
+
+
+def _with_table(weights: DecoderWeights, n_tokens: int) -> DecoderWeights:
+    """The weights of layers that are given the embeddings of so many tokens at most."""
+    if weights.project_in is None:
+        return weights
+    dim = weights.n_heads * weights.head_dim
+    table = weights.layers[0].self_norm.weight.new_zeros(n_tokens, dim)
+    return replace(weights, embed=table, embed_scale=1.0)
+
+
 def _cache(cache: KeyValueCache) -> structures.Cache:
     address, shape = cache.place
     return transformer.cache_at(address, shape[2:], cache.dtype)
@@ -86,5 +154,9 @@ def _layer(layer: LayerWeights) -> transformer.Layer:
         cross_query=layer.cross_query,
         cross_out=layer.cross_out,
     )
-    norms = dict(self_norm=layer.self_norm, cross_norm=layer.cross_norm)
+    norms = dict(
+        self_norm=layer.self_norm,
+        cross_norm=layer.cross_norm,
+        self_out_norm=layer.self_attn_norm,
+    )
     return compiled_layer(linears, norms, layer.feed_forward)

@@ -1,8 +1,10 @@
 """From the engine's weights to the compiled code that runs a whole encoder or decoder."""
 
-from typing import List, Mapping, Optional, Protocol, Sequence
+from typing import Callable, List, Mapping, Optional, Protocol, Sequence
 
-from fairseq.modules import gelu
+import torch
+from fairseq.modules import gelu, gelu_accurate
+from fairseq.utils import get_activation_fn
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -11,6 +13,10 @@ from ..kernels.transformer import Transformer
 from ..products.linear import Layer
 from ..products.precision import Norm
 from .weights import FeedForward
+
+# As compiled code names the activations of fairseq's --activation-fn.
+ACTIVATIONS = {F.relu: "relu", gelu: "gelu", gelu_accurate: "gelu_accurate", torch.tanh: "tanh"}
+LINEAR = get_activation_fn("linear").__code__
 
 
 class HasFeedForward(Protocol):
@@ -32,7 +38,7 @@ class Weights(Protocol):
 
 
 def compiled_layer(
-    linears: Mapping[str, Layer], norms: Mapping[str, Norm], feed_forward: FeedForward
+    linears: Mapping[str, Layer], norms: Mapping[str, Optional[Norm]], feed_forward: FeedForward
 ) -> transformer.Layer:
     """A layer as compiled code takes it.
 
@@ -41,7 +47,8 @@ def compiled_layer(
     """
     linears = dict(linears, fc1=feed_forward.fc1, fc2=feed_forward.fc2)
     packed = {name: getattr(linear, "packed", None) for name, linear in linears.items()}
-    return transformer.Layer(packed, dict(norms, final_norm=feed_forward.norm))
+    norms = dict(norms, final_norm=feed_forward.norm, fc1_norm=feed_forward.fc1_norm)
+    return transformer.Layer(packed, norms, feed_forward.residual_scale)
 
 
 def compiled_transformer(
@@ -49,22 +56,23 @@ def compiled_transformer(
 ) -> Optional[Transformer]:
     """The compiled code that runs these weights, if there is any.
 
-    It has the activations of fairseq's large models, and none of NormFormer's norms and scales.
-    Numbers must be fp32; a model may have several dtypes, which torch refuses or computes.
+    Its layers have one activation and the same number of hidden units. Numbers must be fp32; a
+    model may have several dtypes, which torch refuses or computes.
 
     Args:
         layers: those of the weights.
         tokens_per_step: so many tokens of a row see each other; 0: all do.
     """
     feed_forwards = [layer.feed_forward for layer in weights.layers]
-    if not all(map(_is_compiled, feed_forwards)):
+    activations = {_activation_of(own.activation) for own in feed_forwards}
+    if None in activations or len(activations) > 1:
         return None
     return Transformer.of(
         transformer.Parameters(
             n_heads=weights.n_heads,
             head_dim=weights.head_dim,
             pre_norm=feed_forwards[0].pre_norm,
-            gelu=feed_forwards[0].activation is gelu,
+            activation=activations.pop(),
             tokens_per_step=tokens_per_step,
             embed=weights.embed,
             embed_scale=weights.embed_scale,
@@ -75,6 +83,9 @@ def compiled_transformer(
     )
 
 
-def _is_compiled(feed_forward: FeedForward) -> bool:
-    extras = (feed_forward.fc1_norm, feed_forward.residual_scale)
-    return all(extra is None for extra in extras) and feed_forward.activation in (F.relu, gelu)
+def _activation_of(function: Callable[[Tensor], Tensor]) -> Optional[str]:
+    """The name of an activation in compiled code; ``None`` if there is none for it."""
+    # fairseq makes a new function for each layer of --activation-fn linear.
+    if getattr(function, "__code__", None) is LINEAR:
+        return "linear"
+    return ACTIVATIONS.get(function)

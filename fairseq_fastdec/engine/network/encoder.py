@@ -1,6 +1,6 @@
 """The encoder's face to the session: source sentences in, their states out."""
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq.models import FairseqEncoder
@@ -88,6 +88,17 @@ class SourceEncoder:
         for layer in weights.layers:
             x = layer.feed_forward(_attended(layer, x, weights.n_heads, mask))
         return x if weights.final_norm is None else weights.final_norm(x)
+
+
+def select_sentences(net_input: Dict[str, Any], index: Tensor) -> Dict[str, Any]:
+    """Some sentences of what fairseq's batches hold, in the order of ``index``, int64 ``[B']``.
+
+    What a batch lacks is ``None`` there, as targets are in the decoding of speech.
+    """
+    return {
+        name: value[index] if isinstance(value, Tensor) else value
+        for name, value in net_input.items()
+    }
 
 
 def runs_prepared(encoder: FairseqEncoder) -> bool:

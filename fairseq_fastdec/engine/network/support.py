@@ -3,6 +3,10 @@
 from typing import Iterator, Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models.nat import FairseqNATDecoder
+from fairseq.models.roberta.model import RobertaLMHead
+from fairseq.models.speech_to_text.convtransformer import TransformerDecoderNoExtra
+from fairseq.models.speech_to_text.s2t_transformer import TransformerDecoderScriptable
 from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
@@ -11,6 +15,14 @@ from torch import nn
 from .weights import layers_of
 
 INSTEAD = "use --decoding fairseq for this model"
+INSTEAD_OF_NAT = "decode it with --task translation_lev"
+# The last two compute what the stock ones do, and return other things beside.
+STOCK_DECODERS = (
+    TransformerDecoder,
+    TransformerDecoderBase,
+    TransformerDecoderNoExtra,
+    TransformerDecoderScriptable,
+)
 
 
 class UnsupportedModel(ValueError):
@@ -25,7 +37,8 @@ def check_supported(model: nn.Module) -> None:
     """
     problem = unsupported_part(model)
     if problem is not None:
-        raise UnsupportedModel(f"{problem}; {INSTEAD}")
+        is_nat = isinstance(getattr(model, "decoder", None), FairseqNATDecoder)
+        raise UnsupportedModel(f"{problem}; {INSTEAD_OF_NAT if is_nat else INSTEAD}")
 
 
 def unsupported_part(model: nn.Module) -> Optional[str]:
@@ -38,13 +51,15 @@ def _problems(model: nn.Module) -> Iterator[str]:
     if not isinstance(model, FairseqEncoderDecoderModel):
         yield f"{name} is not an encoder-decoder model"
     decoder = model.decoder
+    if isinstance(decoder, FairseqNATDecoder):
+        yield f"{name} is not autoregressive"
     if not isinstance(decoder, TransformerDecoderBase):
         yield f"{name} has a {type(decoder).__name__}, not a transformer decoder"
     if not _computes_stock_features(decoder):
         yield f"{type(decoder).__name__} computes its features in its own way"
     if decoder.adaptive_softmax is not None:
         yield "the model has an adaptive softmax (--adaptive-softmax-cutoff)"
-    if type(decoder.output_projection) is not nn.Linear:
+    if type(decoder.output_projection) not in (nn.Linear, RobertaLMHead):
         yield f"the output layer is a {type(decoder.output_projection).__name__}, not linear"
     if type(decoder.embed_tokens) is not nn.Embedding:
         yield f"the target embedding is a {type(decoder.embed_tokens).__name__} (--adaptive-input?)"
@@ -52,14 +67,15 @@ def _problems(model: nn.Module) -> Iterator[str]:
         yield "the model was trained with product-quantisation noise (--quant-noise-pq)"
     if decoder.cross_self_attention:
         yield "the model attends to source and target at once (--cross-self-attention)"
+    if not len(decoder.layers):
+        yield "the decoder has no layers (--decoder-layers 0)"
     for layer in layers_of(decoder):
         yield from _layer_problems(layer)
 
 
 def _computes_stock_features(decoder: TransformerDecoderBase) -> bool:
-    stock = (TransformerDecoder, TransformerDecoderBase)
     return all(
-        any(getattr(type(decoder), method) is getattr(base, method) for base in stock)
+        any(getattr(type(decoder), method) is getattr(base, method) for base in STOCK_DECODERS)
         for method in ("extract_features", "extract_features_scriptable", "output_layer")
     ) and _forward_is_known(decoder)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Callable, List, Optional, Sequence
 
 import torch
+from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
@@ -43,6 +44,19 @@ class FeedForward:
 
 
 @dataclass
+class HiddenOutput:
+    """RoBERTa's hidden layer between the features and the output layer."""
+
+    dense: Layer  # C -> C
+    activation: Callable[[Tensor], Tensor]
+    norm: Norm
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """``[..., C]`` to ``[..., C]``."""
+        return self.norm(self.activation(self.dense(features)))
+
+
+@dataclass
 class LayerWeights:
     """One decoder layer. The queries' scaling by ``head_dim ** -0.5`` is part of the weights."""
 
@@ -70,7 +84,7 @@ class DecoderWeights:
     layers: List[LayerWeights]
     cross_key_values: Layer  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[Norm]
-    project_out: Optional[Layer]
+    project_out: Optional[Callable[[Tensor], Tensor]]
 
     @classmethod
     @torch.no_grad()
@@ -98,8 +112,21 @@ class DecoderWeights:
             layers=[_layer_weights(layer, precision, own) for layer in layers],
             cross_key_values=cross_key_values,
             final_norm=precision.norm_of(decoder.layer_norm),
-            project_out=precision.linear_of(decoder.project_out_dim),
+            project_out=_before_output(decoder, precision),
         )
+
+
+def _before_output(
+    decoder: TransformerDecoderBase, precision: Precision
+) -> Optional[Callable[[Tensor], Tensor]]:
+    output = decoder.output_projection
+    if isinstance(output, RobertaLMHead):
+        return HiddenOutput(
+            precision.linear_of(output.dense),
+            output.activation_fn,
+            precision.norm_of(output.layer_norm),
+        )
+    return precision.linear_of(decoder.project_out_dim)
 
 
 def layers_of(coder: nn.Module) -> List[nn.Module]:
@@ -131,9 +158,10 @@ def stacked(
     projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
 ) -> Layer:
     """Several layers of the same input as one; the first one's output times ``first_scale``."""
-    scales = [first_scale] + [1.0] * (len(projections) - 1)
-    weights = [layer.weight * scale for layer, scale in zip(projections, scales)]
-    biases = [layer.bias * scale for layer, scale in zip(projections, scales)]
+    # In fp16 the scaled numbers would be rounded once more.
+    weights = [precision.tensor(layer.weight) for layer in projections]
+    biases = [precision.tensor(layer.bias) for layer in projections]
+    weights[0], biases[0] = weights[0] * first_scale, biases[0] * first_scale
     return precision.linear(torch.cat(weights), torch.cat(biases))
 
 
@@ -183,5 +211,6 @@ def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precis
     if layer.c_attn is None:
         return precision.linear_of(projection)
     # NormFormer's --scale-heads multiplies the projected output, head_dim channels by each factor.
-    scale = layer.c_attn.repeat_interleave(attention.head_dim)
-    return precision.linear(projection.weight * scale[:, None], projection.bias * scale)
+    scale = precision.tensor(layer.c_attn).repeat_interleave(attention.head_dim)
+    weight, bias = precision.tensor(projection.weight), precision.tensor(projection.bias)
+    return precision.linear(weight * scale[:, None], bias * scale)

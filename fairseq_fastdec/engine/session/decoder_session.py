@@ -163,7 +163,7 @@ class DecoderSession:
         """
         network = self.network
         states, lengths = self._encode(net_input)
-        network.output.add_sources(net_input["src_tokens"], forced)
+        network.output.add_sources(net_input.get("src_tokens"), forced)
         network.add_sources(self.rows, states)
         self.rows.add(lengths)
 

@@ -28,7 +28,9 @@ class DirectSteps:
     def of(cls, network: DecoderNetwork, rows: RowTable) -> Optional["DirectSteps"]:
         """``None`` where other code than compiled code takes the steps."""
         runner = network.runner
-        return cls(network, runner, rows) if isinstance(runner, CompiledRunner) else None
+        if not isinstance(runner, CompiledRunner) or not network.compiled.takes_addresses:
+            return None
+        return cls(network, runner, rows)
 
     def step(self, tokens: int, n_new: int, features: int, parents: Optional[int] = None) -> None:
         """:meth:`DecoderSession.step` between addresses; see :meth:`Transformer.step_at`."""

@@ -9,6 +9,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
+from ..network.encoder import select_sentences
 from .tree import TokenTree
 
 State = Dict[str, Any]
@@ -105,10 +106,8 @@ class IncrementalSession:
         # and decodes other numbers of rows wrongly.
         self._model.decoder.set_beam_size(1)
         # Recurrent encoders need the sources in this order.
-        order = net_input["src_lengths"].argsort(descending=True, stable=True)
-        encoder_out = self._model.encoder.forward_torchscript(
-            {name: value[order] for name, value in net_input.items()}
-        )
+        order = _lengths(net_input).argsort(descending=True, stable=True)
+        encoder_out = self._model.encoder.forward_torchscript(select_sentences(net_input, order))
         tokens = order.new_empty(order.numel(), 0)
         self._groups.append(_Group(self.n_rows + order, 0, tokens, encoder_out, [{}]))
 
@@ -240,6 +239,20 @@ class IncrementalSession:
             reorder(state, torch.cat([members, members[:1]]))
             members = torch.arange(n_before, device=members.device)
         reorder(state, members)
+
+
+def _lengths(net_input: Dict[str, Any]) -> Tensor:
+    """The sources' lengths, int64 ``[B]``; 0 where a batch does not tell, as all are alike then.
+
+    Audio models are given a padding mask instead, or nothing.
+    """
+    if "src_lengths" in net_input:
+        return net_input["src_lengths"]
+    padding = net_input.get("padding_mask")
+    if padding is not None:
+        return (~padding).sum(dim=1)
+    content = next(value for value in net_input.values() if isinstance(value, Tensor))
+    return torch.zeros(content.size(0), dtype=torch.long, device=content.device)
 
 
 def _refuse_trees(tree: Optional[object]) -> None:

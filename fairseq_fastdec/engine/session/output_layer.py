@@ -91,8 +91,12 @@ class OutputLayer:
         if self._shortlisted is not None:
             self._shortlisted.reset()
 
-    def add_sources(self, source_tokens: Tensor, forced: Optional[Tensor]) -> None:
-        """Allow what more sources allow; see :meth:`ShortlistedOutput.add`."""
+    def add_sources(self, source_tokens: Optional[Tensor], forced: Optional[Tensor]) -> None:
+        """Allow what more sources allow; see :meth:`ShortlistedOutput.add`.
+
+        Args:
+            source_tokens: ``None`` where sources are no tokens, and there is no shortlist.
+        """
         if self._shortlisted is not None:
             self._shortlisted.add(source_tokens, forced)
 

@@ -69,7 +69,13 @@ class Shortlist:
 
     @classmethod
     def load(
-        cls, path: str, source: Dictionary, target: Dictionary, first: int = 100, best: int = 100
+        cls,
+        path: str,
+        source: Dictionary,
+        target: Dictionary,
+        first: int = 100,
+        best: int = 100,
+        besides: Sequence[int] = (),
     ) -> "Shortlist":
         """Read a table with lines ``target source probability``, as Marian's ``lex.s2t`` has them.
 
@@ -79,6 +85,7 @@ class Shortlist:
         Args:
             first: so many types from the beginning of the target dictionary are always possible.
             best: so many targets of each source type count.
+            besides: more target types that are always possible.
 
         Raises:
             ValueError: for a file that cannot be read, a line that is something else, or a table
@@ -104,7 +111,7 @@ class Shortlist:
             "are not in the dictionaries",
             path, table.targets.size, n_known, len(source), table.n_skipped,
         )  # fmt: skip
-        always = set(range(min(target.nspecial + first, len(target))))
+        always = {*range(min(target.nspecial + first, len(target))), *besides}
         if EOD in target:
             always.add(target.index(EOD))
         return cls(table, sorted(always), copies=source == target)

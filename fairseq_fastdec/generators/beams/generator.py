@@ -12,6 +12,7 @@ from ..base import DecodingGenerator
 from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses
 from ..options import given
+from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
 from .request import Result, Sentences
 from .schedule import AllAtOnce, Schedule
@@ -43,9 +44,9 @@ class BeamGenerator(DecodingGenerator):
         """A schedule for sentences of so many source tokens each."""
         return AllAtOnce(len(source_tokens))
 
-    def max_lens(self, net_input: Dict[str, Tensor], source_tokens: List[int]) -> List[int]:
+    def max_lens(self, sources: Sources) -> List[int]:
         """The longest translation of each sentence, in tokens without EOS."""
-        return [self.rules.max_len(net_input["src_tokens"].size(1))] * len(source_tokens)
+        return [self.rules.max_len(sources.width)] * sources.n
 
     def shown(self, results: Iterator[Result], n_sentences: int) -> Iterator[Result]:
         """The results as they come; a method with long batches shows their progress here."""
@@ -58,9 +59,9 @@ class BeamGenerator(DecodingGenerator):
     def translate(
         self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        net_input = sample["net_input"]
-        source_tokens = net_input["src_tokens"].ne(self.rules.pad).sum(dim=1).tolist()
-        sentences = self._sentences(net_input, source_tokens, prefix)
+        sources = Sources.of(sample, self.rules.pad)
+        source_tokens = sources.lengths.tolist()
+        sentences = self._sentences(sample["net_input"], sources, prefix)
         schedule = self.schedule(source_tokens)
         self.session.reset(int(sentences.max_len.max()) + 1)
         search = self._search_on(sentences.prefix.device)
@@ -94,18 +95,17 @@ class BeamGenerator(DecodingGenerator):
         return BeamSearch(self.session, self.rules, self.statistics, self.heuristics, device)
 
     def _sentences(
-        self, net_input: Dict[str, Tensor], source_tokens: List[int], prefix: Optional[Tensor]
+        self, net_input: Dict[str, Any], sources: Sources, prefix: Optional[Tensor]
     ) -> Sentences:
-        source = net_input["src_tokens"]
-        max_len = np.array(self.max_lens(net_input, source_tokens))
+        max_len = np.array(self.max_lens(sources))
         n_forced = np.zeros_like(max_len)
         if prefix is None:
-            prefix = source.new_zeros(source.size(0), 0)
+            prefix = sources.lengths.new_zeros(sources.n, 0)
         else:
             given = prefix_lengths(prefix, self.rules.pad).cpu().numpy()
             n_forced = np.minimum(given, max_len)
         return Sentences(
-            numbers=list(range(source.size(0))),
+            numbers=list(range(sources.n)),
             net_input=net_input,
             max_len=max_len,
             n_forced=n_forced,
@@ -138,8 +138,8 @@ class VariableBeamGenerator(BeamGenerator):
     default_max_candidates = 5
     default_finalize = "paper"
 
-    def max_lens(self, net_input: Dict[str, Tensor], source_tokens: List[int]) -> List[int]:
-        return [self.rules.max_len(length) for length in source_tokens]
+    def max_lens(self, sources: Sources) -> List[int]:
+        return [self.rules.max_len(length) for length in sources.lengths.tolist()]
 
     def waived(self, prefix: Tensor, n_forced: np.ndarray) -> np.ndarray:
         return n_forced

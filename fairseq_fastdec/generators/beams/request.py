@@ -6,6 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...engine import select_sentences
+from ..sources import without_padding
+
 
 class Sentences(NamedTuple):
     """Sentences to decode, ``[B]``.
@@ -16,7 +19,7 @@ class Sentences(NamedTuple):
     """
 
     numbers: List[int]
-    net_input: Dict[str, Tensor]
+    net_input: Dict[str, Any]
     max_len: np.ndarray
     n_forced: np.ndarray
     n_waived: np.ndarray
@@ -27,9 +30,7 @@ class Sentences(NamedTuple):
         if wanted == self.numbers:
             return self
         index = torch.tensor(wanted, device=self.prefix.device)
-        net_input = {name: value[index] for name, value in self.net_input.items()}
-        source = net_input["src_tokens"]
-        net_input["src_tokens"] = source[:, source.ne(pad).any(dim=0)]
+        net_input = without_padding(select_sentences(self.net_input, index), pad)
         limits = (limit[wanted] for limit in (self.max_len, self.n_forced, self.n_waived))
         return Sentences(wanted, net_input, *limits, self.prefix[index])
 

@@ -12,6 +12,7 @@ from ...engine.kernels.row_ends import RowEnds
 from ..best_tokens import BestTokens
 from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
+from ..sources import Sources
 from ..statistics import SentenceRecord, Statistics
 from ..top_tokens import Choices, Chooser
 
@@ -50,19 +51,19 @@ class Batch:
     ) -> None:
         """
         Args:
-            sample: a batch of fairseq's, ``net_input`` with ``src_tokens`` ``[B, S]``.
+            sample: a batch of fairseq's, ``net_input`` with B sources.
             observer: told of every invocation, see :meth:`observe`.
             prefix: the tokens that :meth:`open` is to force, int64 ``[B, P]``.
             records_blocks: whether the statistics tell of the tokens that were kept at once.
             best_tokens: chooses for this batch, and for others (default: one of its own).
         """
-        source = sample["net_input"]["src_tokens"]
-        n_sentences, source_width = source.shape[:2]
+        sources = Sources.of(sample, rules.pad)
+        n_sentences, device = sources.n, sources.device
         self.sample = sample
         self.session = session
         self.rules = rules
-        self.max_len = rules.max_len(source_width)
-        self.source_lengths = source.ne(rules.pad).sum(dim=1)
+        self.max_len = rules.max_len(sources.width)
+        self.source_lengths = sources.lengths
         self.best_tokens = best_tokens or BestTokens(session, rules)
         self._statistics = statistics
         self._observer = observer
@@ -72,11 +73,11 @@ class Batch:
 
         # One column more than the longest hypothesis: what is written beyond its end goes there.
         width = self.max_len + 2
-        self._tokens = source.new_full((n_sentences, width), rules.pad)
-        self._scores = torch.zeros(n_sentences, width, device=source.device)
-        self._final_lengths = source.new_zeros(n_sentences)
-        self.sentence = torch.arange(n_sentences, device=source.device)
-        self.lengths = source.new_zeros(n_sentences)
+        self._tokens = torch.full((n_sentences, width), rules.pad, device=device)
+        self._scores = torch.zeros(n_sentences, width, device=device)
+        self._final_lengths = torch.zeros(n_sentences, dtype=torch.long, device=device)
+        self.sentence = torch.arange(n_sentences, device=device)
+        self.lengths = torch.zeros_like(self.sentence)
         self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
         # Bounds of the lengths of rows that go on. Mostly they suffice, and nobody reads lengths.
         self._at_least = self._at_most = 0

@@ -1,6 +1,7 @@
 """Drafts: guesses that fill the window until the model has answered (``--draft``)."""
 
 from abc import ABC, abstractmethod
+from typing import Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -151,12 +152,23 @@ class SymbolMap:
 
 def draft_source(
     options: DecodingOptions,
-    source: Dictionary,
+    source: Optional[Dictionary],
     target: Dictionary,
     replace_answers: bool,
 ) -> DraftSource:
-    """The drafts that ``--draft`` asks for; ``replace_answers``: see :class:`NgramDraft`."""
+    """The drafts that ``--draft`` asks for; ``replace_answers``: see :class:`NgramDraft`.
+
+    Args:
+        source: ``None`` where sources are no tokens.
+
+    Raises:
+        ValueError: for drafts from such sources.
+    """
     name, order = options.draft_name, options.ngram_order
+    if name in ("copy", "source") and source is None:
+        raise ValueError(
+            f"--draft {name}: the model's sources are not tokens of a dictionary; use another draft"
+        )
     if name == "copy":
         return CopyDraft(source, target)
     if name == "previous":

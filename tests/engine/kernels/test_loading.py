@@ -56,7 +56,7 @@ def test_models_that_miss_compiled_code_are_told_once(not_built, caplog):
 
 
 @pytest.mark.parametrize(
-    "options", [dict(dtype=torch.float64), dict(activation_fn="tanh")], ids=["fp64", "tanh"]
+    "options", [dict(dtype=torch.float64), dict(dtype=torch.bfloat16)], ids=["fp64", "bf16"]
 )
 def test_models_that_compiled_code_is_not_for_miss_nothing(not_built, caplog, options):
     DecoderSession(tiny.build_model(TASK, **options)).reset(9)

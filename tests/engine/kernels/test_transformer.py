@@ -45,6 +45,13 @@ def random_steps(widths=(1, 3, 2, 4), n_rows=3, seed=0):
         {},
         dict(decoder_normalize_before=True),
         dict(activation_fn="gelu"),
+        dict(activation_fn="gelu_accurate"),
+        dict(activation_fn="tanh"),
+        dict(activation_fn="linear", decoder_normalize_before=True),
+        dict(scale_attn=True),
+        dict(scale_fc=True, scale_resids=True, decoder_normalize_before=True),
+        dict(scale_attn=True, scale_fc=True, scale_heads=True, scale_resids=True),
+        dict(decoder_output_dim=28),
         dict(decoder_learned_pos=True, max_target_positions=5),
         dict(no_token_positional_embeddings=True),
         dict(layernorm_embedding=True),
@@ -67,9 +74,10 @@ def test_it_gives_what_torch_gives(options):
 
 
 @compiled
-def test_gelu_of_large_and_small_numbers():
-    """Of both signs, where it is all but 0, x / 2 and x."""
-    model = tiny.stir(tiny.build_model(TASK, activation_fn="gelu"), scale=2.0)
+@pytest.mark.parametrize("activation", ["gelu", "gelu_accurate", "tanh"])
+def test_activations_of_large_and_small_numbers(activation):
+    """Of both signs, where GELU is all but 0, x / 2 and x, and a tangent -1 and 1."""
+    model = tiny.stir(tiny.build_model(TASK, activation_fn=activation), scale=2.0)
     tokens, kept = random_steps()
     own, expected = (features_of(model, tokens, kept, by_torch=b) for b in (False, True))
     for ours, theirs in zip(own, expected):
@@ -235,16 +243,18 @@ def test_keys_and_values_are_rounded_where_nothing_is_compiled(precision, nothin
     [
         (dict(dtype=torch.float64), "model"),
         (dict(dtype=torch.bfloat16), "model"),
-        (dict(scale_attn=True), "model"),
-        (dict(scale_fc=True), "model"),
-        (dict(scale_resids=True), "model"),
-        (dict(decoder_output_dim=28), "model"),
-        (dict(activation_fn="tanh"), "model"),
+        (dict(activation_fn=torch.sigmoid), "model"),
+        (dict(activation_fn=torch.sigmoid), "int8"),
+        (dict(fc1=torch.nn.Linear(32, 48), fc2=torch.nn.Linear(48, 32)), "model"),
     ],
     ids=str,
 )
 def test_what_is_left_to_torch(options, precision):
-    model = tiny.build_model(TASK, **options)
+    """Other numbers, and what a model of one's own may have in its last layer."""
+    dtype = options.get("dtype", torch.float32)
+    model = tiny.build_model(TASK, dtype=dtype)
+    for name, part in options.items():
+        setattr(model.decoder.layers[-1], name, part)
     session = DecoderSession(model, precision)
     session.reset(10)
     assert session.network.compiled is None

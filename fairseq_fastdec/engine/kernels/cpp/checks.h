@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "linear_blocks.h"
 #include "processor.h"
 #include "structures.h"
 
@@ -31,6 +32,8 @@ bool is_model(const Model &model) {
   if (model.n_heads < 1 || model.head_dim < 1 || model.tokens_per_step < 0) return false;
   if (model.n_heads * model.head_dim != dim) return false;
   if (model.n_positions && !model.positions) return false;
+  const int64_t last = static_cast<int64_t>(Epilogue::TANH);
+  if (!is_within(model.activation, last + 1)) return false;
   for (int64_t index = 0; index < model.n_layers; ++index) {
     const Layer &layer = model.layers[index];
     const bool itself = is_linear(layer.self_qkv, dim, 3 * dim) &&

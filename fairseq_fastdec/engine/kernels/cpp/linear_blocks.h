@@ -7,8 +7,9 @@
 
 namespace {
 
-// An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum).
-enum class Epilogue { STORE, ADD, RELU, GELU };
+// An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum), ... Python knows their
+// numbers as EPILOGUES in structures.py.
+enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH };
 
 // Writes the first n of a block's values to y.
 template <typename Vec>
@@ -17,6 +18,8 @@ INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n
     Vec some = load<Vec>(values + i);
     if (epilogue == Epilogue::RELU) some = some < 0 ? Vec{} : some;
     if (epilogue == Epilogue::GELU) some = gelu(some);
+    if (epilogue == Epilogue::GELU_ACCURATE) some = gelu_by_tangent(some);
+    if (epilogue == Epilogue::TANH) some = hyperbolic_tangent(some);
     if (epilogue == Epilogue::ADD && n == BLOCK) some += load<Vec>(y + i);
     store(some, (n == BLOCK ? y : values) + i);
   }

@@ -195,6 +195,18 @@ INLINE Vec exponential(Vec x) {
   return y * (Vec)power;
 }
 
+template <typename Vec>
+INLINE Vec hyperbolic_tangent(Vec x) {
+  const Vec power = exponential((x < 0 ? x : -x) * 2.0f), tangent = (1 - power) / (1 + power);
+  return x < 0 ? -tangent : tangent;
+}
+
+// x times the normal distribution function, approximated by a tangent as fairseq's gelu_accurate.
+template <typename Vec>
+INLINE Vec gelu_by_tangent(Vec x) {
+  return x * 0.5f * (hyperbolic_tangent((x + x * x * x * 0.044715f) * 0.79788456080286536f) + 1.0f);
+}
+
 // x times the normal distribution function; erf by Abramowitz and Stegun, 7.1.26, to 1.5e-7.
 template <typename Vec>
 INLINE Vec gelu(Vec x) {

@@ -69,16 +69,20 @@ struct Norm {
   float epsilon;
 };
 
-// Without outputs of cross_query a layer does not attend to sources.
+// Without outputs of cross_query a layer does not attend to sources. The last two norms and the
+// scale are NormFormer's (Shleifer et al. 2021); without them they are null.
 struct Layer {
   Linear self_qkv, self_out, cross_query, cross_out, fc1, fc2;
   Norm self_norm, cross_norm, final_norm;
+  Norm self_out_norm, fc1_norm;  // of what these layers give, the second one [hidden]
+  const float *residual_scale;   // [dim], of what the feed-forward network is added to
 };
 
 struct Model {
-  int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm, gelu;
-  int64_t tokens_per_step;  // so many new tokens see each other; 0: all of a row do
-  const Layer *layers;      // [n_layers]
+  int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm;
+  int64_t activation;           // of feed-forward networks, the number of an Epilogue
+  int64_t tokens_per_step;      // so many new tokens see each other; 0: all of a row do
+  const Layer *layers;          // [n_layers]
   Norm embed_norm, final_norm;  // with a null weight there is no norm
   const float *embed;           // [n_types, dim]
   const float *positions;       // [n_positions, dim], null without positions

@@ -78,6 +78,36 @@ INLINE void end_sublayer(const Step &step, const Norm &norm, const Workspace &ow
   wait_at(step.barrier, own);
 }
 
+// Adds what self-attention gives to x.
+template <typename Vec>
+INLINE void add_self_attention(MultiplyFp32 multiply_fp32, const Step &step, const Layer &layer,
+                               const Workspace &own) {
+  if (!layer.self_out_norm.weight)
+    return apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.x,
+                             Epilogue::ADD, own);
+  // The queries' memory is free again.
+  apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.queries,
+                    Epilogue::STORE, own);
+  wait_at(step.barrier, own);
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  for (int64_t token = own.number; token < n; token += own.count) {
+    float *to = own.x + token * dim, *output = own.queries + token * dim;
+    normalize<Vec>(layer.self_out_norm, output, output, dim);
+    for (int64_t i = 0; i < dim; ++i) to[i] += output[i];
+  }
+}
+
+// Normalises the hidden units of the thread's tokens, and scales what the network is added to.
+template <typename Vec>
+INLINE void scale_feed_forward(const Step &step, const Layer &layer, const Workspace &own) {
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim, hidden = step.model.hidden;
+  for (int64_t token = own.number; token < n; token += own.count) {
+    float *units = own.hidden + token * hidden, *residual = own.x + token * dim;
+    if (layer.fc1_norm.weight) normalize<Vec>(layer.fc1_norm, units, units, hidden);
+    for (int64_t i = 0; layer.residual_scale && i < dim; ++i) residual[i] *= layer.residual_scale[i];
+  }
+}
+
 template <typename Vec>
 INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t index,
                       const Workspace &own) {
@@ -89,8 +119,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t inde
   wait_at(step.barrier, own);
   attend_to_keys<Vec, Keys::OF_ROWS>(step, index, own);
   wait_at(step.barrier, own);
-  apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.x,
-                    Epilogue::ADD, own);
+  add_self_attention<Vec>(multiply_fp32, step, layer, own);
   end_sublayer<Vec>(step, layer.self_norm, own);
   if (layer.cross_query.outputs) {
     apply_linear<Vec>(multiply_fp32, step, layer.cross_query, before(layer.cross_norm), own.x,
@@ -103,8 +132,12 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t inde
     end_sublayer<Vec>(step, layer.cross_norm, own);
   }
   apply_linear<Vec>(multiply_fp32, step, layer.fc1, before(layer.final_norm), own.x, own.hidden,
-                    model.gelu ? Epilogue::GELU : Epilogue::RELU, own);
+                    static_cast<Epilogue>(model.activation), own);
   wait_at(step.barrier, own);
+  if (layer.fc1_norm.weight || layer.residual_scale) {
+    scale_feed_forward<Vec>(step, layer, own);
+    wait_at(step.barrier, own);
+  }
   apply_linear<Vec>(multiply_fp32, step, layer.fc2, nullptr, own.hidden, own.x, Epilogue::ADD,
                     own);
   end_sublayer<Vec>(step, layer.final_norm, own);

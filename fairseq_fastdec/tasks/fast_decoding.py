@@ -1,0 +1,234 @@
+"""A mixin that lets any task of fairseq's decode with our methods."""
+
+import inspect
+import json
+from typing import Any, Callable, Dict, Iterable, List, Optional
+
+import torch
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics
+from fairseq.models import FairseqMultiModel
+
+from ..data.token_order import LEFT_TO_RIGHT, trained_order
+from ..engine import release_once_prepared
+from ..generators import DecodingGenerator, build_generator, check_asked_for
+from ..generators.beams.schedule import Capacity
+from ..generators.beams.streaming import StreamingGenerator
+from ..generators.generation_options import check_names
+from ..generators.methods import STOCK
+from ..generators.option_groups import add_options
+from ..generators.options import DecodingOptions, given
+from .decoding_commands import is_decoding_command
+from .stock_generator import for_one_beam, settings_of
+
+STREAM_BUFFER = 4096
+TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
+
+
+class FastDecoding:
+    """Adds ``--decoding`` and its options to a task whose models are encoder-decoders.
+
+        class MyTaskFastdec(FastDecoding, MyTask):
+            ...
+
+    :func:`~.registration.register_fastdec` does that in one line. With the default, ``--decoding
+    fairseq``, everything is the task's own. What a task forces, strips or ends with is honoured.
+
+    Attributes:
+        token_order: of the targets, where it is not from left to right.
+        only_decodes: whether models serve nothing but the generators that the task builds of them;
+            set by tools. fairseq-generate and -interactive are known without.
+    """
+
+    token_order = None
+    only_decodes = False
+    _has_criterion = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._capacity = Capacity()
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """As in fairseq; options that the stock task lacks stand in groups by method."""
+        own = getattr(cls, "__dataclass", None)
+        if own is None:
+            super().add_args(parser)
+            add_options(parser, DecodingOptions(), FairseqDataclass)
+        else:
+            stock = next(base for base in cls.__mro__ if not issubclass(base, FastDecoding))
+            add_options(parser, own(), getattr(stock, "__dataclass"))
+
+    @property
+    def _options(self) -> Any:
+        """The options that the task was set up with: a namespace in tasks without a dataclass."""
+        return self.args if self.cfg is None else self.cfg
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Called with what a checkpoint remembers of the task that it was trained with.
+
+        Raises:
+            ValueError: if that task had another order of decoding.
+        """
+        trained = trained_order(state_dict)
+        own = self.token_order or LEFT_TO_RIGHT
+        if trained != own:
+            raise ValueError(
+                f"{own}: the checkpoint was trained with {trained}; decode it with --task "
+                f"translation_double_token {trained}"
+            )
+        super().load_state_dict(state_dict)
+
+    def check_restored(self, task_state: Dict[str, Any]) -> None:
+        """Called by fairseq-train with what the checkpoint that it goes on from remembers.
+
+        Raises:
+            ValueError: if it was trained with another order of decoding.
+        """
+        trained, own = trained_order(task_state), self.token_order or LEFT_TO_RIGHT
+        if trained != own:
+            raise ValueError(
+                f"{own}: the checkpoint to go on from was trained with {trained}; train with that, "
+                "or take its parameters only, with --finetune-from-model"
+            )
+
+    def check_option_names(self, names: Iterable[str], where: str) -> None:
+        """Called by the hub interface, which takes any names and hands them to no one.
+
+        Raises:
+            ValueError: for a name that is no generation option; it tells the nearest one.
+        """
+        check_names(names, where)
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """As in fairseq.
+
+        Raises:
+            ValueError: for a name in ``--eval-bleu-args`` that is no generation option.
+        """
+        if getattr(self._options, "eval_bleu", False):
+            named = json.loads(self._options.eval_bleu_args or "{}")
+            self.check_option_names(named, "--eval-bleu-args")
+        build = super().build_model
+        # Tasks for older versions of fairseq do not take it.
+        if "from_checkpoint" not in inspect.signature(build).parameters:
+            return build(cfg)
+        return build(cfg, from_checkpoint)
+
+    def build_generator(
+        self,
+        models: List[Any],
+        args: Any,
+        seq_gen_cls: Optional[type] = None,
+        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
+        prefix_allowed_tokens_fn: Optional[Callable] = None,
+    ) -> Any:
+        """Build the generator that ``--decoding`` names; options in ``args`` override the task's.
+
+        ``args.beam`` becomes 1 where one hypothesis is kept: fairseq-generate prints it.
+
+        Raises:
+            ValueError: for an option that the method cannot honour, naming flag and remedy, and for
+                a task with a search of its own.
+        """
+        options = DecodingOptions.merged(self._options, args)
+        scores_only = getattr(args, "score_reference", False)
+        if scores_only and options.decoding_stats is not None:
+            raise ValueError(
+                f"--decoding-stats {options.decoding_stats}: nothing is decoded with "
+                "--score-reference; remove one of them"
+            )
+        asked = {
+            "seq_gen_cls": seq_gen_cls,
+            "extra_gen_cls_kwargs": extra_gen_cls_kwargs,
+            "prefix_allowed_tokens_fn": prefix_allowed_tokens_fn,
+        }
+        # Not all of fairseq's tasks take all three.
+        asked = {name: value for name, value in asked.items() if value is not None}
+        if str(options.decoding) == STOCK or scores_only or seq_gen_cls is not None:
+            return super().build_generator(models, args, **asked)
+        check_asked_for(options, args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
+        stock = super().build_generator(models, for_one_beam(args), **asked)
+        own_args, extra = settings_of(stock, args, self)
+        models = [_encoder_decoder(model) for model in models]
+        generator = build_generator(
+            models,
+            stock.tgt_dict,
+            own_args,
+            options,
+            extra,
+            source_dictionary=self.source_dictionary,
+        )
+        if self._may_release(options):
+            release_once_prepared(models)
+        if generator.keeps_one_hypothesis and hasattr(args, "beam"):
+            args.beam = 1
+        if isinstance(generator, StreamingGenerator):
+            generator.capacity = self._capacity
+        return generator
+
+    def _may_release(self, options: DecodingOptions) -> bool:
+        """Whether nobody will need the models but the generator."""
+        trains = self._has_criterion
+        only_decodes = self.only_decodes or is_decoding_command()
+        return only_decodes and not trains and not options.keep_model
+
+    def build_criterion(self, *args: Any, **kwargs: Any) -> Any:
+        """As in fairseq, whose versions differ; from then on batches are made for the criterion."""
+        self._has_criterion = True
+        return super().build_criterion(*args, **kwargs)
+
+    def get_batch_iterator(
+        self,
+        dataset: Any,
+        max_tokens: Optional[int] = None,
+        max_sentences: Optional[int] = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As in fairseq; but with ``--decoding streaming`` a batch is what is read at once.
+
+        The generator is told how much of that to decode at once: ``--batch-size`` sentences and
+        ``--max-tokens`` source tokens.
+        """
+        streams = str(getattr(self._options, "decoding", STOCK)) == "streaming"
+        if streams and not self._has_criterion:
+            # fairseq-generate makes batches before it builds the generator, which checks, too.
+            buffer = given(DecodingOptions.merged(self._options, None).stream_buffer, STREAM_BUFFER)
+            self._capacity.sentences, self._capacity.source_tokens = max_sentences, max_tokens
+            max_tokens, max_sentences = None, max(min(buffer, len(dataset)), 1)
+            kwargs["required_batch_size_multiple"] = 1
+        return super().get_batch_iterator(dataset, max_tokens, max_sentences, **kwargs)
+
+    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+        """As in fairseq; with ``--eval-bleu`` it also counts what decoding took."""
+        generator = getattr(self, "sequence_generator", None)
+        if not isinstance(generator, DecodingGenerator):
+            return super().valid_step(sample, model, criterion)
+        counts = generator.statistics
+        tokens, invocations = counts.tokens, counts.row_invocations
+        loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
+        logging_output[TOKENS] = counts.tokens - tokens
+        logging_output[INVOCATIONS] = counts.row_invocations - invocations
+        return loss, sample_size, logging_output
+
+    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+        """Add ``tokens_per_invocation`` to the validation metrics of fast decoding methods."""
+        super().reduce_metrics(logging_outputs, criterion)
+        invocations = _total(logging_outputs, INVOCATIONS)
+        if invocations > 0:
+            metrics.log_scalar(
+                "tokens_per_invocation",
+                _total(logging_outputs, TOKENS) / invocations,
+                weight=invocations,
+                round=3,
+            )
+
+
+def _encoder_decoder(model: Any) -> Any:
+    """The encoder and decoder that fairseq's generator takes of a model for several languages."""
+    return model.models[model.keys[0]] if isinstance(model, FairseqMultiModel) else model
+
+
+def _total(logging_outputs: List[Dict[str, Any]], key: str) -> float:
+    values = [output.get(key, 0) for output in logging_outputs]
+    return sum(value.item() if torch.is_tensor(value) else value for value in values)

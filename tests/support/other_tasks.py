@@ -1,0 +1,139 @@
+"""Tiny data for fairseq's other tasks, and a model of each, trained through fairseq-train."""
+
+import random
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+
+from tests.support import command_line
+from tests.support.command_line import COMMON, hypotheses, run
+
+LETTERS = "abcdefgh"
+SPLITS = {"train": 400, "valid": 10, "test": 21}
+N_FEATURES, FRAMES_PER_LETTER = 8, 6
+
+
+class Trained(NamedTuple):
+    """A task with data and a model.
+
+    Attributes:
+        task: fairseq's name of it.
+        data: for fairseq's commands.
+        paths: of two checkpoints, the better one first.
+        options: those of the task that fairseq-generate has to be told.
+    """
+
+    task: str
+    data: Path
+    paths: List[Path]
+    options: List[Any]
+
+    def command(self, cli: Any, task: str, *arguments: Any, members: int = 1) -> str:
+        """What a command prints, with the task of that name and an ensemble of some members."""
+        path = ":".join(str(path) for path in self.paths[:members])
+        return run(
+            cli, self.data, "--path", path, *COMMON, "--task", task, *self.options, *arguments
+        )
+
+    def stock(self, *arguments: Any, members: int = 1) -> str:
+        """fairseq-generate with fairseq's own task."""
+        return self.command(
+            command_line.generate_cli, self.task, "--num-workers", 0, *arguments, members=members
+        )
+
+    def fast(self, *arguments: Any, members: int = 1) -> str:
+        """fairseq-generate with the task that has --decoding."""
+        return self.command(
+            command_line.generate_cli, f"{self.task}_fastdec", "--num-workers", 0, *arguments,
+            members=members,
+        )  # fmt: skip
+
+
+def sentences(split: str, seed: int = 0) -> List[List[str]]:
+    """Words of a split."""
+    draw = random.Random(f"{split} {seed}")
+    return [[draw.choice(LETTERS) for _ in range(draw.randint(1, 7))] for _ in range(SPLITS[split])]
+
+
+def binarised(directory: Path, pairs: Dict[str, Any], first: str = "") -> Path:
+    """A data directory of language pairs such as ``xx-yy``, with one dictionary for all.
+
+    Args:
+        pairs: for each pair, a function from the words of a source to those of its target.
+        first: begins every sentence.
+    """
+    dictionary = None
+    for pair, translate in pairs.items():
+        source, target = pair.split("-")
+        for split in SPLITS:
+            lines = sentences(split)
+            translations = [translate(line) for line in lines]
+            for language, texts in ((source, lines), (target, translations)):
+                text = "".join(f"{first}{' '.join(words)}\n" for words in texts)
+                (directory / f"{split}.{pair}.{language}").write_text(text, encoding="utf-8")
+        prefixes = [x for s in SPLITS for x in (f"--{s}pref", directory / f"{s}.{pair}")]
+        given = [] if dictionary is None else ["--srcdict", dictionary]
+        command_line.preprocess(
+            "-s", source, "-t", target, "--joined-dictionary", *given,
+            "--destdir", directory / "bin", *prefixes,
+        )  # fmt: skip
+        dictionary = directory / "bin" / f"dict.{source}.txt"
+    return directory / "bin"
+
+
+def spoken(directory: Path) -> Path:
+    """Letters as frames of noisy features, to be written down."""
+    noise = np.random.default_rng(0)
+    symbols = "".join(f"{letter} 1\n" for letter in LETTERS)
+    (directory / "dict.txt").write_text(symbols, encoding="utf-8")
+    settings = (
+        f"vocab_filename: dict.txt\ninput_feat_per_channel: {N_FEATURES}\n"
+        "hub:\n  input_type: waveform\n"  # the hub's users give the frames themselves
+    )
+    (directory / "config.yaml").write_text(settings, encoding="utf-8")
+    for split in SPLITS:
+        rows = ["id\taudio\tn_frames\ttgt_text"]
+        for number, words in enumerate(sentences(split)):
+            path = directory / f"{split}{number}.npy"
+            letters = np.eye(N_FEATURES)[list(map(LETTERS.index, words))]
+            frames = np.repeat(letters, FRAMES_PER_LETTER, axis=0)
+            frames = frames + 0.1 * noise.standard_normal(frames.shape)
+            np.save(path, frames.astype(np.float32))
+            rows.append(f"{split}{number}\t{path}\t{len(frames)}\t{' '.join(words)}")
+        (directory / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return directory
+
+
+def train(data: Path, directory: Path, task: str, *arguments: Any, updates: int, **how) -> List:
+    """Train with fairseq's own task; returns the paths of two checkpoints, the better one first."""
+    command_line.train(
+        data, directory, "--task", task, "--save-interval-updates", 37, "--save-interval", 1000,
+        "--disable-validation", "--max-tokens", 200, *arguments, updates=updates, lr="5e-3", **how,
+    )  # fmt: skip
+    # None is saved so where an epoch ends.
+    earlier = sorted(directory.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime_ns)
+    return [directory / "checkpoint_last.pt", earlier[len(earlier) // 2]]
+
+
+def assert_same(ours: str, theirs: str, atol: float = 2e-4) -> None:
+    """The same hypotheses and scores, of --nbest all."""
+    assert hypotheses(ours) == hypotheses(theirs)
+    own, expected = _by_text(ours), _by_text(theirs)
+    assert own.keys() == expected.keys()
+    assert max(abs(own[key] - score) for key, score in expected.items()) < atol
+
+
+def _by_text(printed: str) -> Dict[Tuple[str, str], float]:
+    """The scores of all hypotheses, by sentence and text."""
+    lines = [line.split("\t") for line in printed.splitlines() if line.startswith("H-")]
+    return {(number, text): float(score) for number, score, text in lines}
+
+
+def assert_means_something(printed: str) -> None:
+    """Whoever compares outputs that are all alike, or all different, compares nothing."""
+    texts = list(hypotheses(printed).values())
+    assert len(texts) == SPLITS["test"]
+    assert len(set(texts)) > SPLITS["test"] // 3
+    references = [line.split("\t")[1] for line in printed.splitlines() if line.startswith("T-")]
+    assert len(references) == len(texts)
