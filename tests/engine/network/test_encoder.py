@@ -101,7 +101,7 @@ def test_batches_of_any_size_follow_each_other():
         (dict(activation_fn=torch.sigmoid), "model"),
         (dict(activation_fn=torch.sigmoid), "bf16"),
     ],
-    ids=str,
+    ids=["fp64", "sigmoid", "sigmoid in bf16"],
 )
 def test_what_is_left_to_torch(options, precision):
     """Other numbers, and what a model of one's own may have in its last layer."""
