@@ -247,7 +247,7 @@ def test_keys_and_values_are_rounded_where_nothing_is_compiled(precision, nothin
         (dict(activation_fn=torch.sigmoid), "int8"),
         (dict(fc1=torch.nn.Linear(32, 48), fc2=torch.nn.Linear(48, 32)), "model"),
     ],
-    ids=str,
+    ids=["fp64", "bf16", "sigmoid", "sigmoid in int8", "another width"],
 )
 def test_what_is_left_to_torch(options, precision):
     """Other numbers, and what a model of one's own may have in its last layer."""
