@@ -36,7 +36,7 @@ class RowEnds:
         """Arguments as those of the class; ``None`` elsewhere than on a CPU, or where nothing was
         compiled.
         """
-        library = loading.library() if tokens.is_cpu else None
+        library = loading.library() if tokens.device.type == "cpu" else None
         return None if library is None else cls(library, tokens, scores, eos)
 
     def bind(self, sentence: Tensor, lengths: Tensor, finished: Tensor) -> None:
