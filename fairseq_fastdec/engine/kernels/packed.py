@@ -20,6 +20,7 @@ class Packed:
 
     Attributes:
         structure: the layer, as the compiled step takes it.
+        library: the compiled code.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class Packed:
         Args:
             memory: the tensors that ``linear`` points to.
         """
-        self._library = library
+        self.library = library
         # Without fp32 weights, each token needs so many floats for its inputs in fewer bits.
         self._scratch = 0 if linear.weight else library.product_scratch_size(1, linear.inputs)
         self._memory = memory
@@ -74,13 +75,13 @@ class Packed:
         # Each call has its own structure: another thread may be in the middle of a call.
         product = structures.Product.from_buffer_copy(self._product)
         product.n = n = x.numel() // self._n_inputs
-        product.n_threads = self._library.n_threads
+        product.n_threads = self.library.n_threads
         product.x = problems.address(x, x.numel(), "inputs", torch.float32)
         product.y = problems.address(y, n * self._n_outputs, "outputs", torch.float32)
         if self._scratch:
             scratch = x.new_empty(n * self._scratch)
             product.scratch = scratch.data_ptr()
-        problems.check(self._library.multiply(ctypes.byref(product)))
+        problems.check(self.library.multiply(ctypes.byref(product)))
         return y
 
 

@@ -120,6 +120,11 @@ class Focus:
         lengths = known.length[self.slots]
         self.shortest, self.longest = (lengths.min(), lengths.max()) if lengths.size else (0, 0)
 
+    @property
+    def address_of_tokens(self) -> int:
+        """Where :meth:`tokens_on` finds them on the host."""
+        return self._address_of_tokens
+
     def tokens_on(self, device: torch.device) -> Tensor:
         """The tokens that the rows are fed next, int64 ``[R, 1]``; valid until the rows change."""
         if self.n_rows not in self._tokens:
@@ -148,4 +153,5 @@ class Focus:
             torch.from_numpy(self.arrays[name]) for name in ("next_tokens", "origins")
         )
         self._tokens: Dict[int, Tensor] = {}
+        self._address_of_tokens = self._all_tokens.data_ptr()
         self.version += 1

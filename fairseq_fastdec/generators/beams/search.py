@@ -7,11 +7,12 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import torch
 
-from ...engine import EnsembleSession, at, compaction
+from ...engine import EnsembleSession, compaction
 from ..constraints import GenerationRules, TokenConstraints
 from ..statistics import Statistics
 from ..top_tokens import Chooser
 from .candidates import Wanted, best_extensions
+from .expansion import Expansion
 from .finalization import FINALIZATIONS
 from .focus import Focus
 from .history import History
@@ -62,6 +63,7 @@ class BeamSearch:
             device: the session's.
         """
         self._session = session
+        self._expansion = Expansion(session, device)
         self._rules = rules
         self._chooser = Chooser(rules)
         self._statistics = statistics
@@ -113,6 +115,7 @@ class BeamSearch:
         self._history.reserve(self._slots.n, 1)
         self._history.begin(slots, bos)
         self._session.add(new.net_input, new.prefix)
+        self._expansion.renew()
         self._statistics.encoder_invocations += 1
         focus = self._focus
         self._set_focus(
@@ -149,13 +152,12 @@ class BeamSearch:
     def step(self) -> List[Result]:
         """Expand the beams in focus by one token; returns the sentences that end with it."""
         focus = self._focus
-        features = self._session.step(focus.tokens_on(self.device))
-        self._session.commit(1)
+        scores = self._expansion.step(focus)
         self._statistics.count_step(focus.n_rows)
         self._statistics.count_beams(focus.n_beams)
         extensions = best_extensions(
             self._chooser,
-            self._session.scores_of_members(at(features, 0)),
+            scores,
             focus.beams,
             self._wanted,
             self._constraints(),

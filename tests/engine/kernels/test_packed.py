@@ -1,15 +1,24 @@
 """Products of compiled code, against products in double precision."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.engine.kernels.kept_product import KeptProduct
 from fairseq_fastdec.engine.kernels.packed import PackedLinear
 from fairseq_fastdec.engine.products.int8 import Int8Linear
 from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
 from tests.support.at_once import at_once
 from tests.support.compiled import compiled, with_bf16, with_int8
+
+KINDS = [
+    Linear,
+    pytest.param(BFloat16Linear, marks=with_bf16),
+    pytest.param(Int8Linear, marks=with_int8),
+]
 
 
 @compiled
@@ -82,3 +91,15 @@ def test_several_threads_share_a_layer(kind):
 
     for found, expected in zip(at_once(*map(products, inputs)), alone):
         assert all(torch.equal(y, expected) for y in found)
+
+
+@compiled
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_in_memory_that_is_kept(kind):
+    """Whatever came before, they are those of other memory."""
+    layer = kind(torch.randn(100, 37, generator=torch.Generator().manual_seed(0)))
+    product = KeptProduct(layer.packed)
+    for n in (3, 1, 40, 0, 7):
+        x, y = torch.randn(n, 37), torch.full((n, 100), math.nan)
+        product.compute_at(x.data_ptr(), n, y.data_ptr())
+        assert torch.equal(y, layer(x))

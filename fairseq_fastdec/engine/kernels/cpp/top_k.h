@@ -318,12 +318,14 @@ INLINE void end_row(const TopK &task, int64_t number, Candidate candidate, BestC
 template <typename Vec, typename Scores>
 INLINE void scan_scores_or_end(const TopK &task, int64_t row, int64_t number, const Scores &scores,
                                BestCandidates &best) {
-  if (!(task.has_to_end && task.has_to_end[row]))
+  if (!(task.has_to_end && task.has_to_end[row])) {
     scan_scores<Vec>(task, row, number, scores, best);
-  else if (is_possible(task, row, task.eos))
-    end_row(task, number, candidate_of(scores, number, task.eos, 0, -INFINITY), best);
-  else
-    end_row(task, number, NO_CANDIDATE, best);
+    return;
+  }
+  Candidate end = NO_CANDIDATE;
+  if (is_possible(task, row, task.eos))
+    end = candidate_of(scores, number, task.eos, 0, -INFINITY);
+  end_row(task, number, end, best);
 }
 
 template <typename Vec>
