@@ -9,7 +9,7 @@ import torch
 from fairseq import options
 
 from examples.common import en_de
-from examples.double_token import comparison, precision
+from examples.double_token import comparison, precision, significance
 from examples.double_token import run as example
 from tests.support import command_line, example_in_process
 
@@ -24,6 +24,8 @@ def small(corpus, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(example, "SIZES", {"quick": size})
     monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
     monkeypatch.setattr(precision, "LONGER_THAN", 7)
+    # Most of the time would be spent on them; test_ratios_are_of_the_same_round has them all.
+    monkeypatch.setattr(significance, "TRIALS", 100)
     monkeypatch.setattr(sys, "argv", ["run.py", "--workdir", str(tmp_path), "--rounds", "1"])
     return example_in_process.on_letters(corpus, monkeypatch, caplog, "test.de")
 
