@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ...engine import DecoderSession
+from ...engine.kernels.best_token import BestToken
+from ...engine.kernels.heads import CompiledHeads
+from ...engine.kernels.kept_product import KeptProduct
 from ...engine.session.step_runners import CompiledRunner
 from ...generators import build_generator
 from ...generators.base import DecodingGenerator
@@ -143,6 +146,13 @@ def _watch(generator: DecodingGenerator) -> Stopwatch:
         ("logits", "output layer"),
     ):
         stopwatch.watch(session, method, part)
+    # Searches on the host call these themselves: the best token with its softmax, and heads.
+    for owner, method in (
+        (BestToken, "choose_at"),
+        (CompiledHeads, "compute_at"),
+        (KeptProduct, "compute_at"),
+    ):
+        stopwatch.watch(owner, method, "output layer")
     _watch_layers(session, stopwatch)
     return stopwatch
 
@@ -151,7 +161,8 @@ def _watch_layers(session: DecoderSession, stopwatch: Stopwatch) -> None:
     session.reset(1)  # prepares the weights
     runner = session.network.runner
     if isinstance(runner, CompiledRunner):
-        stopwatch.watch(runner, "step", "all layers, compiled")
+        for method in ("step", "step_at"):
+            stopwatch.watch(runner, method, "all layers, compiled")
     for method, part in (
         ("embed", "embedding"),
         ("self_attention", "self-attention, rest"),
