@@ -20,7 +20,7 @@ from ..generators.methods import STOCK
 from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
 from ..models.finetuning import check_finetuned
-from .decoding_commands import is_decoding_command
+from .decoding_commands import is_decoding_command, warn_of_shards
 
 STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
@@ -137,6 +137,7 @@ class TranslationFastdecTask(TranslationTask):
         Raises:
             ValueError: for an option that the method cannot honour, naming flag and remedy.
         """
+        warn_of_shards(args)
         options = DecodingOptions.merged(self.cfg, args)
         scores_only = getattr(args, "score_reference", False)
         if scores_only and options.decoding_stats is not None:

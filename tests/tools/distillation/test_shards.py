@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fairseq_fastdec.tools.distillation.shards import Shards, check_settings
+from fairseq_fastdec.tools.distillation.shards import Shards
 
 
 @pytest.fixture()
@@ -111,20 +111,3 @@ def test_sentences_of_other_shards_are_damage(shards, tmp_path, number):
     (tmp_path / "shards" / "000001.tsv").write_text(f"{number}\tx\n")
     with pytest.raises(ValueError, match="000001.tsv: damaged; run the command again"):
         list(shards.read())
-
-
-def test_settings_are_kept_and_compared(tmp_path):
-    path = tmp_path / "settings.json"
-    check_settings(path, {"a": 1, "b": ["x", 2], "c": None})
-    check_settings(path, {"c": None, "b": ["x", 2], "a": 1})
-    for other in ({"a": 1, "b": ["y", 2], "c": None}, {"a": 1, "b": ["x", 2], "c": None, "d": 0}):
-        with pytest.raises(ValueError, match="made with [bd] = .*; name another directory"):
-            check_settings(path, other)
-
-
-@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"\xff\xfe", b"[" * 100_000])
-def test_damaged_settings_are_named(tmp_path, content):
-    path = tmp_path / "settings.json"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"^{path}: damaged; delete it if .*another directory"):
-        check_settings(path, {"a": 1})
