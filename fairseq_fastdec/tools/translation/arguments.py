@@ -52,8 +52,9 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _add_text_options(group: Any) -> None:
+    # fairseq has an option of this name, for one file.
     group.add_argument(
-        "--input", nargs="+", required=True, metavar="FILE",
+        "--input", dest="texts", nargs="+", required=True, metavar="FILE",
         help="text, a sentence a line, in UTF-8; .gz, .xz, .bz2 and .zst are unpacked; - is "
         "standard input",
     )  # fmt: skip
@@ -129,7 +130,7 @@ def check(args: argparse.Namespace) -> None:
             f"--shard-id {args.shard_id}: must be from 0 to {args.num_shards - 1} with "
             f"--num-shards {args.num_shards}"
         )
-    if args.num_shards > 1 and STANDARD_STREAM in (args.output, *args.input):
+    if args.num_shards > 1 and STANDARD_STREAM in (args.output, *args.texts):
         raise ValueError("--num-shards: needs files that all processes see; name them")
     if args.nbest > args.beam:
         raise ValueError(f"--nbest {args.nbest}: more than --beam {args.beam}; raise --beam")

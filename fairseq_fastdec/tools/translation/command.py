@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
         args.on_error,
         Filters(args.drop_empty, args.drop_longer_a, args.drop_longer_b),
     )
-    text = TextInput(args.input)
+    text = TextInput(args.texts)
     if args.output == STANDARD_STREAM:
         to_standard_output(args, cfg, text, rules)
     else:

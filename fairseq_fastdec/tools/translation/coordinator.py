@@ -109,7 +109,7 @@ class Coordinator:
             if part.has(chunk) and not self._is_there(chunk):
                 yield chunk
             else:
-                self._bar.skip(chunk.n_lines)
+                self._bar.count_earlier(chunk.n_lines)
 
     def _is_there(self, chunk: Chunk) -> bool:
         try:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from fairseq import checkpoint_utils, utils
 from omegaconf import OmegaConf
 
-from ... import __version__
+from ..command_line import version
 from ..kept_settings import compare_settings, read_settings, write_settings
 from .output_lines import STOP
 from .text_files import PIECE, FileContent
@@ -119,7 +119,7 @@ def settings_of(
         "post_process": cfg.common_eval.post_process,
         "fp16": cfg.common.fp16,
         "seed": cfg.common.seed,
-        "version": __version__,
+        "version": version(),
         "input": [None if of_file is None else of_file[:2] for of_file in content],
         "chunk_size": chunk_size,
         **output,

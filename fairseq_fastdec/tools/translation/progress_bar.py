@@ -30,7 +30,7 @@ class LineBar:
         if not self._is_known and share:
             self._bar.total = round(self._n_read / share)
 
-    def skip(self, n: int) -> None:
+    def count_earlier(self, n: int) -> None:
         """Count lines that were translated before, and say nothing of the speed."""
         if not self._bar.disable:
             self._bar.initial += n

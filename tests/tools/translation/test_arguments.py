@@ -19,7 +19,7 @@ def test_the_default_search_is_streaming():
 
 
 def test_several_files():
-    assert parsed("--input", "a", "b").input == ["a", "b"]
+    assert parsed("--input", "a", "b").texts == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ def chunk(n):
 def test_lines_are_counted_and_lost_ones_counted_back(capsys):
     bar = LineBar(100, True)
     bar.has_read(chunk(40), 0.1)
-    bar.skip(10)
+    bar.count_earlier(10)
     bar.update(30)
     bar.update(-20)
     bar.update(20)
@@ -32,7 +32,7 @@ def test_the_number_is_guessed_while_the_input_is_read():
 def test_no_bar(capsys):
     bar = LineBar(10, False)
     bar.has_read(chunk(4), 0.5)
-    bar.skip(1)
+    bar.count_earlier(1)
     bar.update(3)
     bar.close()
     assert capsys.readouterr().err == ""
