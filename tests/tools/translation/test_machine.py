@@ -1,12 +1,19 @@
 """How many workers a machine gets, and what they share."""
 
 import functools
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from fairseq_fastdec.tools.command_line import to_config
 from fairseq_fastdec.tools.translation import cores, machine
-from fairseq_fastdec.tools.translation.worker import Place
+from fairseq_fastdec.tools.translation.arguments import parse_args
+from fairseq_fastdec.tools.translation.chunks import Chunk
+from fairseq_fastdec.tools.translation.output_lines import OutputRules
+from fairseq_fastdec.tools.translation.worker import ChunkTranslator, Done, Place
+from tests.support import peak_memory, tiny
 from tests.tools.translation.doubles import Capitals
 
 
@@ -65,3 +72,39 @@ def test_workers_of_gpus_load_for_themselves(tmp_path, monkeypatch):
     machine.start_workers(functools.partial(Prepared, tmp_path), True, None, 1, None)
     (((places, load, store), rest),) = started
     assert len(places) == 2 and rest == {"forks": False} and store is None
+
+
+def private_memory(process):
+    """What a process alone has in memory, in MiB."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    private = [line.split() for line in lines if line.startswith("Private_")]
+    return sum(int(words[1]) for words in private if "Hugetlb" not in words[0]) / 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc here: run it on Linux")
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_workers_share_the_weights(tmp_path, precision):
+    """The model has 120 MiB; in int8 the weights take 30; workers have none of it."""
+    for language in ("en", "de"):
+        tiny.dictionary(peak_memory.WORDS).save(str(tmp_path / f"dict.{language}.txt"))
+    peak_memory.write_checkpoint(tmp_path / "model.pt")
+    args = parse_args(
+        [str(tmp_path), "--path", str(tmp_path / "model.pt"), "--cpu", "-s", "en", "-t", "de"]
+        + ["--input", "x", "--output", "y", "--decoding", "greedy", "--max-len-b", "5"]
+        + ["--engine-precision", precision, "--batch-size", "4"]
+    )
+    load = functools.partial(ChunkTranslator, to_config(args), OutputRules())
+    n_left = 6
+    with machine.start_workers(load, False, 3, 1, None) as pool:
+        while n_left or pool.is_busy:
+            while n_left and pool.has_room:
+                n_left -= 1
+                pool.submit(Chunk(n_left, 0, b"a b c\nd\n" * 4))
+            told = [message for _, message in pool.messages(60)]
+            assert all(
+                message.translated.counts == {"translated": 8}
+                for message in told
+                if isinstance(message, Done)
+            )
+        private = [private_memory(process) for process in pool.process_ids()]
+    assert max(private) < 25
