@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     check(args)
     cfg = to_config(args)
     if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
-        cfg.dataset.max_tokens = 12000  # as fairseq-generate
+        cfg.dataset.max_tokens = max_tokens_for(cfg)
     rules = OutputRules(
         args.format,
         args.with_source,
@@ -146,6 +146,15 @@ def _workers(
     return functools.partial(
         start_workers, load, uses_cuda(cfg), args.workers, args.threads_per_worker, store
     )
+
+
+def max_tokens_for(cfg: Any) -> int:
+    """How many source tokens to decode at once; at least one line of any length that is allowed.
+
+    On a CPU more is no faster, and each worker needs memory for as many.
+    """
+    least = 12000 if uses_cuda(cfg) else 1024
+    return max(least, getattr(cfg.task, "max_source_positions", None) or 0)
 
 
 def number_of_lines(content: Sequence[Optional[FileContent]]) -> Optional[int]:

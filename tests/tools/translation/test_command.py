@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -348,6 +349,16 @@ def test_errors_are_one_line(translate, tmp_path, given, message):
 )
 def test_the_size_of_chunks(n_lines, size):
     assert command.chunk_size_for(n_lines) == size
+
+
+@pytest.mark.parametrize(
+    "positions, on_gpu, n_tokens",
+    [(1024, False, 1024), (4096, False, 4096), (None, False, 1024), (1024, True, 12000)],
+)
+def test_how_much_is_decoded_at_once(monkeypatch, positions, on_gpu, n_tokens):
+    monkeypatch.setattr(command, "uses_cuda", lambda _: on_gpu)
+    cfg = Namespace(task=Namespace(max_source_positions=positions))
+    assert command.max_tokens_for(cfg) == n_tokens
 
 
 def test_counts_in_words():
