@@ -83,7 +83,16 @@ setup(
     ],
     extras_require={
         # ruff of one version: tests/test_style.py checks what others would format otherwise.
-        "dev": ["pytest", "hypothesis", "ruff==0.14.6", "zstandard", *VIZ],
+        # pytest-xdist and filelock: tests run on all cores, and share what they train.
+        "dev": [
+            "pytest",
+            "pytest-xdist",
+            "filelock",
+            "hypothesis",
+            "ruff==0.14.6",
+            "zstandard",
+            *VIZ,
+        ],
         "viz": VIZ,
         "zstd": ["zstandard"],
         # 4.8.1 is the first that reads fairseq's checkpoints with torch's restricted unpickler.

@@ -20,7 +20,7 @@ from .noise import results_only
 
 PROGRAM = "python -m fairseq_fastdec"
 USER_DIR = str(Path(__file__).resolve().parent)
-# What each runs, and whether it is quiet: training reports its progress by its log.
+# Each with the frame that it runs in. Training is not quiet: it reports its progress by its log.
 FAIRSEQ_COMMANDS = {
     "generate": ("translate binarised data", results_only),
     "interactive": ("translate lines of text", results_only),

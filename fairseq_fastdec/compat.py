@@ -1,7 +1,7 @@
-"""What is needed to run fairseq safely on today's torch; no other module works around versions.
+"""Makes fairseq run safely on today's torch; no other module works around versions.
 
 fairseq's main branch also loses sentences: :func:`install` gives them back. And fairseq-train does
-not tell the task what it goes on from: now it does. Of several workers the first reads a
+not tell the task what it goes on from: now it does. The first of several workers reads a
 checkpoint, and the others can take it from there again. A checkpoint that cannot be read is named.
 ``--tokenizer moses`` needs no ``-s -t`` where the data say the languages, and ``--help`` of
 fairseq's commands knows the options of a task, an architecture and a criterion. The progress bar
@@ -14,6 +14,7 @@ hold a few besides tensors: :func:`install` names exactly those and never turns 
 
 import _codecs
 import argparse
+import errno
 import functools
 import os
 import pickle
@@ -139,12 +140,17 @@ def _naming_the_file(load_checkpoint_to_cpu):
             ) from error
         except (EOFError, KeyError, RuntimeError, TypeError, UnicodeError) as error:
             raise _damaged(path, error) from error
+        except OSError as error:
+            # Where the end is missing, torch looks for it before the file's beginning.
+            if error.errno == errno.EINVAL and error.filename is None:
+                raise _damaged(path, error) from error
+            raise
 
     return load_named
 
 
 def _damaged(path: str, error: Exception) -> UnreadableCheckpoint:
-    # What torch says in further sentences, to read the file without its check, is no remedy.
+    # torch's further sentences propose to read the file without its check, which is no remedy.
     reason = re.split(r"\. |\n", str(error))[0]
     return UnreadableCheckpoint(
         f"{path}: is damaged, or no checkpoint of fairseq ({type(error).__name__}: {reason}); name "

@@ -64,7 +64,7 @@ def errors_in_one_line(program: str, *besides: Type[Exception]) -> Iterator[None
 
 
 def error_of_input(error: BaseException) -> Optional[BaseException]:
-    """What to tell the user where an error comes from what they gave, and ``None`` elsewhere.
+    """The error to tell the user where they gave something wrong, and ``None`` elsewhere.
 
     That is a ``ValueError`` of a ``raise`` statement of this package, which then says what is wrong
     and what to do; an error whose text begins with a flag; a file that is not there. Where

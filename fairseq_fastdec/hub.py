@@ -1,4 +1,4 @@
-"""What fairseq's hub interface is asked for is done, or refused by name.
+"""fairseq's hub interface does what it is asked for, or refuses it by name.
 
 ``model.translate(text, decodign="greedy")`` sets a field that nobody reads, and
 ``from_pretrained(..., task="translation_fastdec")`` keeps the task of a checkpoint as it was.
@@ -95,7 +95,7 @@ def _names_in(cfg: Any) -> Set[str]:
 
 
 def _check_overrides(unknown: Iterable[str]) -> None:
-    """Of what nobody knows, much is for tokenisers; what is nearly one of ours is misspelt."""
+    """Many unknown names are for tokenisers; one that is nearly one of ours is misspelt."""
     for name in unknown:
         nearest = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)
         if nearest and name not in OWN:

@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from .memory import forget_pages, trim
 
-# How many bytes of a parameter are in memory twice.
+# So many bytes of a parameter are in memory twice.
 PIECE = 1 << 22
 FIRST_BYTES = b"PK\x03\x04"
 
@@ -72,8 +72,8 @@ class CopyByPieces(TorchFunctionMode):
     def close(self) -> None:
         """Empty the checkpoints, and with that end the mappings.
 
-        What fairseq and omegaconf leave behind refers to them in cycles, until garbage is
-        collected, which takes a quarter of a second.
+        What fairseq and omegaconf leave behind refers to them in cycles until garbage is collected,
+        and to collect it takes time.
         """
         for state in self._states:
             _weights_of(state).clear()
@@ -212,7 +212,7 @@ def _stretches_of(path: str) -> Iterator[Tuple[int, int]]:
 
 
 def _pieces(target: Tensor, source: Tensor) -> Iterator[Tuple[Tensor, Tensor]]:
-    """What to copy where, in pieces of some rows."""
+    """The two tensors, in pieces of some rows each."""
     if target.shape != source.shape or source.dim() == 0:
         return iter([(target, source)])
     row = source[0].numel() * source.element_size()

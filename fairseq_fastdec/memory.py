@@ -22,7 +22,7 @@ def forget_pages(address: int, size: int) -> None:
 
     Args:
         address, size: a stretch of the mapping, in bytes. Only pages that lie within it as a whole
-            leave. What was written to them is lost.
+            leave. Whatever was written to them is lost.
     """
     library = _c_library()
     first = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE

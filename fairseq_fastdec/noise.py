@@ -1,4 +1,4 @@
-"""What fairseq, hydra and torch say and no user can act on stays off the screen.
+"""Messages of fairseq, hydra and torch that no user can act on stay off the screen.
 
 True warnings stay, and so does what fairseq's commands log themselves.
 """
@@ -13,14 +13,14 @@ from typing import Iterator
 
 # Warnings of others about others, by message and by the module that they name.
 KNOWN_WARNINGS = (
-    # How fairseq calls hydra.
+    # fairseq calls hydra so.
     ("", r"hydra\."),
     (r"\s*'config' is validated against ConfigStore schema", ""),
-    # How fairseq loads batches where there is no GPU.
+    # fairseq loads batches so where there is no GPU.
     ("'pin_memory' argument is set as true but no accelerator", r"torch\.utils\.data\."),
     ("`torch.cuda.amp.* is deprecated", r"fairseq\."),
     ("__array__ implementation doesn't accept a copy keyword", r"fairseq\."),
-    # How its layers call torch's attention in training and validation.
+    # fairseq's layers call torch's attention so in training and validation.
     ("Support for mismatched key_padding_mask and attn_mask", r"torch\.nn\.functional"),
 )
 

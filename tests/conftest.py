@@ -1,14 +1,23 @@
 """One tiny corpus and two tiny models, trained once through fairseq's own commands."""
 
+import functools
 import random
 
 import pytest
 import torch
 
 from fairseq_fastdec.engine.kernels import loading
-from tests.support import command_line, smoke
+from tests.support import command_line, in_parallel, made_once, smoke
+from tests.support.words import write_words
 
 torch.set_num_threads(1)
+
+
+# pytest-xdist, which is loaded earlier, is called after it.
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Whole directories are tested by all cores."""
+    in_parallel.use_all_cores(config)
 
 
 def pytest_collection_modifyitems(items):
@@ -19,9 +28,21 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
+def made(tmp_path_factory, pytestconfig):
+    """A function of a name and of what fills a directory, once in all processes of the run."""
+    own = tmp_path_factory.getbasetemp()
+    # Processes of pytest-xdist have a directory each in that of the run.
+    shared = own.parent if hasattr(pytestconfig, "workerinput") else own
+    return functools.partial(made_once.directory, shared)
+
+
+@pytest.fixture(scope="session")
+def corpus(made):
     """Sentences of letters, to be reversed: a binarised data directory. Some are empty."""
-    directory = tmp_path_factory.mktemp("corpus")
+    return made("corpus", binarise_letters) / "bin"
+
+
+def binarise_letters(directory):
     draw = random.Random(0)
     for split, size in (("train", 600), ("valid", 30), ("test", 29)):
         lines = [
@@ -29,41 +50,40 @@ def corpus(tmp_path_factory):
         ]
         if split == "test":
             lines[3], lines[7] = [], ["a"] * 30
-        write(directory / f"{split}.en", lines)
-        write(directory / f"{split}.de", [line[::-1] for line in lines])
+        write_words(directory / f"{split}.en", lines)
+        write_words(directory / f"{split}.de", [line[::-1] for line in lines])
     command_line.preprocess(
         "-s", "en", "-t", "de", "--joined-dictionary", "--destdir", directory / "bin",
         *(f for s in ("train", "valid", "test") for f in (f"--{s}pref", directory / s)),
     )  # fmt: skip
-    return directory / "bin"
-
-
-def write(path, lines):
-    path.write_text("".join(" ".join(line) + "\n" for line in lines), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
-def baseline(corpus, tmp_path_factory):
+def baseline(corpus, made):
     """A stock transformer trained with fairseq-train and the stock task."""
-    directory = tmp_path_factory.mktemp("baseline")
-    command_line.train(
-        corpus, directory, "--task", "translation", "--arch", "transformer",
-        "--criterion", "label_smoothed_cross_entropy", updates=150,
-    )  # fmt: skip
-    return directory / "checkpoint_last.pt"
+
+    def train(directory):
+        command_line.train(
+            corpus, directory, "--task", "translation", "--arch", "transformer",
+            "--criterion", "label_smoothed_cross_entropy", updates=150,
+        )  # fmt: skip
+
+    return made("baseline", train) / "checkpoint_last.pt"
 
 
 @pytest.fixture(scope="session")
-def blockwise(corpus, baseline, tmp_path_factory):
+def blockwise(corpus, baseline, made):
     """Heads on the frozen baseline, warm-started as the README says."""
-    directory = tmp_path_factory.mktemp("blockwise")
-    command_line.train(
-        corpus, directory, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
-        "--block-size", 3, "--identity-first-head", "--freeze-base",
-        "--finetune-from-model", baseline, "--criterion", "random_sub_loss",
-        updates=60,
-    )  # fmt: skip
-    return directory / "checkpoint_last.pt"
+
+    def train(directory):
+        command_line.train(
+            corpus, directory, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
+            "--block-size", 3, "--identity-first-head", "--freeze-base",
+            "--finetune-from-model", baseline, "--criterion", "random_sub_loss",
+            updates=60,
+        )  # fmt: skip
+
+    return made("blockwise", train) / "checkpoint_last.pt"
 
 
 @pytest.fixture

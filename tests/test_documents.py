@@ -109,22 +109,14 @@ def _check_script(arguments, monkeypatch):
         raise Parsed
 
     script = ROOT / arguments[0]
-    before = dict(sys.modules)
     with monkeypatch.context() as patch:
         patch.chdir(ROOT)
         patch.setattr(sys, "argv", arguments)
-        patch.setattr(sys, "path", [str(script.parent), *sys.path])
         patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
         if "examples" in script.parts:  # in scripts fairseq asks for what is known, first
             patch.setattr(argparse.ArgumentParser, "parse_known_args", parse_known_and_stop)
-        try:
-            with pytest.raises((Parsed, SystemExit)) as stopped:
-                runpy.run_path(str(script), run_name="__main__")
-        finally:
-            # Examples name their modules alike: "run", "table".
-            for name in set(sys.modules) - set(before):
-                if str(ROOT / "examples") in str(getattr(sys.modules[name], "__file__", "")):
-                    del sys.modules[name]
+        with pytest.raises((Parsed, SystemExit)) as stopped:
+            runpy.run_path(str(script), run_name="__main__")
     assert stopped.type is Parsed or not stopped.value.code  # --help ends with 0
 
 

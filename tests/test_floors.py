@@ -6,23 +6,11 @@ from typing import Iterator, Tuple
 
 import pytest
 
+from tests.support.floors import FLOORS
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "fairseq_fastdec"
 
-# From the ground up. What is on one line is one floor.
-FLOORS = (
-    ("compat", "data", "errors", "mapped_checkpoints", "memory", "noise", "progress"),
-    ("engine.kernels",),
-    ("engine.products",),
-    ("engine.network",),
-    ("engine.cuda_graphs",),
-    ("engine.session", "engine"),
-    ("models", "criterions"),
-    ("generators",),
-    ("tasks", "hub"),
-    ("tools",),
-    ("",),
-)
 ALONE = "engine.kernels"  # imports nothing of the package's
 
 FILES = sorted(

@@ -177,9 +177,10 @@ def test_mapped_files_hold_data_only(write, tmp_path):
     assert torch.load is torch.serialization.load
 
 
-@pytest.mark.parametrize("size", [0, 3, 100])
+@pytest.mark.parametrize("size", [0, 3, 100, 20_000])
 def test_a_file_that_was_cut_short(write, size):
     path = write()
+    assert os.path.getsize(path) > size
     os.truncate(path, size)
     with pytest.raises(UnreadableCheckpoint, match=f"^{path}: "):
         load(path)

@@ -1,5 +1,9 @@
-"""The tests mirror the package: who reads ``a/b.py`` finds its tests in ``tests/a/test_b.py``."""
+"""The tests mirror the package: who reads ``a/b.py`` finds its tests in ``tests/a/test_b.py``.
 
+What tests share is in ``tests/support``: no test file stands on another one.
+"""
+
+import ast
 from pathlib import Path
 
 import pytest
@@ -15,8 +19,6 @@ ELSEWHERE = {
     "engine/cuda_graphs/static_step.py": "engine/cuda_graphs/test_graphs.py",
     "engine/kernels/problems.py": "engine/kernels/test_compiled_checks.py",
     "engine/kernels/structures.py": "engine/kernels/test_compiled_checks.py",
-    "engine/network/attention.py": "engine/session/test_decoder_session.py",
-    "engine/network/cache.py": "engine/session/test_decoder_session.py",
     "engine/network/compiled_decoder.py": "engine/kernels/test_transformer.py",
     "engine/network/compiled_encoder.py": "engine/network/test_encoder.py",
     "engine/network/compiled_network.py": "engine/kernels/test_transformer.py",
@@ -32,23 +34,28 @@ ELSEWHERE = {
     "engine/session/caches.py": "engine/session/test_decoder_session.py",
     "engine/session/decoder_network.py": "engine/session/test_step_runners.py",
     "engine/session/ensemble.py": "generators/test_against_fairseq.py",
+    "engine/session/direct_steps.py": "generators/single/test_compiled_blocks.py",
     "engine/session/features.py": "generators/test_against_fairseq.py",
     "engine/session/output_layer.py": "engine/session/test_shortlist.py",
+    "engine/session/scores.py": "generators/beams/test_candidates.py",
     "generators/base.py": "generators/test_against_fairseq.py",
+    "generators/beams/focus.py": "generators/beams/test_survival.py",
     "generators/beams/history.py": "generators/beams/test_generator.py",
     "generators/beams/request.py": "generators/beams/test_generator.py",
     "generators/beams/search.py": "generators/beams/test_generator.py",
     "generators/beams/slots.py": "generators/beams/test_generator.py",
     "generators/beams/streaming.py": "generators/beams/test_generator.py",
-    "generators/blockwise/chains.py": "generators/blockwise/test_generator.py",
     "generators/double_token/natural_order.py": "generators/double_token/test_generator.py",
     "generators/double_token/pair_beams.py": "generators/double_token/test_generator.py",
     "generators/hypothesis.py": "generators/test_against_fairseq.py",
     "generators/option_groups.py": "test_help.py",
     "generators/options.py": "generators/test_build.py",
+    "generators/single/blocks.py": "generators/single/test_compiled_blocks.py",
+    "generators/single/choose_blocks.py": "generators/single/test_compiled_blocks.py",
     "generators/single/generator.py": "generators/test_against_fairseq.py",
     "generators/single/greedy.py": "generators/test_against_fairseq.py",
     "generators/single/lookahead.py": "generators/single/test_jacobi.py",
+    "generators/single/tensor_blocks.py": "generators/single/test_compiled_blocks.py",
     "models/block_heads.py": "models/test_blockwise_transformer.py",
     "tools/distillation/dataset.py": "tools/distillation/test_command.py",
     "tools/distillation/teacher.py": "tools/distillation/test_command.py",
@@ -81,3 +88,22 @@ def test_every_file_has_a_test_file(file):
 
 def test_no_file_of_the_list_is_gone():
     assert set(ELSEWHERE) <= set(FILES)
+
+
+def imported(path):
+    """The modules that a file imports; each name that it takes from one counts, too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS))
+)
+def test_what_tests_share_is_in_support(path):
+    of_tests = [name for name in imported(path) if name.startswith((".", "tests."))]
+    elsewhere = [name for name in of_tests if not name.startswith("tests.support")]
+    assert elsewhere == [], "move what it needs to tests/support"

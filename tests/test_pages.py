@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.support import snippets
+from tests.support.floors import FLOORS
 from tests.support.snippets import DOCUMENTS, FRONT_PAGE, PAGES, ROOT
-from tests.test_floors import FLOORS
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 PERFORMANCE = ROOT / "docs" / "performance.md"

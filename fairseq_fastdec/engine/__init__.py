@@ -11,6 +11,7 @@ from .session.decoder_session import DecoderSession
 from .session.ensemble import EnsembleSession
 from .session.features import Features, at
 from .session.incremental import IncrementalSession
+from .session.scores import Scores
 from .session.shortlist import Shortlist
 from .session.tree import TokenTree
 
@@ -20,6 +21,7 @@ __all__ = [
     "Features",
     "IncrementalSession",
     "ReleasedWeights",
+    "Scores",
     "Shortlist",
     "TokenTree",
     "UnsupportedModel",

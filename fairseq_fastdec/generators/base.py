@@ -14,10 +14,11 @@ from .constraints import GenerationRules
 from .hypothesis import Hypotheses
 from .ids import check_dictionaries, check_request
 from .options import DecodingOptions
-from .sources import check_sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 
 FAIRSEQ_DEFAULT_BEAM = 5
+# The types that heads propose, unless --proposal-types says otherwise.
+DEFAULT_PROPOSAL_TYPES = 4096
 
 
 class DecodingGenerator(ABC):
@@ -68,6 +69,7 @@ class DecodingGenerator(ABC):
             equal_steps=self.promises_greedy_tokens,
             shortlist=self._shortlist(),
             cuda_graphs=str(options.cuda_graphs),
+            proposal_types=self._proposal_types(),
         )
         self._check_tokens_per_step()
         check_dictionaries(models, self.source_dictionary, dictionary)
@@ -139,14 +141,21 @@ class DecodingGenerator(ABC):
                 f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
             )
         bos = self.eos if bos_token is None else bos_token
-        check_request(sample, prefix_tokens, bos, self.source_dictionary, self.dictionary)
         ids = self._ids(sample)
-        check_sources(sample["net_input"]["src_tokens"], self.source_dictionary.pad(), ids)
+        check_request(sample, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
         hypotheses, records = self.translate(sample, ids, bos, prefix_tokens)
         for record in records:
             self.statistics.count_sentence(record)
         self._file.write(records)
         return hypotheses
+
+    def _proposal_types(self) -> Optional[int]:
+        """So many types of the target dictionary may be proposed; ``None`` for all."""
+        n, n_types = self.options.proposal_types, len(self.dictionary)
+        if n is None:
+            n = DEFAULT_PROPOSAL_TYPES
+        least = self.dictionary.nspecial + 1
+        return max(n, least) if 0 < n < n_types else None
 
     def _shortlist(self) -> Optional[Shortlist]:
         options = self.options

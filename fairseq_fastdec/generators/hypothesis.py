@@ -9,6 +9,20 @@ Hypothesis = Dict[str, Any]
 Hypotheses = List[List[Hypothesis]]
 
 
+def hypotheses_of(
+    tokens: Tensor, totals: Tensor, positional_scores: Tensor, lengths: List[int]
+) -> List[Hypothesis]:
+    """fairseq's dicts of H hypotheses that lie one behind the other.
+
+    Args:
+        tokens: int64 ``[N]``, each ending in EOS; totals: the scores ``[H]``; positional_scores:
+            float32 ``[N]``.
+        lengths: how many tokens each has.
+    """
+    parts = zip(tokens.split(lengths), totals.unbind(), positional_scores.split(lengths))
+    return [hypothesis(*part) for part in parts]
+
+
 def hypothesis(tokens: Tensor, score: Tensor, positional_scores: Tensor) -> Hypothesis:
     """fairseq's dict, without attention and alignment.
 

@@ -1,7 +1,7 @@
 """Tokens from files are checked where they enter: they have to be in the dictionaries.
 
 Any other token names memory beyond the embedding. torch says so on some devices only, long
-afterwards, and without naming the file that the token came from.
+afterwards, and without naming the file that the token came from. And every source needs a token.
 """
 
 from typing import Any, Dict, Optional, Sequence
@@ -39,6 +39,7 @@ def check_ids(what: str, ids: Tensor, dictionary: Dictionary, remedy: str) -> No
 
 def check_request(
     sample: Dict[str, Any],
+    numbers: Sequence[int],
     prefix: Optional[Tensor],
     bos: int,
     source: Dictionary,
@@ -48,15 +49,17 @@ def check_request(
 
     Args:
         sample: a fairseq batch with ``net_input``. Sources that are no integers are not looked at.
+        numbers: the sentences' numbers, by which errors name them.
         prefix: forced first tokens ``[B, P]``, or ``None``.
         bos: the token before the first.
 
     Raises:
-        ValueError: for such tokens, and for a prefix of another shape.
+        ValueError: for such tokens, for sources without a token, and for a prefix of another shape.
     """
     tokens = sample["net_input"]["src_tokens"]
     if _are_integers(tokens):
         check_ids("src_tokens", tokens, source, BINARISED)
+        _check_not_empty(tokens, source.pad(), numbers)
     if not 0 <= bos < len(target):
         raise ValueError(
             f"bos_token: the token {bos} is not in the dictionary of {len(target)} types; give one "
@@ -93,6 +96,24 @@ def check_dictionaries(
                         f"{len(dictionary)}; decode it with the dictionaries that it was trained "
                         "with"
                     )
+
+
+def _check_not_empty(sources: Tensor, pad: int, numbers: Sequence[int]) -> None:
+    """Refuse sources without a token: attention over nothing gives NaN, and any translation.
+
+    fairseq's own generator ends in an assertion there, or in an error about shapes. Its data never
+    hold such a source: an empty line is EOS.
+
+    Args:
+        sources: int64 ``[B, S]``, padded on either side.
+    """
+    has_token = sources.ne(pad).any(dim=1)
+    if not bool(has_token.all()):
+        empty = ", ".join(str(numbers[row]) for row in (~has_token).nonzero().flatten().tolist())
+        raise ValueError(
+            f"src_tokens: no token, or padding alone, in sentences {empty}; leave them out, or end "
+            "every source with EOS"
+        )
 
 
 def _numbers_of_types(coder: nn.Module) -> Sequence[int]:

@@ -115,6 +115,14 @@ class DecodingOptions(FairseqDataclass):
             "the same output in fewer steps (default: each head's best token, one after the other)"
         },
     )
+    proposal_types: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "blockwise: the heads propose the first N types of the target dictionary, the "
+            "most frequent ones; p_1 still chooses among all. 0 = all (default: 4096 for "
+            "--acceptance exact, where no output depends on it, and otherwise all)"
+        },
+    )
     jacobi_block_size: int = field(
         default=3,
         metadata={"help": "gs_jacobi, hybrid_jacobi: tokens solved in parallel (the paper's b)"},

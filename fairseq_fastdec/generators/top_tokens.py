@@ -1,14 +1,14 @@
 """The best next tokens of each row, as fairseq's options and a prefix have them."""
 
 import math
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..engine.kernels.top_k import Beams, TopK
+from ..engine.kernels.top_k import NO_LIMITS, Beams, Best, Limits, TopK
 from .constraints import ANY, GenerationRules, TokenConstraints
 
 # A scan for column maxima reads the vocabulary at memory speed; torch's top-k does not. But many
@@ -35,6 +35,7 @@ class Chooser:
     def __init__(self, rules: GenerationRules) -> None:
         self._rules = rules
         self._compiled = TopK.of(rules.impossible, rules.eos, rules.unk, rules.unkpen)
+        self._of_beams = None if self._compiled is None else self._compiled.for_beams()
 
     def choose_by_row(
         self,
@@ -51,11 +52,17 @@ class Chooser:
             normalize: the scores are logits, to become log-probabilities.
         """
         n = min(n, scores.size(1))
+        if self._compiled is not None and scores.device.type == "cpu":
+            best, tokens = self._compiled(scores, n, normalize, _limits(constraints))
+            return Choices(best.numpy(), tokens.numpy())
+        log_probs = F.log_softmax(scores, dim=-1) if normalize else scores
+        self._rules.penalize(log_probs)
         if constraints is None:
-            return Choices(*self._best(scores, n, normalize))
+            return Choices(*_on_host(*best_of_each(log_probs, n)))
         only_eos = constraints.only_eos
         only = np.where(only_eos, self._rules.eos, constraints.only)
-        best, tokens = self._best(scores, n, normalize, only, constraints.no_eos)
+        _restrict(log_probs, only, constraints.no_eos, self._rules.eos)
+        best, tokens = _on_host(*best_of_each(log_probs, n))
         if only_eos.any():
             tokens[only_eos, 0] = self._rules.eos
             best[only_eos, 0] = np.maximum(best[only_eos, 0], np.finfo(np.float32).min)
@@ -63,51 +70,35 @@ class Chooser:
 
     def choose_by_beam(
         self,
-        scores: Tensor,
+        members: Sequence[Tensor],
         n: int,
+        n_per_row: Optional[int],
         constraints: Optional[TokenConstraints],
         normalize: bool,
         beams: Beams,
-    ) -> Optional[Tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    ) -> Optional[Best]:
         """The n best extensions of each beam; other arguments as for :meth:`choose_by_row`.
 
+        Args:
+            members: the scores of each model, whose probabilities are averaged.
+            n_per_row: the most of them that may extend the same row (default: any number).
+
         Returns:
-            scores float32 with the rows' totals, rows int64 and tokens int64, ``[S, n]``, best
-            first; a score of ``-inf`` means none. ``None`` where only :meth:`choose_by_row` can
-            help: there is no compiled code for it, or EOS has to come even where the model gave
-            NaN.
+            the extensions, in memory that the next call uses again; ``None`` where there is no
+            compiled code for it, and only :meth:`choose_by_row` can help.
         """
-        if self._compiled is None or scores.device.type != "cpu":
+        if self._of_beams is None or members[0].device.type != "cpu":
             return None
-        only, no_eos = None, None
-        if constraints is not None:
-            if constraints.only_eos.any():
-                return None
-            only, no_eos = constraints.only, constraints.no_eos
-        found = self._compiled.of_beams(scores, n, normalize, beams, only, no_eos)
-        best, rows, tokens = (part.numpy() for part in found)
-        return best, rows, tokens
+        n_per_row = n if n_per_row is None else n_per_row
+        return self._of_beams(members, n, n_per_row, normalize, beams, _limits(constraints))
 
-    def _best(
-        self,
-        scores: Tensor,
-        n: int,
-        normalize: bool,
-        only: Optional[np.ndarray] = None,
-        no_eos: Optional[np.ndarray] = None,
-    ) -> Tuple[np.ndarray, np.ndarray]:
-        """Scores and tokens, ``[R, n]``; ``only`` and ``no_eos`` as in :class:`TokenConstraints`.
 
-        Both are ``None`` if all tokens are possible.
-        """
-        if self._compiled is not None and scores.device.type == "cpu":
-            best, tokens = self._compiled(scores, n, normalize, only, no_eos)
-            return best.numpy(), tokens.numpy()
-        log_probs = F.log_softmax(scores, dim=-1) if normalize else scores
-        self._rules.penalize(log_probs)
-        if only is not None and no_eos is not None:
-            _restrict(log_probs, only, no_eos, self._rules.eos)
-        return _on_host(*best_of_each(log_probs, n))
+def _limits(constraints: Optional[TokenConstraints]) -> Limits:
+    """The constraints as compiled code takes them."""
+    if constraints is None:
+        return NO_LIMITS
+    has_to_end = constraints.only_eos if constraints.only_eos.any() else None
+    return Limits(constraints.only, constraints.no_eos, has_to_end)
 
 
 def _restrict(log_probs: Tensor, only: np.ndarray, no_eos: np.ndarray, eos: int) -> None:

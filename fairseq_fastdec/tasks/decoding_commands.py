@@ -1,4 +1,4 @@
-"""Which of fairseq's commands asks for a generator."""
+"""Finds out which of fairseq's commands asks for a generator."""
 
 import logging
 import os

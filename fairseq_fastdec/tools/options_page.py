@@ -26,7 +26,7 @@ prints the same, grouped alike. An option that a method has no use for is an err
 [Methods](methods/README.md#fairseqs-own-options) says what fairseq's own options mean.
 """
 
-# What a reader has to know of a group of options, by its title.
+# A reader has to know this of each group of options, by its title.
 INTRODUCTIONS = {
     "decoding": "All of our methods take these. The front page says [which method is for "
     "you](../README.md#which-method).",

@@ -4,19 +4,35 @@ import sys
 
 import pytest
 
+from examples.common import commands
 from examples.jacobi import run as example
+from tests.support import example_in_process
+
+WITH_ORACLE = "gs_jacobi (PGJ, b = 3, oracle length)"
 
 
-def test_the_table(corpus, baseline, tmp_path, monkeypatch, capsys):
+def one_real_process(caplog):
+    """In place of ``commands.run``: only the method whose log is read gets a process of its own."""
+    real = commands.run
+    _, in_process = example_in_process.runner(caplog)
+
+    def run(command, log):
+        (real if "--oracle-length" in command else in_process)(command, log)
+
+    return run
+
+
+def test_the_table(corpus, baseline, tmp_path, monkeypatch, capsys, caplog):
     some = (
         "fairseq --beam 1",
         "greedy",
         "lookahead",
-        "gs_jacobi (PGJ, b = 3, oracle length)",
+        WITH_ORACLE,
         "gs_jacobi (PGJ, b = 3)",
         "hybrid_jacobi (HGJ, b = 3)",
     )
     monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in some})
+    monkeypatch.setattr(commands, "run", one_real_process(caplog))
     arguments = [
         corpus,
         "--path",
@@ -44,9 +60,11 @@ def test_the_table(corpus, baseline, tmp_path, monkeypatch, capsys):
     to_the_end, up_to_eos = lines[6][iterations].split(" (")
     assert float(to_the_end[:-1]) <= float(lines[5][iterations][:-1])
     assert up_to_eos == f"{lines[5][iterations]} up to EOS)"
-    # The fourth method's log tells the time that found lengths, and the table leaves it out.
-    output = tmp_path / f"{list(example.METHODS).index(some[3])}-1"
-    timed, whole = (read(output, "", some[3]) for read in (example.read_timed, example.read_run))
+    # That method's log tells the time that found lengths, and the table leaves it out.
+    output = tmp_path / f"{list(example.METHODS).index(WITH_ORACLE)}-1"
+    timed, whole = (
+        read(output, "", WITH_ORACLE) for read in (example.read_timed, example.read_run)
+    )
     assert 0 < timed.seconds < whole.seconds
 
 

@@ -3,11 +3,18 @@
 These tests are about several methods, so they stand beside the folders of the methods.
 """
 
+import argparse
+import json
+
 import pytest
 import torch
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 from tests.support.against_fairseq import (
     assert_same,
@@ -17,6 +24,7 @@ from tests.support.against_fairseq import (
     our_generator,
     our_hypotheses,
 )
+from tests.support.blockwise import in_fp64
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 
@@ -154,3 +162,58 @@ def test_a_model_gone_bad_ends_its_sentences(decoding):
     hypotheses = our_hypotheses([model], tiny.random_batch(TASK, [3, 5]), decoding, max_len_b=6)
     assert [len(hypothesis[0]["tokens"]) for hypothesis in hypotheses] == [7, 7]
     assert all(hypothesis[0]["tokens"][-1] == 2 for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize(
+    "decoding", ["greedy", "blockwise", "jacobi", "gs_jacobi", "hybrid_jacobi", "lookahead"]
+)
+def test_a_sentences_costs_are_those_that_it_has_alone(decoding, tmp_path):
+    models = [in_fp64(blockwise_model())]
+    lengths = [3, 5, 8, 2, 6, 4, 0, 7]
+    sample = tiny.random_batch(TASK, lengths)
+    method = {} if decoding in ("greedy", "blockwise") else dict(draft="pad")
+    path = tmp_path / "stats.jsonl"
+    of_run = dict(decoding_stats=str(path), **method)
+    together = our_generator(models, decoding, of_run, max_len_b=12)
+    together.generate(models, sample)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["id"] for record in records] == list(range(len(lengths)))
+    for index, record in enumerate(records):
+        net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
+        alone = our_generator(models, decoding, method, max_len_b=12)
+        ((own,),) = alone.generate(models, {"net_input": net_input})
+        costs = alone.statistics
+        assert record["source_tokens"] == lengths[index] + 1
+        assert record["tokens"] == costs.tokens == own["tokens"].numel()
+        assert record["invocations"] == costs.decoder_invocations == costs.row_invocations
+        assert sum(record["blocks"]) == (0 if decoding == "greedy" else costs.tokens)
+        assert len(record["blocks"]) == costs.blocks
+        assert (costs.sentences, costs.encoder_invocations) == (1, 1)
+    costs = together.statistics
+    assert costs.row_invocations == sum(record["invocations"] for record in records)
+    assert costs.decoder_invocations == max(record["invocations"] for record in records)
+
+
+def test_options_that_are_not_given_have_fairseqs_defaults():
+    """Beam 5 and temperature 1 among them."""
+    models, words = [stock_model()], TASK.target_dictionary
+    sample = tiny.random_batch(TASK, [3, 5])
+    fairseqs = SequenceGenerator(models, words, beam_size=GenerationConfig().beam)
+    expected = fairseqs.generate(models, sample)
+    for args in (argparse.Namespace(), GenerationConfig()):
+        generator = build_generator(models, words, args, DecodingOptions(decoding="beam"))
+        for own, theirs in zip(generator.generate(models, sample), expected):
+            assert len(own) == len(theirs) == 5
+            assert_same([own[:1]], [theirs[:1]])
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "beam", "lookahead"])
+def test_sentences_without_numbers_are_numbered_through(decoding, tmp_path):
+    models, path = [stock_model()], tmp_path / "stats.jsonl"
+    generator = our_generator(models, decoding, dict(decoding_stats=str(path)))
+    for lengths in ([3, 5], [4], [2, 6, 1]):
+        sample = tiny.random_batch(TASK, lengths)
+        generator.generate(models, {"net_input": sample["net_input"]})
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    of_number = {record["id"]: record["source_tokens"] for record in records}
+    assert of_number == dict(enumerate([4, 6, 5, 3, 7, 2]))

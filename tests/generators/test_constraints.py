@@ -1,10 +1,13 @@
 """fairseq's rules, each stated once: the same for numbers, numpy, torch and compiled code."""
 
+import argparse
 import math
 
 import numpy as np
 import pytest
 import torch
+from fairseq.data import Dictionary
+from fairseq.dataclass.configs import GenerationConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +24,14 @@ WAYS = ("top-k",) if library() is None else ("top-k", "compiled")
 
 def rules(**options):
     return GenerationRules(pad=PAD, unk=UNK, eos=EOS, **options)
+
+
+def test_options_that_are_not_given_have_fairseqs_defaults():
+    bare, full = (
+        GenerationRules.from_args(args, Dictionary(), 1024)
+        for args in (argparse.Namespace(), GenerationConfig())
+    )
+    assert bare == full == GenerationRules(pad=1, unk=3, eos=2)
 
 
 @given(min_len=lengths, max_len=lengths, n_waived=lengths)

@@ -1,6 +1,10 @@
-"""Tokens that are not in the dictionaries are refused where they enter, by every method."""
+"""Tokens that are not in the dictionaries are refused where they enter, by every method.
+
+So are sources without a token: an error, and never a translation of nothing.
+"""
 
 import argparse
+import math
 
 import pytest
 import torch
@@ -8,8 +12,10 @@ import torch
 from fairseq_fastdec.generators import METHODS, build_generator
 from fairseq_fastdec.generators.ids import check_request
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests import conftest
 from tests.support import command_line, doubles, tiny
+from tests.support.against_fairseq import fairseq_hypotheses
+from tests.support.trained_models import stock_model
+from tests.support.words import write_words
 
 # Dictionaries of different sizes, of which each token of the larger one is no token of the other.
 TASK = tiny.task(20, target_words=12)
@@ -85,7 +91,47 @@ def test_bos(generator_and_task):
 def test_sources_of_no_integers_are_the_models_own_matter():
     """Of speech, for example."""
     sample = dict(net_input=dict(src_tokens=torch.full((2, 3, 4), 1e9)))
-    check_request(sample, None, 2, TASK.source_dictionary, TASK.target_dictionary)
+    check_request(sample, [0, 1], None, 2, TASK.source_dictionary, TASK.target_dictionary)
+
+
+EOS, PAD = TASK.source_dictionary.eos(), TASK.source_dictionary.pad()
+WITHOUT_A_TOKEN = {
+    "alone": ([[PAD, PAD]], "7"),
+    "padding": ([[5, 6, EOS], [PAD, PAD, PAD], [PAD, 6, EOS], [PAD, PAD, PAD]], "8, 10"),
+    "no column": ([[], []], "7, 8"),
+}
+
+
+def sample_of(rows):
+    tokens = torch.tensor(rows, dtype=torch.int64)
+    lengths = tokens.ne(PAD).sum(dim=1)
+    ids = torch.arange(7, 7 + len(rows))
+    return {"id": ids, "net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+
+
+@pytest.mark.parametrize("rows, numbers", WITHOUT_A_TOKEN.values(), ids=WITHOUT_A_TOKEN)
+@pytest.mark.parametrize("decoding", sorted(METHODS))
+def test_sources_without_a_token(decoding, rows, numbers):
+    generator, _ = generator_of(decoding)
+    with pytest.raises(ValueError, match=f"^src_tokens: .* in sentences {numbers}; leave them out"):
+        generator.generate([], sample_of(rows))
+    assert generator.statistics.sentences == 0
+
+
+@pytest.mark.parametrize("decoding", sorted(METHODS))
+def test_an_empty_line_is_a_source(decoding):
+    """fairseq ends every line with EOS."""
+    generator, _ = generator_of(decoding)
+    for own in generator.generate([], sample_of([[PAD, EOS], [5, EOS]])):
+        assert math.isfinite(own[0]["score"])
+
+
+@pytest.mark.parametrize(
+    "rows", [rows for rows, _ in WITHOUT_A_TOKEN.values()], ids=WITHOUT_A_TOKEN
+)
+def test_fairseqs_own_generator_gives_nothing_without_a_token_either(rows):
+    with pytest.raises((AssertionError, RuntimeError)):
+        fairseq_hypotheses([stock_model(trained=False)], sample_of(rows))
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -113,8 +159,8 @@ def test_on_the_command_line(corpus, baseline, tmp_path):
     """Data that were binarised with another, larger dictionary, decoded with the model's own."""
     words = [[f"word{i}" for i in range(40)]]
     for language in ("en", "de"):
-        conftest.write(tmp_path / f"test.{language}", words)
-        conftest.write(tmp_path / f"train.{language}", words)
+        write_words(tmp_path / f"test.{language}", words)
+        write_words(tmp_path / f"train.{language}", words)
     command_line.preprocess(
         "-s", "en", "-t", "de", "--joined-dictionary", "--destdir", tmp_path / "bin",
         "--trainpref", tmp_path / "train", "--testpref", tmp_path / "test",

@@ -12,8 +12,8 @@ from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.methods import METHODS
 from fairseq_fastdec.generators.option_rules import BEAMS, DRAFTING
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.engine.session.test_shortlist import write_table
 from tests.support import tiny
+from tests.support.lexical_tables import write_table
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 LENGTHS = [9, 3, 1, 6, 8, 0, 5, 7]

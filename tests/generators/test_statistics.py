@@ -33,6 +33,14 @@ def test_the_summary_holds_every_number():
     )
 
 
+def test_nothing_is_divided_by_zero():
+    """Sentences may end before any proposal is made."""
+    statistics = Statistics()
+    assert statistics.tokens_per_invocation() == 0
+    statistics.count_heads([0, 0], [0, 0])
+    assert statistics.summary().endswith("acceptance p_2=0.000 p_3=0.000")
+
+
 def test_nothing_is_logged_where_nothing_was_decoded(caplog):
     with caplog.at_level("INFO"):
         log_summary("greedy", Statistics())

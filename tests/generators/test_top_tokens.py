@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.engine import Scores
 from fairseq_fastdec.engine.kernels import top_k
 from fairseq_fastdec.engine.kernels.top_k import Beams
 from fairseq_fastdec.generators import top_tokens
@@ -181,7 +182,7 @@ def test_the_best_of_beams_are_those_of_a_stable_sort(
         patch.setattr(top_k, "FEW_SCORES", 0)
         patch.setattr(torch, "get_num_threads", lambda: n_threads)
         found = chooser.choose_by_beam(
-            torch.from_numpy(scores), n, constraints, not normalized, beams
+            [torch.from_numpy(scores)], n, None, constraints, not normalized, beams
         )
     best, rows, tokens = found
     assert best.shape == rows.shape == tokens.shape == (n_beams, n)
@@ -197,6 +198,62 @@ def test_the_best_of_beams_are_those_of_a_stable_sort(
         row, place = np.divmod(order[:n_there], n_types)
         assert rows[which, :n_there].tolist() == mine[row].tolist()
         assert tokens[which, :n_there].tolist() == own.tokens[mine[row], place].tolist()
+
+
+@compiled
+@pytest.mark.parametrize("normalized", [False, True], ids=["logits", "log-probs"])
+@settings(max_examples=120, deadline=None)
+@given(
+    n_members=st.integers(2, 5), widths=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    n_types=st.integers(5, 400), n=st.integers(1, 40), per_row=st.none() | st.integers(1, 9),
+    impossible=st.sampled_from([0, 0.5, 0.99]), spread=st.sampled_from([1, 30, 300]),
+    unkpen=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 9999), n_threads=st.integers(1, 3),
+)  # fmt: skip
+def test_the_probabilities_of_an_ensemble_are_averaged(
+    normalized, n_members, widths, n_types, n, per_row, impossible, spread, unkpen, seed, n_threads
+):
+    """As torch averages them, with constraints; a member's NaN leaves a row without a token."""
+    random = np.random.default_rng(seed)
+    n_rows = sum(widths)
+    members = spread * random.standard_normal((n_members, n_rows, n_types), dtype=np.float32)
+    members[random.random(members.shape) < impossible] = -math.inf
+    members[..., n_types // 2 :][random.random((n_members, n_rows)) < 0.1] = math.nan
+    members = [torch.from_numpy(member) for member in members]
+    if normalized:
+        members = [member.log_softmax(-1) for member in members]
+    starts = np.append(0, np.cumsum(widths))
+    totals = random.standard_normal(n_rows, dtype=np.float32)
+    beams = Beams(random.permutation(n_rows), starts, totals)
+    has_to_end = random.random(n_rows) < 0.2
+    only = np.where(has_to_end, ANY, random.choice([ANY, ANY, EOS, PAD, UNK, 4], n_rows))
+    constraints = TokenConstraints(only, random.random(n_rows) < 0.3, has_to_end)
+    constraints.no_eos[has_to_end] = False
+    chooser = top_tokens.Chooser(GenerationRules(pad=PAD, unk=UNK, eos=EOS, unkpen=unkpen))
+    mean, _ = Scores(members, normalized).averaged()
+    own = chooser.choose_by_row(mean, per_row or n_types, constraints, normalize=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(top_k, "FEW_SCORES", 0)
+        patch.setattr(torch, "get_num_threads", lambda: n_threads)
+        found = chooser.choose_by_beam(
+            members, n, per_row, constraints, normalize=not normalized, beams=beams
+        )
+    for which in range(len(widths)):
+        mine = beams.rows[starts[which] : starts[which + 1]]
+        pool = {
+            (row, token): score + totals[row]
+            for row in mine.tolist()
+            for score, token in zip(own.scores[row], own.tokens[row].tolist())
+            if score > -math.inf
+        }
+        expected = sorted(pool.values(), reverse=True)[:n]
+        there = found.scores[which] > -math.inf
+        best = found.scores[which][there]
+        np.testing.assert_allclose(best, expected, rtol=1e-5, atol=1e-4)
+        chosen = list(zip(found.rows[which][there].tolist(), found.tokens[which][there].tolist()))
+        assert len(set(chosen)) == len(chosen)
+        if per_row is None:  # of equal ones of a row, others may be kept
+            own_scores = [pool[pair] for pair in chosen]
+            np.testing.assert_allclose(best, own_scores, rtol=1e-5, atol=1e-4)
 
 
 @compiled

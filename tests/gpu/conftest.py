@@ -8,9 +8,8 @@ import torch
 
 from fairseq_fastdec.engine.cuda_graphs import graphs
 from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
-from tests.engine.cuda_graphs.test_graphs import given_up
 from tests.support.placement import NEEDS_GPU
-from tests.support.tape import TapeRecorder
+from tests.support.tape import TapeRecorder, given_up
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=NEEDS_GPU)])

@@ -6,9 +6,9 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.generators.methods import METHODS
-from tests.engine.session.test_decoder_session import full_logits, random_targets
-from tests.engine.session.test_shortlist import write_table
 from tests.support import tiny
+from tests.support.full_forward import full_logits, random_targets
+from tests.support.lexical_tables import write_table
 from tests.support.placement import (
     CPU,
     assert_same,

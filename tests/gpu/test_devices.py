@@ -7,11 +7,10 @@ from fairseq import utils
 from fairseq_fastdec.engine.cuda_graphs import graphs
 from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
 from fairseq_fastdec.generators.methods import METHODS
-from tests.engine.cuda_graphs.test_graphs import given_up
-from tests.engine.session.test_shortlist import write_table
+from tests.support.lexical_tables import write_table
 from tests.support.placement import CPU, assert_same, batch_for, decode, generator_for, model_for
 from tests.support.pretended_gpu import GPU, PretendedTensor, on_gpu, pretended_gpu
-from tests.support.tape import TapeRecorder
+from tests.support.tape import TapeRecorder, given_up
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
-"""Marks of tests that need compiled code, or a processor that it has instructions of."""
+"""Compiled code in tests: marks of those that need it or its instructions, and its threads."""
+
+import contextlib
 
 import pytest
+import torch
 
 from fairseq_fastdec.engine.kernels.loading import library
 from tests.support import skips
@@ -13,3 +16,21 @@ PRECISIONS = [
     pytest.param("bf16", marks=with_bf16),
     pytest.param("int8", marks=with_int8),
 ]
+
+
+@contextlib.contextmanager
+def threads(n):
+    """Compiled code uses so many, however little there is to do."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    costs = library().threads and library().threads.costs
+    try:
+        if costs:
+            _ = library().n_threads  # measures them, if it has to
+            measured = costs.start, costs.meeting_of_two, costs.meeting_of_most
+            costs.start = costs.meeting_of_two = costs.meeting_of_most = 0
+        yield
+    finally:
+        if costs:
+            costs.start, costs.meeting_of_two, costs.meeting_of_most = measured
+        torch.set_num_threads(before)

@@ -68,6 +68,11 @@ class TapeRecorder:
         return tape
 
 
+def given_up(graphs, problem):
+    """Instead of going on without recordings, which would be right, too."""
+    raise AssertionError(problem)
+
+
 def _refuse_waiting(operation, args):
     name = operation._schema.name.split("::")[1]
     masks = name in ("index", "index_put", "index_put_") and any(

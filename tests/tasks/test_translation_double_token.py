@@ -14,7 +14,6 @@ from fairseq_fastdec.tasks.translation_double_token import (
     TranslationDoubleTokenConfig,
     TranslationDoubleTokenTask,
 )
-from tests.conftest import write
 from tests.support import tiny
 from tests.support.command_line import (
     generate,
@@ -25,6 +24,7 @@ from tests.support.command_line import (
     validate,
 )
 from tests.support.command_line import scores as score_of
+from tests.support.words import write_words
 
 TASK = ("--task", "translation_double_token")
 ORDERS = [
@@ -79,7 +79,7 @@ def test_every_order_learns_and_prints_in_the_natural_order(
     lines = [[words[(i + j * j) % 8] for j in range(i % 4 + 1)] for i in range(64)]
     for language in ("en", "de"):
         for split in ("train", "valid", "test"):
-            write(copies / f"{split}.{language}", lines)
+            write_words(copies / f"{split}.{language}", lines)
     preprocess(
         "-s", "en", "-t", "de", "--joined-dictionary", "--destdir", copies / "bin",
         *(f for s in ("train", "valid", "test") for f in (f"--{s}pref", copies / s)),
@@ -172,8 +172,8 @@ def test_the_hub(corpus, double):
 def test_separate_dictionaries(tmp_path):
     """Only the target dictionary gets <eod>."""
     lines = [["a", "b", "c"][: i % 3 + 1] for i in range(20)]
-    write(tmp_path / "train.en", lines)
-    write(tmp_path / "train.de", [[word.upper() + "x" for word in line] for line in lines])
+    write_words(tmp_path / "train.en", lines)
+    write_words(tmp_path / "train.de", [[word.upper() + "x" for word in line] for line in lines])
     preprocess(
         "-s", "en", "-t", "de", "--destdir", tmp_path / "bin", "--padding-factor", 1,
         "--trainpref", tmp_path / "train", "--validpref", tmp_path / "train",

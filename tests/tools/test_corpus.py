@@ -1,10 +1,13 @@
 """What scripts share: batches and text as fairseq-generate has them, models."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from fairseq import utils
 
 from fairseq_fastdec.tools.benchmark.methods import Settings, configure
-from fairseq_fastdec.tools.corpus import Corpus, load_models
+from fairseq_fastdec.tools.corpus import Corpus, load_models, on_device, uses_cuda
 from tests.support import command_line
 
 
@@ -39,6 +42,16 @@ def test_batches_are_those_of_fairseq_generate(cfg, limits):
     assert sorted(sum(batches, [])) == list(range(29))
 
 
+def test_the_models_greatest_lengths_hold(cfg):
+    """Sentence 7 has 30 words."""
+    model = SimpleNamespace(max_positions=lambda: (20, 20))
+    skipping = Corpus(cfg("--skip-invalid-size-inputs-valid-test"))
+    left = sum(ids(skipping.batches(range(29), [model])), [])
+    assert sorted(left) == [number for number in range(29) if number != 7]
+    with pytest.raises(Exception, match="Size of sample #7 is invalid"):
+        Corpus(cfg()).batches(range(29), [model])
+
+
 @pytest.mark.parametrize("task", ["translation_fastdec", "translation_double_token"])
 def test_part_of_shuffled_training_data(cfg, task):
     configuration = cfg("--gen-subset", "train", "--task", task)
@@ -57,9 +70,20 @@ def test_sources_and_references_are_text(cfg, corpus, baseline):
         assert data.reference(number) == data.source(number).replace(" ", "")[::-1]
 
 
+def test_unknown_words_of_references_are_marked(cfg):
+    """As in fairseq-generate: a hypothesis' own unknown words are no match for them."""
+    data = Corpus(cfg())
+    words = data.task.target_dictionary
+    data.dataset.tgt = [torch.tensor([words.index("a"), words.unk(), words.eos()])]
+    assert data.reference(0) == "a <<unk>>"
+    assert data.target_tokens(data.dataset.tgt[0]) == "a <unk>"
+
+
 def test_forced_prefixes(cfg):
     sample = {"target": torch.tensor([[4, 5, 6]])}
-    assert Corpus(cfg("--prefix-size", 2)).prefix(sample).tolist() == [[4, 5]]
+    for size in (1, 2):
+        forced = Corpus(cfg("--prefix-size", size)).prefix(sample)
+        assert forced.tolist() == [[4, 5][:size]]
     assert Corpus(cfg()).prefix(sample) is None
 
 
@@ -68,6 +92,34 @@ def test_an_ensemble_in_half_precision(cfg, baseline):
     configuration.common.fp16 = True
     models = load_models(configuration, Corpus(configuration).task)
     assert [next(model.parameters()).dtype for model in models] == [torch.float16] * 2
+
+
+def test_models_are_ready_for_inference(cfg):
+    configuration = cfg()
+    data = Corpus(configuration)
+    (model,) = load_models(configuration, data.task)
+    assert not any(module.training for module in model.modules())
+    assert data.task.only_decodes
+
+
+def test_a_checkpoint_without_some_weight_is_no_model(cfg, baseline, tmp_path):
+    state = torch.load(baseline, weights_only=True)
+    del state["model"]["decoder.layers.0.fc1.weight"]
+    path = tmp_path / "less.pt"
+    torch.save(state, path)
+    configuration = cfg(path=path)
+    with pytest.raises(ValueError, match=f"--path {path}: cannot be loaded .*name a whole"):
+        load_models(configuration, Corpus(configuration).task)
+
+
+@pytest.mark.parametrize("there, cpu", [(True, False), (True, True), (False, False), (False, True)])
+def test_a_gpu_is_used_unless_the_user_asks_for_the_cpu(monkeypatch, there, cpu):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(utils, "move_to_cuda", lambda batch: f"{batch} on a GPU")
+    configuration = SimpleNamespace(common=SimpleNamespace(cpu=cpu))
+    assert uses_cuda(configuration) is (there and not cpu)
+    expected = "batch on a GPU" if there and not cpu else "batch"
+    assert on_device("batch", configuration) == expected
 
 
 def test_without_a_path_there_is_no_model(cfg):

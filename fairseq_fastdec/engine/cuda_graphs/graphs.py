@@ -59,7 +59,7 @@ class StepGraphs:
 
     @property
     def n_recorded(self) -> int:
-        """How many recordings there are."""
+        """The number of recordings."""
         return len(self._steps)
 
     def prepare(self, decoder: StaticDecoder) -> None:

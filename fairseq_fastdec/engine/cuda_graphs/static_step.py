@@ -19,7 +19,7 @@ GRANULE = 32
 
 
 class StaticDecoder(NamedTuple):
-    """What many steps compute with.
+    """The parts of a decoder that stay the same for many steps.
 
     Attributes:
         forward: the forward pass over the prepared weights.
@@ -72,7 +72,7 @@ class SourceLayout:
 
 
 class RowState(NamedTuple):
-    """How long the rows are before a step, and which sources they belong to.
+    """The lengths of the rows before a step, and the sources that they belong to.
 
     Attributes:
         lengths: int64 ``[R]``, the lengths of all rows, paused ones included.

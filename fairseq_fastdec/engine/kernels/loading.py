@@ -21,10 +21,13 @@ logger = logging.getLogger(__name__)
 # A file of 64 bits, the lower ones first, begins so.
 ELF_OF_64_BITS = b"\x7fELF\x02\x01"
 
-# What cpp/dispatch.cpp offers; each function returns an integer of 64 bits.
+# The functions of cpp/dispatch.cpp; each returns an integer of 64 bits.
 ENTRY_POINTS = (
     "block", "pair", "group", "has_bf16", "has_int8", "size_of", "product_scratch_size",
-    "step_scratch_size", "top_k_scratch_size", "run_step", "multiply", "top_k", "move_rows",
+    "step_scratch_size", "step_threads", "best_token_scratch_size", "heads_scratch_size",
+    "top_k_scratch_size", "run_step", "multiply", "best_tokens", "run_heads", "top_k", "append",
+    "lead", "accept", "keep", "end_rows", "grow_trees", "beam_scratch_size", "judge_beams",
+    "extend_beams", "trace", "move_scratch_size", "move_rows", "move_paths",
 )  # fmt: skip
 
 
@@ -60,12 +63,12 @@ class Library:
         self.has_int8 = bool(library.fastdec_has_int8())
         library.fastdec_product_scratch_size.argtypes = (ctypes.c_int64, ctypes.c_int64)
         self.product_scratch_size = library.fastdec_product_scratch_size
-        self.step_scratch_size = library.fastdec_step_scratch_size
-        self.top_k_scratch_size = library.fastdec_top_k_scratch_size
-        self.run_step = library.fastdec_run_step
-        self.multiply = library.fastdec_multiply
-        self.top_k = library.fastdec_top_k
-        self.move_rows = library.fastdec_move_rows
+        for name in ENTRY_POINTS[ENTRY_POINTS.index("step_scratch_size") :]:
+            setattr(self, name, getattr(library, f"fastdec_{name}"))
+        library.fastdec_measure_costs.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+        library.fastdec_measure_costs.restype = None
+        self._measure_costs = library.fastdec_measure_costs
+        self._n_measured = 1
         library.fastdec_set_width.argtypes = (ctypes.c_int64,)
         library.fastdec_set_width.restype = None
         self.set_width = library.fastdec_set_width
@@ -73,8 +76,17 @@ class Library:
 
     @property
     def n_threads(self) -> int:
-        """How many threads to compute in: as many as torch does, if it has them in ``threads``."""
-        return 1 if self.threads is None else torch.get_num_threads()
+        """The number of threads that a call may have: torch's, if it has them in ``threads``.
+
+        Their costs are measured first, once a number: calls use no more than they have work for.
+        """
+        if self.threads is None:
+            return 1
+        n_threads = torch.get_num_threads()
+        if n_threads > 1 and self._n_measured != n_threads:
+            self._measure_costs(self.address_of_threads(), n_threads)
+            self._n_measured = n_threads
+        return n_threads
 
     def address_of_threads(self) -> Optional[int]:
         """The address of ``threads``, for other structures."""
@@ -140,6 +152,15 @@ def warn_if_not_built() -> None:
             "fairseq_fastdec was installed without its compiled code, and decodes more slowly. "
             "Install a C++ compiler (such as g++) and then the package again, by pip install "
             "--force-reinstall --no-deps"
+        )
+
+
+@functools.lru_cache(maxsize=None)
+def log_threads(n_threads: int, limit: int, model: str) -> None:
+    """Say once, for each such case, how many of its threads a model's first step uses."""
+    if limit > 1:
+        logger.info(
+            "a decoder of %s: its first step has work for %d of %d threads", model, n_threads, limit
         )
 
 

@@ -4,13 +4,14 @@ import torch
 from torch import Tensor
 
 # The numbers are those of cpp/checks.h.
+OUT_OF_SCRATCH = 6
 PROBLEMS = {
     1: IndexError("tokens that are not in the dictionary"),
     2: ValueError("a tree whose tokens do not follow earlier ones, or too many in a row"),
     3: ValueError("sizes that do not fit together"),
     4: IndexError("rows or sources that are longer than the memory for their keys"),
     5: IndexError("rows or sources that are not there"),
-    6: ValueError("too little scratch memory"),
+    OUT_OF_SCRATCH: ValueError("too little scratch memory"),
 }
 
 

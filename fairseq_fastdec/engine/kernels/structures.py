@@ -2,7 +2,8 @@
 
 import ctypes
 
-_POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_FLOAT, _DOUBLE = ctypes.c_float, ctypes.c_double
 
 
 def _fields(kind: type, *names: str) -> list:
@@ -43,12 +44,20 @@ class Model(ctypes.Structure):
 class Cache(ctypes.Structure):
     _fields_ = [
         ("data", _POINTER),
-        *_fields(_INT, "layer", "part", "slot", "head", "slots", "length"),
+        *_fields(_INT, "is_bf16", "layer", "part", "slot", "head", "slots", "length"),
+    ]
+
+
+class Costs(ctypes.Structure):
+    _fields_ = [
+        *_fields(_DOUBLE, "of_byte", "of_product_fp32", "of_product_bf16", "of_product_int8"),
+        *_fields(_DOUBLE, "start", "meeting_of_two", "meeting_of_most"),
+        ("most_threads", _INT),
     ]
 
 
 class Threads(ctypes.Structure):
-    _fields_ = _fields(_POINTER, "parallel", "number", "count")
+    _fields_ = [*_fields(_POINTER, "parallel", "number", "count"), ("costs", Costs)]
 
 
 class Barrier(ctypes.Structure):
@@ -77,14 +86,42 @@ class Product(ctypes.Structure):
     ]
 
 
+class BestToken(ctypes.Structure):
+    _fields_ = [
+        ("linear", Linear),
+        ("threads", _POINTER),
+        *_fields(_INT, "n", "n_threads", "normalize"),
+        ("never", _POINTER),
+        *_fields(_INT, "n_never", "eos", "penalized"),
+        *_fields(_FLOAT, "penalty", "temperature"),
+        *_fields(_POINTER, "x", "no_end", "only_end", "types", "scratch"),
+        ("scratch_size", _INT),
+        *_fields(_POINTER, "scores", "tokens", "asked", "asked_scores"),
+        ("barrier", Barrier),
+    ]
+
+
+class Heads(ctypes.Structure):
+    _fields_ = [
+        ("hidden", Linear),
+        *_fields(_POINTER, "outputs", "threads"),
+        *_fields(_INT, "n_outputs", "n_heads", "gelu", "n", "n_threads"),
+        *_fields(_POINTER, "x", "y", "scratch"),
+        ("scratch_size", _INT),
+        ("barrier", Barrier),
+    ]
+
+
 class TopK(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
-        *_fields(_INT, "n_rows", "n_types", "n_best", "n_threads", "normalize"),
+        *_fields(_INT, "n_rows", "n_types", "n_best", "n_threads", "n_per_row", "normalize"),
         ("never", _POINTER),
         *_fields(_INT, "n_never", "eos", "penalized"),
         ("penalty", _FLOAT),
-        *_fields(_POINTER, "scores", "only", "no_end"),
+        ("scores", _POINTER),
+        ("n_members", _INT),
+        *_fields(_POINTER, "only", "no_end", "has_to_end"),
         ("n_beams", _INT),
         *_fields(_POINTER, "rows", "starts", "totals"),
         ("n_parts", _INT),
@@ -92,17 +129,89 @@ class TopK(ctypes.Structure):
     ]
 
 
+class Append(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_sentences", "width", "n_rows", "n_new", "eos"),
+        *_fields(_POINTER, "tokens", "scores", "sentence", "lengths", "finished"),
+        *_fields(_POINTER, "new_tokens", "new_scores", "counts"),
+        ("count", _INT),
+        ("taken", _POINTER),
+    ]
+
+
+class Blocks(ctypes.Structure):
+    _fields_ = [
+        ("rows", Append),
+        ("dim", _INT),
+        *_fields(_POINTER, "next_tokens", "next_scores", "states", "proposals", "tokens"),
+        *_fields(_POINTER, "parents", "depths", "features", "answers", "answer_scores"),
+        *_fields(_POINTER, "verdict", "own_scores", "accepted", "path"),
+        *_fields(_POINTER, "kept_tokens", "kept_scores"),
+    ]
+
+
+class Trees(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_rows", "n_heads", "n_best", "n_proposals", "eos", "pad"),
+        *_fields(_POINTER, "roots", "scores", "ranked", "tokens", "parents", "depths"),
+    ]
+
+
+class BeamTable(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_slots", "n_lengths", "width"),
+        *_fields(_POINTER, "lengths", "widths", "steps", "expansions", "n_final", "n_waiting"),
+        *_fields(_POINTER, "best_final", "final_scores", "final_lengths", "final_columns"),
+        *_fields(_POINTER, "waiting_scores", "waiting_lengths", "waiting_columns"),
+        *_fields(_POINTER, "tokens", "parents", "scores"),
+        *_fields(_INT, "eos", "lets_wait"),
+        ("threshold", _FLOAT),
+        *_fields(_INT, "most_beams", "n_beams", "n_rows"),
+        *_fields(_POINTER, "focus", "row_slots", "columns", "next_tokens", "totals"),
+        *_fields(_POINTER, "rows", "starts", "origins"),
+        ("n_candidates", _INT),
+        *_fields(_POINTER, "candidate_scores", "candidate_tokens", "candidate_rows"),
+        *_fields(_POINTER, "child_scores", "child_tokens", "child_columns", "child_rows"),
+        *_fields(_POINTER, "done", "order"),
+        *_fields(_INT, "n_kept", "shortest", "longest"),
+        ("scratch", _POINTER),
+        ("scratch_size", _INT),
+    ]
+
+
+class Trace(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_slots", "n_lengths", "width"),
+        *_fields(_POINTER, "history_tokens", "history_parents", "history_scores"),
+        *_fields(_INT, "eos", "n", "n_tokens"),
+        *_fields(_POINTER, "slots", "lengths", "columns", "totals", "tokens", "scores"),
+    ]
+
+
 class Move(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
-        ("n_threads", _INT),
+        *_fields(_INT, "n_threads", "few_bytes"),
         ("data", _POINTER),
         *_fields(_INT, "n_parts", "n_slots", "n_heads", "part", "slot", "head", "used"),
-        *_fields(_POINTER, "origins", "places"),
+        ("origins", _POINTER),
         ("n", _INT),
         ("scratch", _POINTER),
+        ("scratch_size", _INT),
+    ]
+
+
+class PathMove(ctypes.Structure):
+    _fields_ = [
+        ("data", _POINTER),
+        *_fields(_INT, "n_parts", "n_slots", "n_heads", "length", "part", "slot", "head", "token"),
+        *_fields(_INT, "n_rows", "n_path", "first_slot"),
+        *_fields(_POINTER, "starts", "path"),
     ]
 
 
 # fastdec_size_of counts them in this order.
-ALL = (Linear, Norm, Layer, Model, Cache, Threads, Barrier, Step, Product, TopK, Move)
+ALL = (
+    Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
+    TopK, Append, Blocks, Trees, BeamTable, Trace, Move, PathMove,
+)  # fmt: skip

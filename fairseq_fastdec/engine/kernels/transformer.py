@@ -9,7 +9,7 @@ from torch import Tensor
 from . import loading, structures
 from .loading import Library
 from .packed import Packed
-from .problems import address, check
+from .problems import OUT_OF_SCRATCH, address, check
 
 # So many numbers of scratch memory stay between calls: 16 MiB.
 MOST_KEPT = 1 << 22
@@ -35,7 +35,7 @@ class Layer(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What the compiled code must know of a transformer.
+    """The parts and sizes of a transformer, as compiled code needs them.
 
     Attributes:
         pre_norm: whether norms come before the sublayers, and not after them.
@@ -90,6 +90,8 @@ class Transformer:
         self._address = ctypes.c_void_p(ctypes.addressof(self._step))
         self._positions: Optional[Tensor] = None
         self._scratch = self._embed.new_empty(0)
+        # Encoders have so many tokens that they use all threads.
+        self._said_threads = not parameters.tokens_per_step
 
     @classmethod
     def of(cls, parameters: Parameters) -> Optional["Transformer"]:
@@ -121,16 +123,49 @@ class Transformer:
         sources: Optional[structures.Cache] = None,
         parents: Optional[Tensor] = None,
     ) -> Tensor:
-        """
+        """:meth:`bind`, and then :meth:`step`, whose arguments these are."""
+        self.bind(rows, past, positions, row_source, source_lengths, sources)
+        return self.step(tokens, parents)
+
+    def bind(
+        self,
+        rows: Tuple[structures.Cache, int],
+        past: Tensor,
+        positions: Optional[Tensor],
+        row_source: Tensor,
+        source_lengths: Tensor,
+        sources: Optional[structures.Cache] = None,
+    ) -> None:
+        """Say which rows the next steps are of. The numbers are read at every step.
+
         Args:
-            tokens: int64 ``[R, T]``.
-            rows: where their keys and values lie, in fp32, and the slot of the first row.
+            rows: where their keys and values lie, and the slot of the first row.
             past: int64 ``[R]``, the lengths of the rows.
             positions: fp32 ``[N, C]``, or ``None``; beyond the last is the last.
             row_source, source_lengths: the slot of each row's source, int64 ``[R]``, and the
                 sources' lengths by slot. Where all tokens of a row see each other, the row is its
                 own source: it has so many tokens, and anything behind them.
             sources: the sources' keys and values, if any layer attends to them.
+
+        Raises:
+            ValueError: for tensors of other shapes or dtypes.
+        """
+        step = self._step
+        step.n_rows, step.n_sources = past.numel(), source_lengths.numel()
+        step.rows, step.first_slot = rows
+        step.sources = sources or structures.Cache()
+        step.past = address(past, step.n_rows, "lengths of rows")
+        step.row_source = address(row_source, step.n_rows, "sources of rows")
+        step.source_lengths = address(source_lengths, step.n_sources, "lengths of sources")
+        if positions is not self._positions:
+            self._take_positions(positions)
+        self._bound = (past, row_source, source_lengths)
+
+    def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
+        """Compute tokens of the rows that were bound.
+
+        Args:
+            tokens: int64 ``[R, T]``.
             parents: int64 ``[R, T]``, which token of a tree each follows; -1: the row itself
                 (default: each token follows the one before).
 
@@ -143,29 +178,59 @@ class Transformer:
             ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
                 for tensors of other shapes or dtypes.
         """
-        step, model = self._step, self._step.model
         tokens = tokens.contiguous()
         n_rows, n_new = tokens.shape
-        features = self._embed.new_empty(*tokens.shape, model.dim)
-        step.rows, step.first_slot = rows
-        step.sources = sources or structures.Cache()
-        step.n_rows, step.n_new, step.n_sources = n_rows, n_new, source_lengths.numel()
-        step.n_threads = self._library.n_threads
-        step.tokens = address(tokens, n_rows * n_new, "tokens")
-        step.past = address(past, n_rows, "lengths of rows")
-        parents = None if parents is None else parents.contiguous()
-        step.parents = None if parents is None else address(parents, n_rows * n_new, "parents")
-        step.row_source = address(row_source, n_rows, "sources of rows")
-        step.source_lengths = address(source_lengths, step.n_sources, "lengths of sources")
-        step.features = features.data_ptr()
-        if positions is not self._positions:
-            self._take_positions(positions)
-        size = self._library.step_scratch_size(self._address)
-        check(-min(size, 0))
-        scratch = self._scratch_of(size)
-        step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
-        check(self._library.run_step(self._address))
+        features = self._embed.new_empty((n_rows, n_new, self._embed.size(1)))
+        n = self._step.n_rows * n_new
+        place = address(tokens, n, "tokens")
+        if parents is None:
+            self.step_at(place, n_new, features.data_ptr())
+        else:
+            parents = parents.contiguous()
+            self.step_at(place, n_new, features.data_ptr(), address(parents, n, "parents"))
         return features
+
+    def step_at(
+        self, tokens: int, n_new: int, features: int, parents: Optional[int] = None
+    ) -> None:
+        """:meth:`step` between places in memory, for callers that keep theirs.
+
+        Args:
+            tokens, features, parents: the addresses of what :meth:`step` takes and returns. Who
+                calls it answers for their sizes.
+        """
+        step = self._step
+        step.n_new, step.n_threads = n_new, self._library.n_threads
+        step.tokens, step.features, step.parents = tokens, features, parents
+        problem = self._library.run_step(self._address)
+        if problem == OUT_OF_SCRATCH:
+            problem = self._run_with_more_scratch()
+        check(problem)
+        if not self._said_threads:
+            self._say_threads()
+
+    def _say_threads(self) -> None:
+        """Tell the log how many threads the step has used."""
+        self._said_threads = True
+        step, model = self._step, self._step.model
+        n_threads = self._library.step_threads(self._address)
+        what = f"{model.n_layers} layers with states of {model.dim}"
+        loading.log_threads(n_threads, step.n_threads, what)
+
+    def _run_with_more_scratch(self) -> int:
+        """Run the step once more; returns the problem.
+
+        Much memory is given back at once: steps of so many tokens are rare.
+        """
+        step, kept = self._step, self._scratch
+        size = self._library.step_scratch_size(self._address)
+        if size <= MOST_KEPT:
+            self._scratch = kept = self._embed.new_empty(min(2 * size, MOST_KEPT))
+        scratch = kept if size <= MOST_KEPT else self._embed.new_empty(size)
+        step.scratch, step.scratch_size = scratch.data_ptr(), scratch.numel()
+        problem = self._library.run_step(self._address)
+        step.scratch, step.scratch_size = kept.data_ptr(), kept.numel()
+        return problem
 
     def _take_positions(self, positions: Optional[Tensor]) -> None:
         model = self._step.model
@@ -177,31 +242,30 @@ class Transformer:
             model.n_positions = positions.size(0)
         self._positions = positions
 
-    def _scratch_of(self, size: int) -> Tensor:
-        """At least so many fp32 numbers: those of the last calls, unless they are many."""
-        if size > MOST_KEPT:
-            return self._embed.new_empty(size)
-        if size > self._scratch.numel():
-            self._scratch = self._embed.new_empty(min(2 * size, MOST_KEPT))
-        return self._scratch
-
 
 def cache_at(
-    data: int, shape: Tuple[int, int, int, int], layers_apart: bool = True
+    data: int, shape: Tuple[int, int, int, int], dtype: torch.dtype, layers_apart: bool = True
 ) -> structures.Cache:
-    """Keys and values fp32 ``[layers, 2, slots, heads, length, head_dim]`` that lie side by side.
+    """Keys and values ``[layers, 2, slots, heads, length, head_dim]`` that lie side by side.
 
     Args:
         data: their address.
         shape: ``(slots, heads, length, head_dim)``.
+        dtype: fp32 or bf16.
         layers_apart: without, there is memory for one layer, and all layers use it in turn.
+
+    Raises:
+        TypeError: for another dtype.
     """
+    if dtype not in (torch.float32, torch.bfloat16):
+        raise TypeError(f"keys and values in {dtype}")
     n_slots, n_heads, length, head_dim = shape
     head = length * head_dim
     slot = n_heads * head
     part = n_slots * slot
     layer = 2 * part if layers_apart else 0
-    return structures.Cache(data, layer, part, slot, head, n_slots, length)
+    is_bf16 = dtype == torch.bfloat16
+    return structures.Cache(data, is_bf16, layer, part, slot, head, n_slots, length)
 
 
 def _is_readable(norm: LayerNorm, dim: int) -> bool:

@@ -13,20 +13,23 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Optional[Tensor]
 
     Args:
         queries: ``[B, H, T, D]``.
-        keys, values: ``[B, H, L, D]``, in the dtype to compute in.
-        mask: of the same dtype, added to the scores, broadcastable to ``[B, H, T, L]``, or
+        keys, values: ``[B, H, L, D]``. What is computed has the wider dtype of theirs and the
+            queries'.
+        mask: of their dtype, added to the scores, broadcastable to ``[B, H, T, L]``, or
             ``None``.
 
     Returns:
         ``[B, T, H * D]`` in the queries' dtype.
     """
     dtype = queries.dtype
-    queries = queries.to(keys.dtype)
+    wider = torch.promote_types(dtype, keys.dtype)
+    queries, keys, values = (x.to(wider) for x in (queries, keys, values))
+    mask = None if mask is None else mask.to(wider)
     if queries.is_cuda or (queries.size(0) == 1 and queries.size(2) == 1):
         out = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=1.0)
     else:
         # On a CPU the fused kernel works through rows and heads one by one: for a handful of
-        # queries a row, batched products take a third of its time (32 rows, 5 queries, 24 keys).
+        # queries a row, batched products take less time.
         out = _attend_by_products(queries, keys, values, mask)
     batch, heads, length, head_dim = out.shape
     return out.transpose(1, 2).reshape(batch, length, heads * head_dim).to(dtype)
@@ -49,26 +52,26 @@ def _attend_by_products(
 
 
 def causal_mask(
-    past: Tensor, n_new: int, n_keys: int, dtype: torch.dtype, together: int = 1
+    past: Tensor, n_new: int, n_keys: int, dtype: torch.dtype, tokens_per_step: int = 1
 ) -> Tensor:
-    """What the new positions of ragged rows may see: their row's past, and themselves causally.
+    """The new positions of ragged rows see their row's past, and themselves causally.
 
     Args:
         past: int64 ``[R]``, the valid length of each row before the new positions.
-        together: how many neighbouring new positions see each other.
+        tokens_per_step: so many neighbouring new positions see each other.
 
     Returns:
         additive mask ``[R, 1, n_new, n_keys]``: 0 where allowed, ``-inf`` elsewhere.
     """
     new = torch.arange(n_new, device=past.device)
-    new = new // together * together + together - 1
+    new = new // tokens_per_step * tokens_per_step + tokens_per_step - 1
     last_visible = (past[:, None] + new)[:, None, :, None]
     hidden = torch.arange(n_keys, device=past.device) > last_visible
     return additive(hidden, dtype)
 
 
 def tree_mask(past: Tensor, sees: Tensor, n_keys: int, dtype: torch.dtype) -> Tensor:
-    """What the tokens of trees may see: their row's past, and what is on the path to them.
+    """The tokens of trees see their row's past, and the tokens on the path to them.
 
     Args:
         past: int64 ``[R]``, the valid length of each row before the new positions.
@@ -88,13 +91,13 @@ def tree_mask(past: Tensor, sees: Tensor, n_keys: int, dtype: torch.dtype) -> Te
 class CausalMasks:
     """:func:`causal_mask` where all rows have one length: slices of a single table.
 
-    To make a mask takes a dozen small operations, a tenth of a step of a small model.
+    To make a mask takes a dozen small operations, which count in a step of a small model.
     """
 
-    def __init__(self, dtype: torch.dtype, device: torch.device, together: int = 1) -> None:
+    def __init__(self, dtype: torch.dtype, device: torch.device, tokens_per_step: int = 1) -> None:
         self._dtype = dtype
         self._device = device
-        self._together = together
+        self._tokens_per_step = tokens_per_step
         self._past = self._n_new = 0
 
     def of(self, past: int, n_new: int) -> Tensor:
@@ -106,7 +109,7 @@ class CausalMasks:
     def _make(self, past: int, n_new: int) -> None:
         self._past, self._n_new = past, n_new
         lengths = torch.tensor([past], device=self._device)
-        self._table = causal_mask(lengths, n_new, past + n_new, self._dtype, self._together)
+        self._table = causal_mask(lengths, n_new, past + n_new, self._dtype, self._tokens_per_step)
 
 
 def padding_mask(lengths: Tensor, n_keys: int, dtype: torch.dtype) -> Tensor:

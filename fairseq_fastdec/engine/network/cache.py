@@ -1,9 +1,8 @@
 """Keys and values that outlive a step: of the rows (self-attention) and of the sources (cross)."""
 
 import math
-from typing import NamedTuple, Sequence, Tuple, Union
+from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,8 +17,7 @@ class KeyValueCache:
     Capacity grows by doubling. Where one side of the slots x length rectangle has to grow, the
     other is cut to what is in use: first a few long rows and then many short ones never make a
     rectangle of many long ones. Rectangles take turns in two stretches of memory, which are kept:
-    memory that is given back and asked for again costs more than what is written to it (a sixth of
-    the time of wide beams).
+    to give memory back and ask for it again takes longer than to write to it.
     """
 
     def __init__(
@@ -29,7 +27,13 @@ class KeyValueCache:
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device,
+        rounded_to: Optional[torch.dtype] = None,
     ) -> None:
+        """
+        Args:
+            rounded_to: what is written is rounded to this dtype, and kept in the other one.
+        """
+        self._rounded_to = rounded_to or dtype
         self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
         self._memory = self._spare = self._data.flatten()
         self._mover = RowMover.of(device)
@@ -38,13 +42,18 @@ class KeyValueCache:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of keys and values; what is written is converted."""
+        """The dtype in which keys and values are kept; whatever is written is converted to it."""
         return self._data.dtype
 
     @property
     def place(self) -> Tuple[int, torch.Size]:
         """Where everything lies: as long as it stays the same, so do the addresses of all views."""
         return self._data.data_ptr(), self._data.shape
+
+    @property
+    def storage(self) -> Tensor:
+        """The tensor that holds everything; another one when a place has changed."""
+        return self._data
 
     def reserve(self, slots: int, length: int) -> None:
         """Make room for so many slots of such length; what is stored within them stays."""
@@ -65,22 +74,27 @@ class KeyValueCache:
         self._memory, self._spare = self._spare, self._memory
         return self._memory[:size].view(shape)
 
+    def _rounded(self, key_values: Tensor) -> Tensor:
+        """Keys and values, rounded unless copying them to the cache rounds them."""
+        return key_values if self._rounded_to == self.dtype else key_values.to(self._rounded_to)
+
     def write(self, layer: int, slots: slice, start: int, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at positions ``start...`` of consecutive slots."""
         place = (slots.start, slots.stop, start, start + key_values.size(1))
         if place != self._writable.place:
             self._writable = _Views(place, self._at(*place).unbind(0))
-        self._writable.of_layer[layer].copy_(key_values.permute(2, 0, 3, 1, 4))
+        self._writable.of_layer[layer].copy_(self._rounded(key_values).permute(2, 0, 3, 1, 4))
 
     def write_all(self, slots: slice, key_values: Tensor) -> None:
         """Store ``[n, T, layers, 2, H, D]`` from the first position of consecutive slots on."""
         place = (slots.start, slots.stop, 0, key_values.size(1))
-        self._at(*place).copy_(key_values.permute(2, 3, 0, 4, 1, 5))
+        self._at(*place).copy_(self._rounded(key_values).permute(2, 3, 0, 4, 1, 5))
 
     def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""
         rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
-        self._data[layer][:, rows, :, positions] = key_values.to(self._data.dtype)
+        key_values = self._rounded(key_values).to(self._data.dtype)
+        self._data[layer][:, rows, :, positions] = key_values
 
     def read(self, layer: int, slots: slice, length: int) -> Tuple[Tensor, Tensor]:
         """Views of the keys and the values, ``[n, H, length, D]`` each."""
@@ -101,13 +115,10 @@ class KeyValueCache:
             length: how far the slots are in use.
             first: the slot that counts as slot 0.
         """
-        used = self._data[:, :, first:, :, :length]
         if self._mover is not None:
-            origins = order.numpy()
-            places = (origins != np.arange(origins.size)).nonzero()[0]
-            if places.size:
-                self._mover(used, origins[places], places)
+            self._mover(self._data, order, length, first)
             return
+        used = self._data[:, :, first:, :, :length]
         moved = (order != torch.arange(order.numel(), device=order.device)).nonzero().squeeze(1)
         if moved.numel() == 0:
             return
@@ -116,7 +127,7 @@ class KeyValueCache:
             used[:, :, moved] = used[:, :, source]
             return
         # On a CPU what is gathered from one layer's keys or values is still in the processor's
-        # cache when it is written (a half of the time at 320 rows, a quarter at 1,600).
+        # cache when it is written.
         for layer in used:
             for part in layer:
                 part[moved] = part.index_select(0, source)
@@ -129,6 +140,11 @@ class KeyValueCache:
             path: int64 ``[n, D]``, distances from the start.
             first: the slot that counts as slot 0.
         """
+        if path.numel() == 0:
+            return
+        if self._mover is not None:
+            self._mover.keep_paths(self._data, starts, path.contiguous(), first)
+            return
         steps = torch.arange(path.size(1), device=path.device)
         moved = (path != steps).any(dim=1).nonzero().squeeze(1)
         if moved.numel() == 0:
@@ -139,7 +155,7 @@ class KeyValueCache:
 
 
 class _Views(NamedTuple):
-    """What lies at a place, of each layer: keys and values together, or apart."""
+    """Views of one place in each layer: keys and values together, or apart."""
 
     place: Tuple[int, ...] = ()
     of_layer: Sequence[Union[Tensor, Tuple[Tensor, Tensor]]] = ()

@@ -38,52 +38,45 @@ class CompiledDecoder:
         network = compiled_transformer(weights, layers, tokens_per_step)
         return None if network is None else cls(network)
 
-    def __call__(
+    def bind(
         self,
-        tokens: Tensor,
         rows: Tuple[KeyValueCache, int],
         past: Tensor,
         sources: KeyValueCache,
         row_source: Tensor,
         source_lengths: Tensor,
         positions: Optional[Tensor],
-        parents: Optional[Tensor] = None,
-    ) -> Tensor:
-        """
+    ) -> None:
+        """Say which rows the next steps are of; other arguments as of :meth:`.Transformer.bind`.
+
         Args:
-            tokens: int64 ``[R, T]``.
-            rows: where their keys and values lie, in fp32, and the slot of the first row.
-            past: int64 ``[R]``, the lengths of the rows.
-            sources, row_source, source_lengths: the sources' keys and values, the slot of each
-                row's source, int64 ``[R]``, and the sources' lengths by slot.
-            positions: ``[N, C]``, or ``None``; beyond the last is the last.
-            parents: of the tokens of a tree, int64 ``[R, T]``.
-
-        Returns:
-            features ``[R, T, C]``
-
-        Raises:
-            IndexError: for tokens that are not in the dictionary, rows and sources that are not
-                there, and rows that are longer than their memory.
-            ValueError: for parents that make no tree, or one of more than 64 tokens in a row, and
-                for tensors of other shapes or dtypes.
+            rows: the rows' keys and values, in fp32 or bf16, and the slot of the first row.
+            sources: the sources' keys and values, in fp32 or bf16.
         """
         cache, first_slot = rows
-        return self._network(
-            tokens,
+        self._network.bind(
             (_cache(cache), first_slot),
             past,
             positions,
             row_source,
             source_lengths,
             _cache(sources),
-            parents,
         )
+
+    def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
+        """See :meth:`.Transformer.step`."""
+        return self._network.step(tokens, parents)
+
+    def step_at(
+        self, tokens: int, n_new: int, features: int, parents: Optional[int] = None
+    ) -> None:
+        """See :meth:`.Transformer.step_at`."""
+        self._network.step_at(tokens, n_new, features, parents)
 
 
 def _cache(cache: KeyValueCache) -> structures.Cache:
     address, shape = cache.place
-    return transformer.cache_at(address, shape[2:])
+    return transformer.cache_at(address, shape[2:], cache.dtype)
 
 
 def _layer(layer: LayerWeights) -> transformer.Layer:

@@ -43,7 +43,9 @@ class CompiledEncoder:
         shape = (n_rows, self._n_heads, longest, self._head_dim)
         # All layers write to the same place: none needs another's.
         keys_values = torch.empty(2, *shape)
-        rows = transformer.cache_at(keys_values.data_ptr(), shape, layers_apart=False)
+        rows = transformer.cache_at(
+            keys_values.data_ptr(), shape, keys_values.dtype, layers_apart=False
+        )
         past, own = torch.zeros_like(lengths), torch.arange(n_rows)
         return self._network(tokens, (rows, 0), past, positions, own, lengths)
 

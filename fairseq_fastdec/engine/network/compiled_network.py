@@ -14,13 +14,13 @@ from .weights import FeedForward
 
 
 class HasFeedForward(Protocol):
-    """What the layers of encoders and decoders have in common."""
+    """The layers of encoders and decoders have this in common."""
 
     feed_forward: FeedForward
 
 
 class Weights(Protocol):
-    """What encoders and decoders have in common."""
+    """Encoders and decoders have these in common."""
 
     n_heads: int
     head_dim: int
@@ -37,7 +37,7 @@ def compiled_layer(
     """A layer as compiled code takes it.
 
     Args:
-        linears, norms: those of the attentions, by their names in :class:`~..structures.Layer`.
+        linears, norms: those of the attentions, by their names in :class:`.structures.Layer`.
     """
     linears = dict(linears, fc1=feed_forward.fc1, fc2=feed_forward.fc2)
     packed = {name: getattr(linear, "packed", None) for name, linear in linears.items()}

@@ -20,7 +20,7 @@ from .weights import layers_of
 
 
 class Encoded(NamedTuple):
-    """What the decoder needs of a batch of sources."""
+    """A batch of sources, as the decoder attends to it."""
 
     states: Tensor  # [B, S, C], padded on the right
     lengths: Tensor  # int64 [B]

@@ -24,7 +24,7 @@ class Grid(Protocol):
 
 
 class RowKeys(NamedTuple):
-    """What the tokens of a step attend to in their rows.
+    """The keys and values of the rows, to which the tokens of a step attend.
 
     Attributes:
         cache: of all rows.
@@ -45,7 +45,7 @@ class RowKeys(NamedTuple):
 
     @property
     def positions(self) -> Union[int, Tensor]:
-        """Of the new tokens, which in a tree are not where their keys are."""
+        """The positions of the new tokens; those of a tree are not where their keys lie."""
         if self.depths is None:
             return self.places
         first = self.places if isinstance(self.places, int) else self.places[:, :1]
@@ -62,7 +62,7 @@ class RowKeys(NamedTuple):
 
 
 class SourceKeys(NamedTuple):
-    """What the tokens of a step attend to in their sources.
+    """The keys and values of the sources, to which the tokens of a step attend.
 
     Attributes:
         cache: of all sources.

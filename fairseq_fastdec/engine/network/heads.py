@@ -1,20 +1,19 @@
 """The prediction heads of blockwise decoders, from prepared weights."""
 
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Protocol, Tuple
 
 import torch
+from fairseq.modules import gelu
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from ..kernels.heads import CompiledHeads
 from ..products.linear import Layer
 from ..products.precision import Precision
 
-# Up to so many weights, calling oneDNN for each output takes longer than one batched product with
-# a token that comes alone: 46 to 110 us of seven outputs of 512 hidden units in 256 dimensions.
-SMALL = 1_500_000
-
 
 class HeadWeights:
-    """What :class:`~fairseq_fastdec.models.block_heads.BlockHeads` computes in evaluation mode.
+    """Computes :class:`~fairseq_fastdec.models.block_heads.BlockHeads` in evaluation mode.
 
     Heads count as in ``decoder.head_features``: head 0 is p_1, learned or not.
     """
@@ -23,7 +22,13 @@ class HeadWeights:
         self._heads = decoder.heads
         self._precision = precision
         self._n_identity = int(decoder.identity_first_head)
-        self._layers: Dict[Tuple[int, int], Tuple[Layer, Layer]] = {}
+        self._layers: Dict[Tuple[int, int], Tuple[Layer, "Outputs"]] = {}
+        self._compiled: Dict[Tuple[int, int], Optional[CompiledHeads]] = {}
+
+    @property
+    def first_is_identity(self) -> bool:
+        """Whether p_1 reads the features as they are."""
+        return self._n_identity > 0
 
     @classmethod
     def of(cls, decoder: nn.Module, precision: Precision) -> Optional["HeadWeights"]:
@@ -37,11 +42,33 @@ class HeadWeights:
         learned = (max(first - self._n_identity, 0), last - self._n_identity)
         if learned[0] >= learned[1]:
             return own
+        compiled = self.compiled(max(first, self._n_identity), last)
+        if compiled is not None:
+            outputs = compiled(features)
+            return torch.cat([own, outputs], dim=-2) if first < self._n_identity else outputs
         hidden, output = self._prepared(*learned)
         outputs = own + output(self._heads.activation_fn(hidden(features)))
         return torch.cat([own, outputs], dim=-2) if first < self._n_identity else outputs
 
-    def _prepared(self, first: int, last: int) -> Tuple[Layer, Layer]:
+    def compiled(self, first: int, last: int) -> Optional[CompiledHeads]:
+        """Compiled code for heads ``first ... last - 1``, which all have to be learned.
+
+        Returns:
+            ``None`` where nothing was compiled, or not for such heads
+        """
+        if (first, last) not in self._compiled:
+            self._compiled[first, last] = self._compile(first, last)
+        return self._compiled[first, last]
+
+    def _compile(self, first: int, last: int) -> Optional[CompiledHeads]:
+        activation = self._heads.activation_fn
+        if activation not in (F.relu, gelu) or not self._n_identity <= first < last:
+            return None
+        hidden, output = self._prepared(first - self._n_identity, last - self._n_identity)
+        packed = [getattr(layer, "packed", None) for layer in (hidden, *output.layers)]
+        return CompiledHeads.of(packed[0], packed[1:], last - first, activation is gelu)
+
+    def _prepared(self, first: int, last: int) -> Tuple[Layer, "Outputs"]:
         """The two layers of some learned heads; decoding asks for the same few ranges always."""
         if (first, last) not in self._layers:
             heads = self._heads
@@ -54,25 +81,38 @@ class HeadWeights:
         return self._layers[first, last]
 
 
+class Outputs(Protocol):
+    """From hidden units to the outputs of n heads.
+
+    Attributes:
+        layers: one for all heads, or one for each.
+    """
+
+    layers: List[Layer]
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """``[..., units]`` to ``[..., n, C]``."""
+
+
 class _SharedOutputs:
     """n outputs ``[..., n, C]`` from the same hidden units ``[..., H]``."""
 
     def __init__(self, weight: Tensor, bias: Tensor, precision: Precision) -> None:
         self._shape = bias.shape
-        self._linear = precision.linear(weight.flatten(0, 1), bias.flatten())
+        self.layers = [precision.linear(weight.flatten(0, 1), bias.flatten())]
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        return self._linear(hidden).unflatten(-1, self._shape)
+        return self.layers[0](hidden).unflatten(-1, self._shape)
 
 
 class _SplitOutputs:
     """n outputs ``[..., n, C]``, each from its own share of the hidden units ``[..., n * H]``."""
 
     def __init__(self, weight: Tensor, bias: Tensor, precision: Precision) -> None:
-        self._linears = [precision.linear(*parameters) for parameters in zip(weight, bias)]
+        self.layers = [precision.linear(*parameters) for parameters in zip(weight, bias)]
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        # A batched product, without prepared weights' layout, takes up to three times as long.
-        shares = hidden.chunk(len(self._linears), dim=-1)
-        outputs = [linear(share) for linear, share in zip(self._linears, shares)]
+        # One batched product would not use the layout of prepared weights, and takes longer.
+        shares = hidden.chunk(len(self.layers), dim=-1)
+        outputs = [layer(share) for layer, share in zip(self.layers, shares)]
         return torch.stack(outputs, dim=-2)

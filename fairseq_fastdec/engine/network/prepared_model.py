@@ -1,4 +1,4 @@
-"""What the engine makes of a model's parameters, once a model and precision, for all its sessions.
+"""A model's parameters are prepared once a model and precision, for all of its sessions.
 
 To pack and quantise the weights of transformer base takes longer than to translate a sentence, and
 every call of fairseq's hub interface builds a generator.
@@ -55,7 +55,7 @@ class PreparedModule:
 
     @torch.no_grad()
     def get(self, make: Make, precision: Precision) -> Made:
-        """What ``make(module, precision, own weights)`` returned when it was first asked for.
+        """The result of ``make(module, precision, own weights)``, made when first asked for.
 
         Raises:
             ReleasedWeights: if it would have to be made of weights that have been released.
@@ -117,6 +117,11 @@ class PreparedDecoder:
         """The heads of :meth:`output` alone, where a shortlist takes the output layer's place."""
         return self._prepared.get(_heads, precision or self._precision)
 
+    def proposals(self, precision: Precision, n_types: int) -> Output:
+        """For proposals: from features to the logits of the first types alone."""
+        heads = self._prepared.get(_heads, precision)
+        return Output(heads, self._prepared.get(_FirstTypes(n_types), precision))
+
     def vocabulary_rows(self) -> Rows:
         """The output layer, of which a shortlist takes some outputs."""
         return self._prepared.get(_vocabulary_rows, self._precision)
@@ -132,6 +137,17 @@ def _vocabulary(decoder: TransformerDecoderBase, precision: Precision, own: OwnW
     output = decoder.output_projection
     with own.reading(output, [output]):
         return precision.linear_of(output)
+
+
+class _FirstTypes(NamedTuple):
+    """Makes the output layer of a dictionary's first types."""
+
+    n: int
+
+    def __call__(
+        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+    ) -> Layer:
+        return _vocabulary_rows(decoder, precision, own).take(torch.arange(self.n))
 
 
 def _vocabulary_rows(

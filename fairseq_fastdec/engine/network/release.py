@@ -1,7 +1,4 @@
-"""Which weights of a model nobody needs once the engine has prepared them.
-
-Transformer base has 176 MiB of them besides its embeddings.
-"""
+"""Frees the weights of a model that nobody needs once the engine has prepared them."""
 
 from collections import Counter
 from itertools import chain
@@ -19,9 +16,9 @@ def release_once_prepared(models: Sequence[nn.Module]) -> None:
     """Have weights of models on a CPU freed, layer by layer, when the engine prepares them.
 
     This is for commands that only decode, with one generator: afterwards the models are good for
-    nothing else, in no other precision either. What is released are the linear layers of stock
-    encoders and decoders, and an output layer of a stock decoder, unless somebody else shares them.
-    Embeddings, positions, norms, biases, prediction heads and all of other networks stay.
+    nothing else, in no other precision either. The linear layers of stock encoders and decoders go,
+    and the output layer of a stock decoder, unless somebody else shares them. Embeddings,
+    positions, norms, biases, prediction heads and all of other networks stay.
     """
     parameters = chain.from_iterable(
         model.named_parameters(remove_duplicate=False) for model in models

@@ -46,6 +46,6 @@ class Watch:
         self._placement = self._where()
 
     def _where(self) -> Tuple[int, torch.dtype, torch.device]:
-        # Of the first layer this is never released.
+        # This one is never released.
         weight = self._coder().layers[0].final_layer_norm.weight
         return weight.data_ptr(), weight.dtype, weight.device

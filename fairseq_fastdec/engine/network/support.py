@@ -1,4 +1,4 @@
-"""What the engine cannot run is refused by name when the generator is built, and not later."""
+"""A model that the engine cannot run is refused by name when the generator is built."""
 
 from typing import Iterator, Optional
 
@@ -90,7 +90,7 @@ def _layer_problems(layer: nn.Module) -> Iterator[str]:
 
 
 def attention_problems(attention: nn.Module) -> Iterator[str]:
-    """What is not stock in an attention."""
+    """The parts of an attention that are not stock."""
     name = type(attention).__name__
     if type(attention) is not MultiheadAttention:
         yield f"an attention is a {name}"
@@ -104,7 +104,7 @@ def attention_problems(attention: nn.Module) -> Iterator[str]:
 
 
 def linear_problems(layer: nn.Module) -> Iterator[str]:
-    """What is not stock in a layer's feed-forward network."""
+    """The parts of a layer's feed-forward network that are not stock."""
     for linear in (layer.fc1, layer.fc2):
         if type(linear) is not nn.Linear:
             yield f"a feed-forward layer is a {type(linear).__name__}"

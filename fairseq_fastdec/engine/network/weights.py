@@ -138,7 +138,7 @@ def stacked(
 
 
 def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
-    """Of a stock encoder or decoder layer."""
+    """The feed-forward network of a stock encoder or decoder layer."""
     scale = getattr(layer, "w_resid", None)
     return FeedForward(
         pre_norm=layer.normalize_before,

@@ -47,9 +47,8 @@ class Int8Linear:
     """``y = x weight^T + bias`` of 8-bit integers, fp32 in and out.
 
     Weights are quantised once, each output channel with its own scale; inputs as they come, token
-    by token. Compiled, a single token takes a fifth to a half of the time of torch's product, which
-    begins with some 20 microseconds, and from 32 to 160 tokens 0.9 to 1.25 of it (2 cores with
-    AVX-512, 256 x 256 to 512 x 37000).
+    by token. The compiled product is there for single tokens: torch's takes longer to begin than to
+    multiply one.
 
     Attributes:
         packed: the compiled product, or ``None``.
@@ -97,7 +96,7 @@ class Int8Rows:
 
 @functools.lru_cache(maxsize=None)
 def fewer_bits() -> Optional[bool]:
-    """How torch multiplies 8-bit integers here: inputs of 8 bits (False) or of 7 (True).
+    """Whether torch's products of 8-bit integers take inputs of 7 bits here, and not of 8.
 
     Processors without instructions for it (VNNI) add up pairs of products in 16 bits, where 8 bits
     do not always fit. ``None``: it cannot multiply them, or not exactly.
@@ -137,7 +136,7 @@ def _torch_product(quantised: Tensor) -> Layer:
 
 
 def _product_of_rows(weight_int8: Tensor, scale: Tensor) -> Layer:
-    """The same of some rows; torch packs them four times as fast with one scale."""
+    """The same of some rows; torch packs them in less time with one scale."""
     if fewer_bits() is None:
         return _float_product(weight_int8 * scale[:, None])
     with warnings.catch_warnings():
@@ -152,9 +151,9 @@ def _packed_product(quantised: Tensor, reduce_range: bool) -> Layer:
         warnings.simplefilter("ignore")
         packed = torch.ops.quantized.linear_prepack(quantised, None)
     # The scale and the zero point of inputs from -1 to 1.
-    n_codes = 128 if reduce_range else 256
+    n_levels = 128 if reduce_range else 256
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    return lambda x: product(x, 2 / (n_codes - 1), n_codes // 2, packed)
+    return lambda x: product(x, 2 / (n_levels - 1), n_levels // 2, packed)
 
 
 def _float_product(weight: Tensor) -> Layer:

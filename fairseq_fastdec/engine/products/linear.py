@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from ..kernels.packed import PackedBFloat16, PackedLinear
 
-# oneDNN picks the blocked layout of a weight by the number of inputs it is to expect; this one
-# loses nothing measurable from 1 to 160 inputs.
+# oneDNN picks the blocked layout of a weight by the number of inputs it is to expect. The layout
+# for this number is good for one input and for many.
 EXPECTED_INPUTS = 8
 # Up to so many weights, calling oneDNN takes longer than multiplying one token by them.
 SMALL = 300_000
@@ -23,10 +23,9 @@ class Linear:
     """``y = x weight^T + bias``; weight ``[out, in]``, bias ``[out]`` or ``None``.
 
     On a CPU in fp32 the weight is packed for compiled code or, where there is none, kept in
-    oneDNN's blocked layout: a product with that takes a half to a third of ``F.linear``'s time at
-    any number of inputs from 1 to 160 (2 cores with AVX-512, 512 x 2048 and 512 x 37000), and
-    rounds alike whether a token comes alone or with others. Then small weights are kept transposed
-    as well, for tokens that come alone.
+    oneDNN's blocked layout: a product with that takes less time than ``F.linear``, and rounds alike
+    whether a token comes alone or with others. Then small weights are kept transposed as well, for
+    tokens that come alone.
 
     Attributes:
         packed: the compiled product, or ``None``.
@@ -102,7 +101,7 @@ class LinearRows:
         return Linear(*self._taken(outputs))
 
     def _taken(self, outputs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        # A quarter of the time of ``weight[outputs]``.
+        # It takes less time than ``weight[outputs]``.
         weight = self._weight.index_select(0, outputs)
         return weight, None if self._bias is None else self._bias[outputs]
 
@@ -119,8 +118,8 @@ class BFloat16Rows(LinearRows):
 def can_block(dtype: torch.dtype) -> bool:
     """Whether this torch offers oneDNN's blocked products, which are no public interface.
 
-    They are tried out once, and distrusted if they fail or differ from ``F.linear``. Of dtypes
-    oneDNN has fp32 and, on processors with instructions for it, bf16.
+    They are tried out once, and distrusted if they fail or differ from ``F.linear``. oneDNN has
+    fp32 and, on processors with instructions for it, bf16.
     """
     if not torch.backends.mkldnn.is_available() or not _onednn_has(dtype):
         return False

@@ -1,6 +1,6 @@
-"""What a session keeps of its rows and sources between steps: their keys and values."""
+"""A session keeps the keys and values of its rows and sources between steps."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -23,10 +23,16 @@ class SessionCaches(NamedTuple):
     sources: KeyValueCache
 
     @classmethod
-    def make_for(cls, weights: DecoderWeights, dtype: torch.dtype) -> "SessionCaches":
-        """Empty caches in the shape of a decoder, for attention that is computed in ``dtype``."""
+    def make_for(
+        cls,
+        weights: DecoderWeights,
+        dtype: torch.dtype,
+        rounded_to: Optional[torch.dtype] = None,
+    ) -> "SessionCaches":
+        """Empty caches in the shape of a decoder; dtypes as those of :class:`KeyValueCache`."""
         shape = (len(weights.layers), weights.n_heads, weights.head_dim)
-        rows, sources = (KeyValueCache(*shape, dtype, weights.embed.device) for _ in range(2))
+        kept = (dtype, weights.embed.device, rounded_to)
+        rows, sources = (KeyValueCache(*shape, *kept) for _ in range(2))
         return cls(rows, sources)
 
     def reserve_step(self, table: RowTable, n_new: int) -> None:
@@ -55,5 +61,5 @@ class SessionCaches(NamedTuple):
         self.sources.rearrange(order, table.longest_source)
 
     def keep_path(self, table: RowTable, path: Tensor) -> None:
-        """Of a tree's tokens, move those at ``path``, int64 ``[R, D]``, to the rows' ends."""
+        """Move the tokens of a tree at ``path``, int64 ``[R, D]``, to the rows' ends."""
         self.rows.gather(table.lengths, path, first=table.n_paused)

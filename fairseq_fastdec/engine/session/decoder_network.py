@@ -1,4 +1,4 @@
-"""What a session computes with, made of one version of its decoder's weights."""
+"""A session computes with a network, made of one version of its decoder's weights."""
 
 from typing import Optional
 
@@ -40,11 +40,13 @@ class DecoderNetwork:
         precision: Precision,
         shortlist: Optional[Shortlist],
         graphs: StepGraphs,
+        proposal_types: Optional[int] = None,
     ) -> None:
         """
         Args:
             prepared: the decoder's weights in that precision.
             shortlist: the target types whose logits are computed (default: all).
+            proposal_types: see :class:`OutputLayer`.
             graphs: records steps where there is a recorder for the weights' device.
         """
         weights = prepared.weights()
@@ -53,11 +55,10 @@ class DecoderNetwork:
         self.weights: DecoderWeights = weights
         self.forward_pass = ForwardPass(decoder, weights)
         self.compiled = CompiledDecoder.of(weights, tokens_per_step)
-        # Compiled attention adds up a token's keys in the same order in every step. So it keeps
-        # equal steps equal without sums in fp64.
-        attention = None if self.compiled is not None else precision.attention
-        self.caches = SessionCaches.make_for(weights, attention or weights.embed.dtype)
-        self.output = OutputLayer(prepared, precision, block_size_of(decoder) > 0, shortlist)
+        self.caches = self._empty_caches(precision)
+        self.output = OutputLayer(
+            prepared, precision, block_size_of(decoder) > 0, shortlist, proposal_types
+        )
         self._graphs = graphs
         self._static = StaticDecoder(
             self.forward_pass,
@@ -86,6 +87,19 @@ class DecoderNetwork:
         shape = (*states.shape[:2], len(weights.layers), 2, weights.n_heads, weights.head_dim)
         self.caches.add_sources(rows, weights.cross_key_values(states).view(shape))
 
+    def _empty_caches(self, precision: Precision) -> SessionCaches:
+        """Caches without rows, in the dtypes that the runner reads fastest."""
+        weights = self.weights
+        own = weights.embed.dtype
+        on_cpu = weights.embed.device.type == "cpu"
+        rounded_to = precision.keys_values if on_cpu else None
+        # Compiled attention converts what it reads, and adds up a token's keys in the same order in
+        # every step. So it keeps equal steps equal without sums in fp64. Torch would have to
+        # convert all keys and values in every step.
+        if self.compiled is not None:
+            return SessionCaches.make_for(weights, rounded_to or own)
+        return SessionCaches.make_for(weights, precision.attention or own, rounded_to)
+
     def _choose_runner(self) -> StepRunner:
         """Recordings where there is a recorder, else the runner without them."""
         self._graphs.prepare(self._static)
@@ -100,10 +114,10 @@ class DecoderNetwork:
 
 
 def block_size_of(decoder: TransformerDecoderBase) -> int:
-    """How many prediction heads a decoder has: k of a blockwise model, 0 of a stock one."""
+    """The number of prediction heads: k of a blockwise model, 0 of a stock one."""
     return getattr(decoder, "block_size", 0)
 
 
 def tokens_per_step_of(decoder: TransformerDecoderBase) -> int:
-    """How many tokens a decoder predicts at once, and lets see each other."""
+    """The number of tokens that a decoder predicts at once, and lets see each other."""
     return getattr(decoder, "tokens_per_step", 1)

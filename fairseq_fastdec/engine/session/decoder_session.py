@@ -16,6 +16,8 @@ from ..network.support import check_supported
 from ..network.weights import DecoderWeights
 from ..products.precision import precision_of
 from .decoder_network import DecoderNetwork, block_size_of, tokens_per_step_of
+from .direct_steps import DirectSteps
+from .output_layer import PendingProduct
 from .row_table import RowTable
 from .shortlist import Shortlist
 from .tree import TokenTree
@@ -59,11 +61,14 @@ class DecoderSession:
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
         cuda_graphs: str = "auto",
+        proposal_types: Optional[int] = None,
     ) -> None:
         """
         Args:
             precision, equal_steps: see :func:`~..products.precision.precision_of`.
             shortlist: computes the logits of its target types only (default: of all).
+            proposal_types: rough proposals are chosen from so many types, the first ones of the
+                dictionary (default: all).
             cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`.
 
         Raises:
@@ -77,13 +82,14 @@ class DecoderSession:
         self._decoder = model.decoder
         self._prepared = PreparedDecoder(model.decoder, self._precision)
         self._shortlist = shortlist
+        self._proposal_types = proposal_types
         self._network: Optional[DecoderNetwork] = None
         self.graphs = StepGraphs(RECORDERS[cuda_graphs])
         self.rows = RowTable(device)
 
     @property
     def network(self) -> DecoderNetwork:
-        """What the session computes with, made anew when the model's parameters have changed.
+        """The session computes with this; it is made anew when the model's parameters have changed.
 
         Raises:
             RuntimeError: before the first :meth:`reset`.
@@ -104,22 +110,22 @@ class DecoderSession:
 
     @property
     def forward_pass(self) -> ForwardPass:
-        """What a step computes, from the first :meth:`reset` on."""
+        """The computation of a step, from the first :meth:`reset` on."""
         return self.network.forward_pass
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return self.rows.n_rows
 
     @property
     def block_size(self) -> int:
-        """How many prediction heads the decoder has: k of a blockwise model, 0 of a stock one."""
+        """The number of prediction heads: k of a blockwise model, 0 of a stock one."""
         return block_size_of(self._decoder)
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens the decoder predicts at once, and lets see each other."""
+        """The number of tokens that the decoder predicts at once, and lets see each other."""
         return tokens_per_step_of(self._decoder)
 
     @torch.no_grad()
@@ -138,6 +144,7 @@ class DecoderSession:
                 self._precision,
                 self._shortlist,
                 self.graphs,
+                self._proposal_types,
             )
         self._network.begin(max_len)
         self.rows.clear(self._network.weights.embed.device)
@@ -172,7 +179,6 @@ class DecoderSession:
         """
         self.rows.pause(n_rows)
 
-    @torch.no_grad()
     def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """Feed T tokens to every row, after the tokens that the row has committed.
 
@@ -235,6 +241,21 @@ class DecoderSession:
             first, K]``: :meth:`spread` makes V of them.
         """
         return self.network.output.project(features, first, last, rough)
+
+    def pending(
+        self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False
+    ) -> Optional[PendingProduct]:
+        """The product that :meth:`project` would compute, for compiled code to compute and look at.
+
+        Returns:
+            states ``[..., last - first, C]`` and the layer; ``None`` if the layer is not packed
+            for compiled code.
+        """
+        return self.network.output.pending(features, first, last, rough)
+
+    def direct(self) -> Optional[DirectSteps]:
+        """Steps of the rows of now without a tensor in between; ``None`` if torch takes them."""
+        return DirectSteps.of(self.network, self.rows)
 
     @torch.no_grad()
     def logits(self, features: Tensor) -> Tensor:

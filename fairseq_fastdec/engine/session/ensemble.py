@@ -11,8 +11,11 @@ from torch.nn import functional as F
 
 from ..network.support import unsupported_part
 from .decoder_session import DecoderSession
+from .direct_steps import DirectSteps
 from .features import Features
 from .incremental import IncrementalSession, decodes_incrementally
+from .output_layer import PendingProduct
+from .scores import Scores
 from .shortlist import Shortlist
 from .tree import TokenTree
 
@@ -25,6 +28,9 @@ class EnsembleSession:
     Members that the engine cannot run go through fairseq's incremental decoding, which is slower.
 
     Generators see no members: a step returns one :class:`~.features.Features` for all of them.
+
+    Attributes:
+        temperature: divides the logits before the softmax.
     """
 
     def __init__(
@@ -35,6 +41,7 @@ class EnsembleSession:
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
         cuda_graphs: str = "auto",
+        proposal_types: Optional[int] = None,
     ) -> None:
         """
         Args:
@@ -42,6 +49,7 @@ class EnsembleSession:
             temperature: divides the logits before the softmax.
             precision, equal_steps: see :func:`~..products.precision.precision_of`.
             shortlist: the target types that may be used (default: all).
+            proposal_types: see :class:`DecoderSession`.
             cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`; members that the
                 engine cannot run have no graphs.
 
@@ -51,10 +59,13 @@ class EnsembleSession:
             ValueError: if one of the models cannot be run in that precision, or with a shortlist.
         """
         self._members = [
-            _session_for(model, temperature, precision, equal_steps, shortlist, cuda_graphs)
+            _session_for(
+                model, temperature, precision, equal_steps, shortlist, cuda_graphs, proposal_types
+            )
             for model in models
         ]
-        self._temperature = temperature
+        self._some_normalized = any(member.normalized for member in self._members)
+        self.temperature = temperature
         self._shortlist = shortlist
 
     @property
@@ -64,7 +75,7 @@ class EnsembleSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return self._members[0].n_rows
 
     @property
@@ -74,7 +85,7 @@ class EnsembleSession:
 
     @property
     def tokens_per_step(self) -> int:
-        """How many tokens every member predicts at once.
+        """The number of tokens that every member predicts at once.
 
         Raises:
             ValueError: if members predict different numbers of tokens.
@@ -99,17 +110,12 @@ class EnsembleSession:
 
     def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """Feed ``[R, T]`` tokens; see :meth:`DecoderSession.step`."""
-        if tree is None:
-            return Features([member.step(tokens) for member in self._members])
         return Features([member.step(tokens, tree) for member in self._members])
 
     def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
         """Keep the first n fed tokens; see :meth:`DecoderSession.commit`."""
         for member in self._members:
-            if path is None:
-                member.commit(n)
-            else:
-                member.commit(n, path)
+            member.commit(n, path)
 
     def select(self, rows: Tensor) -> None:
         """Gather, drop or duplicate rows; see :meth:`DecoderSession.select`.
@@ -146,6 +152,25 @@ class EnsembleSession:
         mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
         return self._spread(mean)
 
+    def direct(self) -> Optional[DirectSteps]:
+        """See :meth:`DecoderSession.direct`; ``None`` for several models, too."""
+        if len(self._members) > 1 or self._members[0].normalized:
+            return None
+        return self._members[0].direct()
+
+    def pending(
+        self, features: Features, first: int = 0, last: int = 1, rough: bool = False
+    ) -> Optional[PendingProduct]:
+        """The product that gives heads' logits, before the :attr:`temperature`.
+
+        Returns:
+            see :meth:`DecoderSession.pending`; ``None`` for several models, too, since their
+            probabilities have to be averaged, and for a model that the engine cannot run.
+        """
+        if len(self._members) > 1 or self._members[0].normalized:
+            return None
+        return self._members[0].pending(features.of_members[0], first, last, rough)
+
     @torch.no_grad()
     def scores(self, features: Features) -> Tuple[Tensor, bool]:
         """p_1's :meth:`log_probs`; for a single model its logits, which only lack the softmax.
@@ -154,11 +179,36 @@ class EnsembleSession:
             float32 ``[..., V]``, and whether they are log-probabilities. The caller may write into
             the scores, until the next call, which may use their memory again.
         """
-        alone = len(self._members) == 1 and self._shortlist is None
-        if not alone or self._members[0].normalized:
-            return self.log_probs(features)[..., 0, :], True
-        logits = self._members[0].logits(features.of_members[0]).float()
-        return (logits if self._temperature == 1.0 else logits / self._temperature), False
+        return self.scores_of_members(features).averaged()
+
+    def scores_of_members(self, features: Features) -> Scores:
+        """The scores that :meth:`scores` averages.
+
+        Averaging reads and writes the vocabulary several times. A search that reads it once has the
+        average made of the few tokens that it is about to choose.
+        """
+        if self._shortlist is not None:
+            return Scores([self.log_probs(features)[..., 0, :]], True)
+        own = [
+            self._scores_of(member, member_features)
+            for member, member_features in zip(self._members, features.of_members)
+        ]
+        if not self._some_normalized:
+            return Scores(own, False)
+        log_probs = [
+            scores if member.normalized else F.log_softmax(scores, dim=-1)
+            for member, scores in zip(self._members, own)
+        ]
+        return Scores(log_probs, True)
+
+    def _scores_of(
+        self, member: Union[DecoderSession, IncrementalSession], features: Tensor
+    ) -> Tensor:
+        """A member's logits, divided by the temperature, or its log-probabilities."""
+        if member.normalized:
+            return member.project(features)[..., 0, :].float()
+        logits = member.logits(features).float()
+        return logits if self.temperature == 1.0 else logits / self.temperature
 
     @torch.no_grad()
     def ranking_scores(
@@ -185,10 +235,10 @@ class EnsembleSession:
             member.project(member_features, first, last, rough)
             for member, member_features in zip(self._members, features.of_members)
         ]
-        if self._temperature == 1.0:
+        if self.temperature == 1.0:
             return scores
         return [
-            own if member.normalized else own / self._temperature
+            own if member.normalized else own / self.temperature
             for member, own in zip(self._members, scores)
         ]
 
@@ -200,10 +250,11 @@ def _session_for(
     equal_steps: bool,
     shortlist: Optional[Shortlist],
     cuda_graphs: str,
+    proposal_types: Optional[int],
 ) -> Union[DecoderSession, IncrementalSession]:
     problem = unsupported_part(model)
     if problem is None or not decodes_incrementally(model):
-        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs)
+        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs, proposal_types)
     if precision != "model":
         raise ValueError(
             f"--engine-precision {precision}: {problem}; remove it, such models are computed as "

@@ -9,6 +9,8 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
+from .tree import TokenTree
+
 State = Dict[str, Any]
 
 
@@ -83,7 +85,7 @@ class IncrementalSession:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are now, without those that are paused."""
+        """The number of rows now, without those that are paused."""
         return sum(group.rows.numel() for group in self._groups)
 
     def reset(self, max_len: int) -> None:
@@ -111,18 +113,21 @@ class IncrementalSession:
         self._groups.append(_Group(self.n_rows + order, 0, tokens, encoder_out, [{}]))
 
     @torch.no_grad()
-    def step(self, tokens: Tensor) -> Tensor:
+    def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """Feed T tokens to every row, after the tokens that the row has committed.
 
         Args:
             tokens: int64 ``[R, T]``. Rows that have fewer to feed are filled up with anything.
+            tree: must be ``None``: trees are of proposals, and such models have no heads for them.
 
         Returns:
             features ``[R, T, V]``: the model's own log-probabilities.
 
         Raises:
             RuntimeError: if there are no rows, or all are paused.
+            ValueError: for a tree.
         """
+        _refuse_trees(tree)
         if not self._groups:
             raise RuntimeError("the session has no rows for a step; call reset and add first")
         outputs = [self._feed(group, tokens[group.rows]) for group in self._groups]
@@ -132,8 +137,16 @@ class IncrementalSession:
         return features
 
     @torch.no_grad()
-    def commit(self, n: Union[int, Tensor]) -> None:
-        """Keep the first n tokens of the last step, the same number for all rows or ``[R]``."""
+    def commit(self, n: Union[int, Tensor], path: Optional[Tensor] = None) -> None:
+        """Keep the first n tokens of the last step, the same number for all rows or ``[R]``.
+
+        Args:
+            path: must be ``None``, see :meth:`step`.
+
+        Raises:
+            ValueError: for a path.
+        """
+        _refuse_trees(path)
         kept = []
         for group in self._groups:
             counts = torch.full_like(group.rows, n) if isinstance(n, int) else n[group.rows]
@@ -227,6 +240,11 @@ class IncrementalSession:
             reorder(state, torch.cat([members, members[:1]]))
             members = torch.arange(n_before, device=members.device)
         reorder(state, members)
+
+
+def _refuse_trees(tree: Optional[object]) -> None:
+    if tree is not None:
+        raise ValueError("trees of tokens: fairseq's incremental decoding cannot feed them")
 
 
 def _divide(group: _Group, labels: Tensor) -> Iterator[Tuple[int, _Group, Tensor]]:

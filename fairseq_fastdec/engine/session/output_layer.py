@@ -1,13 +1,45 @@
 """From a step's features to logits: prediction heads, the output layer, and the shortlist."""
 
-from typing import Dict, Optional
+import math
+from typing import Dict, NamedTuple, Optional
 
 from torch import Tensor
+from torch.nn import functional as F
 
+from ..kernels.heads import CompiledHeads
+from ..kernels.packed import Packed
 from ..network.heads import HeadWeights
 from ..network.prepared_model import Output, PreparedDecoder
 from ..products.precision import Precision, rough_precision
 from .shortlist import Shortlist, ShortlistedOutput
+
+
+class DirectOutput(NamedTuple):
+    """From features to logits, by compiled code.
+
+    Attributes:
+        heads: some of the model's heads; ``None`` where the features are the layer's inputs.
+        layer: the output layer.
+        types: the target types of its outputs, int64 ``[K]``; ``None`` for all.
+    """
+
+    heads: Optional[CompiledHeads]
+    layer: Packed
+    types: Optional[Tensor]
+
+
+class PendingProduct(NamedTuple):
+    """Logits that nobody has computed yet: compiled code can look at them as it computes them.
+
+    Attributes:
+        states: the output layer's inputs, fp32 ``[..., C]``.
+        layer: from C numbers to K logits.
+        types: the target types of the logits, int64 ``[K]``; ``None`` for all.
+    """
+
+    states: Tensor
+    layer: Packed
+    types: Optional[Tensor]
 
 
 class OutputLayer:
@@ -23,13 +55,17 @@ class OutputLayer:
         precision: Precision,
         has_heads: bool,
         shortlist: Optional[Shortlist],
+        proposal_types: Optional[int] = None,
     ) -> None:
         """
         Args:
             prepared: the decoder's weights in that precision.
             has_heads: whether the decoder has prediction heads.
             shortlist: the target types whose logits are computed (default: all).
+            proposal_types: so many types of the beginning of the dictionary may be proposed
+                (default: all whose logits are computed).
         """
+        self._proposal_types = proposal_types
         self._prepared = prepared
         self._precision = precision
         self._has_heads = has_heads
@@ -69,7 +105,36 @@ class OutputLayer:
         """See :meth:`DecoderSession.project`."""
         heads, vocabulary = self._output(rough)
         features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
-        return vocabulary(features)
+        logits = vocabulary(features)
+        if self._few_types(rough):
+            n_lacking = self._embed.size(0) - logits.size(-1)
+            logits = F.pad(logits, (0, n_lacking), value=-math.inf)
+        return logits
+
+    def pending(
+        self, features: Tensor, first: int, last: int, rough: bool
+    ) -> Optional[PendingProduct]:
+        """See :meth:`DecoderSession.pending`."""
+        heads, vocabulary = self._output(rough)
+        packed = getattr(vocabulary, "packed", None)
+        if packed is None:
+            return None
+        if heads is None or (last == 1 and heads.first_is_identity):
+            states = features.unsqueeze(-2)
+        else:
+            states = heads(features, first, last)
+        return PendingProduct(states, packed, self.types)
+
+    def direct(self, first: int, last: int, rough: bool) -> Optional[DirectOutput]:
+        """See :meth:`DirectSteps.output`."""
+        heads, vocabulary = self._output(rough)
+        packed = getattr(vocabulary, "packed", None)
+        if packed is None:
+            return None
+        if heads is None or (last == 1 and heads.first_is_identity):
+            return DirectOutput(None, packed, self.types)
+        compiled = heads.compiled(first, last)
+        return None if compiled is None else DirectOutput(compiled, packed, self.types)
 
     def logits(self, features: Tensor) -> Tensor:
         """See :meth:`DecoderSession.logits`."""
@@ -86,6 +151,11 @@ class OutputLayer:
         """See :meth:`DecoderSession.spread`."""
         return scores if self._shortlisted is None else self._shortlisted.spread(scores)
 
+    def _few_types(self, rough: bool) -> bool:
+        """Whether the first types alone are computed."""
+        # A shortlist has few types itself, and the right ones.
+        return rough and self._proposal_types is not None and self._shortlisted is None
+
     def _output(self, rough: bool) -> Output:
         """The layers; prepared when they are first asked for, as most methods propose nothing."""
         if rough not in self._outputs:
@@ -96,6 +166,8 @@ class OutputLayer:
         precision = self._precision
         if rough and self._has_heads:
             precision = rough_precision(precision, self._embed.dtype, self._embed.device)
+        if self._few_types(rough):
+            return self._prepared.proposals(precision, self._proposal_types)
         if self._shortlisted is None:
             return self._prepared.output(precision)
         return Output(self._prepared.heads(precision), self._shortlisted)

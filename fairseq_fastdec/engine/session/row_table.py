@@ -1,4 +1,4 @@
-"""Which rows a session has: how long each is, and which source sentence it belongs to."""
+"""The rows of a session: the length of each, and the source sentence that it belongs to."""
 
 from typing import Optional, Tuple, Union
 
@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 
 from .compaction import compaction
+
+# Python looks through so few lengths before torch has begun.
+FEW_ROWS = 64
 
 
 class RowTable:
@@ -36,7 +39,7 @@ class RowTable:
 
     @property
     def n_slots(self) -> int:
-        """How many rows there are, paused ones included."""
+        """The number of rows, paused ones included."""
         return self.n_paused + self.n_rows
 
     @property
@@ -84,8 +87,11 @@ class RowTable:
         self.grouping += 1
 
     def commit(self, n: Union[int, Tensor]) -> None:
-        """Make every row n tokens longer, the same number for all rows or int64 ``[R]``."""
-        self.lengths = self.lengths + n
+        """Make every row n tokens longer, the same number for all rows or int64 ``[R]``.
+
+        The lengths stay in the same memory, so that a runner need not look for them again.
+        """
+        self.lengths += n
         if not isinstance(n, int):
             self.shortest, self.longest = extremes(self.lengths)
         elif self.n_rows:
@@ -103,11 +109,11 @@ class RowTable:
         """
         row_source = self.row_source[rows]
         same_sources = torch.equal(row_source, self.row_source)
-        self.n_rows = rows.numel()
+        n_before, self.n_rows = self.n_rows, rows.numel()
         if self.n_rows == 0 or self.shortest < self.longest:
             self.lengths = self.lengths[rows]
             self.shortest, self.longest = extremes(self.lengths)
-        else:
+        elif self.n_rows != n_before:
             self.lengths = self.lengths.new_full(rows.shape, self.longest)
         if same_sources:
             return None
@@ -153,5 +159,8 @@ def extremes(lengths: Tensor) -> Tuple[int, int]:
     """The smallest and the largest of some lengths, int64 ``[N]``; 0 and 0 if N is 0."""
     if lengths.numel() == 0:
         return 0, 0
+    if lengths.is_cpu and lengths.numel() <= FEW_ROWS:
+        known = lengths.tolist()
+        return min(known), max(known)
     shortest, longest = torch.stack(lengths.aminmax()).tolist()
     return shortest, longest

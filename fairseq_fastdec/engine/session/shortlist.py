@@ -19,6 +19,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ...data.special_tokens import EOD
+from ..kernels.packed import Packed
 from ..products.linear import Layer, Rows
 
 logger = logging.getLogger(__name__)
@@ -198,6 +199,11 @@ class ShortlistedOutput:
         The layer stays as it is until the next :meth:`add`.
         """
         self._types_of_sources = [self._types_of_sources[index] for index in sources.tolist()]
+
+    @property
+    def packed(self) -> Optional[Packed]:
+        """The compiled product with the layer, or ``None``."""
+        return getattr(self._layer, "packed", None)
 
     def __call__(self, features: Tensor) -> Tensor:
         """``[..., C]`` to logits ``[..., K]`` of :attr:`types`."""

@@ -1,7 +1,8 @@
 """Who takes a session's steps: compiled code, torch, or a recording of what torch did."""
 
 from functools import partial
-from typing import Optional, Protocol, Union
+from operator import is_
+from typing import Optional, Protocol, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -34,7 +35,11 @@ class StepRunner(Protocol):
 
 
 class CompiledRunner:
-    """One call of compiled code a step."""
+    """One call of compiled code a step.
+
+    What the steps of the same rows have in common is handed over once, as long as it lies in the
+    same memory.
+    """
 
     def __init__(
         self, compiled: CompiledDecoder, forward_pass: ForwardPass, caches: SessionCaches
@@ -42,25 +47,51 @@ class CompiledRunner:
         self._compiled = compiled
         self._forward_pass = forward_pass
         self._caches = caches
+        self._bound: Tuple[Optional[Tensor], ...] = ()
 
     def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """See :meth:`StepRunner.step`.
 
         Raises:
-            IndexError, ValueError: as the compiled decoder's call.
+            IndexError, ValueError: as the compiled decoder's step.
         """
+        self._prepare(rows, tokens.size(1))
+        return self._compiled.step(tokens, None if tree is None else tree.parents)
+
+    def step_at(
+        self, rows: RowTable, tokens: int, n_new: int, features: int, parents: Optional[int] = None
+    ) -> None:
+        """:meth:`step` between places in memory; see :meth:`Transformer.step_at`."""
+        self._prepare(rows, n_new)
+        self._compiled.step_at(tokens, n_new, features, parents)
+
+    def _prepare(self, rows: RowTable, n_new: int) -> None:
+        """Make room for ``n_new`` tokens of each row, and hand over what lies elsewhere now."""
         caches = self._caches
-        caches.reserve_step(rows, tokens.size(1))
-        return self._compiled(
-            tokens,
+        caches.reserve_step(rows, n_new)
+        memory = (
+            rows.lengths,
+            rows.row_source,
+            rows.source_lengths,
+            caches.rows.storage,
+            caches.sources.storage,
+            self._forward_pass.positions,
+        )
+        # A pause gives the rows other tensors, so their first slot needs no comparison.
+        if not self._bound or not all(map(is_, memory, self._bound)):
+            self._bind(rows, memory)
+
+    def _bind(self, rows: RowTable, memory: Tuple[Optional[Tensor], ...]) -> None:
+        caches = self._caches
+        self._compiled.bind(
             (caches.rows, rows.n_paused),
             rows.lengths,
             caches.sources,
             rows.row_source,
             rows.source_lengths,
             self._forward_pass.positions,
-            None if tree is None else tree.parents,
         )
+        self._bound = memory
 
 
 class TorchRunner:
@@ -80,6 +111,7 @@ class TorchRunner:
         self._source_keys: Optional[SourceKeys] = None
         self._grouping: Optional[int] = None
 
+    @torch.no_grad()
     def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """See :meth:`StepRunner.step`."""
         n_new = tokens.size(1)
@@ -95,7 +127,7 @@ class TorchRunner:
         return self._forward_pass(tokens, row_keys, self.source_keys(rows))
 
     def source_keys(self, rows: RowTable) -> SourceKeys:
-        """What the rows attend to in their sources; made once a grouping of the rows."""
+        """The sources' keys, to which the rows attend; made once a grouping of the rows."""
         if self._source_keys is None or self._grouping != rows.grouping:
             self._source_keys = self._group(rows)
             self._grouping = rows.grouping
@@ -137,6 +169,7 @@ class GraphRunner:
         self._layout: Optional[SourceLayout] = None
         self._grouping: Optional[int] = None
 
+    @torch.no_grad()
     def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """See :meth:`StepRunner.step`."""
         if tree is not None or not self._graphs.active:

@@ -37,5 +37,5 @@ class TokenTree:
 
     @cached_property
     def depths(self) -> Tensor:
-        """How many tokens of the tree are on the path to each: int64 ``[R, T]``."""
+        """The number of the tree's tokens on the path to each: int64 ``[R, T]``."""
         return self.sees.sum(dim=-1) - 1

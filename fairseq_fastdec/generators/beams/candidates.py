@@ -4,10 +4,10 @@ import math
 from typing import NamedTuple, Optional
 
 import numpy as np
-from torch import Tensor
 
+from ...engine import Scores
 from ..constraints import TokenConstraints
-from ..top_tokens import Beams, Choices, Chooser
+from ..top_tokens import Beams, Best, Choices, Chooser
 
 FEW_SCORES = 2000  # to be sorted as they are
 
@@ -26,39 +26,6 @@ class Candidates(NamedTuple):
         return Candidates(*taken(best_first(self.scores, n), *self))
 
 
-class BeamRows(NamedTuple):
-    """The rows of S beams: row r is the entry ``column[r]`` of beam ``beam[r]``, int64 ``[R]``."""
-
-    beam: np.ndarray
-    column: np.ndarray
-    n_beams: int
-    width: int
-
-    def grid(self, values: np.ndarray, missing: float) -> np.ndarray:
-        """``[R, ...]`` laid out as ``[S, width, ...]``; what no row has is ``missing``."""
-        shape = (self.n_beams, self.width, *values.shape[1:])
-        out = np.full(shape, missing, dtype=values.dtype)
-        out[self.beam, self.column] = values
-        return out
-
-    def competing(self, totals: np.ndarray) -> Beams:
-        """The rows of each beam by their columns, with their scores so far, float32 ``[R]``."""
-        starts = np.zeros(self.n_beams + 1, dtype=np.int64)
-        np.bincount(self.beam, minlength=self.n_beams).cumsum(out=starts[1:])
-        return Beams(np.lexsort((self.column, self.beam)), starts, totals)
-
-
-class Extensions(NamedTuple):
-    """The best extensions of S beams, best first, ``[S, C]``.
-
-    Where a beam has fewer than C, ``scores`` is ``-inf`` and the rest means nothing.
-    """
-
-    scores: np.ndarray  # float32, cumulative
-    rows: np.ndarray  # int64, the row that is extended
-    tokens: np.ndarray  # int64
-
-
 class Wanted(NamedTuple):
     """The numbers of extensions that a search wants."""
 
@@ -68,43 +35,57 @@ class Wanted(NamedTuple):
 
 def best_extensions(
     chooser: Chooser,
-    scores: Tensor,
-    totals: np.ndarray,
-    rows: BeamRows,
+    scores: Scores,
+    beams: Beams,
     wanted: Wanted,
     constraints: Optional[TokenConstraints],
-    normalize: bool,
-) -> Extensions:
+) -> Best:
     """The best extensions of each beam by cumulative score; fewer where there are fewer.
 
     Args:
-        scores, constraints, normalize: see :meth:`Chooser.choose_by_row`.
-        totals: float32 ``[R]``, each row's score so far.
+        scores: of the rows, ``[R, V]``.
+        constraints: see :meth:`Chooser.choose_by_row`.
     """
-    n = min(wanted.n, rows.width * scores.size(1))
-    if wanted.per_row is None or wanted.per_row >= n:
-        # The best of each row need not be known; their number would grow with the beam's square.
-        found = chooser.choose_by_beam(scores, n, constraints, normalize, rows.competing(totals))
-        if found is not None:
-            return Extensions(*found)
-    own = chooser.choose_by_row(scores, min(n, wanted.per_row or n), constraints, normalize)
-    return extensions_of_choices(own, totals, rows, n)
+    n, n_types = wanted.n, scores.n_types
+    if n > n_types:
+        n = min(n, widest(beams) * n_types)
+    members, normalized = scores
+    found = chooser.choose_by_beam(
+        members, n, wanted.per_row, constraints, normalize=not normalized, beams=beams
+    )
+    if found is not None:
+        return found
+    alone, normalized = scores.averaged()
+    n_own = min(n, wanted.per_row or n)
+    own = chooser.choose_by_row(alone, n_own, constraints, normalize=not normalized)
+    return extensions_of_choices(own, beams, n)
 
 
-def extensions_of_choices(own: Choices, totals: np.ndarray, rows: BeamRows, n: int) -> Extensions:
+def extensions_of_choices(own: Choices, beams: Beams, n: int) -> Best:
     """The n best extensions of each beam by cumulative score; fewer where there are fewer.
 
     Args:
         own: the best tokens of each row by itself; no others are looked at.
-        totals: float32 ``[R]``, each row's score so far.
     """
-    n_own = own.scores.shape[1]
-    scores = rows.grid(own.scores + totals[:, None], -math.inf).reshape(rows.n_beams, -1)
-    order = best_first(scores, n)
-    number = rows.grid(np.arange(totals.size), 0)
+    n_own, width = own.scores.shape[1], widest(beams)
+    n_beams, rows = beams.n_beams, beams.rows[: beams.n_rows]
+    starts = beams.starts[:n_beams]
+    beam = np.arange(n_beams).repeat(np.diff(beams.starts[: n_beams + 1]))
+    place = np.arange(rows.size) - starts[beam]
+    scores = np.full((n_beams, width, n_own), -math.inf, dtype=np.float32)
+    totals = beams.totals[: beams.n_rows, None]
+    scores[beam, place] = (own.scores + totals)[rows]
+    number = np.zeros((n_beams, width), dtype=np.int64)
+    number[beam, place] = rows
+    order = best_first(scores.reshape(n_beams, -1), n)
     (chosen,) = taken(order // n_own, number)
-    (best,) = taken(order, scores)
-    return Extensions(best, chosen, own.tokens[chosen, order % n_own])
+    (best,) = taken(order, scores.reshape(n_beams, -1))
+    return Best(best, chosen, own.tokens[chosen, order % n_own])
+
+
+def widest(beams: Beams) -> int:
+    """The number of rows of the beam that has most."""
+    return int(np.diff(beams.starts[: beams.n_beams + 1]).max())
 
 
 def best_first(scores: np.ndarray, n: int) -> np.ndarray:

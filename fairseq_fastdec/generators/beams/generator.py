@@ -3,6 +3,7 @@
 import math
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+import numpy as np
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
@@ -36,6 +37,7 @@ class BeamGenerator(DecodingGenerator):
             per_entry=given(options.max_candidates, self.default_max_candidates),
             finalize=str(given(options.finalize, self.default_finalize)),
         )
+        self._searches: List[BeamSearch] = []
 
     def schedule(self, source_tokens: List[int]) -> Schedule:
         """A schedule for sentences of so many source tokens each."""
@@ -49,9 +51,9 @@ class BeamGenerator(DecodingGenerator):
         """The results as they come; a method with long batches shows their progress here."""
         return results
 
-    def waived(self, prefix: Tensor, n_forced: Tensor) -> Tensor:
+    def waived(self, prefix: Tensor, n_forced: np.ndarray) -> np.ndarray:
         """The number of first steps for which --min-len is waived: int64 ``[B]``."""
-        return torch.full_like(n_forced, prefix.size(1))
+        return np.full_like(n_forced, prefix.size(1))
 
     def translate(
         self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
@@ -61,9 +63,7 @@ class BeamGenerator(DecodingGenerator):
         sentences = self._sentences(net_input, source_tokens, prefix)
         schedule = self.schedule(source_tokens)
         self.session.reset(int(sentences.max_len.max()) + 1)
-        search = BeamSearch(
-            self.session, self.rules, self.statistics, self.heuristics, sentences.max_len.device
-        )
+        search = self._search_on(sentences.prefix.device)
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
         results = _run(search, schedule, sentences, bos, self.rules.pad)
@@ -79,33 +79,48 @@ class BeamGenerator(DecodingGenerator):
                     expansions=result.expansions,
                 )
             )
+        # Nothing is under way, so the next batch can have it.
+        self._searches.append(search)
         self.statistics.refills += schedule.refills
         if self.heuristics.finalize == "fairseq":
             self._repeat_what_is_given(hypotheses, sentences)
         return hypotheses, records
 
+    def _search_on(self, device: torch.device) -> BeamSearch:
+        """A search with nothing under way: that of the last batch, unless an error ended it."""
+        search = self._searches.pop() if self._searches else None
+        if search is not None and search.device == device:
+            return search
+        return BeamSearch(self.session, self.rules, self.statistics, self.heuristics, device)
+
     def _sentences(
         self, net_input: Dict[str, Tensor], source_tokens: List[int], prefix: Optional[Tensor]
     ) -> Sentences:
         source = net_input["src_tokens"]
-        max_len = torch.tensor(self.max_lens(net_input, source_tokens), device=source.device)
+        max_len = np.array(self.max_lens(net_input, source_tokens))
+        n_forced = np.zeros_like(max_len)
         if prefix is None:
             prefix = source.new_zeros(source.size(0), 0)
-        n_forced = torch.minimum(prefix_lengths(prefix, self.rules.pad), max_len)
+        else:
+            given = prefix_lengths(prefix, self.rules.pad).cpu().numpy()
+            n_forced = np.minimum(given, max_len)
         return Sentences(
             numbers=list(range(source.size(0))),
             net_input=net_input,
             max_len=max_len,
-            prefix=prefix,
             n_forced=n_forced,
-            n_waived=torch.minimum(self.waived(prefix, n_forced), max_len),
+            n_waived=np.minimum(self.waived(prefix, n_forced), max_len),
+            prefix=prefix,
         )
 
     def _repeat_what_is_given(self, hypotheses: Hypotheses, sentences: Sentences) -> None:
         """fairseq gives K copies of a translation that its prefix completes."""
-        given = torch.arange(sentences.prefix.size(1), device=sentences.prefix.device)
-        forced_eos = sentences.prefix.eq(self.eos) & (given < sentences.n_forced[:, None])
-        for number in forced_eos.any(dim=1).nonzero().squeeze(1).tolist():
+        if not sentences.n_forced.any():
+            return
+        given = np.arange(sentences.prefix.size(1))
+        is_eos = sentences.prefix.eq(self.eos).cpu().numpy()
+        forced_eos = is_eos & (given < sentences.n_forced[:, None])
+        for number in forced_eos.any(axis=1).nonzero()[0].tolist():
             only = hypotheses[number][0]
             hypotheses[number] = [
                 {name: value.clone() for name, value in only.items()}
@@ -126,7 +141,7 @@ class VariableBeamGenerator(BeamGenerator):
     def max_lens(self, net_input: Dict[str, Tensor], source_tokens: List[int]) -> List[int]:
         return [self.rules.max_len(length) for length in source_tokens]
 
-    def waived(self, prefix: Tensor, n_forced: Tensor) -> Tensor:
+    def waived(self, prefix: Tensor, n_forced: np.ndarray) -> np.ndarray:
         return n_forced
 
 
@@ -135,10 +150,10 @@ def _run(
 ) -> Iterator[Result]:
     """Decode by Algorithm 1 of Yang et al. 2020: refill, choose, expand, until none is left."""
     while True:
-        due = schedule.due(search.numbers, search.widths)
+        due = schedule.due(search)
         if due:
             search.admit(sentences.take(due, pad), bos)
-        if not search.numbers.size:
+        if not search.n_sentences:
             return
-        search.focus(schedule.choose(search.lengths, search.widths))
+        search.focus(schedule.choose(search))
         yield from search.step()

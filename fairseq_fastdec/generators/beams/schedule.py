@@ -2,9 +2,25 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import List, Optional, Protocol
 
 import numpy as np
+
+
+class UnderWay(Protocol):
+    """The S sentences that a search decodes now."""
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Their numbers, int64 ``[S]``."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of tokens of each, int64 ``[S]``."""
+
+    @property
+    def widths(self) -> np.ndarray:
+        """The rows of each, int64 ``[S]``."""
 
 
 class Schedule(ABC):
@@ -16,21 +32,15 @@ class Schedule(ABC):
     refills = 0
 
     @abstractmethod
-    def due(self, numbers: np.ndarray, widths: np.ndarray) -> List[int]:
-        """The numbers of the sentences to begin now.
-
-        Args:
-            numbers: int64 ``[S]``, the sentences under way.
-            widths: int64 ``[S]``, the rows of each.
-        """
+    def due(self, search: UnderWay) -> List[int]:
+        """The numbers of the sentences to begin now."""
 
     @abstractmethod
-    def choose(self, lengths: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    def choose(self, search: UnderWay) -> Optional[np.ndarray]:
         """The sentences under way that the next step expands: bool ``[S]``, at least one.
 
-        Args:
-            lengths: int64 ``[S]``, how many tokens each has.
-            widths: int64 ``[S]``, the rows of each.
+        Returns:
+            ``None`` for all.
         """
 
 
@@ -40,12 +50,12 @@ class AllAtOnce(Schedule):
     def __init__(self, n_sentences: int) -> None:
         self._waiting = list(range(n_sentences))
 
-    def due(self, numbers: np.ndarray, widths: np.ndarray) -> List[int]:
+    def due(self, search: UnderWay) -> List[int]:
         due, self._waiting = self._waiting, []
         return due
 
-    def choose(self, lengths: np.ndarray, widths: np.ndarray) -> np.ndarray:
-        return np.ones(lengths.size, dtype=bool)
+    def choose(self, search: UnderWay) -> Optional[np.ndarray]:
+        return None
 
 
 @dataclass
@@ -102,9 +112,14 @@ class Stream(Schedule):
         self._begun = False
         self._rows_seen, self._beams_seen = width, 1
 
-    def due(self, numbers: np.ndarray, widths: np.ndarray) -> List[int]:
-        used = np.array([numbers.size, self._source_tokens[numbers].sum(), widths.sum()], float)
-        if not self._waiting or (numbers.size and self._share(used) > self._refill_threshold):
+    def due(self, search: UnderWay) -> List[int]:
+        if not self._waiting:
+            return []
+        numbers = search.numbers
+        used = np.array(
+            [numbers.size, self._source_tokens[numbers].sum(), search.widths.sum()], float
+        )
+        if numbers.size and self._share(used) > self._refill_threshold:
             return []
         due: List[int] = []
         while self._waiting:
@@ -117,7 +132,8 @@ class Stream(Schedule):
         self._begun = True
         return due
 
-    def choose(self, lengths: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    def choose(self, search: UnderWay) -> Optional[np.ndarray]:
+        lengths, widths = search.lengths, search.widths
         if self._policy == "min-length":
             wanted = np.flatnonzero(lengths == lengths.min())
         else:

@@ -6,17 +6,18 @@ from typing import Any, Dict, List, Optional
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from ...engine import EnsembleSession, at, compaction, inheritance
+from ...engine import EnsembleSession, at, compaction
 from ..constraints import GenerationRules, TokenConstraints
 from ..statistics import Statistics
 from ..top_tokens import Chooser
-from .candidates import BeamRows, Candidates, Wanted, best_extensions
+from .candidates import Wanted, best_extensions
 from .finalization import FINALIZATIONS
+from .focus import Focus
 from .history import History
 from .request import Result, Sentences
 from .slots import Slots
+from .survival import Survival
 
 
 @dataclass
@@ -40,11 +41,11 @@ class BeamSearch:
     """The sentences under way. Each step expands those in *focus*; the others rest.
 
     The rows of the session are the growing entries of all beams; the rows in focus are the last
-    ones. Where a row lies says nothing: it knows its slot (which sentence) and its column (which
-    entry of the beam). So when a beam changes, an entry that goes on stays where it is.
+    ones. All this is on the host. In a step the device is told the tokens and the order of the
+    rows, and the host each row's best tokens.
 
-    All this is on the host. In a step the device is told the tokens and the order of the rows, and
-    the host each row's best tokens.
+    Attributes:
+        device: the session's.
     """
 
     def __init__(
@@ -64,223 +65,151 @@ class BeamSearch:
         self._rules = rules
         self._chooser = Chooser(rules)
         self._statistics = statistics
-        self._heuristics = heuristics
-        self._finalization = FINALIZATIONS[heuristics.finalize]
-        self._device = device
+        finalization = FINALIZATIONS[heuristics.finalize]
+        n_candidates = heuristics.width * finalization.candidates_per_entry
+        self._wanted = Wanted(n_candidates, heuristics.per_entry)
+        self.device = device
         self._slots = Slots(heuristics.width)
         self._history = History(heuristics.width)
-        self._row_slot = np.zeros(0, dtype=np.int64)
-        self._row_column = self._row_slot
-        # The slots in use, in the order of their rows. Those in focus are the last ones.
-        self._live = np.zeros(0, dtype=np.int64)
-        self._n_resting = 0
-        self._n_resting_rows = 0
+        self._focus = Focus(heuristics.width)
+        self._survival = Survival.of(
+            self._slots, self._history, self._focus, finalization, heuristics.threshold, rules.eos
+        )
+        nothing = np.zeros(0, dtype=np.int64)
+        # The slots that rest, in the order of their rows; and the slot and column of each row.
+        self._resting = self._resting_row_slots = self._resting_columns = nothing
+
+    @property
+    def n_sentences(self) -> int:
+        """S, the number of sentences under way."""
+        return self._resting.size + self._focus.n_beams
 
     @property
     def numbers(self) -> np.ndarray:
         """The numbers of the sentences under way, ``[S]``."""
-        return self._slots.number[self._live]
+        return self._slots.number[self._under_way]
 
     @property
     def lengths(self) -> np.ndarray:
         """The number of tokens of their entries, ``[S]``."""
-        return self._slots.length[self._live]
+        return self._slots.length[self._under_way]
 
     @property
     def widths(self) -> np.ndarray:
         """The number of growing entries of their beams, ``[S]``."""
-        return self._slots.width[self._live]
+        return self._slots.width[self._under_way]
+
+    @property
+    def _under_way(self) -> np.ndarray:
+        """The slots in use, in the order of their rows. Those in focus are the last ones."""
+        return np.concatenate([self._resting, self._focus.slots])
 
     def admit(self, new: Sentences, bos: int) -> None:
         """Encode more sentences; each begins with one entry, ``bos``, in focus."""
         slots = self._slots.take(len(new.numbers), new.prefix.cpu().numpy())
         self._slots.number[slots] = new.numbers
         for name in ("max_len", "n_forced", "n_waived"):
-            getattr(self._slots, name)[slots] = getattr(new, name).cpu().numpy()
+            getattr(self._slots, name)[slots] = getattr(new, name)
         self._history.reserve(self._slots.n, 1)
         self._history.begin(slots, bos)
         self._session.add(new.net_input, new.prefix)
         self._statistics.encoder_invocations += 1
-        self._row_slot = np.concatenate([self._row_slot, slots])
-        self._row_column = np.concatenate([self._row_column, np.zeros_like(slots)])
-        self._live = np.concatenate([self._live, slots])
-        self._locate_focus()
+        focus = self._focus
+        self._set_focus(
+            np.concatenate([focus.slots, slots]),
+            np.concatenate([focus.row_slots, slots]),
+            np.concatenate([focus.columns, np.zeros_like(slots)]),
+        )
 
-    def focus(self, chosen: np.ndarray) -> None:
-        """Expand the ``chosen`` sentences from now on: bool ``[S]``, at least one."""
-        in_focus = np.arange(chosen.size) >= self._n_resting
-        if np.array_equal(chosen, in_focus):
+    def focus(self, chosen: Optional[np.ndarray]) -> None:
+        """Expand the ``chosen`` sentences from now on: bool ``[S]``, at least one; or all."""
+        n_resting = self._resting.size
+        if chosen is None:
+            if not n_resting:
+                return
+            chosen = np.ones(self.n_sentences, dtype=bool)
+        if np.array_equal(chosen, np.arange(chosen.size) >= n_resting):
             return
+        live = self._under_way
+        row_slots = np.concatenate([self._resting_row_slots, self._focus.row_slots])
+        columns = np.concatenate([self._resting_columns, self._focus.columns])
         slot_chosen = np.zeros(self._slots.n, dtype=bool)
-        slot_chosen[self._live[chosen]] = True
-        row_chosen = slot_chosen[self._row_slot]
-        order = row_chosen.argsort(kind="stable")
+        slot_chosen[live[chosen]] = True
+        order = slot_chosen[row_slots].argsort(kind="stable")
         if (np.diff(order) < 0).any():
             self._session.pause(0)
-            self._session.select(self._on_device(order))
-            self._row_slot, self._row_column = self._row_slot[order], self._row_column[order]
-        self._live = np.concatenate([self._live[~chosen], self._live[chosen]])
-        self._n_resting = int((~chosen).sum())
-        self._n_resting_rows = int(self.widths[: self._n_resting].sum())
-        self._session.pause(self._n_resting_rows)
-        self._locate_focus()
+            self._session.select(torch.from_numpy(order).to(self.device))
+            row_slots, columns = row_slots[order], columns[order]
+        self._resting = live[~chosen]
+        n_rows = int(self._slots.width[self._resting].sum())
+        self._resting_row_slots, self._resting_columns = row_slots[:n_rows], columns[:n_rows]
+        self._session.pause(n_rows)
+        self._set_focus(live[chosen], row_slots[n_rows:], columns[n_rows:])
 
     def step(self) -> List[Result]:
         """Expand the beams in focus by one token; returns the sentences that end with it."""
-        slots = self._row_slot[self._n_resting_rows :]
-        columns = self._row_column[self._n_resting_rows :]
-        lengths = self._slots.length[slots]
-        tokens = self._history.tokens(slots, lengths, columns)
-        features = self._session.step(self._on_device(tokens)[:, None])
+        focus = self._focus
+        features = self._session.step(focus.tokens_on(self.device))
         self._session.commit(1)
-        self._count_step(slots.size)
-        n = self._heuristics.width * self._finalization.candidates_per_entry
-        scores, normalized = self._session.scores(at(features, 0))
-        found = best_extensions(
+        self._statistics.count_step(focus.n_rows)
+        self._statistics.count_beams(focus.n_beams)
+        extensions = best_extensions(
             self._chooser,
-            scores,
-            self._history.scores(slots, lengths, columns),
-            BeamRows(
-                self._beam, columns, self._focus.size, int(self._slots.width[self._focus].max())
-            ),
-            Wanted(n, self._heuristics.per_entry),
-            self._constraints(slots, lengths),
-            normalize=not normalized,
+            self._session.scores_of_members(at(features, 0)),
+            focus.beams,
+            self._wanted,
+            self._constraints(),
         )
-        candidates = Candidates(
-            found.scores,
-            found.tokens,
-            np.broadcast_to(self._slots.length[self._focus][:, None], found.rows.shape),
-            columns[found.rows],
-            found.rows,
-        )
-        return self._judge_candidates(self._add_waiting(candidates), slots.size)
+        done = self._survival.judge(extensions)
+        order, results = None, []
+        if done is not None:
+            results = self._results(focus.slots[done])
+            # In the order in which the session's sources close the gaps.
+            order = compaction(torch.from_numpy(~done)).numpy()
+        if self._survival.extend(order):
+            self._session.select(focus.origins_on(self.device))
+        if done is not None:
+            self._note_limits()
+        return results
 
-    def _constraints(self, slots: np.ndarray, steps: np.ndarray) -> Optional[TokenConstraints]:
+    def _constraints(self) -> Optional[TokenConstraints]:
         """The constraints on the rows' next tokens by limits and a prefix; ``None`` if none."""
-        known = self._slots
-        now, max_len, n_forced = (
-            values[self._focus] for values in (known.length, known.max_len, known.n_forced)
-        )
-        if self._rules.leaves_open(now, max_len, n_forced).all():
+        known, focus = self._slots, self._focus
+        extremes = (focus.shortest, focus.longest)
+        if all(self._rules.leaves_open(at, self._max_len, self._n_forced) for at in extremes):
             return None
+        slots = focus.row_slots
+        steps = known.length[slots]
         constraints = self._rules.constraints_at(steps, known.max_len[slots], known.n_waived[slots])
         forced = (steps < known.n_forced[slots]).nonzero()[0]
         constraints.only[forced] = known.forced[slots[forced], steps[forced]]
         return constraints
 
-    def _add_waiting(self, candidates: Candidates) -> Candidates:
-        """The best of the candidates and of those that ended before and still wait."""
-        slots = self._slots
-        if not slots.n_waiting[self._focus].any():
-            return candidates
-        lengths = slots.waiting_lengths[self._focus]
-        waiting = Candidates(
-            slots.waiting_scores[self._focus],
-            np.full_like(lengths, self._rules.eos),
-            lengths,
-            slots.waiting_columns[self._focus],
-            np.zeros_like(lengths),
-        )
-        both = (np.concatenate(pair, axis=1) for pair in zip(candidates, waiting))
-        return Candidates(*both).best(self._heuristics.width)
-
-    def _judge_candidates(self, candidates: Candidates, n_rows: int) -> List[Result]:
-        """Finalize, keep or forget the candidates; returns the sentences that are done."""
-        known, slots = self._slots, self._focus
-        verdict = self._finalization.judge(
-            candidates.scores,
-            candidates.tokens == self._rules.eos,
-            known.n_final[slots],
-            known.best_final[slots],
-            self._heuristics.width,
-            self._heuristics.threshold,
-        )
-        ends = (candidates.scores, candidates.lengths, candidates.columns)
-        if verdict.final.any():
-            known.finish(slots, verdict.final, *ends)
-        if self._finalization.lets_wait:
-            known.set_waiting(slots, verdict.waiting, *ends)
-        active = verdict.active
-        known.width[slots] = active.sum(axis=1)
-        done = (known.n_final[slots] >= self._heuristics.width) | (known.width[slots] == 0)
-        results: List[Result] = []
-        if done.any():
-            results = self._results(slots[done])
-            # In the order in which the session's sources close the gaps.
-            order = compaction(torch.from_numpy(~done)).numpy()
-            known.give_back(slots[done])
-            candidates = Candidates(*(field[order] for field in candidates))
-            active, self._focus = active[order], slots[order]
-            self._live = np.concatenate([self._live[: self._n_resting], self._focus])
-        self._extend_beams(candidates, active, n_rows)
-        return results
-
-    def _extend_beams(self, candidates: Candidates, active: np.ndarray, n_rows: int) -> None:
-        """The beams become their ``active`` candidates, bool ``[S, C]``."""
-        entry = active.nonzero()
-        beam = entry[0]
-        self._slots.length[self._focus] += 1
-        column = (active.cumsum(axis=1) - 1)[entry]
-        slots = self._focus[beam]
-        self._history.reserve(self._slots.n, int(self._slots.length.max()))
-        self._history.extend(
-            slots,
-            candidates.lengths[entry] + 1,
-            column,
-            candidates.tokens[entry],
-            candidates.columns[entry],
-            candidates.scores[entry],
-        )
-        self._assign_rows(candidates.rows[entry], n_rows, beam, slots, column)
-
-    def _assign_rows(
-        self,
-        parents: np.ndarray,
-        n_rows: int,
-        beam: np.ndarray,
-        slots: np.ndarray,
-        column: np.ndarray,
-    ) -> None:
-        """Give rows to new entries ``[R]``, which continue the rows ``parents``."""
-        # Beams of one entry keep their rows until a sentence leaves.
-        if not np.array_equal(parents, np.arange(n_rows)):
-            places = inheritance(parents, n_rows)
-            beam, slots, column = beam[places], slots[places], column[places]
-            self._session.select(self._on_device(parents[places]))
-        resting = self._n_resting_rows
-        self._row_slot = np.concatenate([self._row_slot[:resting], slots])
-        self._row_column = np.concatenate([self._row_column[:resting], column])
-        self._beam = beam
-
     def _results(self, slots: np.ndarray) -> List[Result]:
-        """The hypotheses of the sentences in the ``slots``, which are done."""
+        """The hypotheses of the sentences in the ``slots``, which are done and give these back."""
         known = self._slots
         known.end_as_they_stand(slots[known.n_final[slots] == 0])
         ends = known.ends(slots)
-        hypotheses = iter(self._history.hypotheses(ends, self._rules, self._device))
+        hypotheses = iter(self._history.hypotheses(ends, self._rules, self.device))
         results = []
         for slot in slots.tolist():
             own = sorted(islice(hypotheses, int(known.n_final[slot])), key=_score, reverse=True)
             costs = (int(values[slot]) for values in (known.steps, known.expansions))
             results.append(Result(int(known.number[slot]), own, *costs))
+        known.give_back(slots)
         return results
 
-    def _count_step(self, n_rows: int) -> None:
-        self._statistics.count_step(n_rows)
-        self._statistics.count_beams(self._focus.size)
-        self._slots.steps[self._focus] += 1
-        self._slots.expansions[self._focus] += self._slots.width[self._focus]
+    def _set_focus(self, slots: np.ndarray, row_slots: np.ndarray, columns: np.ndarray) -> None:
+        """Expand the beams in these slots, ``[S]``, with these rows, ``[R]``, from now on."""
+        self._focus.begin(slots, row_slots, columns, self._slots, self._history)
+        self._note_limits()
 
-    def _locate_focus(self) -> None:
-        """Note which beams are in focus, and to which of them each row belongs."""
-        self._focus = self._live[self._n_resting :]
-        position = np.zeros(self._slots.n, dtype=np.int64)
-        position[self._focus] = np.arange(self._focus.size)
-        self._beam = position[self._row_slot[self._n_resting_rows :]]
-
-    def _on_device(self, numbers: np.ndarray) -> Tensor:
-        return torch.from_numpy(numbers).to(self._device)
+    def _note_limits(self) -> None:
+        """Note between which lengths no row in focus has a constraint."""
+        slots = self._focus.slots
+        if slots.size:
+            self._max_len = int(self._slots.max_len[slots].min())
+            self._n_forced = int(self._slots.n_forced[slots].max())
 
 
 def _score(hypothesis: Dict[str, Any]) -> float:

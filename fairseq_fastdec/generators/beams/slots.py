@@ -35,6 +35,8 @@ class Slots:
         self.waiting_scores = table.astype(np.float32)
         self.waiting_lengths = table
         self.waiting_columns = table
+        self.n_columns = width  # K
+        self.version = 0  # another number whenever arrays have grown
         self._free: List[int] = []
 
     @property
@@ -118,6 +120,7 @@ class Slots:
 
     def _grow(self, n: int) -> None:
         first = self.n
+        self.version += 1
         for name, old in vars(self).items():
             if isinstance(old, np.ndarray):
                 more = np.zeros((n, *old.shape[1:]), dtype=old.dtype)

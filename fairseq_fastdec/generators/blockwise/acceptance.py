@@ -8,41 +8,44 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..options import DecodingOptions
+from ..single.blocks import Verdicts
 
 
 class Acceptance(ABC):
-    """Judges every proposal on its own; the caller keeps the longest accepted prefix."""
+    """Judges every proposal on its own; the caller keeps the longest accepted prefix.
+
+    Attributes: see :class:`~..single.blocks.AcceptanceRule`.
+    """
+
+    is_exact = False
+    needs_distributions = False
 
     @abstractmethod
-    def judge(self, log_probs: Tensor, best: Tensor, proposals: Tensor) -> Tensor:
-        """
-        Args:
-            log_probs: float32 ``[R, T, V]``, p_1's for the positions of the proposals; ``-inf``
-                where fairseq's rules forbid a token.
-            best: int64 ``[R, T]``, p_1's best tokens.
-            proposals: int64 ``[R, T]``.
-
-        Returns:
-            bool ``[R, T]``
-        """
+    def judge(self, verdicts: Verdicts) -> Tensor:
+        """Whether each proposal is good enough: bool ``[R, T]``."""
 
 
 class Exact(Acceptance):
     """The proposal is p_1's best token (section 3): the output is p_1's greedy output."""
 
-    def judge(self, log_probs: Tensor, best: Tensor, proposals: Tensor) -> Tensor:
-        return proposals.eq(best)
+    is_exact = True
+
+    def judge(self, verdicts: Verdicts) -> Tensor:
+        return verdicts.proposals.eq(verdicts.best)
 
 
 class TopK(Acceptance):
     """The proposal is among p_1's best n tokens (section 5.1)."""
 
+    needs_distributions = True
+
     def __init__(self, n: int) -> None:
         self._n = n
 
-    def judge(self, log_probs: Tensor, best: Tensor, proposals: Tensor) -> Tensor:
-        own = _scores_of(log_probs, proposals)
-        n_better = (log_probs > own[..., None]).sum(dim=-1)
+    def judge(self, verdicts: Verdicts) -> Tensor:
+        own, distributions = verdicts.scores, verdicts.distributions
+        assert distributions is not None
+        n_better = (distributions > own[..., None]).sum(dim=-1)
         return (n_better < self._n) & own.ne(-math.inf)
 
 
@@ -60,12 +63,12 @@ class Distance(Acceptance):
         self._epsilon = epsilon
         self._values = _integer_values(dictionary)
 
-    def judge(self, log_probs: Tensor, best: Tensor, proposals: Tensor) -> Tensor:
+    def judge(self, verdicts: Verdicts) -> Tensor:
+        proposals, best = verdicts.proposals, verdicts.best
         self._values = self._values.to(proposals.device)
         # NaN, the value of a symbol that is no integer, is within no distance.
         near = (self._values[proposals] - self._values[best]).abs() <= self._epsilon
-        allowed = _scores_of(log_probs, proposals).ne(-math.inf)
-        return proposals.eq(best) | (near & allowed)
+        return proposals.eq(best) | (near & verdicts.scores.ne(-math.inf))
 
 
 class MinimumBlock(Acceptance):
@@ -76,10 +79,12 @@ class MinimumBlock(Acceptance):
         # The first token of a block is p_1's own, which needs no acceptance.
         self._n_free = block_size - 1
 
-    def judge(self, log_probs: Tensor, best: Tensor, proposals: Tensor) -> Tensor:
-        verdict = self._rule.judge(log_probs, best, proposals)
+        self.needs_distributions = rule.needs_distributions
+
+    def judge(self, verdicts: Verdicts) -> Tensor:
+        verdict = self._rule.judge(verdicts)
         free = slice(0, self._n_free)
-        verdict[:, free] = _scores_of(log_probs, proposals)[:, free].ne(-math.inf)
+        verdict[:, free] = verdicts.scores[:, free].ne(-math.inf)
         return verdict
 
 
@@ -99,10 +104,6 @@ def acceptance_rule(options: DecodingOptions, dictionary: Dictionary) -> Accepta
     if options.min_block_size > 1:
         rule = MinimumBlock(rule, options.min_block_size)
     return rule
-
-
-def _scores_of(log_probs: Tensor, tokens: Tensor) -> Tensor:
-    return log_probs.gather(-1, tokens[..., None]).squeeze(-1)
 
 
 def _integer_values(dictionary: Dictionary) -> Tensor:

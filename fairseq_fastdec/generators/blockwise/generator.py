@@ -1,18 +1,15 @@
 """Blockwise parallel decoding (Stern, Shazeer, Uszkoreit, NeurIPS 2018, sections 3 to 5)."""
 
-from typing import List, Optional, Sequence, Tuple, Union
+from typing import List, Optional, Sequence, Union
 
-import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine import Features
 from ..options import DecodingOptions
-from ..single.batch import Batch, one_number
+from ..single.batch import Batch
+from ..single.choose_blocks import blocks_of
 from ..single.generator import SingleHypothesisGenerator
-from .acceptance import acceptance_rule
-from .chains import BlockVerifier, ChainVerifier
-from .proposal_trees import TreeVerifier
+from .acceptance import Acceptance, Exact, acceptance_rule
 
 
 class BlockwiseGenerator(SingleHypothesisGenerator):
@@ -25,45 +22,31 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
-        self._block_size = _decoding_block_size(options, self.session.block_size)
-        if options.proposal_tree is None:
-            rule = acceptance_rule(options, self.dictionary)
-            self._verifier: BlockVerifier = ChainVerifier(self._block_size, rule)
-        else:
-            self._verifier = TreeVerifier(self._block_size, options.proposal_tree, self.rules)
+        self._n_heads = _decoding_block_size(options, self.session.block_size)
+        self._n_proposals = options.proposal_tree
+        self._rule: Acceptance = Exact()
+        if self._n_proposals is None:
+            self._rule = acceptance_rule(options, self.dictionary)
+        # Where only p_1's own tokens stay, proposals may be computed roughly.
+        self._is_rough = self._rule.is_exact or options.proposal_types is not None
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
-        if not batch.n_rows:
-            return
-        features = batch.feed_known(last[:, None])
-        best_scores, best = batch.answers(features)
-        batch.observe(0, best[:, 1:], best, best_scores, torch.ones_like(last))
+        most_new = self._n_heads if self._n_proposals is None else 1 + self._n_proposals
+        blocks = blocks_of(batch, most_new, self._rule)
         # p_1's token after the last accepted position is certain: it needs no verification.
-        features, certain, score = features[:, 0], best[:, 0], best_scores[:, 0]
-        taken = []
-        while True:
-            features, certain, score = self._end_rows(batch, features, certain, score)
-            if not batch.n_rows:
-                break
-            # Section 3: predict, verify. Section 4: the verification predicts for the next step.
-            block = self._verifier.verify(batch, features, certain)
+        blocks.begin(last)
+        while blocks.go_on():
+            # Section 3: predict.
+            if self._n_proposals is None:
+                blocks.propose_chain(self._n_heads, self._is_rough)
+            else:
+                blocks.propose_tree(self._n_heads, self._n_proposals)
+            # Section 3: verify. Section 4: the verification predicts for the next step.
+            blocks.verify(self._rule)
             # Section 3: accept.
-            scores = torch.cat([score[:, None], block.scores], dim=1)
-            taken.append(batch.keep(block.tokens, scores, one_number(block.n_kept), block.path))
-            features, certain, score = block.features, block.next_token, block.next_score
-        self._count_heads(taken)
-
-    def _end_rows(
-        self, batch: Batch, features: Features, certain: Tensor, scores: Tensor
-    ) -> Tuple[Features, Tensor, Tensor]:
-        """Let rows leave that ended in their last block, or whose next token is surely EOS."""
-        features, certain, scores = batch.without_finished(features, certain, scores)
-        ends = certain.eq(self.eos)
-        if not bool(ends.any()):
-            return features, certain, scores
-        batch.append(certain[:, None], scores[:, None], ends.long())
-        return batch.without_finished(features, certain, scores)
+            blocks.keep()
+        self._count_heads(blocks.taken)
 
     def _count_heads(self, taken: List[Union[int, Tensor]]) -> None:
         """Count how often each head's proposals were accepted.
@@ -72,7 +55,7 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
             taken: for each step, how many tokens each row took of its block.
         """
         sizes = [size for n in taken for size in ([n] if isinstance(n, int) else n.tolist())]
-        heads = range(1, self._block_size)
+        heads = range(1, self._n_heads)
         accepted = [sum(size > head for size in sizes) for head in heads]
         self.statistics.count_heads([len(sizes)] * len(heads), accepted)
 

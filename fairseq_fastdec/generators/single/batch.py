@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from ...engine import EnsembleSession, Features, TokenTree, compaction
+from ...engine.kernels.blocks import RowBlocks
+from ...engine.kernels.row_ends import RowEnds
+from ..best_tokens import BestTokens
 from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
-from ..ranking import first_maximum
 from ..statistics import SentenceRecord, Statistics
 from ..top_tokens import Choices, Chooser
 
@@ -26,6 +28,13 @@ class Batch:
 
     Row r decodes sentence ``sentence[r]`` of the batch and has ``lengths[r]`` tokens. Rows leave
     as soon as their hypothesis ends in EOS; sentences keep their place in the results.
+
+    Attributes:
+        sentence: int64 ``[R]``; lengths: int64 ``[R]``; finished: bool ``[R]``, which rows are to
+            leave.
+        max_len: the most tokens of a hypothesis, without EOS.
+        n_waived: the number of first steps without the rule of --min-len.
+        best_tokens: chooses the answers.
     """
 
     def __init__(
@@ -37,6 +46,7 @@ class Batch:
         observer: Optional[Observer] = None,
         prefix: Optional[Tensor] = None,
         records_blocks: bool = True,
+        best_tokens: Optional[BestTokens] = None,
     ) -> None:
         """
         Args:
@@ -44,6 +54,7 @@ class Batch:
             observer: told of every invocation, see :meth:`observe`.
             prefix: the tokens that :meth:`open` is to force, int64 ``[B, P]``.
             records_blocks: whether the statistics tell of the tokens that were kept at once.
+            best_tokens: chooses for this batch, and for others (default: one of its own).
         """
         source = sample["net_input"]["src_tokens"]
         n_sentences, source_width = source.shape[:2]
@@ -52,6 +63,7 @@ class Batch:
         self.rules = rules
         self.max_len = rules.max_len(source_width)
         self.source_lengths = source.ne(rules.pad).sum(dim=1)
+        self.best_tokens = best_tokens or BestTokens(session, rules)
         self._statistics = statistics
         self._observer = observer
         session.reset(self.max_len + 1)
@@ -68,8 +80,10 @@ class Batch:
         self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
         # Bounds of the lengths of rows that go on. Mostly they suffice, and nobody reads lengths.
         self._at_least = self._at_most = 0
+        self._ends = RowEnds.of(self._tokens, self._scores, rules.eos)
+        self._bind_rows()
         self._some_finished = False
-        self._n_waived = 0
+        self.n_waived = 0
         self._records_blocks = records_blocks
         self._fed_sentences: List[Tensor] = []
         self._block_sentences: List[Tensor] = []
@@ -78,6 +92,11 @@ class Batch:
     @cached_property
     def _chooser(self) -> Chooser:
         return Chooser(self.rules)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether somebody listens to :meth:`observe`."""
+        return self._observer is not None
 
     @property
     def n_sentences(self) -> int:
@@ -107,7 +126,7 @@ class Batch:
         if prefix is None or prefix.size(1) == 0:
             return last
         prefix = prefix[:, : self.max_len]
-        self._n_waived = prefix.size(1)
+        self.n_waived = prefix.size(1)
         forced = prefix_lengths(prefix, self.rules.pad)
         tokens = torch.cat([last[:, None], prefix], dim=1)
         log_probs = self.log_probs_of_block(self.feed(tokens[:, :-1]), first_step=0)
@@ -116,9 +135,13 @@ class Batch:
 
     def feed(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""
+        self.count_step()
+        return self.session.step(tokens, tree)
+
+    def count_step(self) -> None:
+        """Count an invocation, for who takes it without :meth:`feed`."""
         self._statistics.count_step(self.n_rows)
         self._fed_sentences.append(self.sentence)
-        return self.session.step(tokens, tree)
 
     def feed_known(self, tokens: Tensor) -> Features:
         """:meth:`feed` tokens ``[R, T]`` that the rows have already; they stay in the cache."""
@@ -138,7 +161,10 @@ class Batch:
             depths: of the tokens of a tree, int64 ``[R, T]``.
         """
         log_probs = self.session.log_probs(features)[..., 0, :]
-        return self._constrained(log_probs, first_step, depths)
+        steps = self.restricted_steps(first_step, log_probs.size(1), depths)
+        if steps is None:
+            return self.rules.penalize(log_probs)
+        return self.rules.constrain(log_probs, steps, self.max_len, self.n_waived)
 
     def answers(
         self, features: Features, first_step: int = 0, depths: Optional[Tensor] = None
@@ -154,19 +180,23 @@ class Batch:
         """
         n_rows, n_tokens = features.shape
         at_once = max(1, MAX_DISTRIBUTIONS // n_rows)
+        if n_tokens <= at_once:
+            return self._answers_at_once(features, first_step, depths)
         parts = []
         for first in range(0, n_tokens, at_once):
-            some = features[:, first : first + at_once]
-            if depths is None:
-                log_probs = self.log_probs_of_block(some, first_step + first)
-            else:
-                own = depths[:, first : first + at_once]
-                log_probs = self.log_probs_of_block(some, first_step, own)
-            parts.append(first_maximum(log_probs))
-        if len(parts) == 1:
-            return parts[0]
+            some = slice(first, first + at_once)
+            step, own = (
+                (first_step + first, None) if depths is None else (first_step, depths[:, some])
+            )
+            parts.append(self._answers_at_once(features[:, some], step, own))
         scores, tokens = zip(*parts)
         return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)
+
+    def _answers_at_once(
+        self, features: Features, first_step: int, depths: Optional[Tensor]
+    ) -> Tuple[Tensor, Tensor]:
+        steps = self.restricted_steps(first_step, features.shape[1], depths)
+        return self.best_tokens.of_p1(features, steps, self.max_len, self.n_waived)
 
     def proposals(self, features: Features, n_heads: int, verified: bool) -> Tensor:
         """The best tokens of heads p_2 ... p_n after each row's last position.
@@ -180,8 +210,10 @@ class Batch:
         """
         if n_heads == 1:
             return self._tokens.new_empty(self.n_rows, 0)
-        scores = self.session.ranking_scores(features, 1, n_heads, rough=verified)
-        return first_maximum(self._constrained(scores, 1))[1]
+        steps = self.restricted_steps(1, n_heads - 1)
+        return self.best_tokens.of_heads(
+            features, n_heads, verified, steps, self.max_len, self.n_waived
+        )
 
     def ranked_proposals(self, features: Features, n_heads: int, n_best: int) -> Choices:
         """The n best tokens of each of the heads p_2 ... p_n, best first, on the host.
@@ -193,10 +225,21 @@ class Batch:
             scores and tokens ``[R * (n_heads - 1), n_best]``, head by head for each row
         """
         scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
+        return self.ranked(scores, n_heads - 1, n_best)
+
+    def ranked(self, scores: Tensor, n_heads: int, n_best: int) -> Choices:
+        """The n best tokens of heads that look at each row's next steps but one, best first.
+
+        Args:
+            scores: logits float32 ``[R * n_heads, V]``, of the first V types; may be written to.
+
+        Returns:
+            as :meth:`ranked_proposals`
+        """
         constraints = None
-        if not self._known_to_be_open(1, n_heads - 1):
-            steps = self._steps(1, n_heads - 1).flatten().cpu().numpy()
-            constraints = self.rules.constraints_at(steps, self.max_len, self._n_waived)
+        if not self._known_to_be_open(1, n_heads):
+            steps = self._steps(1, n_heads).flatten().cpu().numpy()
+            constraints = self.rules.constraints_at(steps, self.max_len, self.n_waived)
         return self._chooser.choose_by_row(scores, n_best, constraints, normalize=True)
 
     def keep(
@@ -228,16 +271,49 @@ class Batch:
             how many tokens each row really took: one number or int64 ``[R]``. Rows that took an
             EOS are finished, and wait for :meth:`without_finished`.
         """
+        n_taken = self._extend_rows(tokens, scores, n)
+        self.count_block(n_taken, *((n, n) if isinstance(n, int) else (0, tokens.size(1))))
+        return n_taken
+
+    def count_block(self, n_taken: Union[int, Tensor], at_least: int, at_most: int) -> None:
+        """Count the tokens by which the rows have grown, for who extends them himself.
+
+        Args:
+            n_taken: one number or int64 ``[R]``.
+            at_least, at_most: bounds of what each row took that goes on.
+        """
+        self._at_least += at_least
+        self._at_most += at_most
+        if self._records_blocks:
+            self._block_sentences.append(self.sentence)
+            self._block_sizes.append(n_taken)
+
+    def outputs_for(self, blocks: RowBlocks) -> None:
+        """Let compiled code extend the rows, and begin with those of now."""
+        blocks.write_to(self._tokens, self._scores, self.rules.eos)
+        blocks.bind(self.sentence, self.lengths, self.finished)
+
+    def drop_finished(self) -> Optional[Tensor]:
+        """Let the rows leave that are marked in :attr:`finished`; see :meth:`without_finished`."""
+        self._some_finished = True
+        return self._drop_finished()
+
+    def _bind_rows(self) -> None:
+        if self._ends is not None:
+            self._ends.bind(self.sentence, self.lengths, self.finished)
+
+    def _extend_rows(
+        self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]
+    ) -> Union[int, Tensor]:
+        """:meth:`append` without the statistics."""
+        if self._ends is not None:
+            n_ended, taken = self._ends.append(tokens, scores, n)
+            self._some_finished = self._some_finished or n_ended > 0
+            return taken if n_ended or not isinstance(n, int) else n
         is_eos = tokens.eq(self.rules.eos)
         n_taken = self._end_at_eos(is_eos, n) if bool(is_eos.any()) else n
         self._write(tokens, scores)
         self.lengths = self.lengths + n_taken
-        # These are bounds for the rows that go on, which took all of the n.
-        self._at_least += n if isinstance(n, int) else 0
-        self._at_most += n if isinstance(n, int) else tokens.size(1)
-        if self._records_blocks:
-            self._block_sentences.append(self.sentence)
-            self._block_sizes.append(n_taken)
         return n_taken
 
     def _end_at_eos(self, is_eos: Tensor, n: Union[int, Tensor]) -> Tensor:
@@ -288,7 +364,7 @@ class Batch:
             settled: int64 ``[R]``, how many answers are final; widths: int64 ``[R]``, how many of
                 the T answers are the row's own (default: all).
         """
-        if self._observer is not None:
+        if self.is_observed:
             first = self.lengths + first_step
             self._observer(self.sentence, first, drafts, answers, scores, settled, widths)
 
@@ -307,6 +383,7 @@ class Batch:
         self.sentence = self.sentence[order]
         self.lengths = self.lengths[order]
         self.finished = self.finished[order]
+        self._bind_rows()
         if order.numel():
             self.session.select(order)
         return order
@@ -343,22 +420,25 @@ class Batch:
     def _steps(self, first: int, n: int) -> Tensor:
         return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)
 
-    def _constrained(self, scores: Tensor, first: int, depths: Optional[Tensor] = None) -> Tensor:
-        """Apply fairseq's rules, in place, to the scores ``[R, n, V]`` of n steps; returns them.
+    def restricted_steps(
+        self, first: int, n: int, depths: Optional[Tensor] = None
+    ) -> Optional[Tensor]:
+        """The steps of n distributions of each row, int64 ``[R, n]``.
 
         Args:
             first: how many tokens beyond the row's own the first step is for.
             depths: how far beyond the first each step is, int64 ``[R, n]`` (default: 0, 1, ...).
+
+        Returns:
+            ``None`` if no rule about lengths restricts any of them.
         """
         # A part of a tree can be deeper than it has tokens.
-        n_steps = scores.size(1) if depths is None else 1 + int(depths.max())
+        n_steps = n if depths is None else 1 + int(depths.max())
         if self._known_to_be_open(first, n_steps):
-            return self.rules.penalize(scores)
+            return None
         if depths is None:
-            steps = self._steps(first, n_steps)
-        else:
-            steps = self.lengths[:, None] + first + depths
-        return self.rules.constrain(scores, steps, self.max_len, self._n_waived)
+            return self._steps(first, n)
+        return self.lengths[:, None] + first + depths
 
     def _known_to_be_open(self, first: int, n: int) -> bool:
         """Whether no rule about lengths restricts n steps of any row; reads lengths if need be."""

@@ -1,11 +1,13 @@
 """Generators that keep one hypothesis for each sentence: a search rule over a batch."""
 
 from abc import abstractmethod
+from functools import cached_property
 from typing import Any, Dict, List, Optional, Tuple
 
 from torch import Tensor
 
 from ..base import DecodingGenerator
+from ..best_tokens import BestTokens
 from ..hypothesis import Hypotheses
 from ..statistics import SentenceRecord
 from .batch import Batch, Observer
@@ -23,6 +25,10 @@ class SingleHypothesisGenerator(DecodingGenerator):
 
     # Called with what every decoder invocation was given and answered, see :meth:`Batch.observe`.
     observer: Optional[Observer] = None
+
+    @cached_property
+    def _best_tokens(self) -> BestTokens:
+        return BestTokens(self.session, self.rules)
 
     @abstractmethod
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
@@ -44,6 +50,7 @@ class SingleHypothesisGenerator(DecodingGenerator):
             self.observer,
             prefix,
             self.accepts_blocks,
+            self._best_tokens,
         )
         self.decode(batch, bos, prefix)
         return batch.hypotheses(), batch.records(ids)

@@ -2,10 +2,10 @@
 
 from typing import Optional
 
-import torch
 from torch import Tensor
 
 from .batch import Batch
+from .choose_blocks import blocks_of
 from .generator import SingleHypothesisGenerator
 
 
@@ -25,8 +25,9 @@ def decode_greedily(batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         bos, prefix: as for :meth:`~.generator.SingleHypothesisGenerator.decode`.
     """
     last = batch.open(bos, prefix)
-    while batch.n_rows:
-        scores, tokens = batch.answers(batch.feed(last[:, None]))
-        batch.observe(0, tokens[:, 1:], tokens, scores, torch.ones_like(last))
-        batch.keep(tokens, scores, 1)
-        (last,) = batch.without_finished(tokens[:, 0])
+    blocks = blocks_of(batch, 1)
+    blocks.begin(last)
+    while blocks.go_on():
+        blocks.propose_nothing()
+        blocks.verify()
+        blocks.keep()

@@ -68,7 +68,14 @@ class GSJacobiGenerator(BlockJacobiGenerator):
 
     def _greedy_lengths(self, sample: Dict[str, Any], bos: int, prefix: Optional[Tensor]) -> Tensor:
         """The lengths of greedy decoding's outputs, EOS included: int64 ``[B]``."""
-        batch = Batch(self.session, self.rules, Statistics(), sample, prefix=prefix)
+        batch = Batch(
+            self.session,
+            self.rules,
+            Statistics(),
+            sample,
+            prefix=prefix,
+            best_tokens=self._best_tokens,
+        )
         decode_greedily(batch, bos, prefix)
         return batch.final_lengths
 

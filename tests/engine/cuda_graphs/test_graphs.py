@@ -17,9 +17,10 @@ from fairseq_fastdec.engine.cuda_graphs.static_step import (
     padded_length,
 )
 from fairseq_fastdec.engine.network.cache import KeyValueCache
-from tests.engine.session.test_decoder_session import ARCHITECTURES, Replay, fuzz, random_targets
 from tests.support import tiny
-from tests.support.tape import TapeRecorder
+from tests.support.full_forward import ARCHITECTURES, random_targets
+from tests.support.replay import Replay, fuzz
+from tests.support.tape import TapeRecorder, given_up
 
 TASK = tiny.task(20)
 
@@ -32,11 +33,6 @@ def recorder(monkeypatch):
     monkeypatch.setattr(graphs, "OCCURRENCES", 1)
     monkeypatch.setattr(graphs.StepGraphs, "_give_up", given_up)
     return recorder
-
-
-def given_up(graphs, problem):
-    """Instead of going on without recordings, which would be right, too."""
-    raise AssertionError(problem)
 
 
 @pytest.fixture(autouse=True)

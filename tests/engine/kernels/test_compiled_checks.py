@@ -5,6 +5,7 @@
 
 import ctypes
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,12 +18,13 @@ from fairseq_fastdec.engine import DecoderSession, TokenTree
 from fairseq_fastdec.engine.kernels import problems, row_moves, structures
 from fairseq_fastdec.engine.kernels.loading import library
 from fairseq_fastdec.engine.kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
-from fairseq_fastdec.engine.kernels.top_k import TopK
+from fairseq_fastdec.engine.kernels.top_k import Limits, TopK
 from fairseq_fastdec.engine.network.cache import KeyValueCache
 from fairseq_fastdec.engine.network.compiled_encoder import CompiledEncoder
 from fairseq_fastdec.engine.products.int8 import Int8Linear
 from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
 from tests.support import skips, tiny
+from tests.support.compiled import threads
 from tests.support.sessions import steps_by_torch
 
 pytestmark = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
@@ -54,15 +56,15 @@ def spoiled(model, draw):
 
 @settings(FUZZ, max_examples=15)
 @given(
-    n_heads=st.sampled_from([1, 2, 3, 5]), head_dim=st.sampled_from([4, 6, 18, 34]),
+    n_heads=st.sampled_from([1, 2, 3, 5]), head_dim=st.sampled_from([4, 6, 8, 16, 18, 34, 64]),
     hidden=st.integers(1, 70), lengths=st.lists(st.integers(1, 19), min_size=1, max_size=4),
     widths=st.lists(st.integers(1, 5), min_size=1, max_size=4), pre_norm=st.booleans(),
     gelu=st.booleans(), learned=st.booleans(), precision=st.sampled_from(["model", "bf16", "int8"]),
-    registers=st.sampled_from([4, 8, 16]), threads=st.integers(1, 4), draw=st.randoms(),
+    registers=st.sampled_from([4, 8, 16]), n_threads=st.integers(1, 4), draw=st.randoms(),
 )  # fmt: skip
 def test_steps_of_any_model(
     n_heads, head_dim, hidden, lengths, widths, pre_norm, gelu, learned, precision, registers,
-    threads, draw,
+    n_threads, draw,
 ):  # fmt: skip
     """Of finite weights as torch has them; of others, without another thing being touched."""
     dim = n_heads * head_dim
@@ -78,33 +80,45 @@ def test_steps_of_any_model(
     is_spoiled = draw.random() < 0.4
     if is_spoiled:
         spoiled(model, draw)
-    before = torch.get_num_threads()
     library().set_width(registers)
     try:
-        torch.set_num_threads(threads)
-        sessions = [session_of(model, lengths, precision=precision) for _ in range(2)]
-        is_compiled = sessions[0].network.compiled is not None
-        steps_by_torch(sessions[1])
-        for n_new in widths:
-            n_rows = sessions[0].n_rows
-            tokens = torch.tensor(
-                [[draw.randrange(V) for _ in range(n_new)] for _ in range(n_rows)]
-            )
-            ours, theirs = (session.step(tokens) for session in sessions)
-            if is_compiled and not is_spoiled and precision == "model":
-                torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
-            tokens[draw.randrange(n_rows), draw.randrange(n_new)] = draw.choice([-1, V, 2**40])
-            for session in sessions:
-                with pytest.raises(IndexError):
-                    session.step(tokens)
-            kept = torch.tensor([draw.randrange(n_new + 1) for _ in range(n_rows)])
-            rows = torch.tensor([draw.randrange(n_rows) for _ in range(draw.randrange(1, 7))])
-            for session in sessions:
-                session.commit(kept)
-                session.select(rows)
+        with threads(n_threads):
+            steps_of(model, lengths, widths, precision, is_spoiled, draw)
     finally:
-        torch.set_num_threads(before)
         library().set_width(16)
+
+
+def steps_of(model, lengths, widths, precision, is_spoiled, draw):
+    sessions = [session_of(model, lengths, precision=precision) for _ in range(3)]
+    is_compiled = sessions[0].network.compiled is not None
+    steps_by_torch(sessions[1])
+    for n_new in widths:
+        n_rows = sessions[0].n_rows
+        tokens = torch.tensor([[draw.randrange(V) for _ in range(n_new)] for _ in range(n_rows)])
+        ours, theirs = (session.step(tokens) for session in sessions[:2])
+        if is_compiled and not is_spoiled:
+            if precision == "model":
+                torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+            assert torch.equal(ours, one_by_one(sessions[2], tokens))
+        tokens[draw.randrange(n_rows), draw.randrange(n_new)] = draw.choice([-1, V, 2**40])
+        for session in sessions:
+            with pytest.raises(IndexError):
+                session.step(tokens)
+        kept = torch.tensor([draw.randrange(n_new + 1) for _ in range(n_rows)])
+        rows = torch.tensor([draw.randrange(n_rows) for _ in range(draw.randrange(1, 7))])
+        for session in sessions:
+            session.commit(kept)
+            session.select(rows)
+
+
+def one_by_one(session, tokens):
+    """The features of tokens that are fed one a step; afterwards none of them is committed."""
+    features = []
+    for token in tokens.split(1, dim=1):
+        features.append(session.step(token))
+        session.commit(1)
+    session.commit(-tokens.size(1))
+    return torch.cat(features, dim=1)
 
 
 @settings(FUZZ, max_examples=60)
@@ -161,10 +175,12 @@ def step_of(session, tokens, first_slot=0, past=None, row_source=None, source_le
         for mine, theirs in zip(own, (past, row_source, source_lengths))
     )
     caches, positions = session.network.caches, session.forward_pass.positions
-    return session.network.compiled(
-        tokens, (caches.rows, first_slot), past, caches.sources, row_source, source_lengths,
-        more.get("positions", positions), more.get("parents"),
+    compiled = session.network.compiled
+    compiled.bind(
+        (caches.rows, first_slot), past, caches.sources, row_source, source_lengths,
+        more.get("positions", positions),
     )  # fmt: skip
+    return compiled.step(tokens, more.get("parents"))
 
 
 @pytest.mark.parametrize(
@@ -204,12 +220,18 @@ def test_a_step_beyond_its_slots():
 
 
 def test_a_step_with_too_little_scratch_memory():
-    """What the sizes are asked for, and what is passed on, are two things."""
+    """Compiled code refuses, and is given more as long as it says how much it needs."""
     session = session_of(tiny.build_model(TASK))
     network = session.network.compiled._network
-    network._scratch_of = lambda size: torch.empty(size - 1)
+    library = network._library
+    lies = dict(vars(library), n_threads=1, step_scratch_size=lambda step: 1)
+    network._library = SimpleNamespace(**lies)
     with pytest.raises(ValueError, match="scratch"):
         session.step(torch.full((2, 1), 5))
+    network._library = library
+    few = session.step(torch.full((2, 1), 5))
+    many = session.step(torch.full((2, 9), 5))
+    torch.testing.assert_close(many[:, :1], few)
 
 
 @pytest.mark.parametrize("name", ["fc1", "fc2", "self_qkv", "cross_out"])
@@ -283,35 +305,33 @@ def test_encoders(lengths, wrong, where, registers, draw):
 @given(
     kind=st.sampled_from([Linear, BFloat16Linear, Int8Linear]), n_tokens=st.integers(0, 21),
     n_inputs=st.integers(2, 70), n_outputs=st.integers(1, 140),
-    registers=st.sampled_from([4, 8, 16]), threads=st.integers(1, 4),
+    registers=st.sampled_from([4, 8, 16]), n_threads=st.integers(1, 4),
     n_bad=st.integers(0, 3), in_weight=st.booleans(), draw=st.randoms(),
 )  # fmt: skip
 def test_products_of_any_numbers(
-    kind, n_tokens, n_inputs, n_outputs, registers, threads, n_bad, in_weight, draw
+    kind, n_tokens, n_inputs, n_outputs, registers, n_threads, n_bad, in_weight, draw
 ):
     """A number that is none spoils its own outputs and no others."""
     generator = torch.Generator().manual_seed(draw.randrange(10**6))
     weight = torch.randn(n_outputs, n_inputs, generator=generator)
     x = torch.randn(n_tokens, n_inputs, generator=generator)
-    before = torch.get_num_threads()
     library().set_width(registers)
     try:
-        torch.set_num_threads(threads)
-        expected = kind(weight)(x)
-        spoilt = weight if in_weight else x
-        rows = {draw.randrange(spoilt.size(0)) for _ in range(n_bad if spoilt.size(0) else 0)}
-        for row in rows:
-            spoilt[row, draw.randrange(n_inputs)] = draw.choice(NUMBERS)
-        ours = kind(weight)(x)
-        assert ours.shape == (n_tokens, n_outputs)
-        others = [row for row in range(spoilt.size(0)) if row not in rows]
-        if in_weight:
-            assert torch.equal(ours[:, others], expected[:, others])
-        else:
-            assert torch.equal(ours[others], expected[others])
+        with threads(n_threads):
+            expected = kind(weight)(x)
+            spoilt = weight if in_weight else x
+            rows = {draw.randrange(spoilt.size(0)) for _ in range(n_bad if spoilt.size(0) else 0)}
+            for row in rows:
+                spoilt[row, draw.randrange(n_inputs)] = draw.choice(NUMBERS)
+            ours = kind(weight)(x)
     finally:
-        torch.set_num_threads(before)
         library().set_width(16)
+    assert ours.shape == (n_tokens, n_outputs)
+    others = [row for row in range(spoilt.size(0)) if row not in rows]
+    if in_weight:
+        assert torch.equal(ours[:, others], expected[:, others])
+    else:
+        assert torch.equal(ours[others], expected[others])
 
 
 def test_products_with_inputs_of_another_size():
@@ -350,23 +370,24 @@ def test_choices_of_any_scores(
     for _ in range(bad if n_rows else 0):
         scores[draw.randrange(n_rows), draw.randrange(n_types)] = draw.choice(NUMBERS)
     top_k = TopK.of((PAD,), EOS, UNK, penalty)
-    demands = {}
+    limits = Limits()
     if only is not None:
-        demands = dict(only=np.full(n_rows, -1), no_end=np.full(n_rows, draw.random() < 0.5))
-        demands["only"][n_rows // 2 :] = only
+        only_tokens, ends = np.full(n_rows, -1), np.full(n_rows, draw.random() < 0.2)
+        only_tokens[n_rows // 2 :] = only
+        limits = Limits(only_tokens, np.full(n_rows, draw.random() < 0.5), ends)
     before = torch.get_num_threads()
     library().set_width(registers)
     try:
         torch.set_num_threads(threads)
         if not 1 <= n <= n_types:
             with pytest.raises(ValueError, match="sizes"):
-                top_k(scores, n, normalize, **demands)
+                top_k(scores, n, normalize, limits)
             return
         if n_rows and only is not None and not -1 <= only < n_types:
             with pytest.raises(IndexError, match="dictionary"):
-                top_k(scores, n, normalize, **demands)
+                top_k(scores, n, normalize, limits)
             return
-        best, tokens = top_k(scores, n, normalize, **demands)
+        best, tokens = top_k(scores, n, normalize, limits)
     finally:
         torch.set_num_threads(before)
         library().set_width(16)
@@ -387,9 +408,10 @@ def test_choices_with_other_kinds_of_numbers():
         dict(only=np.zeros(4, dtype=np.int64)[::2]),
         dict(no_end=np.zeros(1, dtype=bool)),
         dict(no_end=np.zeros(2, dtype=np.int64)),
+        dict(has_to_end=np.zeros(3, dtype=bool)),
     ):
         with pytest.raises(ValueError, match="where compiled code reads"):
-            top_k(scores, 2, True, **wrong)
+            top_k(scores, 2, True, Limits(**wrong))
     with pytest.raises(ValueError, match="scores: torch.float64"):
         top_k(scores.double(), 2, True)
     with pytest.raises(IndexError, match="dictionary"):  # there is no <unk> to be penalized
@@ -407,8 +429,7 @@ def test_rows_that_are_not_there_are_not_moved(n_slots, order, few, length):
     for layer in range(2):
         cache.write(layer, slice(0, n_slots), 0, torch.randn(n_slots, 3, 2, 2, 4))
     before = cache._data.clone()
-    moved = [(origin, place) for place, origin in enumerate(order) if origin != place]
-    fits = all(0 <= origin < n_slots and place < n_slots for origin, place in moved)
+    fits = len(order) <= n_slots and all(0 <= origin < n_slots for origin in order)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_moves, "FEW_BYTES", few)
         if fits:
@@ -421,13 +442,18 @@ def test_rows_that_are_not_there_are_not_moved(n_slots, order, few, length):
 
 def test_caches_that_lie_otherwise_are_not_moved():
     data = torch.zeros(2, 2, 3, 4, 5, 6)
-    rows = np.arange(2)
+    order = torch.arange(2)
     mover = row_moves.RowMover.of(data.device)
-    for wrong in (data.transpose(4, 5), data[:, :, :, :, :, :3], data[:, :1]):
-        with pytest.raises(ValueError, match="strides"):
-            mover(wrong, rows, rows)
-    with pytest.raises(ValueError, match="origins"):
-        mover(data, rows.astype(np.int32), rows)
+    for wrong in (data.transpose(4, 5), data[:, :, :, :, :, :3], data[:, :1], data[0]):
+        with pytest.raises(ValueError, match="a cache"):
+            mover(wrong, order, 5)
+    with pytest.raises(ValueError, match="order of rows"):
+        mover(data, order.int(), 5)
+    with pytest.raises(ValueError, match="sizes"):
+        mover(data, order, 6)
+    for first in (-1, 4, 2**62):
+        with pytest.raises(IndexError, match="slot"):
+            mover(data, order, 5, first)
 
 
 @pytest.mark.parametrize("n_threads", [0, -1])

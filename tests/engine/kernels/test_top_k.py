@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fairseq_fastdec.engine.kernels.top_k import Beams, TopK
+from fairseq_fastdec.engine.kernels.top_k import Beams, Limits, TopK
 from tests.support.at_once import at_once
 from tests.support.compiled import compiled
 
@@ -23,12 +23,13 @@ def test_several_threads_share_the_options():
     beams = Beams(np.arange(8), np.array([0, 3, 8]), np.zeros(8, dtype=np.float32))
 
     def of_rows():
-        return top_k(rows, 4, normalize=True, no_end=np.array([True] * 5))
+        return top_k(rows, 4, normalize=True, limits=Limits(no_end=np.array([True] * 5)))
 
     def of_beams():
-        return top_k.of_beams(beam_rows, 7, normalize=True, beams=beams)
+        found = top_k.for_beams()([beam_rows], 7, 7, normalize=True, beams=beams)
+        return map(torch.from_numpy, found)
 
-    alone = [of_rows(), of_beams()]
+    alone = [tuple(of_rows()), tuple(of_beams())]
     found = at_once(
         lambda: [of_rows() for _ in range(300)], lambda: [of_beams() for _ in range(300)]
     )

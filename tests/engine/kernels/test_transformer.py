@@ -1,13 +1,17 @@
 """The compiled step: what it computes, and what it leaves to torch."""
 
+import logging
+import math
+
 import pytest
 import torch
 
-from fairseq_fastdec.engine import DecoderSession
+from fairseq_fastdec.engine import DecoderSession, TokenTree
+from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.engine.kernels.loading import library
-from tests.support import tiny
+from tests.support import skips, tiny
 from tests.support.at_once import at_once
-from tests.support.compiled import PRECISIONS, compiled
+from tests.support.compiled import PRECISIONS, compiled, threads, with_int8
 from tests.support.sessions import steps_by_torch
 
 TASK = tiny.task(20)
@@ -73,23 +77,19 @@ def test_gelu_of_large_and_small_numbers():
 
 
 @compiled
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("n_threads", [2, 3, 5])
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("pre_norm", [False, True])
-def test_threads_change_nothing(threads, precision, pre_norm):
+def test_threads_change_nothing(n_threads, precision, pre_norm):
     options = dict(decoder_normalize_before=pre_norm, decoder_embed_dim=96, encoder_embed_dim=96)
     model = tiny.stir(tiny.build_model(TASK, **options))
     tokens, kept = random_steps()
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
+    with threads(1):
         alone = features_of(model, tokens, kept, precision=precision)
-        torch.set_num_threads(threads)
+    with threads(n_threads):
         for _ in range(10):
             together = features_of(model, tokens, kept, precision=precision)
             assert all(map(torch.equal, together, alone))
-    finally:
-        torch.set_num_threads(before)
 
 
 @compiled
@@ -133,6 +133,100 @@ def test_a_token_is_computed_alike_alone_and_with_others(precision):
     (first,) = features_of(model, [tokens[:1]], [6], lengths=(4,), precision=precision)
     (among_others,) = features_of(model, [tokens], [6], lengths=(4, 4, 4), precision=precision)
     assert torch.equal(first[0], among_others[0])
+
+
+@compiled
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_path_of_a_tree_is_computed_like_its_tokens_alone(precision):
+    model = tiny.stir(tiny.build_model(TASK))
+    tokens, parents = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[-1, 0, 0, 2, -1]])
+    session = session_with_past(model, precision)
+    of_tree = session.step(tokens, TokenTree(parents))
+    for path in ([0, 1], [0, 2, 3], [4]):
+        session = session_with_past(model, precision)
+        assert torch.equal(session.step(tokens[:, path]), of_tree[:, path])
+    # What is kept of a tree is what was computed, to the bit.
+    session = session_with_past(model, precision)
+    session.step(tokens, TokenTree(parents))
+    session.commit(3, torch.tensor([[0, 2, 3]]))
+    after_tree = session.step(torch.tensor([[11]]))
+    session = session_with_past(model, precision)
+    session.step(tokens[:, [0, 2, 3]])
+    session.commit(3)
+    assert torch.equal(session.step(torch.tensor([[11]])), after_tree)
+
+
+def session_with_past(model, precision):
+    session = DecoderSession(model, precision)
+    session.reset(30)
+    session.add(tiny.random_batch(TASK, [6])["net_input"])
+    session.step(torch.arange(4, 13)[None])
+    session.commit(9)
+    return session
+
+
+SPECIAL = [
+    0.0, -0.0, 1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -1 - 2**-8, 3e-40, -1e-45,
+    3.39e38, -3.4e38, math.inf, -math.inf, math.nan, 0.1, -1 / 3,
+]  # fmt: skip
+
+
+@with_int8
+def test_keys_and_values_are_rounded_as_torch_rounds():
+    """Those that are not half-way between two numbers, and those that are; NaN stays NaN."""
+    model = tiny.stir(tiny.build_model(TASK))
+    attention = model.decoder.layers[0].self_attn
+    special = torch.tensor(SPECIAL).repeat(attention.embed_dim // len(SPECIAL))
+    with torch.no_grad():
+        for projection in (attention.k_proj, attention.v_proj):
+            projection.weight.zero_()
+            projection.bias.copy_(special)
+    session = DecoderSession(model, "int8")
+    session.reset(30)
+    session.add(tiny.random_batch(TASK, [6])["net_input"])
+    session.step(torch.tensor([[5, 6]]))
+    for stored in session.network.caches.rows.read(0, slice(0, 1), 2):
+        stored = stored[0].transpose(0, 1).flatten(1)
+        expected = special.bfloat16().expand(2, -1)
+        assert torch.equal(stored.isnan(), expected.isnan())
+        assert torch.equal(stored[~stored.isnan()], expected[~expected.isnan()])
+
+
+@compiled
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
+@pytest.mark.parametrize("dim", [12, 24, 32, 64, 128, 192])
+def test_keys_and_values_in_bf16_give_what_torch_makes_of_them(precision, dim):
+    """Of heads with vectors of every width, and with numbers behind the last."""
+    model = tiny.stir(
+        tiny.build_model(
+            TASK, encoder_embed_dim=dim, decoder_embed_dim=dim, encoder_attention_heads=2,
+            decoder_attention_heads=2, decoder_layers=1,
+        )
+    )  # fmt: skip
+    tokens, kept = random_steps((1, 20, 2, 4))
+    own, expected = (
+        features_of(model, tokens, kept, (4, 37, 2), by_torch, precision=precision)
+        for by_torch in (False, True)
+    )
+    for ours, theirs in zip(own, expected):
+        # Inputs of products are rounded; a sum that rounds otherwise may change such a one.
+        assert (ours - theirs).abs().mean() < 2e-3
+        assert not torch.equal(ours, theirs)  # or torch has computed both
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_keys_and_values_are_rounded_where_nothing_is_compiled(precision, nothing_compiled):
+    session = DecoderSession(tiny.build_model(TASK), precision, equal_steps=True)
+    session.reset(30)
+    session.add(tiny.random_batch(TASK, [6, 3])["net_input"])
+    session.step(torch.tensor([[5, 6], [7, 8]]))
+    session.commit(torch.tensor([1, 2]))
+    session.step(torch.tensor([[5, 6], [7, 8]]))
+    for cache, length in ((session.network.caches.rows, 3), (session.network.caches.sources, 6)):
+        assert cache.dtype == torch.float64
+        for stored in cache.read(1, slice(0, 2), length):
+            assert stored.abs().sum() > 0
+            assert torch.equal(stored, stored.bfloat16().double())
 
 
 @compiled
@@ -242,3 +336,48 @@ def test_where_torch_has_other_threads_it_has_one(monkeypatch):
     alone = features_of(model, tokens, kept)
     monkeypatch.undo()
     assert all(map(torch.equal, features_of(model, tokens, kept), alone))
+
+
+@compiled
+@pytest.mark.skipif(library() is None or library().threads is None, reason=skips.THREADS)
+def test_a_step_uses_the_threads_that_it_has_work_for(caplog):
+    """And no thread that would only be waited for."""
+    caplog.set_level(logging.INFO)
+    model = tiny.build_model(TASK)
+
+    def n_threads():
+        loading.log_threads.cache_clear()
+        caplog.clear()
+        for _ in range(2):
+            features_of(model, [torch.full((3, 1), 5)], [1])
+        said = [record.args for record in caplog.records if "work for" in record.msg]
+        return [args[1:] for args in said]
+
+    with threads(3):
+        assert n_threads() == [(3, 3)]
+        costs = library().threads.costs
+        costs.meeting_of_most = 1e9
+        assert n_threads() == [(2, 3)]
+        costs.meeting_of_two = 1e9
+        assert n_threads() == [(1, 3)]
+        costs.meeting_of_two = costs.meeting_of_most = 0
+        costs.start = 1e9
+        assert n_threads() == [(1, 3)]
+    with threads(1):
+        assert n_threads() == []
+
+
+@compiled
+@pytest.mark.skipif(library() is None or library().threads is None, reason=skips.THREADS)
+def test_what_threads_cost_is_measured_once(monkeypatch):
+    with threads(2):
+        pass
+    costs = library().threads.costs
+    assert costs.most_threads == 2
+    has = {"fp32": True, "bf16": library().has_bf16, "int8": library().has_int8}
+    for name in ("of_byte", "start", *(f"of_product_{name}" for name in has if has[name])):
+        assert 0 < getattr(costs, name) < 1e8, name
+    assert 0 <= costs.meeting_of_two < 1e8
+    monkeypatch.setattr(library(), "_measure_costs", None)
+    with threads(2):
+        pass

@@ -6,11 +6,11 @@ import torch
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.network.encoder import SourceEncoder, runs_prepared
 from fairseq_fastdec.engine.products.precision import PRECISIONS
-from tests.engine.products.test_precision import TOLERANCE, logits_of
-from tests.engine.session.test_decoder_session import full_logits, random_targets
 from tests.support import tiny
 from tests.support.compiled import PRECISIONS as COMPILED
 from tests.support.compiled import compiled
+from tests.support.full_forward import full_logits, random_targets
+from tests.support.precisions import TOLERANCE, logits_of
 
 TASK = tiny.task(20)
 

@@ -17,8 +17,8 @@ from fairseq_fastdec.engine.network.prepared_model import prepared
 from fairseq_fastdec.engine.network.weights import layer_linears
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.engine.session.test_shortlist import write_table
 from tests.support import tiny
+from tests.support.lexical_tables import write_table
 from tests.support.pretended_gpu import on_gpu
 
 TASK = tiny.task(20)

@@ -5,23 +5,11 @@ import torch
 
 from fairseq_fastdec.engine import DecoderSession, EnsembleSession
 from fairseq_fastdec.engine.products.precision import PRECISIONS, precision_of
-from tests.engine.session.test_decoder_session import ARCHITECTURES, full_logits, random_targets
 from tests.support import tiny
+from tests.support.full_forward import ARCHITECTURES, full_logits, random_targets
+from tests.support.precisions import TOLERANCE, logits_of
 
 TASK = tiny.task(20)
-# Of the logits' standard deviation: 8 bits of mantissa, or 7 bits, through all layers.
-TOLERANCE = {"model": 1e-5, "fp32": 1e-5, "bf16": 0.1, "int8": 0.15}
-
-
-def logits_of(session, batch, tokens, step):
-    session.reset(tokens.size(1))
-    session.add(batch["net_input"])
-    parts = []
-    for start in range(0, tokens.size(1), step):
-        features = session.step(tokens[:, start : start + step])
-        parts.append(session.project(features)[..., 0, :])
-        session.commit(min(step, tokens.size(1) - start))
-    return torch.cat(parts, dim=1)
 
 
 @pytest.mark.parametrize("precision", sorted(PRECISIONS))

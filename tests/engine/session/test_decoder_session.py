@@ -4,141 +4,14 @@ import copy
 
 import pytest
 import torch
-from fairseq import utils
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.engine import DecoderSession
-from fairseq_fastdec.engine.network.attention import CausalMasks, causal_mask
-from fairseq_fastdec.engine.network.cache import KeyValueCache
 from tests.support import tiny
+from tests.support.full_forward import ARCHITECTURES, TOLERANCE, full_logits, random_targets
+from tests.support.replay import Replay, fuzz
 from tests.support.sessions import steps_by_torch
-
-ARCHITECTURES = {
-    "post-norm": {},
-    "pre-norm": dict(encoder_normalize_before=True, decoder_normalize_before=True),
-    "learned positions": dict(encoder_learned_pos=True, decoder_learned_pos=True),
-    "no positions": dict(no_token_positional_embeddings=True),
-    "shared embeddings": dict(share_all_embeddings=True),
-    "shared output": dict(share_decoder_input_output_embed=True),
-    "embedding norm": dict(layernorm_embedding=True, no_scale_embedding=True),
-    "differing dimensions": dict(encoder_embed_dim=24, decoder_input_dim=20, decoder_output_dim=28),
-    "gelu": dict(activation_fn="gelu", decoder_normalize_before=True),
-    "no final norm": dict(decoder_normalize_before=True, no_decoder_final_norm=True),
-    "layer drop": dict(decoder_layerdrop=0.5),
-    "normformer": dict(
-        decoder_normalize_before=True,
-        scale_attn=True,
-        scale_fc=True,
-        scale_heads=True,
-        scale_resids=True,
-    ),
-}
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
-
-
-@pytest.fixture
-def true_double(monkeypatch):
-    """fairseq computes the cross-attention's softmax in fp32 even in fp64 models; not here."""
-    monkeypatch.setattr(
-        utils, "softmax", lambda x, dim, onnx_trace=False: torch.softmax(x, dim=dim)
-    )
-
-
-def full_logits(model, batch, tokens):
-    """The reference: ``[B, T, V]`` by the stock decoder, without any incremental state."""
-    with torch.no_grad():
-        encoded = model.encoder(batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"])
-        return model.decoder(tokens, encoder_out=encoded)[0]
-
-
-def random_targets(task, n_sentences, length, seed=0):
-    words = task.target_dictionary
-    generator = torch.Generator().manual_seed(seed)
-    tokens = torch.randint(words.nspecial, len(words), (n_sentences, length), generator=generator)
-    tokens[:, 0] = words.eos()
-    return tokens
-
-
-class Replay:
-    """Feeds given sentences to a session in arbitrary steps and compares what comes out.
-
-    ``sentence`` and ``lengths`` are those of the rows that are not paused.
-    """
-
-    def __init__(self, model, task, tolerance):
-        self.session, self.model, self.task = DecoderSession(model), model, task
-        self.tolerance = tolerance
-        self.session.reset(64)
-        self.tokens = torch.empty(0, 20, dtype=torch.long)
-        self.expected = torch.empty(0)
-        self.sentence = torch.empty(0, dtype=torch.long)
-        self.lengths = torch.empty(0, dtype=torch.long)
-        self.paused = (self.sentence, self.lengths)
-
-    def add(self, lengths, left_pad, seed):
-        batch = tiny.random_batch(self.task, lengths, left_pad, seed)
-        tokens = random_targets(self.task, len(lengths), 20, seed)
-        expected = full_logits(self.model, batch, tokens)
-        first = self.tokens.size(0)
-        self.tokens = torch.cat([self.tokens, tokens])
-        self.expected = expected if first == 0 else torch.cat([self.expected, expected])
-        self.session.add(batch["net_input"])
-        new = torch.arange(first, first + len(lengths))
-        self.sentence = torch.cat([self.sentence, new])
-        self.lengths = torch.cat([self.lengths, torch.zeros_like(new)])
-
-    def step(self, n_new, kept):
-        """Feed ``n_new`` tokens and keep ``kept[r]`` of them, as far as the sentences go."""
-        positions = self.lengths[:, None] + torch.arange(n_new)
-        real = positions < self.tokens.size(1)
-        positions = positions.clamp(max=self.tokens.size(1) - 1)
-        fed = self.tokens[self.sentence].gather(1, positions)
-        logits = self.session.project(self.session.step(fed))[..., 0, :]
-        error = (logits - self.expected[self.sentence[:, None], positions]).abs().amax(-1)
-        assert error[real].max().item() < self.tolerance if real.any() else True
-        kept = torch.minimum(kept, real.sum(1))
-        self.session.commit(kept)
-        self.lengths = self.lengths + kept
-
-    def select(self, rows):
-        self.session.select(rows)
-        self.sentence, self.lengths = self.sentence[rows], self.lengths[rows]
-
-    def pause(self, n):
-        sentence = torch.cat([self.paused[0], self.sentence])
-        lengths = torch.cat([self.paused[1], self.lengths])
-        n = min(n, sentence.numel())
-        self.session.pause(n)
-        self.paused = (sentence[:n], lengths[:n])
-        self.sentence, self.lengths = sentence[n:], lengths[n:]
-        assert self.session.n_rows == self.sentence.numel()
-
-
-def fuzz(model, task, draw, tolerance, n_operations=12, unit=1):
-    """Random sentences, steps, partly kept tokens, row selections, pauses and refills.
-
-    Tokens are fed and kept in multiples of ``unit``.
-    """
-    replay = Replay(model, task, tolerance)
-    for seed in range(n_operations):
-        n_rows = replay.sentence.numel()
-        actions = ["step"] * 4 + ["select", "add", "pause"]
-        action = "add" if n_rows == 0 else draw(st.sampled_from(actions))
-        if action == "add" and n_rows < 8:
-            lengths = draw(st.lists(st.integers(0, 9), min_size=1, max_size=4))
-            replay.add(lengths, draw(st.booleans()), seed)
-        elif action == "pause":
-            replay.pause(draw(st.integers(0, 6)))
-        elif action == "select":
-            rows = draw(st.lists(st.integers(0, n_rows - 1), min_size=1, max_size=8))
-            replay.select(torch.tensor(rows))
-        else:
-            n_new = draw(st.integers(1, 4))
-            uniform = draw(st.booleans())
-            counts = st.integers(0, n_new)
-            kept = [draw(counts)] * n_rows if uniform else [draw(counts) for _ in range(n_rows)]
-            replay.step(unit * n_new, unit * torch.tensor(kept))
 
 
 @pytest.mark.parametrize("kind", ["fp32", "fp32, nothing compiled", "fp64"])
@@ -176,18 +49,6 @@ def test_every_split_into_pairs_gives_the_full_forward_logits(options, dtype, tr
         fuzz(model, task, data.draw, TOLERANCE[dtype], unit=2)
 
     check()
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12)), min_size=1, max_size=12),
-    st.sampled_from([1, 2]),
-)
-def test_masks_of_rows_of_one_length_are_slices_of_a_table(shapes, together):
-    masks = CausalMasks(torch.float32, torch.device("cpu"), together)
-    for past, n_new in shapes:
-        expected = causal_mask(torch.tensor([past]), n_new, past + n_new, torch.float32, together)
-        assert torch.equal(masks.of(past, n_new), expected)
 
 
 def test_separate_dictionaries(true_double):
@@ -352,13 +213,6 @@ def test_paused_rows_cost_nothing_and_come_back():
     replay.step(1, torch.tensor([1, 0, 1]))
     replay.pause(0)
     replay.step(2, torch.tensor([1, 1, 2, 0, 2, 1]))
-
-
-def test_the_cache_is_as_large_as_its_use_and_not_many_rows_times_a_long_one():
-    cache = KeyValueCache(1, 1, 2, torch.float32, torch.device("cpu"))
-    cache.reserve(2, 1000)
-    cache.reserve(1000, 2)
-    assert cache._data.numel() <= 4 * (2 * 2 * 1000 * 2)
 
 
 def test_before_reset_there_are_no_rows_and_no_weights():

@@ -8,7 +8,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import IncrementalSession
+from fairseq_fastdec.engine import IncrementalSession, TokenTree
 from tests.support import tiny
 from tests.support.doubles import table_model
 
@@ -189,3 +189,14 @@ def test_no_rows():
     session.pause(2)
     with pytest.raises(RuntimeError, match="no rows for a step"):
         session.step(torch.zeros(0, 1, dtype=torch.long))
+
+
+def test_trees_are_refused():
+    session = IncrementalSession(build("lstm"))
+    session.reset(LENGTH)
+    session.add(tiny.random_batch(TASK, [4])["net_input"])
+    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
+        session.step(torch.tensor([[5, 6]]), TokenTree(torch.tensor([[-1, -1]])))
+    session.step(torch.tensor([[5, 6]]))
+    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
+        session.commit(1, torch.tensor([[1]]))

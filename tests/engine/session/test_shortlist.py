@@ -12,18 +12,13 @@ from torch import nn
 from fairseq_fastdec.data.special_tokens import EOD, add_end_of_decoding
 from fairseq_fastdec.engine import DecoderSession, EnsembleSession, Shortlist
 from fairseq_fastdec.engine.products.int8 import Int8Linear, Int8Rows
-from tests.engine.session.test_decoder_session import random_targets
 from tests.support import tiny
+from tests.support.full_forward import random_targets
+from tests.support.lexical_tables import write_table
 
 TASK = tiny.task(60)
 SEPARATE = tiny.task(20, target_words=30)
 PRECISIONS = {"model": 1e-5, "fp32": 1e-5, "bf16": 1e-2, "int8": 1e-4}
-
-
-def write_table(path, lines):
-    """``lines``: target word, source word, probability."""
-    path.write_text("".join(f"{' '.join(map(str, line))}\n" for line in lines), encoding="utf-8")
-    return str(path)
 
 
 def neighbours(n_words, n_targets=3):

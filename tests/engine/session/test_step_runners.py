@@ -8,8 +8,8 @@ from fairseq_fastdec.engine.cuda_graphs import graphs
 from fairseq_fastdec.engine.cuda_graphs.recorders import RECORDERS
 from fairseq_fastdec.engine.kernels.loading import library
 from fairseq_fastdec.engine.session.step_runners import CompiledRunner, GraphRunner, TorchRunner
-from tests.engine.session.test_decoder_session import random_targets
 from tests.support import skips, tiny
+from tests.support.full_forward import random_targets
 from tests.support.sessions import steps_by_torch
 from tests.support.tape import TapeRecorder
 

@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine import DecoderSession, TokenTree
 from fairseq_fastdec.engine.kernels.loading import library
 from fairseq_fastdec.engine.network.attention import tree_mask
-from tests.engine.session.test_decoder_session import (
-    TOLERANCE,
-    full_logits,
-    random_targets,
-    true_double,
-)
 from tests.support import skips, tiny
-
-__all__ = ["true_double"]  # a fixture
+from tests.support.full_forward import TOLERANCE, full_logits, random_targets
 
 TASK = tiny.task(20)
 SOURCES = [3, 7, 0, 5]

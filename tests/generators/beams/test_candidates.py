@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.engine import Scores
+from fairseq_fastdec.engine.kernels.top_k import Beams
 from fairseq_fastdec.generators.beams import candidates
 from fairseq_fastdec.generators.beams.candidates import (
-    BeamRows,
     Wanted,
     best_extensions,
     extensions_of_choices,
@@ -19,6 +20,12 @@ from fairseq_fastdec.generators.constraints import ANY, GenerationRules, TokenCo
 from fairseq_fastdec.generators.top_tokens import Choices, Chooser
 from tests.support.choosing import chosen_by
 from tests.support.compiled import compiled
+
+
+def beams_of(beam, column, totals):
+    """Rows r that are the entries ``column[r]`` of beams ``beam[r]``."""
+    starts = np.append(0, np.bincount(beam).cumsum())
+    return Beams(np.lexsort((column, beam)), starts, totals)
 
 
 def brute_force(own, totals, beam, n_beams, n):
@@ -51,9 +58,8 @@ def test_extensions_of_choices(widths, n_own, n, impossible, seed):
     scores[random.random(scores.shape) < impossible] = -math.inf
     own = Choices(-np.sort(-scores, axis=1), random.integers(0, 99, scores.shape))
     totals = random.standard_normal(beam.size, dtype=np.float32)
-    rows = BeamRows(beam, column, len(widths), max(widths) + seed % 2)
 
-    found = extensions_of_choices(own, totals, rows, n)
+    found = extensions_of_choices(own, beams_of(beam, column, totals), n)
     for which, expected in enumerate(brute_force(own, totals, beam, len(widths), n)):
         expected = [candidate for candidate in expected if candidate[0] > -math.inf]
         columns = (found.scores[which], found.rows[which], found.tokens[which])
@@ -75,7 +81,6 @@ def test_best_extensions(way, widths, n, per_row, n_types, seed, some_last):
     column = np.zeros_like(beam)
     for which, width in enumerate(widths):
         column[beam == which] = random.permutation(width)
-    rows = BeamRows(beam, column, len(widths), max(widths))
     scores = random.standard_normal((beam.size, n_types), dtype=np.float32)
     totals = random.standard_normal(beam.size, dtype=np.float32)
     rules = GenerationRules(pad=1, unk=3, eos=2)
@@ -84,8 +89,8 @@ def test_best_extensions(way, widths, n, per_row, n_types, seed, some_last):
     constraints = TokenConstraints(np.full(beam.size, ANY), no_eos, only_eos=last)
     with chosen_by(way):
         found = best_extensions(
-            Chooser(rules), torch.from_numpy(scores.copy()), totals, rows, Wanted(n, per_row),
-            constraints, normalize=False,
+            Chooser(rules), Scores([torch.from_numpy(scores.copy())], normalized=True),
+            beams_of(beam, column, totals), Wanted(n, per_row), constraints,
         )  # fmt: skip
     assert found.scores.shape[1] <= min(n, max(widths) * n_types)
     for which in range(len(widths)):
@@ -116,9 +121,11 @@ def test_best_first_is_a_stable_sort(few, n_rows, n_columns, n, n_values, seed):
         assert order == sorted(range(n_columns), key=lambda place: -row[place])[:n]
 
 
-def test_equal_scores_keep_their_order_in_any_grid():
-    own = Choices(np.zeros((2, 2), np.float32), np.array([[5, 6], [7, 8]]))
-    for width in (2, 5):
-        rows = BeamRows(np.zeros(2, int), np.array([1, 0]), 1, width)
-        found = extensions_of_choices(own, np.zeros(2, np.float32), rows, 3)
-        assert found.tokens.tolist() == [[7, 8, 5]]
+def test_equal_scores_keep_their_order_beside_any_other_beam():
+    own = Choices(np.zeros((7, 2), np.float32), np.arange(5, 19).reshape(7, 2))
+    for beam in ([0, 0], [0, 0, 1], [0, 0, 1, 1, 1, 1, 1]):
+        beam = np.array(beam)
+        column = np.array([1, 0, 0, 1, 2, 3, 4])[: beam.size]
+        beams = beams_of(beam, column, np.zeros(beam.size, np.float32))
+        some = Choices(own.scores[: beam.size], own.tokens[: beam.size])
+        assert extensions_of_choices(some, beams, 3).tokens[0].tolist() == [7, 8, 5]

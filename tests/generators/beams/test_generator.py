@@ -1,6 +1,7 @@
 """Beam search against fairseq's, against a slow reference, and in any order of work."""
 
 import argparse
+import json
 import math
 
 import pytest
@@ -23,7 +24,7 @@ from tests.support.choosing import WAYS, chosen_by
 from tests.support.compiled import compiled
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
-EOS = TASK.target_dictionary.eos()
+EOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
 
 
 def generation_args(beam, options):
@@ -368,6 +369,46 @@ def test_the_order_of_the_sentences_means_nothing(decoding):
         assert_same(alone, [together[index]])
 
 
+def test_the_papers_schedule_is_the_default():
+    """Algorithm 1 with epsilon = 1/6: of 6 sentences one is left when the others come."""
+    models = [stock_model()]
+    sample = tiny.random_batch(TASK, [index * 7 % 10 for index in range(40)])
+
+    def costs(**method):
+        generator = build(models, "streaming", 3, method, Capacity(6))
+        generator.generate(models, sample)
+        return generator.statistics.decoder_invocations, generator.statistics.refills
+
+    assert costs() == costs(refill_threshold=1 / 6, stream_policy="min-length")
+    others = dict(refill_threshold=0.0), dict(refill_threshold=2 / 6), dict(stream_policy="fifo")
+    assert costs() not in [costs(**method) for method in others]
+
+
+def test_as_many_rows_as_one_beam_has_are_enough():
+    models = [stock_model()]
+    sample = tiny.random_batch(TASK, [3, 5, 8])
+    streamed = decode(models, sample, "streaming", 5, dict(max_beam_rows=5))
+    assert_same(streamed, decode(models, sample, "variable_beam", 5))
+
+
+@pytest.mark.parametrize("decoding", ["variable_beam", "streaming"])
+def test_min_len_is_waived_over_a_sentences_own_prefix(decoding):
+    """Whatever the prefixes beside it, which fairseq's rule counts."""
+    models = [stock_model()]
+    sample = tiny.random_batch(TASK, [1, 6])
+    prefix = sample["target"][:, :4].clone()
+    prefix[0, 1:] = PAD
+    together = decode(models, sample, decoding, 3, prefix=prefix, min_len=3)
+    one = {name: value[:1, -2:] for name, value in sample["net_input"].items() if value.dim() > 1}
+    one = {"net_input": {**one, "src_lengths": sample["net_input"]["src_lengths"][:1]}}
+    alone = decode(models, one, decoding, 3, prefix=prefix[:1, :1], min_len=3)
+    assert_same(together[:1], alone)
+    assert min(h["tokens"].numel() for h in together[0]) == 4
+    fixed = decode(models, sample, "beam", 3, prefix=prefix, min_len=3)
+    assert_same(fixed, fairseq(models, sample, 3, prefix=prefix, min_len=3))
+    assert fixed[0][0]["tokens"].numel() == 2
+
+
 def test_one_generator_serves_batches_of_any_shape():
     models = [stock_model()]
     beam = build(models, "beam", 3)
@@ -428,6 +469,41 @@ def test_the_counters_of_the_papers_tables():
 
 
 @pytest.mark.parametrize("decoding", ["beam", "variable_beam", "streaming"])
+def test_a_sentences_costs_are_those_that_it_has_alone(decoding, tmp_path):
+    """Steps and candidate expansions, counted by the sentence, and by the run."""
+    models = [stock_model(0, torch.float64)]
+    lengths = [3, 5, 8, 2, 6, 4, 0, 7]
+    sample = tiny.random_batch(TASK, lengths)
+    path = tmp_path / "stats.jsonl"
+    capacity = Capacity(2) if decoding == "streaming" else None
+    together = build(models, decoding, 4, dict(decoding_stats=str(path)), capacity)
+    together.generate(models, sample)
+    records = sorted(map(json.loads, path.read_text().splitlines()), key=lambda r: r["id"])
+    assert [record["source_tokens"] for record in records] == [n + 1 for n in lengths]
+    for index, record in enumerate(records):
+        net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
+        alone = build(models, decoding, 4)
+        (own,) = alone.generate(models, {"net_input": net_input})
+        costs = alone.statistics
+        assert record["invocations"] == costs.decoder_invocations == costs.beam_steps
+        assert record["expansions"] == costs.row_invocations
+        assert record["tokens"] == costs.tokens == own[0]["tokens"].numel()
+        assert (costs.encoder_invocations, costs.sentences, record["blocks"]) == (1, 1, [])
+    whole = together.statistics
+    assert whole.row_invocations == sum(record["expansions"] for record in records)
+    assert whole.beam_steps == sum(record["invocations"] for record in records)
+    assert whole.encoder_invocations == whole.refills + 1
+
+
+def test_a_beam_of_one_expands_one_candidate_for_each_token():
+    models = [stock_model()]
+    generator = build(models, "beam", 1)
+    (own,) = generator.generate(models, tiny.random_batch(TASK, [6]))
+    costs = generator.statistics
+    assert costs.row_invocations == costs.beam_steps == own[0]["tokens"].numel() == costs.tokens
+
+
+@pytest.mark.parametrize("decoding", ["beam", "variable_beam", "streaming"])
 def test_a_model_gone_bad_ends_its_sentences(decoding):
     """NaN everywhere: fairseq fails an assertion, we end the sentence where it stands."""
     model = tiny.build_model(TASK)
@@ -435,6 +511,7 @@ def test_a_model_gone_bad_ends_its_sentences(decoding):
         model.decoder.output_projection.weight.fill_(float("nan"))
     hypotheses = decode([model], tiny.random_batch(TASK, [3, 5]), decoding, 3, max_len_b=6)
     assert [[h["tokens"].tolist() for h in own] for own in hypotheses] == [[[EOS]], [[EOS]]]
+    assert all(own[0]["score"] == -math.inf for own in hypotheses)
 
 
 # --- what is refused -----------------------------------------------------------------------------

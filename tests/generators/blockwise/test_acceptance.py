@@ -7,11 +7,18 @@ import torch
 from fairseq.data import Dictionary
 
 from fairseq_fastdec.generators.blockwise.acceptance import Distance, Exact, MinimumBlock, TopK
+from fairseq_fastdec.generators.single.blocks import Verdicts
+
+
+def judged(rule, log_probs, best, proposals):
+    """What a rule says of proposals ``[R, T]`` under distributions ``[R, T, V]``."""
+    scores = log_probs.gather(-1, proposals[..., None]).squeeze(-1)
+    return rule.judge(Verdicts(proposals, best, scores, log_probs))
 
 
 def test_exact_accepts_p1s_best_only():
-    verdict = Exact().judge(
-        torch.zeros(1, 3, 9), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 6, 6]])
+    verdict = judged(
+        Exact(), torch.zeros(1, 3, 9), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 6, 6]])
     )
     assert verdict.tolist() == [[True, False, True]]
 
@@ -20,13 +27,13 @@ def test_exact_accepts_p1s_best_only():
 def test_topk_accepts_p1s_best_n(n, expected):
     log_probs = torch.tensor([-1.0, -2.0, -3.0, -math.inf]).repeat(1, 3, 1)
     best = torch.zeros(1, 3, dtype=torch.long)
-    verdict = TopK(n).judge(log_probs, best, torch.tensor([[0, 1, 2]]))
+    verdict = judged(TopK(n), log_probs, best, torch.tensor([[0, 1, 2]]))
     assert verdict.tolist() == [expected]
 
 
 def test_topk_never_accepts_what_the_limits_forbid():
     log_probs = torch.tensor([[[-1.0, -math.inf, -math.inf]]])
-    verdict = TopK(3).judge(log_probs, torch.tensor([[0]]), torch.tensor([[1]]))
+    verdict = judged(TopK(3), log_probs, torch.tensor([[0]]), torch.tensor([[1]]))
     assert verdict.tolist() == [[False]]
 
 
@@ -43,8 +50,18 @@ def test_distance_accepts_near_integers():
     rule = Distance(2, words)
     best = torch.tensor([[words.index("5")] * 4])
     proposals = torch.tensor([[words.index(symbol) for symbol in ("5", "7", "8", "3")]])
-    verdict = rule.judge(torch.zeros(1, 4, len(words)), best, proposals)
+    verdict = judged(rule, torch.zeros(1, 4, len(words)), best, proposals)
     assert verdict.tolist() == [[True, True, False, True]]
+
+
+def test_distance_never_accepts_what_the_limits_forbid():
+    words = integers()
+    log_probs = torch.zeros(1, 1, len(words))
+    best, near = (torch.tensor([[words.index(symbol)]]) for symbol in "56")
+    rule = Distance(2, words)
+    assert rule.judge(log_probs, best, near).tolist() == [[True]]
+    log_probs[..., words.index("6")] = -math.inf
+    assert rule.judge(log_probs, best, near).tolist() == [[False]]
 
 
 def test_distance_compares_other_symbols_exactly():
@@ -52,7 +69,7 @@ def test_distance_compares_other_symbols_exactly():
     rule = Distance(100, words)
     best = torch.tensor([[words.eos(), words.index("1"), words.eos()]])
     proposals = torch.tensor([[words.index("1"), words.eos(), words.eos()]])
-    verdict = rule.judge(torch.zeros(1, 3, len(words)), best, proposals)
+    verdict = judged(rule, torch.zeros(1, 3, len(words)), best, proposals)
     assert verdict.tolist() == [[False, False, True]]
 
 
@@ -60,8 +77,8 @@ def test_minimum_block_asks_nothing_of_the_first_proposals():
     log_probs = torch.zeros(1, 3, 9)
     log_probs[0, 0, 6] = -math.inf
     best, proposals = torch.tensor([[4, 4, 4]]), torch.tensor([[5, 5, 5]])
-    assert MinimumBlock(Exact(), 3).judge(log_probs, best, proposals).tolist() == [
+    assert judged(MinimumBlock(Exact(), 3), log_probs, best, proposals).tolist() == [
         [True, True, False]
     ]
     forbidden = torch.tensor([[6, 5, 5]])
-    assert not MinimumBlock(Exact(), 3).judge(log_probs, best, forbidden)[0, 0]
+    assert not judged(MinimumBlock(Exact(), 3), log_probs, best, forbidden)[0, 0]

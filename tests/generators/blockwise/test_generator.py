@@ -1,6 +1,7 @@
 """Blockwise decoding against a slow reference, its invocations, and its options."""
 
 import argparse
+import json
 import math
 
 import pytest
@@ -123,15 +124,24 @@ def test_heads_that_always_agree_take_m_over_k_plus_1_invocations(block_size, n_
     assert encoder_invocations == 1
 
 
-def test_trained_heads_save_invocations_and_every_head_is_counted():
+def test_trained_heads_save_invocations_and_every_head_is_counted(tmp_path):
     model = blockwise_model(identity_first_head=False, freeze_base=False)
-    generator = generator_for([model])
+    generator = generator_for([model], decoding_stats=str(tmp_path / "stats.jsonl"))
     sample = tiny.random_batch(TASK, [8] * 20)
-    generator.generate([model], sample)
+    hypotheses = generator.generate([model], sample)
     counts = generator.statistics
     assert counts.tokens_per_invocation() > 1.2
-    assert len(counts.accepted) == len(counts.proposed) == 3
-    assert counts.proposed[0] >= counts.accepted[0] >= counts.accepted[1] >= counts.accepted[2]
+    sizes = []
+    lines = (tmp_path / "stats.jsonl").read_text().splitlines()
+    for (hypothesis,), line in zip(hypotheses, lines):
+        tokens = hypothesis["tokens"].tolist()
+        for size in json.loads(line)["blocks"]:
+            # Where p_1's own token is EOS, nothing is proposed.
+            sizes += [size] * (tokens[0] != EOS)
+            del tokens[:size]
+        assert not tokens
+    assert counts.proposed == [len(sizes)] * 3
+    assert counts.accepted == [sum(size > head for size in sizes) for head in (1, 2, 3)]
     assert counts.accepted[0] > 0
     assert "mean accepted block size" in counts.summary()
 

@@ -1,6 +1,7 @@
 """Double-token decoding against lists and loops, and its limits, prefixes and refusals."""
 
 import argparse
+import json
 import math
 
 import pytest
@@ -66,9 +67,12 @@ def natural(pairs, order):
 
 def reference_search(
     models, source, width, order, max_len, min_len=1, lenpen=1.0, unkpen=0.0,
-    unnormalized=False, temperature=1.0,
+    unnormalized=False, temperature=1.0, forced=(),
 ):  # fmt: skip
-    """Algorithm 1, one hypothesis at a time; returns ``(score, natural tokens)``, best first."""
+    """Algorithm 1, one hypothesis at a time; returns ``(score, natural tokens)``, best first.
+
+    ``forced`` slots hold these tokens.
+    """
     lengths = torch.tensor([source.numel()])
     sources = [model.encoder(source[None], lengths) for model in models]
     beam, ended = [((), 0.0)], []
@@ -80,7 +84,7 @@ def reference_search(
             scored = [
                 [
                     (sides[side, token].item(), token)
-                    for token in range(len(DICTIONARY))
+                    for token in forced[2 * step + side :][:1] or range(len(DICTIONARY))
                     if allowed(2 * step + side, token, min_len, max_len)
                 ]
                 for side in (0, 1)
@@ -282,6 +286,32 @@ def test_half_the_steps():
     assert generator.statistics.decoder_invocations == m // 2 + 1
 
 
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_sentences_costs_are_those_that_it_has_alone(beam, tmp_path):
+    models = [double_model()]
+    lengths = [3, 5, 8, 2, 6, 4, 0, 7]
+    sample = tiny.random_batch(TASKS["bidirectional"], lengths)
+    path = tmp_path / "stats.jsonl"
+    options = DecodingOptions(decoding="double_token", decoding_stats=str(path))
+    together = build_generator(models, DICTIONARY, argparse.Namespace(beam=beam), options)
+    together.generate(models, sample)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["id"] for record in records] == list(range(len(lengths)))
+    assert [record["source_tokens"] for record in records] == [n + 1 for n in lengths]
+    for index, record in enumerate(records):
+        net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
+        alone = build(models, beam)
+        (own,) = alone.generate(models, {"net_input": net_input})
+        costs = alone.statistics
+        assert record["invocations"] == costs.decoder_invocations == costs.beam_steps
+        assert record["expansions"] == costs.row_invocations
+        assert record["tokens"] == costs.tokens == own[0]["tokens"].numel()
+        assert (costs.encoder_invocations, record["blocks"]) == (1, [])
+    whole = together.statistics
+    assert whole.row_invocations == sum(record["expansions"] for record in records)
+    assert whole.beam_steps == sum(record["invocations"] for record in records)
+
+
 # --- limits, prefixes, refusals ------------------------------------------------------------------
 
 
@@ -326,6 +356,31 @@ def test_prefixes_from_left_to_right(lengths, seed, width, beam):
             assert hypothesis["score"].isfinite()
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    lengths=st.lists(st.integers(2, 9), min_size=1, max_size=4), seed=st.integers(0, 99),
+    width=st.integers(1, 5), n_forced=st.lists(st.integers(0, 6), min_size=4, max_size=4),
+    n_columns=st.integers(1, 6), max_len=st.integers(2, 9),
+)  # fmt: skip
+def test_prefixes_against_lists(lengths, seed, width, n_forced, n_columns, max_len):
+    """Of different lengths, also beyond the longest output, and not those of a translation."""
+    models = [double_model("l2r")]
+    sample = tiny.random_batch(TASKS["l2r"], lengths, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randint(DICTIONARY.nspecial, END, (len(lengths), 6), generator=generator)
+    beyond = torch.arange(6) >= torch.tensor(n_forced[: len(lengths)])[:, None]
+    prefix = words.masked_fill(beyond, PAD)[:, :n_columns]
+    ours = decode(models, sample, width, prefix, max_len_b=max_len, min_len=0)
+    for own, source, row in zip(ours, sample["net_input"]["src_tokens"], prefix):
+        expected = reference_search(
+            models, source[source.ne(PAD)], width, "l2r", max_len, min_len=0,
+            forced=row[row.ne(PAD)].tolist()[:max_len],
+        )  # fmt: skip
+        assert [h["score"].item() for h in own] == pytest.approx([s for s, _ in expected], abs=1e-4)
+        by_tokens = [h["tokens"].tolist()[:-1] for h in own]
+        assert sorted(by_tokens) == sorted(tokens for _, tokens in expected)
+
+
 def test_an_empty_prefix_is_none():
     models = [double_model("l2r")]
     sample = tiny.random_batch(TASKS["l2r"], [4, 6])
@@ -359,6 +414,7 @@ def test_a_model_gone_bad_ends_its_sentences(beam):
         model.decoder.output_projection.weight.fill_(float("nan"))
     hypotheses = decode([model], tiny.random_batch(TASKS["bidirectional"], [3, 5]), beam)
     assert [[h["tokens"].tolist() for h in own] for own in hypotheses] == [[[EOS]], [[EOS]]]
+    assert all(own[0]["score"] == -math.inf for own in hypotheses)
 
 
 def test_a_beam_wider_than_the_vocabulary():

@@ -49,6 +49,8 @@ class Oracle:
 class OracleSession:
     """As much of an ``EnsembleSession`` as a batch of single hypotheses asks for."""
 
+    temperature = 1.0
+
     def __init__(self, oracle):
         self._oracle = oracle
 
@@ -78,6 +80,11 @@ class OracleSession:
     def select(self, rows):
         self._sentences = [self._sentences[row] for row in rows.tolist()]
         self._tokens = [list(self._tokens[row]) for row in rows.tolist()]
+
+    def pending(self, *_):
+        """There is no product whose logits compiled code could look at."""
+
+    direct = pending
 
     def log_probs(self, features):
         (answers,) = features.of_members

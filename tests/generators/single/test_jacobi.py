@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.generators.best_tokens import BestTokens
 from fairseq_fastdec.generators.single import batch as batch_module
 from fairseq_fastdec.generators.single.drafts import DraftSource
 from tests.support import tiny
@@ -183,15 +184,27 @@ def logits_without_padding(model, previous, encoder_out):
     return logits
 
 
-@pytest.mark.parametrize("decoding", ["jacobi", "gs_jacobi", "hybrid_jacobi"])
+@pytest.mark.parametrize(
+    "decoding, a, b",
+    [
+        ("jacobi", 0.0, None),
+        ("gs_jacobi", 0.0, None),
+        ("hybrid_jacobi", 0.0, None),
+        ("hybrid_jacobi", 0.5, 1),
+        ("hybrid_jacobi", 1.0, None),
+        ("hybrid_jacobi", 0.0, 3),
+        ("hybrid_jacobi", 2.0, 9),
+    ],
+)
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5])
-def test_as_many_iterations_as_the_papers_algorithms(decoding, block_size):
+def test_as_many_iterations_as_the_papers_algorithms(decoding, a, b, block_size):
+    """With a horizon of a source tokens and b, or of all; never beyond the longest output."""
     model = stock_model(share_all_embeddings=False)
     lengths = [0, 1, 2, 3, 5, 8, 9, 4]
     sample = tiny.random_batch(TASK, lengths, left_pad=False, seed=3)
     method = {} if decoding == "jacobi" else dict(jacobi_block_size=block_size)
     if decoding == "hybrid_jacobi":
-        method.update(parallel_len_a=0.5, parallel_len_b=1)
+        method.update(parallel_len_a=a, parallel_len_b=b)
     max_len = 12
     generator = our_generator([model], decoding, method, max_len_b=max_len)
     together = generator.generate([model], sample)
@@ -200,11 +213,12 @@ def test_as_many_iterations_as_the_papers_algorithms(decoding, block_size):
         net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
         net_input["src_tokens"] = net_input["src_tokens"][:, : length + 1]
         one = {"net_input": net_input}
+        horizon = min(int(a * (length + 1) + (b or 0)), max_len + 1)
         tokens, iterations = slow_jacobi(
             model,
             one,
             max_len + 1 if decoding == "jacobi" else block_size,
-            int(0.5 * (length + 1) + 1) if decoding == "hybrid_jacobi" else max_len + 1,
+            max_len + 1 if (a, b) == (0, None) else horizon,
             max_len,
             eos_ends_block=decoding != "hybrid_jacobi",
         )
@@ -244,9 +258,8 @@ def test_the_oracle_length_is_greedys_whatever_the_reference(widths, reference_l
     else:
         sample["target"] = torch.full((1, reference_length), EOS)
     assert_same(our_hypotheses(models, sample, "jacobi", dict(oracle_length=True)), expected)
-    # Greedy decoding first, and then the whole of what it said at once.
-    assert widths[:n_tokens] == [1] * n_tokens
-    assert set(widths[n_tokens:]) == {n_tokens} and n_tokens == 9
+    # Greedy decoding comes first, one token at a time, and then the whole of what it said at once.
+    assert set(widths) - {1} == {n_tokens} and n_tokens == 9
     widths.clear()
     our_hypotheses(models, sample, "jacobi", max_len_b=15)
     assert widths[0] == 16 and widths[-1] == 9, "until EOS is answered"
@@ -330,15 +343,14 @@ def test_few_distributions_are_in_memory_at_once(monkeypatch):
     sample = tiny.random_batch(TASK, [3, 9, 5])
     expected = our_hypotheses(models, sample, "jacobi", max_len_b=20)
     seen = []
-    log_probs = batch_module.Batch.log_probs_of_block
+    of_p1 = BestTokens.of_p1
 
-    def watched(self, features, first_step):
-        result = log_probs(self, features, first_step)
-        seen.append(result.size(0) * result.size(1))
-        return result
+    def watched(self, features, *rest):
+        seen.append(features.shape.numel())
+        return of_p1(self, features, *rest)
 
     monkeypatch.setattr(batch_module, "MAX_DISTRIBUTIONS", 10)
-    monkeypatch.setattr(batch_module.Batch, "log_probs_of_block", watched)
+    monkeypatch.setattr(BestTokens, "of_p1", watched)
     assert_same(our_hypotheses(models, sample, "jacobi", max_len_b=20), expected, atol=1e-5)
     assert max(seen) <= 10
 

@@ -7,11 +7,10 @@ from fairseq_fastdec.tools.benchmark.measurement import Round
 from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings
 from fairseq_fastdec.tools.benchmark.worker import Worker
 from fairseq_fastdec.tools.corpus import Translation
+from tests.support.contests import METHODS, SETTINGS
 
 REFERENCES = {0: "The quick brown fox jumps .", 1: "Over the lazy dog it goes ."}
-SETTINGS = Settings(("data",), "cpu", "fp32", 2)
 ONE, TWO = Division(1, 2), Division(2, 1)
-METHODS = [Method(name, ("--beam", "1")) for name in ("slow", "fast", "wide", "wide 2")]
 
 
 @pytest.fixture()

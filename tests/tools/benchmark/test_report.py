@@ -5,7 +5,7 @@ import json
 from fairseq_fastdec.tools.benchmark import report
 from fairseq_fastdec.tools.benchmark.results import summarize
 from fairseq_fastdec.tools.benchmark.scoring import Scorer
-from tests.tools.benchmark.conftest import METHODS, SETTINGS
+from tests.support.contests import METHODS, SETTINGS
 
 
 def test_the_table(contest):

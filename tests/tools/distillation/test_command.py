@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary, data_utils
 
-from fairseq_fastdec.tools.distillation import command, teacher
+from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
+from fairseq_fastdec.tools.distillation import command, dataset, teacher
 from tests.support import command_line
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "distill.py"
@@ -92,7 +94,9 @@ def test_unknown_words_and_bpe_codes(distill, corpus, tmp_path):
         "--srcdict", corpus / "dict.en.txt", "--tgtdict", corpus / "dict.de.txt",
     )  # fmt: skip
     (data / "bpe.codes").write_text("#version: 0.2\n")
+    (data / "test-logs").mkdir()
     out = distill(data=data)
+    assert not (out / "test-logs").exists(), "copied are files"
     assert sentences(out, "train", "en") == sentences(data, "train", "en")
     assert (out / "text" / "train.en").read_text() == "a b <unk> c\n\nd\n"
     assert (out / "bpe.codes").read_text() == "#version: 0.2\n"
@@ -120,8 +124,6 @@ def test_a_killed_process_goes_on(distill, corpus, baseline, tmp_path):
 
 @pytest.mark.parametrize("place", ["text", "binarize", "copy", "rename"])
 def test_an_interruption_while_the_data_are_made(distill, monkeypatch, tmp_path, place):
-    from fairseq_fastdec.tools.distillation import dataset
-
     def stop(*_, **__):
         raise KeyboardInterrupt
 
@@ -241,6 +243,90 @@ def test_other_settings_do_not_mix(distill, baseline, tmp_path):
     os.utime(model, ns=(1, 1))
     with pytest.raises(SystemExit, match="made with checkpoints = "):
         distill(path=model)
+
+
+FEW = ("--gen-subset", "test", "--decoding", "greedy")
+
+
+@pytest.mark.parametrize(
+    "options, name",
+    [
+        (["--gen-subset", "valid"], "gen_subset"),
+        (["--seed", 2], "seed"),
+        (["--fp16"], "fp16"),
+        (["--model-overrides", "{'dropout': 0.1}"], "model_overrides"),
+        (["--skip-invalid-size-inputs-valid-test"], "skip_invalid_size_inputs"),
+        (["--max-source-positions", 99], "task.max_source_positions"),
+        (["--lenpen", 2], "generation.lenpen"),
+    ],
+)
+def test_every_setting_that_changes_translations_is_compared(distill, options, name):
+    distill(*FEW)
+    with pytest.raises(SystemExit, match=f"holds translations made with {name} = .*and now it is"):
+        distill(*FEW, *options)
+
+
+def test_other_data_do_not_mix(distill, corpus, tmp_path):
+    data = shutil.copytree(corpus, tmp_path / "copy")
+    distill(*FEW)
+    with pytest.raises(SystemExit, match="holds translations made with task.data = "):
+        distill(*FEW, data=data)
+    distill(*FEW, data=data, destdir="of_copy")
+    for file in data.glob("valid.*"):
+        shutil.copy(file, data / file.name.replace("valid", "test"))
+    with pytest.raises(SystemExit, match="made with sentences = 29, and now it is 30"):
+        distill(*FEW, data=data, destdir="of_copy")
+
+
+def test_the_same_files_by_other_names(distill, corpus, baseline, monkeypatch):
+    distill(*FEW)
+    monkeypatch.setattr(teacher, "load_models", None)
+    monkeypatch.chdir(corpus.parent)
+    distill(*FEW, data=corpus.name, path=os.path.relpath(baseline))
+
+
+def test_samples_do_not_depend_on_where_a_run_was_interrupted(distill, tmp_path):
+    options = ["--gen-subset", "test", "--decoding", "fairseq", "--sampling", "--shard-size", 10]
+    whole = contents(distill(*options))
+    (tmp_path / "out" / "shards" / "000001.tsv").unlink()
+    assert contents(distill(*options)) == whole
+    assert contents(distill(*options, "--seed", 2, destdir="other")) != whole
+
+
+@pytest.mark.parametrize(
+    "options, limits",
+    [([], (12000, None)), (["--batch-size", 3], (None, 3)), (["--max-tokens", 99], (99, None))],
+)
+def test_batches_are_those_of_the_command_line(distill, monkeypatch, options, limits):
+    """As in fairseq-generate, which takes 12,000 tokens where no limit is given."""
+    seen = []
+    plain = TranslationFastdecTask.get_batch_iterator
+
+    def get_batch_iterator(self, *args, **options):
+        seen.append((options["max_tokens"], options["max_sentences"]))
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(TranslationFastdecTask, "get_batch_iterator", get_batch_iterator)
+    distill(*FEW, *options)
+    assert seen == [limits]
+
+
+def test_the_progress_bar_counts_sentences(distill, monkeypatch):
+    bars = []
+    plain = command.tqdm
+
+    def tqdm(**options):
+        bars.append(plain(**{**options, "disable": False}))
+        return bars[-1]
+
+    monkeypatch.setattr(command, "tqdm", tqdm)
+    distill(*FEW, "--shard-size", 10, "--batch-size", 3)
+    assert [(bar.n, bar.total) for bar in bars] == [(29, 29)]
+
+
+def test_counts_in_words():
+    counts = Counter({"too long": 2, "not translated": 0, "kept": 5, "empty": 1})
+    assert dataset.show(counts) == "5 kept, 1 empty, 2 too long"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Shards on disk: whole or absent, whatever happens."""
 
+import hashlib
 import os
 
 import pytest
@@ -49,6 +50,9 @@ def test_an_interruption_leaves_no_part(shards, monkeypatch, step):
     assert shards.missing() == [0, 1, 2]
     fill(shards, [0, 1, 2])
     assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
+
+
+CONTENT = b"3\tt 3\n4\tt 4\n5\tt 5\n"  # of the second shard
 
 
 def emptied(path):
@@ -105,9 +109,19 @@ def test_damaged_shards_are_noticed(shards, tmp_path, damage):
     assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
 
 
-@pytest.mark.parametrize("number", [2, 6])
-def test_sentences_of_other_shards_are_damage(shards, tmp_path, number):
+@pytest.mark.parametrize(
+    "lines",
+    ["2\tx\n", "6\tx\n", "4\tx\n4\ty\n", "4\tx\n3\ty\n", "-4\tx\n", "4\n", "x\ty\n"],
+)
+def test_sentences_that_are_not_a_shards_own_are_damage(shards, tmp_path, lines):
+    """The file is whole, as its first line says, and holds something else."""
     fill(shards, [0, 1, 2])
-    (tmp_path / "shards" / "000001.tsv").write_text(f"{number}\tx\n")
+    path = tmp_path / "shards" / "000001.tsv"
+    digest, n_lines = hashlib.sha256(lines.encode()).hexdigest(), lines.count("\n")
+    path.write_text(f"sentences {n_lines} sha256 {digest}\n{lines}")
+    assert shards.is_damaged(1)
     with pytest.raises(ValueError, match="000001.tsv: damaged; run the command again"):
         list(shards.read())
+    fill(shards, [1])
+    header = path.read_text().splitlines()[0]
+    assert header == f"sentences 3 sha256 {hashlib.sha256(CONTENT).hexdigest()}"

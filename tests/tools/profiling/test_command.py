@@ -4,7 +4,7 @@ import pytest
 
 from fairseq_fastdec.tools.profiling import command
 from fairseq_fastdec.tools.profiling.profile import PARTS, Profile
-from tests.tools.profiling.test_profile import case
+from tests.support.profiling import case
 
 
 def test_the_command(capsys):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fairseq_fastdec.tools.profiling.profile import PARTS, Case, memory_bandwidth, profile
+from fairseq_fastdec.tools.profiling.profile import PARTS, memory_bandwidth, profile
 from tests.support import tiny
+from tests.support.profiling import case
 
 TASK = tiny.task(20)
 # Told apart where torch computes them.
@@ -11,11 +12,6 @@ LAYERS = {part for part in PARTS if part.endswith(("products", "rest"))} | {
     "embedding",
     "feed-forward",
 }
-
-
-def case(**changes):
-    given = dict(decoding="greedy", beam=1, precision="fp32", batch_size=2)
-    return Case(**{**given, "source_length": 6, "target_length": 8, **changes})
 
 
 def test_parts_make_the_whole():

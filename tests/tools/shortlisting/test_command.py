@@ -1,5 +1,6 @@
 """scripts/build_shortlist.py end to end: from a data directory to what fairseq-generate takes."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,34 @@ def test_thresholds_and_the_other_direction(corpus, tmp_path, capsys):
     sources = [source for _, source, _ in entries(path)]
     assert set(sources) == set("abcdefghij") and len(sources) <= 20
     assert [file.name for file in tmp_path.iterdir()] == ["lex.s2t"]
+
+
+def test_a_table_of_which_nothing_is_left(corpus, tmp_path, capsys):
+    path = tmp_path / "lex.s2t"
+    arguments = ["-s", "en", "-t", "de", "--output", str(path), "--iterations", "1"]
+    command.main([str(corpus), *arguments, "--threshold", "1"])
+    assert entries(path) == []
+    assert re.search(r"for 0 of \d+ source types, 0.0 targets each; ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("empty", ["en", "de"])
+def test_text_without_a_word_on_one_side(corpus, tmp_path, empty):
+    for language in ("en", "de"):
+        lines = ["\n"] * 3 if language == empty else ["a b\n"] * 3
+        (tmp_path / f"train.{language}").write_text("".join(lines))
+    data = tmp_path / "data"
+    command_line.preprocess(
+        "-s", "en", "-t", "de", "--trainpref", tmp_path / "train", "--destdir", data,
+        "--srcdict", corpus / "dict.en.txt", "--tgtdict", corpus / "dict.de.txt",
+    )  # fmt: skip
+    with pytest.raises(SystemExit, match="the split 'train' has no words on one side"):
+        command.main([str(data), "--output", str(tmp_path / "lex.s2t")])
+
+
+def test_defaults_are_those_of_the_help():
+    args = command.parse_args(["data", "--output", "lex.s2t"])
+    assert (args.gen_subset, args.iterations, args.threshold, args.best) == ("train", 5, 1e-4, 100)
+    assert args.sentences is None
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
@@ -94,8 +123,14 @@ def test_what_cannot_be_done(corpus, tmp_path, arguments, message):
     assert not (tmp_path / "lex.s2t").exists()
 
 
+@pytest.mark.parametrize("value", ["0", "1", "0.5"])
+def test_probabilities(value):
+    args = command.parse_args(["data", "--output", "lex.s2t", "--threshold", value])
+    assert args.threshold == float(value)
+
+
 @pytest.mark.parametrize("value", ["-0.1", "1.5", "nan", "few"])
-def test_probabilities(value, capsys):
+def test_what_is_no_probability(value, capsys):
     with pytest.raises(SystemExit):
         command.parse_args(["data", "--output", "lex.s2t", "--threshold", value])
     assert f"--threshold: {value}: must be a number from 0 to 1" in capsys.readouterr().err

@@ -5,11 +5,12 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from fairseq.data import Dictionary
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.tools.shortlisting import model1
-from fairseq_fastdec.tools.shortlisting.sentences import Sentences
+from fairseq_fastdec.tools.shortlisting.sentences import Sentences, read
 from fairseq_fastdec.tools.shortlisting.table import pruned
 
 N_SOURCE, N_TARGET = 6, 5
@@ -91,3 +92,25 @@ def test_the_house_the_book_a_book():
     assert best.sources.tolist() == [the, house, book, a]
     assert best.targets.tolist() == [das, haus, buch, ein]
     assert perplexities == sorted(perplexities, reverse=True)
+
+
+def lists(sentences):
+    return [part.tolist() for part in np.split(sentences.tokens, sentences.offsets[1:-1])]
+
+
+@pytest.mark.parametrize(
+    "n, chosen",
+    [
+        (None, range(600)), (600, range(600)), (999, range(600)), (1, [0]), (2, [0, 599]),
+        (3, [0, 299, 599]),
+    ],
+)  # fmt: skip
+def test_sentences_are_evenly_spread_over_the_corpus(corpus, n, chosen):
+    """Sentences of letters, and each of them reversed."""
+    words = Dictionary.load(str(corpus / "dict.en.txt"))
+    texts = []
+    for name in ("en", "de"):
+        lines = (corpus.parent / f"train.{name}").read_text(encoding="utf-8").split("\n")
+        texts.append([[words.index(word) for word in lines[i].split()] for i in chosen])
+    sides = read(str(corpus), "train", ("en", "de"), (words, words), n)
+    assert [lists(side) for side in sides] == texts

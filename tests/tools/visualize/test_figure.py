@@ -13,7 +13,6 @@ skips.needs("matplotlib")
 
 from fairseq_fastdec.tools.visualize import SentenceTrace, Step, figure  # noqa: E402
 from tests.support import simulation  # noqa: E402
-from tests.tools.visualize.test_graph import memory  # noqa: E402
 
 
 def texts(path):
@@ -36,7 +35,7 @@ def draw(trace, tmp_path):
 
 
 def test_png(tmp_path):
-    figure.save(simulation.jacobi(memory([0, 1, 0, 2])), tmp_path / "a.png")
+    figure.save(simulation.jacobi(simulation.memory([0, 1, 0, 2])), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -103,8 +102,8 @@ def test_failed_proposals_are_named(tmp_path):
 
 @pytest.mark.parametrize("sliding", [True, False])
 def test_long_sentences_wrap(tmp_path, sliding):
-    short = simulation.jacobi(memory([1] * 5), 100, sliding)
-    long = simulation.jacobi(memory([1] * 70), 100, sliding)
+    short = simulation.jacobi(simulation.memory([1] * 5), 100, sliding)
+    long = simulation.jacobi(simulation.memory([1] * 70), 100, sliding)
     figure.save(short, tmp_path / "short.svg")
     figure.save(long, tmp_path / "long.svg")
     assert texts(tmp_path / "short.svg").count("step") == 1
@@ -115,12 +114,12 @@ def test_long_sentences_wrap(tmp_path, sliding):
 
 def test_left_out_steps_are_counted(tmp_path):
     # The last panel's tokens are guessed at once, and wait for the frontier.
-    trace = simulation.jacobi(memory([1] * 40 + [0] * 30), 100)
+    trace = simulation.jacobi(simulation.memory([1] * 40 + [0] * 30), 100)
     assert any(text.startswith("⋮") for text in draw(trace, tmp_path))
 
 
 def test_the_same_trace_gives_the_same_bytes(tmp_path):
-    trace = simulation.jacobi(memory([0, 1, 1]))
+    trace = simulation.jacobi(simulation.memory([0, 1, 1]))
     for name in ("a.svg", "b.svg", "a.png", "b.png"):
         figure.save(trace, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

@@ -137,26 +137,13 @@ def test_blockwise_after_a_forced_prefix():
     assert summary(sentence) == [None, (0, 1, ""), (1, 1, "P"), (1, 3, "")]
 
 
-def memory(order):
-    """A decoder whose n-th token is n if the order[n] tokens before it are right."""
-
-    def next_token(prefix):
-        n = len(prefix)
-        if n >= len(order):
-            return EOS
-        looked_at = range(max(0, n - order[n]), n)
-        return str(n) if all(prefix[i] == str(i) for i in looked_at) else "wrong"
-
-    return next_token
-
-
 ORDERS = st.lists(st.integers(0, 4), min_size=1, max_size=12)
 
 
 @pytest.mark.parametrize("sliding", [True, False])
 @given(order=ORDERS)
 def test_any_jacobi_decoding(sliding, order):
-    sentence = simulation.jacobi(memory(order), sliding=sliding)
+    sentence = simulation.jacobi(simulation.memory(order), sliding=sliding)
     settled = frontiers(sentence)
     assert settled == sorted(settled) and settled[-1] == len(sentence.tokens)
     for position, token in enumerate(decoded(sentence)):
@@ -170,15 +157,15 @@ def test_any_jacobi_decoding(sliding, order):
 
 @given(order=ORDERS)
 def test_the_same_dependencies_whether_settled_tokens_leave_at_once_or_not(order):
-    once = simulation.jacobi(memory(order), sliding=True)
-    late = simulation.jacobi(memory(order), sliding=False)
+    once = simulation.jacobi(simulation.memory(order), sliding=True)
+    late = simulation.jacobi(simulation.memory(order), sliding=False)
     assert decoded(once) == decoded(late)
     assert frontiers(once) == frontiers(late)[: len(once.steps)]
 
 
 @given(order=ORDERS, block_size=st.integers(1, 5), right=st.lists(st.booleans(), min_size=1))
 def test_any_blockwise_decoding(order, block_size, right):
-    next_token = memory(order)
+    next_token = simulation.memory(order)
     truth = simulation.greedy(next_token)
 
     def propose(prefix, n):

@@ -85,6 +85,26 @@ Problem problem_of(const Product &product) {
   return fits && has_threads(product) ? NONE : SIZES;
 }
 
+Problem problem_of(const BestToken &task) {
+  const Linear &linear = task.linear;
+  if (task.n < 0 || !is_linear(linear, linear.inputs, linear.outputs)) return SIZES;
+  if (task.n_never < 0 || !has_threads(task) || task.n_threads < 1) return SIZES;
+  if (!is_within(task.eos, linear.outputs) || task.penalized >= linear.outputs) return TOKENS;
+  return NONE;
+}
+
+Problem problem_of(const Heads &task) {
+  const Linear &hidden = task.hidden;
+  if (task.n < 0 || task.n_heads < 1 || task.n_outputs < 1 || !has_threads(task)) return SIZES;
+  if (!is_linear(hidden, hidden.inputs, hidden.outputs)) return SIZES;
+  const bool is_shared = task.n_outputs == 1;
+  if (!is_shared && task.n_outputs != task.n_heads) return SIZES;
+  const int64_t outputs = hidden.inputs * (is_shared ? task.n_heads : 1);
+  for (int64_t output = 0; output < task.n_outputs; ++output)
+    if (!is_linear(task.outputs[output], hidden.outputs / task.n_outputs, outputs)) return SIZES;
+  return NONE;
+}
+
 // Whether each beam has rows of its own, and all rows are in beams.
 INLINE bool are_beams(const TopK &task) {
   const int64_t *starts = task.starts;
@@ -100,6 +120,7 @@ INLINE bool are_beams(const TopK &task) {
 Problem problem_of(const TopK &task) {
   const int64_t n_types = task.n_types;
   if (task.n_rows < 0 || task.n_best < 1 || task.n_beams < 0) return SIZES;
+  if (task.n_per_row < 1 || task.n_members < 1 || !task.scores) return SIZES;
   if (task.n_parts < 1 || (task.n_beams && !task.scratch)) return SIZES;
   if (task.rows) {
     if (!are_beams(task)) return PLACES;
@@ -108,16 +129,57 @@ Problem problem_of(const TopK &task) {
   }
   if (task.n_never < 0 || !has_threads(task)) return SIZES;
   if (task.penalized >= n_types) return TOKENS;
+  if (task.has_to_end && !is_within(task.eos, n_types)) return TOKENS;
   for (int64_t row = 0; task.only && row < task.n_rows; ++row)
     if (!is_within(task.only[row] + 1, n_types + 1)) return TOKENS;
   return NONE;
 }
 
+Problem problem_of(const Append &task) {
+  if (task.n_rows < 0 || task.n_new < 0) return SIZES;
+  for (int64_t row = 0; row < task.n_rows; ++row) {
+    if (!is_within(task.sentence[row], task.n_sentences)) return PLACES;
+    if (!is_within(task.lengths[row], task.width + 1)) return LENGTHS;
+    const int64_t n = task.counts ? task.counts[row] : task.count;
+    if (!is_within(n, task.n_new + 1)) return SIZES;
+  }
+  return NONE;
+}
+
+Problem problem_of(const Blocks &task) {
+  const int64_t n_new = task.rows.n_new;
+  if (n_new < 1 || task.dim < 1) return SIZES;
+  for (int64_t row = 0; row < task.rows.n_rows; ++row) {
+    if (!is_within(task.accepted[row] - 1, n_new)) return SIZES;
+    for (int64_t i = 0; task.parents && i < n_new; ++i)
+      if (!is_within(task.path[row * n_new + i], n_new)) return TREE;
+  }
+  return problem_of(task.rows);
+}
+
+Problem problem_of(const Trees &task) {
+  const bool is_empty = task.n_heads == 0;
+  if (task.n_rows < 0 || task.n_heads < 0 || task.n_proposals < 0) return SIZES;
+  return is_empty || task.n_best > 0 ? NONE : SIZES;
+}
+
 Problem problem_of(const Move &move) {
   if (move.n < 0 || move.used < 0 || move.used > move.head || !has_threads(move)) return SIZES;
+  if (move.n > move.n_slots) return PLACES;
   for (int64_t i = 0; i < move.n; ++i)
-    if (!is_within(move.origins[i], move.n_slots) || !is_within(move.places[i], move.n_slots))
-      return PLACES;
+    if (!is_within(move.origins[i], move.n_slots)) return PLACES;
+  return NONE;
+}
+
+Problem problem_of(const PathMove &move) {
+  if (move.n_rows < 0 || move.n_path < 0) return SIZES;
+  if (move.first_slot < 0 || move.first_slot + move.n_rows > move.n_slots) return PLACES;
+  for (int64_t row = 0; row < move.n_rows; ++row) {
+    const int64_t start = move.starts[row];
+    if (!is_within(start, move.length + 1)) return LENGTHS;
+    for (int64_t i = 0; i < move.n_path; ++i)
+      if (!is_within(move.path[row * move.n_path + i], move.length - start)) return LENGTHS;
+  }
   return NONE;
 }
 

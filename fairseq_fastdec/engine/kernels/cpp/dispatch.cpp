@@ -1,18 +1,25 @@
 // The entry points for Python, and the choice of kernels for the processor that this runs on.
 
-#include "checks.h"
+#include "beams.h"
+#include "best_token.h"
+#include "blocks.h"
+#include "costs.h"
+#include "heads.h"
 #include "row_moves.h"
 #include "top_k.h"
 #include "transformer.h"
+#include "trees.h"
 
 namespace {
 
-// What is compiled for each kind of processor. A step gets multiply_fp32 as a pointer: where GCC
-// knows the function, it clones that for each of the step's calls, and no longer those of bf16 and
-// int8, which become slower.
+// These functions are compiled for each kind of processor. A step gets multiply_fp32 as a pointer:
+// where GCC knows the function, it clones that for each of the step's calls, and no longer those of
+// bf16 and int8, which become slower.
 struct Kernels {
   MultiplyFp32 multiply_fp32;
   void (*run_step)(MultiplyFp32 multiply_fp32, const Step &step, const ThreadSlice &slice);
+  void (*best_tokens)(MultiplyFp32 multiply_fp32, const BestToken &task,
+                      const ThreadSlice &slice);
   void (*top_k)(const TopK &task, const ThreadSlice &slice);
 };
 
@@ -25,10 +32,15 @@ struct Kernels {
                               const ThreadSlice &slice) {                                     \
     run_step<VEC>(multiply_fp32, step, slice);                                                \
   }                                                                                           \
+  TARGET void best_tokens_##NAME(MultiplyFp32 multiply_fp32, const BestToken &task,           \
+                                 const ThreadSlice &slice) {                                  \
+    best_tokens<VEC>(multiply_fp32, task, slice);                                             \
+  }                                                                                           \
   TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                      \
     top_k_of_parts<VEC>(task, slice);                                                         \
   }                                                                                           \
-  constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, run_step_##NAME, top_k_##NAME};
+  constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, run_step_##NAME,                  \
+                                      best_tokens_##NAME, top_k_##NAME};
 
 KERNELS_FOR(any, Vec4, )
 #if defined(__x86_64__)
@@ -66,6 +78,14 @@ void run_step(const Step &step, const ThreadSlice &slice) {
   kernels.run_step(kernels.multiply_fp32, step, slice);
 }
 
+void best_tokens(const BestToken &task, const ThreadSlice &slice) {
+  kernels.best_tokens(kernels.multiply_fp32, task, slice);
+}
+
+void run_heads(const Heads &task, const ThreadSlice &slice) {
+  run_heads(kernels.multiply_fp32, task, slice);
+}
+
 void top_k(const TopK &task, const ThreadSlice &slice) { kernels.top_k(task, slice); }
 
 }  // namespace
@@ -84,9 +104,11 @@ int64_t fastdec_has_int8() { return has_int8(); }
 
 // The size of a structure, by its place in structures.py's list of all; -1 behind the last.
 int64_t fastdec_size_of(int64_t structure) {
-  constexpr int64_t sizes[] = {sizeof(Linear),  sizeof(Norm),    sizeof(Layer),   sizeof(Model),
-                               sizeof(Cache),   sizeof(Threads), sizeof(Barrier), sizeof(Step),
-                               sizeof(Product), sizeof(TopK),    sizeof(Move)};
+  constexpr int64_t sizes[] = {
+      sizeof(Linear),    sizeof(Norm),  sizeof(Layer),   sizeof(Model),     sizeof(Cache),
+      sizeof(Costs),     sizeof(Threads), sizeof(Barrier), sizeof(Step),    sizeof(Product),
+      sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
+      sizeof(Trees),     sizeof(BeamTable), sizeof(Trace), sizeof(Move),    sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -94,19 +116,38 @@ int64_t fastdec_size_of(int64_t structure) {
 // For tests: from now on computes in vectors of at most so many floats.
 void fastdec_set_width(int64_t widest) { kernels = kernels_for(widest); }
 
-// How many floats of scratch memory a product without fp32 weights needs.
+// The floats of scratch memory that a product without fp32 weights needs.
 int64_t fastdec_product_scratch_size(int64_t n, int64_t inputs) {
   return quantized_size(n, inputs);
 }
 
-// How many floats of scratch memory a step needs, or the negative of a Problem.
+// The floats of scratch memory that a step needs, or the negative of a Problem.
 int64_t fastdec_step_scratch_size(const Step *step) {
   const Problem problem = problem_of(*step);
   return problem ? -problem : scratch_before(*step, step->n_threads);
 }
 
-// How many bytes of scratch memory a choice needs.
+// The floats of scratch memory that the best tokens need.
+int64_t fastdec_best_token_scratch_size(const BestToken *task) {
+  return best_token_scratch_size(*task);
+}
+
+// The floats of scratch memory that heads need.
+int64_t fastdec_heads_scratch_size(const Heads *task) { return heads_scratch_size(*task); }
+
+// The bytes of scratch memory that a choice needs.
 int64_t fastdec_top_k_scratch_size(const TopK *task) { return top_k_scratch_size(*task); }
+
+// Measures what threads cost, of which a call may have so many: 2 or more.
+void fastdec_measure_costs(Threads *threads, int64_t n_threads) {
+  threads->costs = measured_costs(threads, n_threads, multiply);
+}
+
+// The number of threads that a step runs in, or the negative of a Problem.
+int64_t fastdec_step_threads(const Step *step) {
+  const Problem problem = problem_of(*step);
+  return problem ? -problem : threads_for(*step);
+}
 
 // The following do what they are asked for, or return a Problem.
 
@@ -114,14 +155,34 @@ int64_t fastdec_run_step(Step *step) {
   if (const Problem problem = problem_of(*step)) return problem;
   if (scratch_before(*step, step->n_threads) > step->scratch_size) return SCRATCH;
   step->barrier.arrived = step->barrier.phase = 0;
-  in_threads<Step, run_step>(step);
+  in_threads<Step, run_step>(step, threads_for(*step));
   return NONE;
 }
 
 int64_t fastdec_multiply(Product *product) {
   if (const Problem problem = problem_of(*product)) return problem;
-  if (!product->linear.weight) in_threads<Product, quantize_inputs>(product);
-  in_threads<Product, multiply>(product);
+  const int64_t n_threads = threads_for(*product);
+  // To start threads would take longer than to quantise so little.
+  const bool together = quantizes_together(product->linear, product->n);
+  if (!product->linear.weight)
+    in_threads<Product, quantize_inputs>(product, together ? n_threads : 1);
+  in_threads<Product, multiply>(product, n_threads);
+  return NONE;
+}
+
+int64_t fastdec_best_tokens(BestToken *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  if (best_token_scratch_size(*task) > task->scratch_size) return SCRATCH;
+  task->barrier.arrived = task->barrier.phase = 0;
+  in_threads<BestToken, best_tokens>(task, threads_for(*task));
+  return NONE;
+}
+
+int64_t fastdec_run_heads(Heads *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  if (heads_scratch_size(*task) > task->scratch_size) return SCRATCH;
+  task->barrier.arrived = task->barrier.phase = 0;
+  in_threads<Heads, run_heads>(task, threads_for(*task));
   return NONE;
 }
 
@@ -132,10 +193,84 @@ int64_t fastdec_top_k(TopK *task) {
   return NONE;
 }
 
-int64_t fastdec_move_rows(Move *move) {
-  if (const Problem problem = problem_of(*move)) return problem;
+// How many rows have ended, or the negative of a Problem.
+int64_t fastdec_append(Append *task) {
+  const Problem problem = problem_of(*task);
+  return problem ? -problem : append(*task);
+}
+
+int64_t fastdec_lead(Blocks *task) {
+  if (task->rows.n_new < 1 || task->rows.n_rows < 0) return SIZES;
+  lead(*task);
+  return NONE;
+}
+
+int64_t fastdec_accept(Blocks *task) {
+  if (task->rows.n_new < 1 || task->rows.n_rows < 0) return SIZES;
+  accept(*task);
+  return NONE;
+}
+
+// How many rows have ended, or the negative of a Problem.
+int64_t fastdec_keep(Blocks *task) {
+  const Problem problem = problem_of(*task);
+  return problem ? -problem : keep(*task);
+}
+
+// How many rows have ended, now or before, or the negative of a Problem.
+int64_t fastdec_end_rows(Blocks *task) {
+  const Problem problem = problem_of(task->rows);
+  return problem ? -problem : end_rows(*task);
+}
+
+// How many tokens the longest tree has, or the negative of a Problem.
+int64_t fastdec_grow_trees(Trees *task) {
+  const Problem problem = problem_of(*task);
+  return problem ? -problem : grow_trees(*task);
+}
+
+// How many bytes of scratch memory judging and extending beams need.
+int64_t fastdec_beam_scratch_size(const BeamTable *table) { return beam_scratch_size(*table); }
+
+// Returns how many beams are done, or the negative of a Problem.
+int64_t fastdec_judge_beams(BeamTable *table) {
+  const Problem problem = problem_of_judging(*table);
+  return problem ? -problem : judge(*table);
+}
+
+// Returns whether a row has to move, or the negative of a Problem.
+int64_t fastdec_extend_beams(BeamTable *table) {
+  const Problem problem = problem_of_extending(*table);
+  return problem ? -problem : extend(*table);
+}
+
+int64_t fastdec_trace(const Trace *task) {
+  const Problem problem = problem_of(*task);
+  if (!problem) trace(*task);
+  return problem;
+}
+
+// Moves rows in fewer threads than it is given where little is moved.
+int64_t fastdec_move_rows(const Move *given) {
+  if (const Problem problem = problem_of(*given)) return problem;
+  Move move = *given;
   // Without a byte to copy there may be no address to copy from, which memcpy must not be given.
-  if (move->n && move->used) in_threads<Move, move_rows>(move);
+  const int64_t bytes = move.n_parts * n_moved(move) * move.n_heads * move.used;
+  if (!bytes) return NONE;
+  if (bytes < move.few_bytes) move.n_threads = 1;
+  if (scratch_size_of(move) > move.scratch_size) return SCRATCH;
+  in_threads<Move, move_rows>(&move);
+  return NONE;
+}
+
+// How many bytes of scratch memory moving rows needs, at most; 0 where rows are not there.
+int64_t fastdec_move_scratch_size(const Move *move) {
+  return problem_of(*move) ? 0 : scratch_size_of(*move);
+}
+
+int64_t fastdec_move_paths(PathMove *move) {
+  if (const Problem problem = problem_of(*move)) return problem;
+  move_paths(*move);
   return NONE;
 }
 }

@@ -1,4 +1,4 @@
-// What all linear layers share: the blocks of outputs, and the epilogue that follows their sums.
+// All linear layers share the blocks of outputs, and the epilogue that follows their sums.
 
 #pragma once
 
@@ -7,20 +7,31 @@
 
 namespace {
 
-// What becomes of the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum).
+// An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum).
 enum class Epilogue { STORE, ADD, RELU, GELU };
 
 // Writes the first n of a block's values to y.
 template <typename Vec>
 INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n) {
-  if (epilogue == Epilogue::GELU)
-    for (int i = 0; i < BLOCK; i += width<Vec>()) store(gelu(load<Vec>(values + i)), values + i);
-  for (int64_t i = 0; i < n; ++i) {
-    float value = values[i];
-    if (epilogue == Epilogue::ADD) value += y[i];
-    if (epilogue == Epilogue::RELU) value = std::max(value, 0.0f);
-    y[i] = value;
+  for (int i = 0; i < BLOCK; i += width<Vec>()) {
+    Vec some = load<Vec>(values + i);
+    if (epilogue == Epilogue::RELU) some = some < 0 ? Vec{} : some;
+    if (epilogue == Epilogue::GELU) some = gelu(some);
+    if (epilogue == Epilogue::ADD && n == BLOCK) some += load<Vec>(y + i);
+    store(some, (n == BLOCK ? y : values) + i);
   }
+  for (int64_t i = 0; n < BLOCK && i < n; ++i)
+    y[i] = epilogue == Epilogue::ADD ? y[i] + values[i] : values[i];
+}
+
+// Weights are read once a step, one block after the other, and often from memory. With several
+// tokens to multiply, a processor looks too few instructions ahead to ask for them in time.
+constexpr int64_t PREFETCH_BYTES = 2048;
+
+// Prefetches what lies ahead of the n_bytes that are read next.
+INLINE void prefetch_ahead(const void *next, int64_t n_bytes) {
+  for (int64_t at = 0; at < n_bytes; at += 64)
+    __builtin_prefetch(static_cast<const char *>(next) + PREFETCH_BYTES + at);
 }
 
 INLINE int64_t outputs_of(const Linear &linear, int64_t block) {

@@ -14,13 +14,15 @@ struct Prefetch {
 
 constexpr int64_t FEW_TILES = 3;
 
-// While a block is multiplied with all tiles of tokens but the first, the next block is prefetched.
-// The first tile waits for the memory itself. With few tiles prefetching is in the way.
+// During the first tile of tokens its own weights are prefetched. With many tiles the others take
+// turns to prefetch the next block; with few that is in the way.
 INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_last, int64_t tile,
                                 int64_t n_tiles) {
-  const int64_t size = linear.inputs * BLOCK * sizeof(float);
+  constexpr int64_t of_input = BLOCK * sizeof(float);
+  const int64_t size = linear.inputs * of_input;
   const char *own = reinterpret_cast<const char *>(linear.weight) + block * size;
-  if (is_last || tile == 0 || n_tiles <= FEW_TILES) return {own, 0};
+  if (tile == 0) return {own + PREFETCH_BYTES, of_input};
+  if (is_last || n_tiles <= FEW_TILES) return {own, 0};
   const int64_t share = size / (n_tiles - 1);
   return {own + size + (tile - 1) * share, share / linear.inputs};
 }
@@ -33,46 +35,60 @@ INLINE void multiply_tile(const Linear &linear, int64_t block, const float *x, f
   const float *weight = linear.weight + block * linear.inputs * BLOCK;
   const float *bias = linear.bias + block * BLOCK;
   Vec sums[N][PARTS];
+  UNROLL
   for (int n = 0; n < N; ++n)
+    UNROLL
     for (int part = 0; part < PARTS; ++part) sums[n][part] = load<Vec>(bias + part * width<Vec>());
   for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK, prefetch.at += prefetch.step) {
-    __builtin_prefetch(prefetch.at);
+    for (int64_t line = 0; line < int64_t(BLOCK * sizeof(float)); line += 64)
+      __builtin_prefetch(prefetch.at + line);
+    UNROLL
     for (int n = 0; n < N; ++n) {
       const float factor = x[n * linear.inputs + i];
+      UNROLL
       for (int part = 0; part < PARTS; ++part)
         sums[n][part] += factor * load<Vec>(weight + part * width<Vec>());
     }
   }
+  UNROLL
   for (int n = 0; n < N; ++n) {
     float values[BLOCK];
-    std::memcpy(values, sums[n], sizeof values);
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) store(sums[n][part], values + part * width<Vec>());
     float *to = y + n * linear.outputs + block * BLOCK;
     apply_epilogue<Vec>(epilogue, values, to, outputs_of(linear, block));
   }
+}
+
+// As multiply_tile, of n tokens, at most N.
+template <typename Vec, int N>
+INLINE void multiply_tile_of(int64_t n, const Linear &linear, int64_t block, const float *x,
+                             float *y, Epilogue epilogue, Prefetch prefetch) {
+  if constexpr (N > 1)
+    if (n < N)
+      return multiply_tile_of<Vec, N - 1>(n, linear, block, x, y, epilogue, prefetch);
+  multiply_tile<Vec, N>(linear, block, x, y, epilogue, prefetch);
 }
 
 // y [n, outputs] from x [n, inputs]; each thread computes some blocks of outputs.
 template <typename Vec>
 INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
-  // The sums of so many tokens fit into registers.
-  constexpr int TILE = width<Vec>() / 4;
+  // The sums of so many tokens fit into registers: of 32, or of 16. With five to seven tokens a tile
+  // of fewer and the rest are faster.
+  constexpr int FEW = width<Vec>() / 4, TILE = width<Vec>() == 16 ? 8 : FEW;
   const int64_t end = first_block(linear, slice.number + 1, slice);
   for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
-    for (int64_t token = 0; token < n; token += TILE) {
+    for (int64_t token = 0; token < n;) {
       const Prefetch prefetch =
           prefetch_during(linear, block, block + 1 == end, token / TILE, (n + TILE - 1) / TILE);
       const float *from = x + token * linear.inputs;
       float *to = y + token * linear.outputs;
-      const int64_t left = n - token;
-      if (left >= TILE)
-        multiply_tile<Vec, TILE>(linear, block, from, to, epilogue, prefetch);
-      else if (left == 1)
-        multiply_tile<Vec, 1>(linear, block, from, to, epilogue, prefetch);
-      else if (left == 2)
-        multiply_tile<Vec, 2>(linear, block, from, to, epilogue, prefetch);
+      if (n - token >= TILE)
+        multiply_tile<Vec, TILE>(linear, block, from, to, epilogue, prefetch), token += TILE;
       else
-        multiply_tile<Vec, 3>(linear, block, from, to, epilogue, prefetch);
+        multiply_tile_of<Vec, FEW>(n - token, linear, block, from, to, epilogue, prefetch),
+            token += FEW;
     }
   }
 }

@@ -8,6 +8,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+// Of loops over sums that have to stay in registers: GCC unrolls them by itself, too, but only after
+// it has given the sums a place in memory, which then is written to in every turn.
+#define UNROLL _Pragma("GCC unroll 16")
+
 #if defined(__x86_64__)
 // GCC's own header makes registers of nothing.
 #pragma GCC diagnostic ignored "-Wuninitialized"

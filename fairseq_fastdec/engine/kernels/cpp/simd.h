@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "processor.h"
 
@@ -34,6 +35,26 @@ template <typename Vec>
 constexpr int width() {
   return sizeof(Vec) / sizeof(float);
 }
+
+// A vector of half as many floats.
+template <typename Vec>
+struct HalfOf;
+template <>
+struct HalfOf<Vec8> {
+  typedef Vec4 Vec;
+};
+template <>
+struct HalfOf<Vec16> {
+  typedef Vec8 Vec;
+};
+
+// The elements of two vectors that have these indices, those of the second behind the first's.
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) \
+  __builtin_shuffle(a, b, (IntegersOf<std::decay_t<decltype(a)>>::Vec){__VA_ARGS__})
+#endif
 
 // The mask of the first n of 16 numbers.
 INLINE uint16_t mask_of_first(int64_t n) { return n < 16 ? (1 << n) - 1 : 0xffff; }
@@ -77,6 +98,52 @@ INLINE float reduce_max(const Vec16 &x) {
   const Vec8 low = {x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
   const Vec8 high = {x[8], x[9], x[10], x[11], x[12], x[13], x[14], x[15]};
   return reduce_max(low > high ? low : high);
+}
+
+// Two vectors have groups of elements, of which one sum each is wanted. Adds the halves of groups;
+// the groups of b come behind those of a.
+template <int GROUP>
+INLINE Vec4 add_halves(const Vec4 &a, const Vec4 &b) {
+  if constexpr (GROUP == 4)
+    return SHUFFLE(a, b, 0, 1, 4, 5) + SHUFFLE(a, b, 2, 3, 6, 7);
+  else
+    return SHUFFLE(a, b, 0, 2, 4, 6) + SHUFFLE(a, b, 1, 3, 5, 7);
+}
+
+template <int GROUP>
+INLINE Vec8 add_halves(const Vec8 &a, const Vec8 &b) {
+  if constexpr (GROUP == 8)
+    return SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  else if constexpr (GROUP == 4)
+    return SHUFFLE(a, b, 0, 1, 4, 5, 8, 9, 12, 13) + SHUFFLE(a, b, 2, 3, 6, 7, 10, 11, 14, 15);
+  else
+    return SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14) + SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+}
+
+template <int GROUP>
+INLINE Vec16 add_halves(const Vec16 &a, const Vec16 &b) {
+  if constexpr (GROUP == 16)
+    return SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+           SHUFFLE(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+  else if constexpr (GROUP == 8)
+    return SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+           SHUFFLE(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+  else if constexpr (GROUP == 4)
+    return SHUFFLE(a, b, 0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29) +
+           SHUFFLE(a, b, 2, 3, 6, 7, 10, 11, 14, 15, 18, 19, 22, 23, 26, 27, 30, 31);
+  else
+    return SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
+           SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+}
+
+// The sums of the elements of so many vectors: a third of the instructions of one sum after the
+// other. Each sum has its place in the vector, once in every group of so many elements.
+template <int N, typename Vec>
+INLINE Vec reduce_each(const Vec *x) {
+  if constexpr (N == 1)
+    return x[0];
+  else
+    return add_halves<width<Vec>() * 2 / N>(reduce_each<N / 2>(x), reduce_each<N / 2>(x + N / 2));
 }
 
 template <typename Integers>

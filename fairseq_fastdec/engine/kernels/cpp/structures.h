@@ -17,7 +17,7 @@
 //   dim        n_heads * head_dim, the size of a token's state
 //   hidden     the size of the feed-forward network's inner layer
 //   inputs, outputs   of a linear layer: y[n, outputs] = x[n, inputs] weight^T + bias
-// Pointers may be null where a comment says so. Strides count floats unless they say bytes.
+// Pointers may be null where a comment says so. Strides count numbers unless they say bytes.
 
 #pragma once
 
@@ -33,12 +33,22 @@ constexpr int GROUP = 4;
 // At most so many tokens of a tree can follow each other.
 constexpr int64_t MAX_TREE_DEPTH = 64;
 
+// What a thread's work costs, and to have several threads, in nanoseconds; see costs.h.
+struct Costs {
+  double of_byte;  // of weights, keys and values
+  double of_product_fp32, of_product_bf16, of_product_int8;
+  double start;  // of a call's threads
+  double meeting_of_two, meeting_of_most;  // of two threads, and of most_threads
+  int64_t most_threads;                    // 0: nothing has been measured
+};
+
 // The functions of the OpenMP library in which torch has its threads. parallel calls fn(data) in
-// n_threads threads, or in fewer.
+// n_threads threads, or in fewer. Tasks say how many threads they may have at most.
 struct Threads {
   void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
   int (*number)();
   int (*count)();
+  Costs costs;
 };
 
 // One of the three weights is there, the others are null. The last block, pair and group are filled
@@ -78,7 +88,8 @@ struct Model {
 
 // Keys and values: [layers, 2, slots, heads, length, head_dim].
 struct Cache {
-  float *data;
+  void *data;
+  int64_t is_bf16;                  // or else fp32
   int64_t layer, part, slot, head;  // strides; a part is the keys or the values of a layer
   int64_t slots, length;
 };
@@ -115,20 +126,62 @@ struct Product {
   float *scratch;  // [quantized_size(n, inputs)], null with a weight in fp32
 };
 
+// The best next token of each of n states, by the output layer.
+struct BestToken {
+  Linear linear;
+  const Threads *threads;  // null with one thread
+  int64_t n, n_threads;
+  int64_t normalize;      // logits become log-probabilities
+  const int64_t *never;   // [n_never], outputs that are not possible
+  int64_t n_never, eos;   // eos: an output, too
+  int64_t penalized;      // the output whose score loses the penalty, or -1
+  float penalty;
+  float temperature;      // divides the logits
+  const float *x;         // [n, inputs]
+  const uint8_t *no_end;    // [n], whether EOS is not possible; null: it is
+  const uint8_t *only_end;  // [n], whether EOS alone is possible; null: all are
+  const int64_t *types;     // [outputs], the types that they stand for; null: their numbers
+  float *scratch;           // [scratch_size]
+  int64_t scratch_size;
+  float *scores;    // [n]; -infinity: no token has a probability
+  int64_t *tokens;  // [n]
+  // Some states are asked about a token besides.
+  const int64_t *asked;  // [n], a type or -1; null: none is
+  float *asked_scores;   // [n]; -infinity: it is not possible
+  mutable Barrier barrier;
+};
+
+// Prediction heads over features: y = x + outputs(activation(hidden(x))).
+struct Heads {
+  Linear hidden;
+  const Linear *outputs;  // [n_outputs]: one for all heads, or one for each
+  const Threads *threads;  // null with one thread
+  int64_t n_outputs, n_heads, gelu, n, n_threads;
+  const float *x;  // [n, dim]
+  float *y;        // [n, n_heads, dim]
+  float *scratch;  // [scratch_size]
+  int64_t scratch_size;
+  mutable Barrier barrier;
+};
+
 struct Candidate;
 
 // The best next tokens of each row, or of each beam.
 struct TopK {
   const Threads *threads;  // null with one thread
   int64_t n_rows, n_types, n_best, n_threads;
+  int64_t n_per_row;     // the most of a beam's that may continue one of its rows
   int64_t normalize;     // the scores are logits and become log-probabilities
   const int64_t *never;  // [n_never], tokens that are not possible
   int64_t n_never, eos;
   int64_t penalized;  // the token whose score loses the penalty, or -1
   float penalty;
-  const float *scores;    // [n_rows, n_types]
+  const float *const *scores;  // [n_members], each [n_rows, n_types]; probabilities are averaged
+  int64_t n_members;
   const int64_t *only;    // [n_rows], the one token that is possible, or -1; null: any is
   const uint8_t *no_end;  // [n_rows], whether EOS is not possible; null: it is
+  // [n_rows], whether EOS alone is possible, be its probability 0 or NaN; null: nowhere.
+  const uint8_t *has_to_end;
   int64_t n_beams;        // the rows of a beam compete with each other
   const int64_t *rows;    // [n_rows], beam by beam; null: each row is a beam
   const int64_t *starts;  // [n_beams + 1], where each beam begins in rows
@@ -140,17 +193,125 @@ struct TopK {
   int64_t *origins;       // [n_beams, n_best], their rows; null: nobody asks
 };
 
+// Rows grow by the first of their new tokens.
+struct Append {
+  int64_t n_sentences, width, n_rows, n_new, eos;
+  int64_t *tokens;          // [n_sentences, width]
+  float *scores;            // [n_sentences, width]
+  const int64_t *sentence;  // [n_rows]
+  int64_t *lengths;         // [n_rows], of the rows in tokens
+  uint8_t *finished;        // [n_rows], set where a row ends
+  const int64_t *new_tokens;  // [n_rows, n_new]
+  const float *new_scores;    // [n_rows, n_new]
+  const int64_t *counts;      // [n_rows], how many of them each row is given; null: count
+  int64_t count;
+  int64_t *taken;  // [n_rows], how many each takes: none behind an end of sentence
+};
+
+// Rows of which each has a next token that is certain, and a block of tokens that begins with it.
+struct Blocks {
+  Append rows;  // whose new tokens and scores are those that are kept
+  int64_t dim;
+  int64_t *next_tokens;  // [n_rows]
+  float *next_scores;    // [n_rows]
+  float *states;         // [n_rows, dim], each row's features at its last token
+  const int64_t *proposals;    // [n_rows, n_new - 1]
+  int64_t *tokens;             // [n_rows, n_new], the blocks
+  int64_t *parents, *depths;   // [n_rows, n_new] of trees; null parents: chains
+  const float *features;       // [n_rows, n_new, dim]
+  const int64_t *answers;      // [n_rows, n_new], the best token after each
+  const float *answer_scores;  // [n_rows, n_new]
+  const uint8_t *verdict;  // [n_rows, n_new - 1], whether a proposal is good enough; null: it is if
+                           // it is the best token after the one before
+  const float *own_scores;  // [n_rows, n_new - 1] of the proposals; null: those of the answers
+  int64_t *accepted;        // [n_rows], how many tokens of each block
+  int64_t *path;            // [n_rows, n_new], their places in a tree
+  int64_t *kept_tokens;     // [n_rows, n_new], rows.new_tokens
+  float *kept_scores;       // [n_rows, n_new], rows.new_scores
+};
+
+// From the best tokens of each head to a tree of the most probable paths.
+struct Trees {
+  int64_t n_rows, n_heads, n_best, n_proposals, eos, pad;
+  const int64_t *roots;   // [n_rows]
+  const float *scores;    // [n_rows, n_heads, n_best], log-probabilities, best first
+  const int64_t *ranked;  // [n_rows, n_heads, n_best], their tokens
+  int64_t *tokens, *parents, *depths;  // [n_rows, 1 + n_proposals], later the longest of the trees
+};
+
+// The beams of a search, of which a step expands those in focus. The arrays are the search's own.
+struct BeamTable {
+  int64_t n_slots, n_lengths, width;  // a beam has at most `width` entries, and so many final ones
+  // By slot, which belongs to one sentence at a time: [n_slots].
+  int64_t *lengths, *widths, *steps, *expansions, *n_final, *n_waiting;
+  float *best_final;
+  // [n_slots, width]: candidates that ended, as the entry that EOS follows.
+  float *final_scores;
+  int64_t *final_lengths, *final_columns;
+  float *waiting_scores;  // best first
+  int64_t *waiting_lengths, *waiting_columns;
+  // The entries that the beams ever had: [n_slots, n_lengths, width].
+  int32_t *tokens, *parents;
+  float *scores;
+  int64_t eos, lets_wait;
+  float threshold;
+  // The beams in focus have rows; there is room for most_beams and their rows.
+  int64_t most_beams, n_beams, n_rows;
+  int64_t *focus;                           // [n_beams], their slots
+  int64_t *row_slots, *columns;             // [n_rows]
+  int64_t *next_tokens;                     // [n_rows], what the next step is fed
+  float *totals;                            // [n_rows]
+  int64_t *rows, *starts;                   // [n_rows] beam by beam, [n_beams + 1]
+  int64_t *origins;                         // [n_rows], the row that each row was before
+  int64_t n_candidates;                     // of each beam, best first; -infinity: there is none
+  const float *candidate_scores;            // [n_beams, n_candidates]
+  const int64_t *candidate_tokens, *candidate_rows;
+  // What grows of the candidates, [most_beams, width]; each beam has as many as its width.
+  float *child_scores;
+  int64_t *child_tokens, *child_columns, *child_rows;
+  uint8_t *done;         // [most_beams], of a beam whose sentence is done
+  const int64_t *order;  // [n_kept], the beams that go on; null: the first n_kept
+  int64_t n_kept;
+  int64_t shortest, longest;  // lengths of beams in focus
+  void *scratch;              // [scratch_size] bytes
+  int64_t scratch_size;
+};
+
+// Hypotheses that are followed back to their first token. One behind the other, each with EOS.
+struct Trace {
+  int64_t n_slots, n_lengths, width;
+  const int32_t *history_tokens, *history_parents;  // [n_slots, n_lengths, width]
+  const float *history_scores;
+  int64_t eos, n, n_tokens;
+  const int64_t *slots, *lengths, *columns;  // [n], the entries that EOS follows
+  const float *totals;                       // [n]
+  int64_t *tokens;                           // [n_tokens]
+  float *scores;                             // [n_tokens], of each token
+};
+
 // Rows of a cache change their places.
 struct Move {
   const Threads *threads;  // null with one thread
   int64_t n_threads;
+  int64_t few_bytes;  // so many are moved by one thread
   char *data;
   int64_t n_parts, n_slots, n_heads;  // a part is the keys or the values of a layer
   int64_t part, slot, head;           // strides in bytes
   int64_t used;                       // bytes of each head
-  const int64_t *origins, *places;    // [n] slots
+  const int64_t *origins;             // [n], the slot whose content each slot gets
   int64_t n;
-  char *scratch;  // [n_threads, n, n_heads, used] bytes
+  char *scratch;  // [scratch_size]; see scratch_size_of
+  int64_t scratch_size;
+};
+
+// Of the tokens of trees those on a path move to the ends of their rows.
+struct PathMove {
+  char *data;
+  int64_t n_parts, n_slots, n_heads, length;  // a part is the keys or the values of a layer
+  int64_t part, slot, head, token;            // strides in bytes; a token's keys lie together
+  int64_t n_rows, n_path, first_slot;
+  const int64_t *starts;  // [n_rows], where each row ends
+  const int64_t *path;    // [n_rows, n_path], distances from there, each behind the one before
 };
 
 }  // namespace

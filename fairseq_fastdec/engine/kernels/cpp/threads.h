@@ -38,13 +38,19 @@ void do_slice(void *data) {
   DO(task, {task.threads->number(), task.threads->count()});
 }
 
-// Calls DO in each of the task's threads.
+// Calls DO in so many of the task's threads.
 template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
-void in_threads(Task *task) {
-  if (task->n_threads == 1)
+void in_threads(Task *task, int64_t n_threads) {
+  if (n_threads == 1)
     DO(*task, {0, 1});
   else
-    task->threads->parallel(do_slice<Task, DO>, task, task->n_threads, 0);
+    task->threads->parallel(do_slice<Task, DO>, task, n_threads, 0);
+}
+
+// The same in all of them.
+template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
+void in_threads(Task *task) {
+  in_threads<Task, DO>(task, task->n_threads);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 
 #include "simd.h"
@@ -111,19 +112,28 @@ struct Normalizer {
   float largest = 0, log_sum = 0;
 };
 
+// The number of chunks of the narrowest vectors.
+INLINE int64_t most_chunks(int64_t n) {
+  constexpr int SIZE = CHUNK * width<Vec4>();
+  return (n + SIZE - 1) / SIZE;
+}
+
+// Also writes the largest score of each chunk, whose tokens need not be looked at again if that is
+// small.
 template <typename Vec>
-INLINE Normalizer normalizer_of(const float *x, int64_t n) {
+INLINE Normalizer normalizer_of(const float *x, int64_t n, float *chunk_maxima) {
   constexpr int SIZE = CHUNK * width<Vec>();
-  Vec most = Vec{} - INFINITY;
+  float largest = -INFINITY;
   typename IntegersOf<Vec>::Vec unknown = {};
   for (int64_t at = 0; at < n; at += SIZE) {
     const Chunk<Vec> chunk = chunk_at<Vec>(x + at, n - at);
+    Vec most = Vec{} - INFINITY;
     for (const Vec &part : chunk.parts) {
       most = part > most ? part : most;
       unknown |= ~(part < INFINITY);
     }
+    largest = std::max(largest, *chunk_maxima++ = reduce_max(most));
   }
-  const float largest = reduce_max(most);
   if (any_is_set(unknown) || largest == -INFINITY) return {NAN, 0};
   float sum = 0;
   // Each chunk is summed up by itself, so that long vocabularies are not summed up in few numbers.
@@ -151,6 +161,10 @@ INLINE int64_t row_of(const TopK &task, int64_t beam, int64_t number) {
   return task.rows ? task.rows[task.starts[beam] + number] : beam;
 }
 
+INLINE const float *scores_of(const TopK &task, int64_t member, int64_t row) {
+  return task.scores[member] + row * task.n_types;
+}
+
 // From a row's scores to totals. A greater score never has a smaller total.
 struct ToTotal {
   Normalizer normalizer;
@@ -161,41 +175,181 @@ struct ToTotal {
   }
 };
 
+// Of a member's scores: what is known of them before tokens are chosen.
+struct RowOfMember {
+  const float *x;             // [n_types]
+  const float *chunk_maxima;  // null where nobody needed a normalizer
+  Normalizer normalizer;
+};
+
+// The largest score of a chunk from `at` on.
 template <typename Vec>
-INLINE void scan_scores(const TopK &task, int64_t row, int64_t number, const ToTotal &to_total,
-                        BestCandidates &best) {
+INLINE float largest_of_chunk(const RowOfMember &row, int64_t at, int64_t left) {
+  if (row.chunk_maxima) return row.chunk_maxima[at / (CHUNK * width<Vec>())];
+  const Chunk<Vec> chunk = chunk_at<Vec>(row.x + at, left);
+  Vec most = Vec{} - INFINITY;
+  for (const Vec &part : chunk.parts) most = part > most ? part : most;
+  return reduce_max(most);
+}
+
+// The scores of a row of one model.
+struct OneModel {
+  const RowOfMember &own;
+  ToTotal to_total;
+};
+
+// No token of the chunk from `at` on has a greater total.
+template <typename Vec>
+INLINE float bound_of_chunk(const OneModel &scores, int64_t at, int64_t left) {
+  const float largest = largest_of_chunk<Vec>(scores.own, at, left);
+  return largest > -INFINITY ? scores.to_total(largest) : -INFINITY;
+}
+
+INLINE Candidate candidate_of(const OneModel &scores, int64_t number, int64_t token, float penalty,
+                              float) {
+  const float score = scores.own.x[token] - penalty;
+  return {scores.to_total(score), score, int32_t(number), int32_t(token)};
+}
+
+// The scores of a row of several models, whose probabilities are averaged.
+struct Ensemble {
+  const RowOfMember *members;  // [n_members]
+  int64_t n_members;
+  float before;
+};
+
+INLINE float log_prob_of(const RowOfMember &own, float score) {
+  return score - own.normalizer.largest - own.normalizer.log_sum;
+}
+
+// No mean is above the greatest log-probability of a member.
+template <typename Vec>
+INLINE float bound_of_chunk(const Ensemble &scores, int64_t at, int64_t left) {
+  float most = -INFINITY;
+  for (int64_t member = 0; member < scores.n_members; ++member) {
+    const RowOfMember &own = scores.members[member];
+    most = std::max(most, log_prob_of(own, largest_of_chunk<Vec>(own, at, left)));
+  }
+  return most + scores.before;
+}
+
+// Of a token that cannot reach `least`, only an upper bound is computed.
+INLINE Candidate candidate_of(const Ensemble &scores, int64_t number, int64_t token, float penalty,
+                              float least) {
+  const int64_t n_members = scores.n_members;
+  const auto log_prob = [&](int64_t member) {
+    const RowOfMember &own = scores.members[member];
+    return log_prob_of(own, own.x[token]);
+  };
+  float most = -INFINITY;
+  for (int64_t member = 0; member < n_members; ++member) most = std::max(most, log_prob(member));
+  float mean = most;
+  if (most > -INFINITY && most + scores.before >= least) {
+    float sum = 0;
+    for (int64_t member = 0; member < n_members; ++member)
+      sum += std::exp(log_prob(member) - most);
+    mean = most + (std::log(sum) - std::log(float(n_members)));
+  }
+  mean -= penalty;
+  return {mean + scores.before, mean, int32_t(number), int32_t(token)};
+}
+
+template <typename Vec, typename Scores>
+INLINE void scan_types(const TopK &task, int64_t row, int64_t number, const Scores &scores,
+                       BestCandidates &best) {
   constexpr int SIZE = CHUNK * width<Vec>();
-  const float *x = task.scores + row * task.n_types;
   for (int64_t at = 0; at < task.n_types; at += SIZE) {
-    const Chunk<Vec> chunk = chunk_at<Vec>(x + at, task.n_types - at);
-    Vec most = Vec{} - INFINITY;
-    for (const Vec &part : chunk.parts) most = part > most ? part : most;
-    const float largest = reduce_max(most);
-    if (!(largest > -INFINITY && to_total(largest) >= best.least)) continue;
+    const float bound = bound_of_chunk<Vec>(scores, at, task.n_types - at);
+    if (!(bound > -INFINITY && bound >= best.least)) continue;
     const int64_t end = std::min<int64_t>(at + SIZE, task.n_types);
     for (int64_t token = at; token < end; ++token) {
-      const float total = to_total(x[token]);
-      if (total > -INFINITY && total >= best.least && token != task.penalized &&
-          is_possible(task, row, token))
-        best.add({total, x[token], int32_t(number), int32_t(token)});
+      const Candidate candidate = candidate_of(scores, number, token, 0, best.least);
+      if (candidate.total > -INFINITY && candidate.total >= best.least &&
+          token != task.penalized && is_possible(task, row, token))
+        best.add(candidate);
     }
   }
 }
 
-template <typename Vec>
-INLINE void scan_row(const TopK &task, int64_t beam, int64_t number, BestCandidates &best) {
-  const int64_t row = row_of(task, beam, number), only = task.only ? task.only[row] : -1;
-  const float *x = task.scores + row * task.n_types;
-  ToTotal to_total = {Normalizer(), task.totals ? task.totals[row] : 0};
-  if (task.normalize) to_total.normalizer = normalizer_of<Vec>(x, task.n_types);
-  if (std::isnan(to_total.normalizer.largest)) return;
+template <typename Vec, typename Scores>
+INLINE void scan_scores(const TopK &task, int64_t row, int64_t number, const Scores &scores,
+                        BestCandidates &best) {
+  const int64_t only = task.only ? task.only[row] : -1;
   const int64_t first = only < 0 ? task.penalized : only;
   if (first >= 0 && first < task.n_types && is_possible(task, row, first)) {
-    const float score = x[first] - (first == task.penalized ? task.penalty : 0);
-    const float total = to_total(score);
-    if (total > -INFINITY) best.add({total, score, int32_t(number), int32_t(first)});
+    const float penalty = first == task.penalized ? task.penalty : 0;
+    const Candidate candidate = candidate_of(scores, number, first, penalty, -INFINITY);
+    if (candidate.total > -INFINITY) best.add(candidate);
   }
-  if (only < 0) scan_scores<Vec>(task, row, number, to_total, best);
+  if (only < 0) scan_types<Vec>(task, row, number, scores, best);
+}
+
+// What a thread has for itself.
+struct OwnScratch {
+  Candidate *of_row;     // [capacity(n_per_row)]
+  RowOfMember *members;  // [n_members]
+  float *chunk_maxima;   // [n_members, most_chunks]
+};
+
+// Looks at a row's scores of all members; false if one of them gives no token a probability.
+template <typename Vec>
+INLINE bool look_at_members(const TopK &task, int64_t row, const OwnScratch &own) {
+  for (int64_t member = 0; member < task.n_members; ++member) {
+    RowOfMember &found = own.members[member];
+    found = {scores_of(task, member, row), nullptr, Normalizer()};
+    if (task.normalize) {
+      float *maxima = own.chunk_maxima + member * most_chunks(task.n_types);
+      found.normalizer = normalizer_of<Vec>(found.x, task.n_types, maxima);
+      found.chunk_maxima = maxima;
+    }
+    if (std::isnan(found.normalizer.largest)) return false;
+  }
+  return true;
+}
+
+// Of a row that has to end, EOS alone is possible, whatever its probability.
+INLINE void end_row(const TopK &task, int64_t number, Candidate candidate, BestCandidates &best) {
+  // A comparison with NaN is false.
+  if (!(candidate.total >= -FLT_MAX)) candidate.total = candidate.score = -FLT_MAX;
+  candidate.number = int32_t(number), candidate.token = int32_t(task.eos);
+  best.add(candidate);
+}
+
+template <typename Vec, typename Scores>
+INLINE void scan_scores_or_end(const TopK &task, int64_t row, int64_t number, const Scores &scores,
+                               BestCandidates &best) {
+  if (task.has_to_end && task.has_to_end[row])
+    end_row(task, number, candidate_of(scores, number, task.eos, 0, -INFINITY), best);
+  else
+    scan_scores<Vec>(task, row, number, scores, best);
+}
+
+template <typename Vec>
+INLINE void scan_row(const TopK &task, int64_t beam, int64_t number, const OwnScratch &own,
+                     BestCandidates &best) {
+  const int64_t row = row_of(task, beam, number);
+  const float before = task.totals ? task.totals[row] : 0;
+  if (!look_at_members<Vec>(task, row, own)) {
+    if (task.has_to_end && task.has_to_end[row]) end_row(task, number, NO_CANDIDATE, best);
+  } else if (task.n_members == 1) {
+    const OneModel scores = {own.members[0], {own.members[0].normalizer, before}};
+    scan_scores_or_end<Vec>(task, row, number, scores, best);
+  } else {
+    const Ensemble scores = {own.members, task.n_members, before};
+    scan_scores_or_end<Vec>(task, row, number, scores, best);
+  }
+}
+
+// Where a beam may have few candidates of each row, these are found by themselves before.
+template <typename Vec>
+INLINE void add_row(const TopK &task, int64_t beam, int64_t number, const OwnScratch &own,
+                    BestCandidates &best) {
+  if (task.n_per_row >= task.n_best) return scan_row<Vec>(task, beam, number, own, best);
+  BestCandidates of_row = {own.of_row, task.n_per_row};
+  of_row.least = best.least;
+  scan_row<Vec>(task, beam, number, own, of_row);
+  of_row.sift();
+  for (int64_t i = 0; i < of_row.n_kept; ++i) best.add(of_row.kept[i]);
 }
 
 // Writes a beam's result, of candidates [n_best] in no order.
@@ -211,32 +365,61 @@ INLINE void write_result(const TopK &task, int64_t beam, Candidate *best) {
   }
 }
 
-// The memory for the candidates of one part: the thread's own, unless they are merged later.
-INLINE Candidate *scratch_for(const TopK &task, int64_t part, const ThreadSlice &slice) {
-  return task.scratch +
-         (task.n_parts == 1 ? slice.number : part) * BestCandidates::capacity(task.n_best);
+// The scratch memory of one part, counted in candidates.
+INLINE int64_t candidates_of_part(const TopK &task) {
+  return BestCandidates::capacity(task.n_best);
+}
+
+// What each thread has for itself, in bytes; a multiple of every alignment here.
+INLINE int64_t bytes_of_thread(const TopK &task) {
+  static_assert(alignof(RowOfMember) <= sizeof(Candidate), "behind candidates lie members");
+  const bool is_limited = task.n_per_row < task.n_best;
+  const int64_t of_row = is_limited ? BestCandidates::capacity(task.n_per_row) : 0;
+  const int64_t maxima = task.normalize ? most_chunks(task.n_types) : 0;
+  const int64_t size = of_row * sizeof(Candidate) +
+                       task.n_members * (sizeof(RowOfMember) + maxima * sizeof(float));
+  return (size + 15) / 16 * 16;
+}
+
+INLINE OwnScratch own_scratch(const TopK &task, char *at) {
+  OwnScratch own;
+  own.of_row = reinterpret_cast<Candidate *>(at);
+  if (task.n_per_row < task.n_best)
+    at += BestCandidates::capacity(task.n_per_row) * sizeof(Candidate);
+  own.members = reinterpret_cast<RowOfMember *>(at);
+  own.chunk_maxima = reinterpret_cast<float *>(own.members + task.n_members);
+  return own;
+}
+
+// Without parts that are merged later, a thread uses the memory of one part for all of its beams.
+INLINE int64_t n_stretches(const TopK &task) {
+  return task.n_parts == 1 ? task.n_threads : task.n_beams * task.n_parts;
 }
 
 int64_t top_k_scratch_size(const TopK &task) {
-  const int64_t n_parts = task.n_beams * task.n_parts;
-  return (task.n_parts == 1 ? task.n_threads : n_parts) * BestCandidates::capacity(task.n_best) *
-         sizeof(Candidate);
+  const int64_t parts = n_stretches(task) * candidates_of_part(task) * sizeof(Candidate);
+  return parts + task.n_threads * bytes_of_thread(task);
 }
 
 template <typename Vec>
 INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
   const int64_t n_parts = task.n_parts;
+  // Behind the parts, which are all that merge_parts reads.
+  char *behind =
+      reinterpret_cast<char *>(task.scratch + n_stretches(task) * candidates_of_part(task));
+  const OwnScratch own = own_scratch(task, behind + slice.number * bytes_of_thread(task));
   for (int64_t part = slice.number; part < task.n_beams * n_parts; part += slice.count) {
     const int64_t beam = part / n_parts, n_rows = n_rows_of(task, beam);
-    BestCandidates best = {scratch_for(task, part, slice), task.n_best};
+    const int64_t stretch = n_parts == 1 ? slice.number : part;
+    BestCandidates best = {task.scratch + stretch * candidates_of_part(task), task.n_best};
     for (int64_t number = part % n_parts; number < n_rows; number += n_parts)
-      scan_row<Vec>(task, beam, number, best);
+      add_row<Vec>(task, beam, number, own, best);
     best.complete();
     if (n_parts == 1) write_result(task, beam, best.kept);
   }
 }
 
-// What was found in the parts of each beam becomes the beam's result.
+// The best candidates of a beam's parts become the beam's result.
 void merge_parts(const TopK &task, const ThreadSlice &slice) {
   const int64_t n = task.n_best, capacity = BestCandidates::capacity(n);
   for (int64_t beam = slice.number; beam < task.n_beams; beam += slice.count) {

@@ -17,24 +17,23 @@ INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
 }
 
+// The embeddings of the thread's tokens.
 template <typename Vec>
-INLINE void embed(const Step &step, float *x) {
+INLINE void embed(const Step &step, const Workspace &own) {
   const Model &model = step.model;
   int64_t path[MAX_TREE_DEPTH];
-  for (int64_t row = 0; row < step.n_rows; ++row) {
-    for (int64_t token = 0; token < step.n_new; ++token) {
-      const int64_t at = row * step.n_new + token;
-      const float *word = model.embed + step.tokens[at] * model.dim;
-      float *to = x + at * model.dim;
-      for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
-      if (model.n_positions) {
-        const int64_t before = step.parents ? path_to(step, row, token, path) - 1 : token;
-        const int64_t place = std::min(step.past[row] + before, model.n_positions - 1);
-        const float *position = model.positions + place * model.dim;
-        for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
-      }
-      if (model.embed_norm.weight) normalize<Vec>(model.embed_norm, to, to, model.dim);
+  for (int64_t at = own.number; at < step.n_rows * step.n_new; at += own.count) {
+    const int64_t row = at / step.n_new, token = at % step.n_new;
+    const float *word = model.embed + step.tokens[at] * model.dim;
+    float *to = own.x + at * model.dim;
+    for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
+    if (model.n_positions) {
+      const int64_t before = step.parents ? path_to(step, row, token, path) - 1 : token;
+      const int64_t place = std::min(step.past[row] + before, model.n_positions - 1);
+      const float *position = model.positions + place * model.dim;
+      for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
     }
+    if (model.embed_norm.weight) normalize<Vec>(model.embed_norm, to, to, model.dim);
   }
 }
 
@@ -51,13 +50,15 @@ INLINE void apply_linear(MultiplyFp32 multiply_fp32, const Step &step, const Lin
     multiply_fp32(linear, norm ? own.normalized : x, y, n, own, epilogue);
     return;
   }
-  for (int64_t token = own.number; token < n; token += own.count) {
+  const bool together = quantizes_together(linear, n);
+  float *quantized = together ? own.quantized : own.own_quantized;
+  for (int64_t token = together ? own.number : 0; token < n; token += together ? own.count : 1) {
     const float *from = x + token * dim;
     if (norm) normalize<Vec>(*norm, from, own.normalized, dim);
-    quantize(linear, norm ? own.normalized : from, own.quantized, token, n);
+    quantize(linear, norm ? own.normalized : from, quantized, token, n);
   }
-  wait_at(step.barrier, own);
-  multiply_quantized(linear, own.quantized, y, n, own, epilogue);
+  if (together) wait_at(step.barrier, own);
+  multiply_quantized(linear, quantized, y, n, own, epilogue);
 }
 
 // Normalises the thread's tokens in x.
@@ -86,7 +87,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t inde
   apply_linear<Vec>(multiply_fp32, step, layer.self_qkv, before(layer.self_norm), own.x,
                     own.queries, Epilogue::STORE, own);
   wait_at(step.barrier, own);
-  self_attention<Vec>(step, index, own);
+  attend_to_keys<Vec, Keys::OF_ROWS>(step, index, own);
   wait_at(step.barrier, own);
   apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.x,
                     Epilogue::ADD, own);
@@ -95,7 +96,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t inde
     apply_linear<Vec>(multiply_fp32, step, layer.cross_query, before(layer.cross_norm), own.x,
                       own.queries, Epilogue::STORE, own);
     wait_at(step.barrier, own);
-    cross_attention<Vec>(step, index, own);
+    attend_to_keys<Vec, Keys::OF_SOURCES>(step, index, own);
     wait_at(step.barrier, own);
     apply_linear<Vec>(multiply_fp32, step, layer.cross_out, nullptr, own.context, own.x,
                       Epilogue::ADD, own);
@@ -113,7 +114,7 @@ template <typename Vec>
 INLINE void run_step(MultiplyFp32 multiply_fp32, const Step &step, const ThreadSlice &slice) {
   const Model &model = step.model;
   const Workspace own = workspace_of(step, slice);
-  if (own.number == 0) embed<Vec>(step, own.x);
+  embed<Vec>(step, own);
   wait_at(step.barrier, own);
   for (int64_t index = 0; index < model.n_layers; ++index)
     run_layer<Vec>(multiply_fp32, step, index, own);

@@ -19,6 +19,8 @@ struct Workspace : ThreadSlice {
   float *quantized;  // [quantized_size(n, max(dim, hidden))]
   // Each thread has its own.
   float *normalized;         // [n, dim]
+  float *own_quantized;      // [own_quantized_size(n)]
+  float *query;              // [head_dim]
   float *attention_weights;  // [most_keys]
 };
 
@@ -30,11 +32,28 @@ INLINE int64_t most_keys(const Step &step) {
   return most + width<Vec16>();
 }
 
+// So few inputs of a layer, of all tokens together, each thread quantises for itself: that takes
+// less time than to wait for others.
+constexpr int64_t FEW_INPUTS = 4096;
+
+INLINE bool quantizes_together(const Linear &linear, int64_t n) {
+  return !linear.weight && n * linear.inputs > FEW_INPUTS;
+}
+
+// The floats that hold them, whatever the layer.
+INLINE int64_t own_quantized_size(int64_t n) { return n * GROUP + quantized_size(1, FEW_INPUTS); }
+
+// The floats that a thread has for itself.
+INLINE int64_t own_scratch_size(const Step &step) {
+  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  return n * dim + own_quantized_size(n) + step.model.head_dim + most_keys(step);
+}
+
 // The floats before a thread's own scratch: what all threads share, and what those before it have.
 INLINE int64_t scratch_before(const Step &step, int64_t thread) {
   const int64_t n = step.n_rows * step.n_new, dim = step.model.dim, hidden = step.model.hidden;
   const int64_t shared = n * (4 * dim + hidden) + quantized_size(n, std::max(dim, hidden));
-  return shared + thread * (n * dim + most_keys(step));
+  return shared + thread * own_scratch_size(step);
 }
 
 INLINE Workspace workspace_of(const Step &step, const ThreadSlice &slice) {
@@ -47,7 +66,9 @@ INLINE Workspace workspace_of(const Step &step, const ThreadSlice &slice) {
   own.hidden = own.context + size;
   own.quantized = own.hidden + n * step.model.hidden;
   own.normalized = step.scratch + scratch_before(step, slice.number);
-  own.attention_weights = own.normalized + size;
+  own.own_quantized = own.normalized + size;
+  own.query = own.own_quantized + own_quantized_size(n);
+  own.attention_weights = own.query + step.model.head_dim;
   return own;
 }
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.blockwise.proposal_trees import Tree, best_tree
 from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.generators.single.trees import Tree, best_tree
 from tests.support import tiny
 from tests.support.against_fairseq import (
     fairseq_hypotheses,

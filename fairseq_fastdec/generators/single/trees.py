@@ -8,53 +8,7 @@ al., 2024).
 
 import heapq
 import math
-from typing import List, NamedTuple, Tuple
-
-from torch import Tensor
-
-from ...engine import Features, TokenTree, at
-from ..constraints import GenerationRules
-from ..single.batch import Batch
-from .chains import BlockVerifier, VerifiedBlock
-
-
-class TreeVerifier(BlockVerifier):
-    """Verifies the most probable continuations by the heads, which know nothing of each other."""
-
-    def __init__(self, block_size: int, n_proposals: int, rules: GenerationRules) -> None:
-        """
-        Args:
-            n_proposals: tokens to verify besides p_1's own, if there are so many.
-        """
-        self._block_size = block_size
-        self._n_proposals = n_proposals
-        self._eos = rules.eos
-        self._pad = rules.pad
-
-    def verify(self, batch: Batch, features: Features, certain: Tensor) -> VerifiedBlock:
-        trees = self._trees(batch, features, certain)
-        # tokens, parents and depths, in one transfer
-        tokens, parents, depths = certain.new_tensor(trees).unbind(1)
-        fed = batch.feed(tokens, TokenTree(parents))
-        best_scores, best = batch.answers(fed, first_step=1, depths=depths)
-        path, n_kept = _padded([tree.path(row) for tree, row in zip(trees, best.tolist())], certain)
-        kept, answers, scores = (known.gather(1, path) for known in (tokens, best, best_scores))
-        batch.observe(1, kept[:, 1:], answers, scores, n_kept, n_kept)
-        last = at(path, n_kept - 1)
-        here = (at(known, last) for known in (fed, best, best_scores))
-        # Every accepted token is p_1's best one after the token before it.
-        return VerifiedBlock(kept, scores[:, :-1], n_kept, path, *here)
-
-    def _trees(self, batch: Batch, features: Features, certain: Tensor) -> List["Tree"]:
-        n_heads = self._block_size - 1
-        if n_heads == 0:
-            return [Tree([token], [-1], [0]) for token in certain.tolist()]
-        scores, tokens = batch.ranked_proposals(features, self._block_size, self._n_proposals)
-        shape = (batch.n_rows, n_heads, -1)
-        rows = zip(certain.tolist(), scores.reshape(shape).tolist(), tokens.reshape(shape).tolist())
-        trees = [best_tree(*row, self._n_proposals, self._eos) for row in rows]
-        longest = max(len(tree.tokens) for tree in trees)
-        return [tree.padded(longest, self._pad) for tree in trees]
+from typing import List, NamedTuple
 
 
 class Tree(NamedTuple):
@@ -122,10 +76,3 @@ def best_tree(
         if head + 1 < len(scores) and token != eos:
             wait(cost - scores[head + 1][0], index, head + 1, 0)
     return tree
-
-
-def _padded(paths: List[List[int]], like: Tensor) -> Tuple[Tensor, Tensor]:
-    """Paths int64 ``[R, D]`` with 0 behind them, and how long they are, int64 ``[R]``."""
-    longest = max(map(len, paths))
-    rows = [path + [0] * (longest - len(path)) for path in paths]
-    return like.new_tensor(rows), like.new_tensor([len(path) for path in paths])

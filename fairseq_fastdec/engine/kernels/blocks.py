@@ -1,0 +1,172 @@
+"""Blocks of tokens that rows are fed: what is accepted of them and kept, by compiled code."""
+
+import ctypes
+from typing import Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import loading, problems, structures
+from .loading import Library
+
+
+class RowBlocks:
+    """The blocks of R rows, and what a search knows of the rows between two steps.
+
+    A row's next token is certain: p_1's best token after the row's own. Its block begins with that
+    token; proposals follow. All is kept at fixed addresses; T is the length of the blocks of now.
+    For one thread at a time.
+
+    Attributes:
+        next_tokens: int64 ``[R]``.
+        next_scores: float32 ``[R]``.
+        states: float32 ``[R, C]``, each row's features at its last token.
+        tokens, parents, depths: int64 ``[R, T]`` in the memory of more, the blocks; ``parents`` and
+            ``depths`` of trees.
+        proposals: int64 ``[R, T - 1]`` in the memory of more.
+        features: float32 ``[R, T, C]`` in the memory of more.
+        answers, answer_scores: int64 and float32 ``[R, T]`` in the memory of more: p_1's best token
+            after each of the block.
+        asked, asked_scores: int64 and float32 ``[R, T]`` in the memory of more, the proposal after
+            each token of a chain, and p_1's score of it.
+        accepted: int64 ``[R]``, how many tokens of each block.
+        path: int64 ``[R, T]`` in the memory of more, their places in a tree.
+        n_new: T.
+    """
+
+    def __init__(self, library: Library, n_rows: int, most_new: int, dim: int) -> None:
+        """
+        Args:
+            n_rows: the most rows; most_new: the most tokens of a block; dim: C.
+        """
+        self._library = library
+        numbers = dict(dtype=torch.long)
+        self.next_tokens = torch.zeros(n_rows, **numbers)
+        self.next_scores = torch.zeros(n_rows)
+        self.states = torch.zeros(n_rows, dim)
+        self.accepted = torch.zeros(n_rows, **numbers)
+        self.taken = torch.zeros(n_rows, **numbers)
+        most = n_rows * most_new
+        self.tokens, self.parents, self.depths, self.proposals = torch.zeros(4, most, **numbers)
+        self.answers, self.path, self.asked, self._kept = torch.zeros(4, most, **numbers)
+        self.answer_scores, self.asked_scores, self._kept_scores = torch.zeros(3, most)
+        self.features = torch.zeros(most * dim)
+        self.n_new = 1
+        self._task = structures.Blocks(dim=dim)
+        for name in ("next_tokens", "next_scores", "states", "proposals", "tokens", "depths",
+                     "features", "answers", "answer_scores", "accepted", "path"):  # fmt: skip
+            setattr(self._task, name, getattr(self, name).data_ptr())
+        self._task.kept_tokens = self._task.rows.new_tokens = self._kept.data_ptr()
+        self._task.kept_scores = self._task.rows.new_scores = self._kept_scores.data_ptr()
+        self._task.rows.counts = self.accepted.data_ptr()
+        self._task.rows.taken = self.taken.data_ptr()
+        self._address = ctypes.c_void_p(ctypes.addressof(self._task))
+        self._most_new = most_new
+        self._trees = structures.Trees(
+            roots=self.next_tokens.data_ptr(),
+            tokens=self.tokens.data_ptr(),
+            parents=self.parents.data_ptr(),
+            depths=self.depths.data_ptr(),
+        )
+
+    @classmethod
+    def of(cls, n_rows: int, most_new: int, dim: int) -> Optional["RowBlocks"]:
+        """Arguments as those of the class; ``None`` where nothing was compiled."""
+        library = loading.library()
+        return None if library is None else cls(library, n_rows, most_new, dim)
+
+    def write_to(self, tokens: Tensor, scores: Tensor, eos: int) -> None:
+        """Say where outputs go: int64 and float32 ``[B, W]``."""
+        rows, (n_sentences, width) = self._task.rows, tokens.shape
+        rows.n_sentences, rows.width, rows.eos = n_sentences, width, eos
+        rows.tokens = problems.address(tokens, tokens.numel(), "tokens")
+        rows.scores = problems.address(scores, tokens.numel(), "scores", torch.float32)
+        self._outputs = (tokens, scores)
+
+    def bind(self, sentence: Tensor, lengths: Tensor, finished: Tensor) -> None:
+        """Say which rows there are now; see :meth:`RowEnds.bind`."""
+        rows, n_rows = self._task.rows, sentence.numel()
+        rows.n_rows = n_rows
+        rows.sentence = problems.address(sentence, n_rows, "sentences")
+        rows.lengths = problems.address(lengths, n_rows, "lengths of rows")
+        rows.finished = problems.address(finished, n_rows, "finished", torch.bool)
+        self._rows = (sentence, lengths, finished)
+
+    def lead(self, n_new: int) -> None:
+        """Make chains of the next tokens and ``n_new - 1`` proposals behind each."""
+        self._task.rows.n_new = self.n_new = n_new
+        self._task.parents = None
+        problems.check(self._library.lead(self._address))
+
+    def grow(self, scores: np.ndarray, ranked: np.ndarray, n_proposals: int, pad: int) -> None:
+        """Make trees of the most probable paths, with the next tokens as their roots.
+
+        Smaller trees than the largest get padding, which nothing accepts, behind their roots.
+
+        Args:
+            scores: float32 ``[R, heads, n]``, log-probabilities of each head's best tokens, best
+                first; a path's is their sum.
+            ranked: int64 ``[R, heads, n]``, those tokens.
+            n_proposals: how many tokens there are to be besides the root, if there are so many.
+
+        Raises:
+            ValueError: for numbers of other kinds.
+        """
+        trees, rows = self._trees, self._task.rows
+        trees.n_rows, trees.n_heads, trees.n_best = scores.shape
+        trees.n_proposals, trees.eos, trees.pad = n_proposals, rows.eos, pad
+        numbers, tokens = torch.from_numpy(scores), torch.from_numpy(ranked)
+        trees.scores = problems.address(numbers, scores.size, "scores", torch.float32)
+        trees.ranked = problems.address(tokens, scores.size, "tokens")
+        if trees.n_rows != rows.n_rows or n_proposals >= self._most_new:
+            raise ValueError(f"scores {list(scores.shape)} of {n_proposals} for {rows.n_rows} rows")
+        longest = self._library.grow_trees(ctypes.byref(trees))
+        problems.check(-min(longest, 0))
+        rows.n_new = self.n_new = longest
+        self._task.parents = self.parents.data_ptr()
+
+    def accept(self, verdict: Optional[Tensor] = None) -> None:
+        """Count the tokens of each block that are accepted, or find their path in a tree.
+
+        Args:
+            verdict: bool ``[R, T - 1]``, whether each proposal of a chain is good enough (default:
+                if it is the answer to the token before it).
+        """
+        task = self._task
+        task.verdict = task.own_scores = None
+        if verdict is not None:
+            n = task.rows.n_rows * (self.n_new - 1)
+            task.verdict = problems.address(verdict, n, "verdict", torch.bool)
+        problems.check(self._library.accept(self._address))
+
+    def keep(self, own_scores: Optional[Tensor] = None) -> int:
+        """Extend the rows by what was accepted, up to and including the first EOS.
+
+        What follows their last accepted token becomes their next token.
+
+        Args:
+            own_scores: float32 ``[R, T - 1]``, of the proposals (default: those of the answers).
+
+        Returns:
+            how many rows have ended.
+        """
+        task = self._task
+        if own_scores is not None:
+            n = task.rows.n_rows * (self.n_new - 1)
+            task.own_scores = problems.address(own_scores, n, "scores", torch.float32)
+        n_ended = self._library.keep(self._address)
+        problems.check(-min(n_ended, 0))
+        return n_ended
+
+    def end_rows(self) -> int:
+        """End the rows whose next token is EOS; returns how many have ended, now or before."""
+        n_ended = self._library.end_rows(self._address)
+        problems.check(-min(n_ended, 0))
+        return n_ended
+
+    def select(self, order: Tensor) -> None:
+        """Row i becomes what row ``order[i]`` was, int64 ``[R']``."""
+        n = order.numel()
+        for known in (self.next_tokens, self.next_scores, self.states):
+            known[:n] = known[order]

@@ -1,0 +1,275 @@
+// The best next token of each of n states: output layer, softmax, what options demand, and choice,
+// in one pass. No logit outlives the chunk of outputs in which it was computed.
+
+#pragma once
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+#include "checks.h"
+#include "linear.h"
+#include "top_k.h"
+
+namespace {
+
+// So many outputs are computed and looked through together; they stay in the nearest cache.
+constexpr int64_t CHUNK_OUTPUTS = 8 * BLOCK;
+
+// What a thread has found for a state: the best logit that is possible, and its output.
+struct BestOutput {
+  float logit;
+  int32_t output;
+};
+
+// The scratch memory of a choice.
+struct ChoiceMemory {
+  int64_t n_chunks;   // filled up to a multiple of any vector's width
+  float *quantized;   // [quantized_size(n, inputs)]
+  float *largest;     // [n, n_chunks], the largest logit of each chunk; -infinity behind the last
+  float *sums;        // [n, n_chunks], of e to the power of (logit - largest)
+  float *end_logits;  // [n]
+  int32_t *asked;     // [n], the outputs of the tokens that are asked about, or -1
+  BestOutput *best;   // [n_threads, n]
+  float *logits;      // [n_threads, n, CHUNK_OUTPUTS]
+};
+
+INLINE int64_t chunks_of(const Linear &linear) {
+  return (linear.outputs + CHUNK_OUTPUTS - 1) / CHUNK_OUTPUTS;
+}
+
+// The memory at `from`; returns its end.
+INLINE float *lay_out(const BestToken &task, float *from, ChoiceMemory *memory) {
+  constexpr int64_t MOST = width<Vec16>();
+  const int64_t n = task.n, n_chunks = (chunks_of(task.linear) + MOST - 1) / MOST * MOST;
+  memory->n_chunks = n_chunks;
+  const auto take = [&](int64_t size) {
+    float *const start = from;
+    from += size;
+    return start;
+  };
+  memory->quantized = take(quantized_size(n, task.linear.inputs));
+  memory->largest = take(n * n_chunks);
+  memory->sums = take(n * n_chunks);
+  memory->end_logits = take(n);
+  memory->asked = reinterpret_cast<int32_t *>(take(n));
+  memory->best = reinterpret_cast<BestOutput *>(take(2 * n * task.n_threads));
+  memory->logits = take(task.n_threads * n * CHUNK_OUTPUTS);
+  return from;
+}
+
+// How many floats of scratch memory a choice needs.
+int64_t best_token_scratch_size(const BestToken &task) {
+  ChoiceMemory memory;
+  float *const nowhere = nullptr;
+  return (reinterpret_cast<uintptr_t>(lay_out(task, nowhere, &memory)) -
+          reinterpret_cast<uintptr_t>(nowhere)) /
+         sizeof(float);
+}
+
+// The outputs of a chunk as a layer of their own.
+INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {
+  const int64_t first = chunk * CHUNK_OUTPUTS, n_inputs = linear.inputs;
+  Linear part = linear;
+  part.outputs = std::min(CHUNK_OUTPUTS, linear.outputs - first);
+  part.bias += first;
+  if (linear.weight) part.weight += first * n_inputs;
+  if (linear.weight_bf16) part.weight_bf16 += first * padded_to_pairs(n_inputs);
+  if (linear.weight_int8) {
+    part.weight_int8 += first * padded_to_groups(n_inputs);
+    part.zero_point_compensation += first;
+    part.scales += first;
+  }
+  return part;
+}
+
+// A vector at x, of which `left` numbers are there; the others become -infinity.
+template <typename Vec>
+INLINE Vec load_first(const float *x, int64_t left) {
+  constexpr int WIDTH = width<Vec>();
+  if (left >= WIDTH) return load<Vec>(x);
+  float filled[WIDTH];
+  for (int i = 0; i < WIDTH; ++i) filled[i] = i < left ? x[i] : -INFINITY;
+  return load<Vec>(filled);
+}
+
+template <typename Vec>
+INLINE float largest_of(const float *x, int64_t n) {
+  Vec most = Vec{} - INFINITY;
+  for (int64_t i = 0; i < n; i += width<Vec>()) {
+    const Vec some = load_first<Vec>(x + i, n - i);
+    most = some > most ? some : most;
+  }
+  return reduce_max(most);
+}
+
+template <typename Vec>
+INLINE bool are_numbers(const float *x, int64_t n) {
+  typename IntegersOf<Vec>::Vec unknown = {};
+  for (int64_t i = 0; i < n; i += width<Vec>())
+    unknown |= ~(load_first<Vec>(x + i, n - i) < INFINITY);
+  return !any_is_set(unknown);
+}
+
+// The sum of e to the power of (x - largest).
+template <typename Vec>
+INLINE float sum_of_powers(const float *x, int64_t n, float largest) {
+  Vec powers = {};
+  for (int64_t i = 0; i < n; i += width<Vec>()) {
+    const Vec some = load_first<Vec>(x + i, n - i);
+    const Vec power = exponential(some - largest);
+    powers += some > -INFINITY ? power : Vec{};
+  }
+  return reduce_add(powers);
+}
+
+// The output that stands for a type, or -1.
+INLINE int64_t output_of(const BestToken &task, int64_t type) {
+  const int64_t outputs = task.linear.outputs;
+  if (!task.types) return is_within(type, outputs) ? type : -1;
+  const int64_t *place = std::lower_bound(task.types, task.types + outputs, type);
+  return place < task.types + outputs && *place == type ? place - task.types : -1;
+}
+
+// Takes out, of the logits [count] of the outputs from `first` on, what options forbid, and gives
+// unknown words their penalty. Returns whether anything has changed.
+INLINE bool apply_options(const BestToken &task, int64_t state, int64_t first, int64_t count,
+                          float *logits) {
+  bool has_changed = false;
+  const auto change = [&](int64_t output, float penalty) {
+    if (output < first || output >= first + count) return;
+    logits[output - first] -= penalty;
+    has_changed = true;
+  };
+  for (int64_t i = 0; i < task.n_never; ++i) change(task.never[i], INFINITY);
+  if (task.penalized >= 0) change(task.penalized, task.penalty);
+  if (task.no_end && task.no_end[state]) change(task.eos, INFINITY);
+  return has_changed;
+}
+
+// Looks through a state's logits [count] of one chunk.
+template <typename Vec>
+INLINE void look_through(const BestToken &task, const ChoiceMemory &memory, int64_t state,
+                         int64_t chunk, int64_t count, float *logits, BestOutput &best) {
+  const int64_t first = chunk * CHUNK_OUTPUTS;
+  if (task.temperature != 1)
+    for (int64_t i = 0; i < count; ++i) logits[i] /= task.temperature;
+  float largest = largest_of<Vec>(logits, count);
+  if (task.normalize) {
+    const int64_t at = state * memory.n_chunks + chunk;
+    const bool is_known = are_numbers<Vec>(logits, count);
+    memory.largest[at] = is_known ? largest : NAN;
+    memory.sums[at] =
+        is_known && largest > -INFINITY ? sum_of_powers<Vec>(logits, count, largest) : 0;
+  }
+  if (is_within(task.eos - first, count)) memory.end_logits[state] = logits[task.eos - first];
+  if (apply_options(task, state, first, count, logits)) largest = largest_of<Vec>(logits, count);
+  if (task.asked && is_within(memory.asked[state] - first, count))
+    task.asked_scores[state] = logits[memory.asked[state] - first];
+  if (!(largest > best.logit)) return;
+  best.logit = largest;
+  best.output = first + (std::find(logits, logits + count, largest) - logits);
+}
+
+// What makes a state's logits log-probabilities.
+template <typename Vec>
+INLINE Normalizer normalizer_of_chunks(const ChoiceMemory &memory, int64_t state) {
+  const float *chunks = memory.largest + state * memory.n_chunks;
+  const float *sums = memory.sums + state * memory.n_chunks;
+  Vec most = Vec{} - INFINITY;
+  typename IntegersOf<Vec>::Vec unknown = {};
+  for (int64_t i = 0; i < memory.n_chunks; i += width<Vec>()) {
+    const Vec some = load<Vec>(chunks + i);
+    most = some > most ? some : most;
+    unknown |= ~(some < INFINITY);
+  }
+  const float largest = reduce_max(most);
+  if (any_is_set(unknown) || largest == -INFINITY) return {NAN, 0};
+  Vec total = {};
+  for (int64_t i = 0; i < memory.n_chunks; i += width<Vec>())
+    total += load<Vec>(sums + i) * exponential(load<Vec>(chunks + i) - largest);
+  return {largest, std::log(reduce_add(total))};
+}
+
+// The best of what the threads have found; among equals the first.
+INLINE BestOutput best_of_threads(const BestToken &task, const ChoiceMemory &memory,
+                                  int64_t state, int64_t n_threads) {
+  BestOutput best = memory.best[state];
+  for (int64_t thread = 1; thread < n_threads; ++thread) {
+    const BestOutput &other = memory.best[thread * task.n + state];
+    if (other.logit > best.logit) best = other;
+  }
+  return best;
+}
+
+// A score that is finite, even where the model gave NaN: the sentence has to end here.
+INLINE float score_of_end(float score) { return score > -FLT_MAX ? score : -FLT_MAX; }
+
+template <typename Vec>
+INLINE void write_choice(const BestToken &task, const ChoiceMemory &memory, int64_t state,
+                         int64_t n_threads) {
+  BestOutput best = best_of_threads(task, memory, state, n_threads);
+  Normalizer normalizer;
+  if (task.normalize) normalizer = normalizer_of_chunks<Vec>(memory, state);
+  const auto score_of = [&](float logit) {
+    return logit - normalizer.largest - normalizer.log_sum;
+  };
+  const bool has_to_end = task.only_end && task.only_end[state];
+  float score = score_of(best.logit);
+  if (has_to_end) {
+    best.output = task.eos;
+    score = score_of_end(score_of(memory.end_logits[state]));
+  } else if (!(score > -INFINITY)) {
+    best.output = 0;
+    score = -INFINITY;
+  }
+  task.scores[state] = score;
+  task.tokens[state] = task.types ? task.types[best.output] : best.output;
+  if (!task.asked) return;
+  float &asked = task.asked_scores[state];
+  const int64_t output = memory.asked[state];
+  if (has_to_end && output == task.eos)
+    asked = score;
+  else if (has_to_end || output < 0 || !(score_of(asked) > -INFINITY))
+    asked = -INFINITY;
+  else
+    asked = score_of(asked);
+}
+
+template <typename Vec>
+INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestToken &task,
+                        const ThreadSlice &slice) {
+  ChoiceMemory memory;
+  lay_out(task, task.scratch, &memory);
+  const Linear &linear = task.linear;
+  const int64_t n = task.n, n_chunks = chunks_of(linear);
+  for (int64_t state = slice.number; state < n; state += slice.count) {
+    if (task.asked) memory.asked[state] = output_of(task, task.asked[state]);
+    if (!linear.weight)
+      quantize(linear, task.x + state * linear.inputs, memory.quantized, state, n);
+    for (int64_t chunk = n_chunks; chunk < memory.n_chunks; ++chunk) {
+      memory.largest[state * memory.n_chunks + chunk] = -INFINITY;
+      memory.sums[state * memory.n_chunks + chunk] = 0;
+    }
+  }
+  BestOutput *best = memory.best + slice.number * n;
+  std::fill(best, best + n, BestOutput{-INFINITY, 0});
+  wait_at(task.barrier, slice);
+  float *const logits = memory.logits + slice.number * n * CHUNK_OUTPUTS;
+  const int64_t end = n_chunks * (slice.number + 1) / slice.count;
+  for (int64_t chunk = n_chunks * slice.number / slice.count; chunk < end; ++chunk) {
+    const Linear part = chunk_of(linear, chunk);
+    if (linear.weight)
+      multiply_fp32(part, task.x, logits, n, {0, 1}, Epilogue::STORE);
+    else
+      multiply_quantized(part, memory.quantized, logits, n, {0, 1}, Epilogue::STORE);
+    for (int64_t state = 0; state < n; ++state)
+      look_through<Vec>(task, memory, state, chunk, part.outputs, logits + state * part.outputs,
+                        best[state]);
+  }
+  wait_at(task.barrier, slice);
+  for (int64_t state = slice.number; state < n; state += slice.count)
+    write_choice<Vec>(task, memory, state, slice.count);
+}
+
+}  // namespace

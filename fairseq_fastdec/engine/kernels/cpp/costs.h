@@ -1,0 +1,227 @@
+// The costs of work and of threads on this machine, and from them the threads of a call.
+
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "threads.h"
+#include "workspace.h"
+
+namespace {
+
+// What threads do between two meetings: the nanoseconds that one of them takes, and the pieces that
+// they share.
+struct Phase {
+  double time;
+  int64_t pieces;
+
+  // The nanoseconds of the thread that has most pieces.
+  double in(int64_t n_threads) const {
+    return pieces ? time / pieces * ((pieces + n_threads - 1) / n_threads) : 0;
+  }
+};
+
+INLINE double work_time(double bytes, double of_byte, double products, double of_product) {
+  return std::max(bytes * of_byte, products * of_product);
+}
+
+INLINE Phase phase_of(const Costs &costs, const Linear &linear, int64_t n) {
+  const double size = double(linear.inputs) * linear.outputs, products = n * size;
+  const int64_t blocks = (linear.outputs + BLOCK - 1) / BLOCK;
+  if (linear.weight_int8)
+    return {work_time(size, costs.of_byte, products, costs.of_product_int8), blocks};
+  if (linear.weight_bf16)
+    return {work_time(2 * size, costs.of_byte, products, costs.of_product_bf16), blocks};
+  return {work_time(4 * size, costs.of_byte, products, costs.of_product_fp32), blocks};
+}
+
+// The attention of a step's rows to n_keys keys in all.
+INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, double n_keys) {
+  const double numbers = 2 * n_keys * step.model.dim;
+  const double bytes = numbers * (cache.is_bf16 ? 2 : 4);
+  return {work_time(bytes, costs.of_byte, numbers * step.n_new, costs.of_product_fp32),
+          step.n_rows * step.model.n_heads};
+}
+
+// A layer of a step, phase by phase; all layers of a model have the same sizes.
+struct LayerPhases {
+  Phase phases[8];
+  int64_t n = 0, n_meetings = 0;
+};
+
+INLINE void add_product(const Step &step, const Linear &linear, LayerPhases &to) {
+  const int64_t n = step.n_rows * step.n_new;
+  to.phases[to.n++] = phase_of(step.threads->costs, linear, n);
+  to.n_meetings += quantizes_together(linear, n) ? 2 : 1;
+}
+
+INLINE void add_attention(const Step &step, const Cache &cache, double n_keys, LayerPhases &to) {
+  to.phases[to.n++] = phase_of(step.threads->costs, step, cache, n_keys);
+  to.n_meetings += 1;
+}
+
+INLINE LayerPhases phases_of(const Step &step) {
+  const Layer &layer = step.model.layers[0];
+  double own_keys = 0, source_keys = 0;
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    own_keys += step.past[row] + step.n_new;
+    source_keys += step.source_lengths[step.row_source[row]];
+  }
+  LayerPhases own;
+  add_product(step, layer.self_qkv, own);
+  add_attention(step, step.rows, own_keys, own);
+  add_product(step, layer.self_out, own);
+  if (layer.cross_query.outputs) {
+    add_product(step, layer.cross_query, own);
+    add_attention(step, step.sources, source_keys, own);
+    add_product(step, layer.cross_out, own);
+  }
+  add_product(step, layer.fc1, own);
+  add_product(step, layer.fc2, own);
+  // Norms behind sublayers are waited for.
+  if (!step.model.pre_norm) own.n_meetings += layer.cross_query.outputs ? 3 : 2;
+  return own;
+}
+
+// So long do threads wait for each other at one place if none of them is late.
+INLINE double meeting_time(const Costs &costs, int64_t n_threads) {
+  if (n_threads == 1) return 0;
+  const double more = double(n_threads - 2) / std::max<int64_t>(costs.most_threads - 2, 1);
+  return costs.meeting_of_two + more * (costs.meeting_of_most - costs.meeting_of_two);
+}
+
+// The number of threads, up to a limit, for which `time` is shortest. Of large numbers not all are
+// looked at.
+template <typename Time>
+INLINE int64_t best_number(int64_t limit, Time time) {
+  int64_t best = 1;
+  double shortest = time(1);
+  for (int64_t n = 1; n < limit;) {
+    n = std::min(n + std::max<int64_t>(1, n / 4), limit);
+    const double own = time(n);
+    if (own < shortest) shortest = own, best = n;
+  }
+  return best;
+}
+
+INLINE bool is_measured(const Threads *threads) { return threads && threads->costs.most_threads; }
+
+// The number of threads, of those that it may have, that a step has work for.
+INLINE int64_t threads_for(const Step &step) {
+  if (step.n_threads == 1 || !is_measured(step.threads) || !step.model.n_layers)
+    return step.n_threads;
+  const Costs &costs = step.threads->costs;
+  const LayerPhases layer = phases_of(step);
+  return best_number(step.n_threads, [&](int64_t n_threads) {
+    double time = layer.n_meetings * meeting_time(costs, n_threads);
+    for (int64_t i = 0; i < layer.n; ++i) time += layer.phases[i].in(n_threads);
+    return step.model.n_layers * time + (n_threads > 1 ? costs.start : 0);
+  });
+}
+
+// The same of a layer, and of n_others other ones that are all alike.
+template <typename Task>
+INLINE int64_t threads_for(const Task &task, const Linear &linear, const Linear &other,
+                           int64_t n_others, int64_t n_meetings) {
+  if (task.n_threads == 1 || !is_measured(task.threads)) return task.n_threads;
+  const Costs &costs = task.threads->costs;
+  const Phase phase = phase_of(costs, linear, task.n), next = phase_of(costs, other, task.n);
+  return best_number(task.n_threads, [&](int64_t n_threads) {
+    return phase.in(n_threads) + n_others * next.in(n_threads) +
+           n_meetings * meeting_time(costs, n_threads) + (n_threads > 1 ? costs.start : 0);
+  });
+}
+
+INLINE int64_t threads_for(const Product &product) {
+  return threads_for(product, product.linear, product.linear, 0, 0);
+}
+
+INLINE int64_t threads_for(const BestToken &task) {
+  return threads_for(task, task.linear, task.linear, 0, 2);
+}
+
+INLINE int64_t threads_for(const Heads &heads) {
+  const int64_t n_layers = 1 + heads.n_outputs;
+  const int64_t n_meetings = heads.hidden.weight ? 2 : 2 + 2 * n_layers;
+  return threads_for(heads, heads.hidden, heads.outputs[0], heads.n_outputs, n_meetings);
+}
+
+// Threads that meet, and do nothing else.
+struct Meetings {
+  const Threads *threads;
+  int64_t n_threads, n;
+  mutable Barrier barrier;
+};
+
+void meet(const Meetings &meetings, const ThreadSlice &slice) {
+  for (int64_t i = 0; i < meetings.n; ++i) wait_at(meetings.barrier, slice);
+}
+
+// The nanoseconds that work takes; of many times the shortest, in which nobody else had the
+// processors meanwhile.
+template <typename Work>
+double shortest_time(Work work) {
+  double shortest = 1e18;
+  for (int i = 0; i < 30; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+    shortest = std::min(shortest, time.count());
+  }
+  return shortest;
+}
+
+double time_of_meetings(const Threads *threads, int64_t n_threads, int64_t n) {
+  Meetings meetings = {threads, n_threads, n, {}};
+  return shortest_time([&] { in_threads<Meetings, meet>(&meetings, n_threads); });
+}
+
+// A layer of zeros, for measuring products.
+class Zeros {
+ public:
+  // The nanoseconds of a product of n tokens in one thread.
+  double time(int64_t n, void (*multiply)(const Product &, const ThreadSlice &), bool bf16,
+              bool int8) {
+    Linear linear = {};
+    if (int8)
+      linear.weight_int8 = reinterpret_cast<int8_t *>(weight.data());
+    else if (bf16)
+      linear.weight_bf16 = reinterpret_cast<uint16_t *>(weight.data());
+    else
+      linear.weight = weight.data();
+    linear.zero_point_compensation = reinterpret_cast<int32_t *>(bias.data());
+    linear.scales = linear.bias = bias.data();
+    linear.inputs = INPUTS, linear.outputs = OUTPUTS;
+    const Product product = {linear, nullptr, n, 1, x.data(), y.data(), x.data()};
+    return shortest_time([&] { multiply(product, {0, 1}); });
+  }
+
+  static constexpr int64_t INPUTS = 256, OUTPUTS = 512, SIZE = INPUTS * OUTPUTS, MOST = 8;
+
+ private:
+  std::vector<float> weight = std::vector<float>(SIZE), bias = std::vector<float>(OUTPUTS);
+  std::vector<float> x = std::vector<float>(MOST * INPUTS), y = std::vector<float>(MOST * OUTPUTS);
+};
+
+// Takes some milliseconds.
+Costs measured_costs(const Threads *threads, int64_t n_threads,
+                     void (*multiply)(const Product &, const ThreadSlice &)) {
+  constexpr int64_t MOST = Zeros::MOST, SIZE = Zeros::SIZE, MEETINGS = 20;
+  Costs costs = {};
+  Zeros zeros;
+  costs.of_byte = zeros.time(1, multiply, false, false) / (SIZE * sizeof(float));
+  costs.of_product_fp32 = zeros.time(MOST, multiply, false, false) / (MOST * SIZE);
+  if (has_bf16()) costs.of_product_bf16 = zeros.time(MOST, multiply, true, false) / (MOST * SIZE);
+  if (has_int8()) costs.of_product_int8 = zeros.time(MOST, multiply, false, true) / (MOST * SIZE);
+  costs.start = time_of_meetings(threads, n_threads, 0);
+  const auto meeting = [&](int64_t n) {
+    return std::max(time_of_meetings(threads, n, MEETINGS) - costs.start, 0.0) / MEETINGS;
+  };
+  costs.meeting_of_two = meeting(2);
+  costs.meeting_of_most = n_threads > 2 ? meeting(n_threads) : costs.meeting_of_two;
+  costs.most_threads = n_threads;
+  return costs;
+}
+
+}  // namespace

@@ -1,0 +1,80 @@
+// Trees of proposals: the most probable continuations by heads that know nothing of each other.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+#include <vector>
+
+#include "structures.h"
+
+namespace {
+
+// A token that may join a tree. The path to it costs the negative of its log-probability.
+struct Branch {
+  double cost;
+  int64_t parent, head, rank;
+
+  // Of equal costs the first parent's, head's and rank's branch is tried first.
+  bool operator<(const Branch &other) const {
+    if (cost != other.cost) return cost > other.cost;
+    if (parent != other.parent) return parent > other.parent;
+    if (head != other.head) return head > other.head;
+    return rank > other.rank;
+  }
+};
+
+// Writes a row's tree to tokens, parents and depths; returns how many tokens it has.
+int64_t grow_tree(const Trees &task, int64_t row, int64_t *tokens, int64_t *parents,
+                  int64_t *depths) {
+  const int64_t n_best = task.n_best;
+  const float *scores = task.scores + row * task.n_heads * n_best;
+  const int64_t *ranked = task.ranked + row * task.n_heads * n_best;
+  const auto score_of = [&](int64_t head, int64_t rank) {
+    return double(scores[head * n_best + rank]);
+  };
+  std::priority_queue<Branch> waiting;
+  const auto wait = [&](const Branch &branch) {
+    if (branch.cost < INFINITY) waiting.push(branch);
+  };
+  tokens[0] = task.roots[row], parents[0] = -1, depths[0] = 0;
+  int64_t n = 1;
+  if (task.n_heads) wait({-score_of(0, 0), 0, 0, 0});
+  for (; !waiting.empty() && n <= task.n_proposals; ++n) {
+    const Branch best = waiting.top();
+    waiting.pop();
+    tokens[n] = ranked[best.head * n_best + best.rank];
+    parents[n] = best.parent, depths[n] = best.head + 1;
+    if (best.rank + 1 < n_best)
+      wait({best.cost + score_of(best.head, best.rank) - score_of(best.head, best.rank + 1),
+            best.parent, best.head, best.rank + 1});
+    if (best.head + 1 < task.n_heads && tokens[n] != task.eos)
+      wait({best.cost - score_of(best.head + 1, 0), n, best.head + 1, 0});
+  }
+  return n;
+}
+
+// Returns how many tokens the longest tree has. Shorter ones get padding, which nothing accepts,
+// behind their roots; all lie side by side then.
+int64_t grow_trees(const Trees &task) {
+  const int64_t most = 1 + task.n_proposals;
+  std::vector<int64_t> sizes(task.n_rows);
+  int64_t longest = 1;
+  for (int64_t row = 0; row < task.n_rows; ++row) {
+    const int64_t at = row * most;
+    sizes[row] = grow_tree(task, row, task.tokens + at, task.parents + at, task.depths + at);
+    longest = std::max(longest, sizes[row]);
+  }
+  for (int64_t row = 0; row < task.n_rows; ++row) {
+    const int64_t from = row * most, to = row * longest, n = sizes[row];
+    for (int64_t *of_tree : {task.tokens, task.parents, task.depths})
+      std::copy_n(of_tree + from, n, of_tree + to);
+    std::fill(task.tokens + to + n, task.tokens + to + longest, task.pad);
+    std::fill(task.parents + to + n, task.parents + to + longest, 0);
+    std::fill(task.depths + to + n, task.depths + to + longest, 1);
+  }
+  return longest;
+}
+
+}  // namespace

@@ -1,0 +1,85 @@
+"""The prediction heads of blockwise models, by compiled code."""
+
+import ctypes
+from typing import Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from . import loading, problems, structures
+from .loading import Library
+from .packed import Packed
+
+
+class CompiledHeads:
+    """Some heads over features; for one thread at a time."""
+
+    def __init__(
+        self, library: Library, hidden: Packed, outputs: Sequence[Packed], n_heads: int, gelu: bool
+    ) -> None:
+        self._library = library
+        self._layers = (hidden, *outputs)  # whose memory is read
+        self._outputs = (structures.Linear * len(outputs))(
+            *(output.structure for output in outputs)
+        )
+        self._task = structures.Heads(
+            hidden=hidden.structure,
+            outputs=ctypes.addressof(self._outputs),
+            threads=library.address_of_threads(),
+            n_outputs=len(outputs),
+            n_heads=n_heads,
+            gelu=gelu,
+        )
+        self._address = ctypes.c_void_p(ctypes.addressof(self._task))
+        self._scratch = torch.empty(0)
+        self._n_heads, self._dim = n_heads, hidden.structure.inputs
+
+    @classmethod
+    def of(
+        cls,
+        hidden: Optional[Packed],
+        outputs: Sequence[Optional[Packed]],
+        n_heads: int,
+        gelu: bool,
+    ) -> Optional["CompiledHeads"]:
+        """The heads of packed layers; ``None`` for others, or where nothing was compiled.
+
+        Args:
+            hidden: from C numbers to the hidden units.
+            outputs: one layer, from all units to ``n_heads * C`` numbers; or one for each head,
+                from its own share of the units to C numbers.
+            gelu: whether the activation is GELU, and not ReLU.
+        """
+        library = loading.library()
+        if library is None or hidden is None or not all(outputs):
+            return None
+        return cls(library, hidden, outputs, n_heads, gelu)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """fp32 ``[..., C]`` to ``[..., n_heads, C]``.
+
+        Raises:
+            ValueError: for other numbers.
+        """
+        features = features.contiguous()
+        n = features.numel() // self._dim
+        y = features.new_empty((*features.shape[:-1], self._n_heads, self._dim))
+        place = problems.address(features, n * self._dim, "features", torch.float32)
+        self.compute_at(place, n, y.data_ptr())
+        return y
+
+    def compute_at(self, features: int, n: int, y: int) -> None:
+        """A call between places in memory, for callers that keep theirs.
+
+        Args:
+            features, y: the addresses of what a call takes and returns for n positions. Who calls
+                this answers for their sizes.
+        """
+        task = self._task
+        task.n, task.n_threads, task.x, task.y = n, self._library.n_threads, features, y
+        problem = self._library.run_heads(self._address)
+        if problem == problems.OUT_OF_SCRATCH:
+            self._scratch = torch.empty(self._library.heads_scratch_size(self._address))
+            task.scratch, task.scratch_size = self._scratch.data_ptr(), self._scratch.numel()
+            problem = self._library.run_heads(self._address)
+        problems.check(problem)

@@ -1,0 +1,46 @@
+"""Steps, choices and proposals between fixed places in memory, for searches on the host."""
+
+from typing import Dict, Optional
+
+from .decoder_network import DecoderNetwork
+from .output_layer import DirectOutput
+from .row_table import RowTable
+from .step_runners import CompiledRunner
+
+
+class DirectSteps:
+    """A session's steps without a tensor in between, where one model is compiled throughout.
+
+    It is of use as long as the session's sources stay the same.
+
+    Attributes:
+        dim: C, the size of a position's features.
+    """
+
+    def __init__(self, network: DecoderNetwork, runner: CompiledRunner, rows: RowTable) -> None:
+        self._network = network
+        self._runner = runner
+        self._rows = rows
+        self.dim: int = network.weights.embed.size(1)
+        self._outputs: Dict[tuple, Optional[DirectOutput]] = {}
+
+    @classmethod
+    def of(cls, network: DecoderNetwork, rows: RowTable) -> Optional["DirectSteps"]:
+        """``None`` where other code than compiled code takes the steps."""
+        runner = network.runner
+        return cls(network, runner, rows) if isinstance(runner, CompiledRunner) else None
+
+    def step(self, tokens: int, n_new: int, features: int, parents: Optional[int] = None) -> None:
+        """:meth:`DecoderSession.step` between addresses; see :meth:`Transformer.step_at`."""
+        self._runner.step_at(self._rows, tokens, n_new, features, parents)
+
+    def output(self, first: int, last: int, rough: bool = False) -> Optional[DirectOutput]:
+        """Find what computes heads ``first ... last - 1``; see :meth:`DecoderSession.project`.
+
+        Returns:
+            ``None`` if some of it was not compiled.
+        """
+        key = (first, last, rough)
+        if key not in self._outputs:
+            self._outputs[key] = self._network.output.direct(first, last, rough)
+        return self._outputs[key]

@@ -1,0 +1,125 @@
+"""The best next token of each state, as fairseq's options have it."""
+
+from typing import Optional, Tuple
+
+from torch import Tensor
+
+from ..engine import EnsembleSession, Features
+from ..engine.kernels.best_token import BestToken
+from .constraints import GenerationRules
+from .ranking import first_maximum
+
+
+class BestTokens:
+    """Chooses p_1's best token, or another head's, by compiled code where there is any.
+
+    Compiled code looks at the logits as it computes them; torch writes them all down. One object
+    serves all batches of a generator.
+
+    Attributes:
+        for_p1, for_proposals: the compiled code; ``None`` where there is none. There are two, since
+            each prepares for one output layer.
+    """
+
+    def __init__(self, session: EnsembleSession, rules: GenerationRules) -> None:
+        self._session = session
+        self._rules = rules
+        options = (rules.impossible, rules.eos, rules.unk, rules.unkpen, session.temperature)
+        self.for_p1 = BestToken.of(*options)
+        self.for_proposals = BestToken.of(*options)
+
+    def of_p1(
+        self,
+        features: Features,
+        steps: Optional[Tensor] = None,
+        max_len: int = 0,
+        n_waived: int = 0,
+    ) -> Tuple[Tensor, Tensor]:
+        """p_1's best token after each position.
+
+        Args:
+            features: ``[R, T, C]``.
+            steps: int64 ``[R, T]``, the step that each distribution is for (default: no rule about
+                lengths restricts any).
+            max_len, n_waived: as for :meth:`GenerationRules.constrain`.
+
+        Returns:
+            log-probabilities float32 ``[R, T]`` and tokens int64 ``[R, T]``
+        """
+        found = self._chosen(self.for_p1, features, 0, 1, False, steps, max_len, n_waived)
+        if found is None:
+            log_probs = self._session.log_probs(features)[..., 0, :]
+            return first_maximum(self._constrained(log_probs, steps, max_len, n_waived))
+        scores, tokens = found
+        return scores.squeeze(-1), tokens.squeeze(-1)
+
+    def of_heads(
+        self,
+        features: Features,
+        n_heads: int,
+        rough: bool,
+        steps: Optional[Tensor] = None,
+        max_len: int = 0,
+        n_waived: int = 0,
+    ) -> Tensor:
+        """The best tokens of heads p_2 ... p_n.
+
+        Args:
+            features: ``[R, C]``.
+            rough: whether proposals may be computed roughly.
+            steps: int64 ``[R, n_heads - 1]``; this and the rest as for :meth:`of_p1`.
+
+        Returns:
+            int64 ``[R, n_heads - 1]``
+        """
+        found = self._chosen(
+            self.for_proposals, features, 1, n_heads, rough, steps, max_len, n_waived
+        )
+        if found is None:
+            scores = self._session.ranking_scores(features, 1, n_heads, rough=rough)
+            return first_maximum(self._constrained(scores, steps, max_len, n_waived))[1]
+        return found[1]
+
+    def _chosen(
+        self,
+        compiled: Optional[BestToken],
+        features: Features,
+        first: int,
+        last: int,
+        rough: bool,
+        steps: Optional[Tensor],
+        max_len: int,
+        n_waived: int,
+    ) -> Optional[Tuple[Tensor, Tensor]]:
+        """Scores and tokens ``[..., last - first]``; ``None`` where compiled code cannot help."""
+        if compiled is None:
+            return None
+        product = self._session.pending(features, first, last, rough)
+        if product is None:
+            return None
+        flags = self.flags_at(steps, max_len, n_waived)
+        return compiled(*product, *flags, normalize=first == 0)
+
+    def flags_at(
+        self, steps: Optional[Tensor], max_len: int, n_waived: int
+    ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """Whether EOS is impossible, and whether it alone is possible, as compiled code takes it.
+
+        Args:
+            steps, max_len, n_waived: as for :meth:`of_p1`.
+
+        Returns:
+            bool, one for each step; ``None`` and ``None`` for no steps.
+        """
+        if steps is None:
+            return None, None
+        no_end = self._rules.may_not_end(steps, n_waived).contiguous()
+        return no_end, self._rules.has_to_end(steps, max_len).contiguous()
+
+    def _constrained(
+        self, scores: Tensor, steps: Optional[Tensor], max_len: int, n_waived: int
+    ) -> Tensor:
+        """Apply fairseq's rules, in place, to scores ``[..., V]``; returns them."""
+        if steps is None:
+            return self._rules.penalize(scores)
+        return self._rules.constrain(scores, steps, max_len, n_waived)

@@ -1,0 +1,225 @@
+"""Blocks of tokens on the host, moved by compiled code: one model on a CPU, compiled throughout.
+
+Each of the paper's steps is a call of compiled code between fixed places in memory. So a step costs
+Python little, however small the model is.
+"""
+
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from ...engine import Features
+from ...engine.kernels.best_token import BestToken
+from ...engine.kernels.blocks import RowBlocks
+from ...engine.session.direct_steps import DirectSteps
+from ...engine.session.output_layer import DirectOutput
+from .batch import Batch
+from .blocks import AcceptanceRule, Blocks, Verdicts
+
+
+class CompiledBlocks(Blocks):
+    """See :class:`Blocks`; compiled code computes everything."""
+
+    def __init__(
+        self, batch: Batch, direct: DirectSteps, p1: DirectOutput, rows: RowBlocks
+    ) -> None:
+        """
+        Args:
+            p1: what computes p_1's logits.
+            rows: memory for all rows of the batch and the longest blocks.
+        """
+        super().__init__(batch)
+        self._direct = direct
+        self._p1 = p1
+        self._rows = rows
+        self._has_trees = False
+        compiled, proposals = batch.best_tokens.for_p1, batch.best_tokens.for_proposals
+        assert compiled is not None and proposals is not None
+        self._for_p1: BestToken = compiled
+        self._for_proposals: BestToken = proposals
+        self._for_p1.bind(p1.layer, p1.types)
+        batch.outputs_for(rows)
+
+    @classmethod
+    def of(cls, batch: Batch, most_new: int) -> Optional["CompiledBlocks"]:
+        """The blocks of a batch, of up to so many tokens; ``None`` if torch has to compute some."""
+        direct = batch.session.direct() if batch.best_tokens.for_p1 is not None else None
+        p1 = None if direct is None else direct.output(0, 1)
+        if direct is None or p1 is None:
+            return None
+        rows = RowBlocks.of(batch.n_rows, most_new, direct.dim)
+        return None if rows is None else cls(batch, direct, p1, rows)
+
+    def begin(self, last: Tensor) -> None:
+        batch, rows, n = self._batch, self._rows, self._batch.n_rows
+        if not n:
+            return
+        rows.next_tokens[:n] = last
+        self.propose_nothing()
+        self._feed()
+        batch.session.commit(1)
+        self._answer(first_step=0)
+        answers, scores = rows.answers[:n], rows.answer_scores[:n]
+        if batch.is_observed:
+            nothing = last.new_empty(n, 0)
+            columns = (answers[:, None].clone(), scores[:, None].clone())
+            batch.observe(0, nothing, *columns, torch.ones_like(last))
+        rows.next_tokens[:n], rows.next_scores[:n] = answers, scores
+        rows.states[:n] = rows.features[: n * self._direct.dim].view(n, -1)
+
+    def go_on(self) -> bool:
+        batch, rows = self._batch, self._rows
+        if rows.end_rows():
+            taken = rows.taken[: batch.n_rows].clone()
+            batch.count_block(taken, 0, 0)
+            order = batch.drop_finished()
+            if order is not None and order.numel():
+                rows.select(order)
+                batch.outputs_for(rows)
+        return batch.n_rows > 0
+
+    def propose_nothing(self) -> None:
+        self._has_trees = False
+        self._rows.lead(1)
+
+    def propose_chain(self, n_heads: int, rough: bool) -> None:
+        if n_heads == 1:
+            return self.propose_nothing()
+        batch, rows = self._batch, self._rows
+        output = self._direct.output(1, n_heads, rough)
+        if output is None:
+            features = Features([self._states()])
+            n = batch.n_rows * (n_heads - 1)
+            rows.proposals[:n] = batch.proposals(features, n_heads, rough).flatten()
+        else:
+            self._choose_proposals(output, n_heads)
+        self._has_trees = False
+        rows.lead(n_heads)
+
+    def propose_tree(self, n_heads: int, n_proposals: int) -> None:
+        if n_heads == 1:
+            return self.propose_nothing()
+        batch, n, rules = self._batch, self._batch.n_rows, self._batch.rules
+        output = self._direct.output(1, n_heads, rough=True)
+        if output is None or output.types is not None:
+            ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
+        else:
+            logits = output.layer(output.heads(self._states())).flatten(0, 1)
+            if batch.session.temperature != 1:
+                logits /= batch.session.temperature
+            ranked = batch.ranked(logits, n_heads - 1, n_proposals)
+        scores, tokens = (part.reshape(n, n_heads - 1, -1) for part in ranked)
+        self._rows.grow(scores, tokens, n_proposals, rules.pad)
+        self._has_trees = True
+
+    def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
+        self._feed()
+        asks = not (self._has_trees or rule is None or rule.is_exact)
+        self._answer(first_step=1, asks=asks)
+        verdict, self._own_scores = None, None
+        if rule is not None and asks:
+            verdict = self._judge(rule)
+        self._rows.accept(verdict)
+        if self._batch.is_observed:
+            self._tell()
+
+    def keep(self) -> None:
+        batch, rows, n = self._batch, self._rows, self._batch.n_rows
+        n_ended = rows.keep(self._own_scores)
+        accepted = rows.accepted[:n]
+        path = rows.path[: n * rows.n_new].view(n, rows.n_new) if self._has_trees else None
+        batch.session.commit(int(accepted) if n == 1 else accepted, path)
+        if n == 1:
+            taken = int(rows.taken[0]) if n_ended else int(accepted)
+        else:
+            taken = (rows.taken[:n] if n_ended else accepted).clone()
+        batch.count_block(taken, 1, rows.n_new)
+        self.taken.append(taken)
+
+    def _states(self) -> Tensor:
+        return self._rows.states[: self._batch.n_rows]
+
+    def _feed(self) -> None:
+        rows = self._rows
+        self._batch.count_step()
+        parents = rows.parents.data_ptr() if self._has_trees else None
+        self._direct.step(rows.tokens.data_ptr(), rows.n_new, rows.features.data_ptr(), parents)
+
+    def _answer(self, first_step: int, asks: bool = False) -> None:
+        """p_1's best token after each of the block; if it ``asks``, the proposals' scores, too."""
+        rows, n = self._rows, self._batch.n_rows * self._rows.n_new
+        states = rows.features
+        if self._p1.heads is not None:
+            states = torch.empty(n, self._direct.dim)
+            self._p1.heads.compute_at(rows.features.data_ptr(), n, states.data_ptr())
+        asked = (None, None)
+        if asks:
+            blocks = rows.asked[:n].view(-1, rows.n_new)
+            blocks[:, :-1] = rows.tokens[:n].view(-1, rows.n_new)[:, 1:]
+            blocks[:, -1] = -1
+            asked = (rows.asked.data_ptr(), rows.asked_scores.data_ptr())
+        no_end, only_end = self._flags(first_step)
+        self._for_p1.choose_at(
+            states.data_ptr(),
+            n,
+            rows.answer_scores.data_ptr(),
+            rows.answers.data_ptr(),
+            None if no_end is None else no_end.data_ptr(),
+            None if only_end is None else only_end.data_ptr(),
+            *asked,
+        )
+
+    def _flags(self, first_step: int) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """Flag answers that may not be EOS, or have to be; see :meth:`BestTokens.flags_at`."""
+        batch, rows = self._batch, self._rows
+        depths = None
+        if self._has_trees:
+            depths = rows.depths[: batch.n_rows * rows.n_new].view(-1, rows.n_new)
+        steps = batch.restricted_steps(first_step, rows.n_new, depths)
+        return batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
+
+    def _choose_proposals(self, output: DirectOutput, n_heads: int) -> None:
+        batch, rows = self._batch, self._rows
+        n = batch.n_rows * (n_heads - 1)
+        of_heads = torch.empty(n, self._direct.dim)
+        assert output.heads is not None
+        output.heads.compute_at(rows.states.data_ptr(), batch.n_rows, of_heads.data_ptr())
+        steps = batch.restricted_steps(1, n_heads - 1)
+        no_end, only_end = batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
+        self._for_proposals.bind(output.layer, output.types)
+        self._for_proposals.choose_at(
+            of_heads.data_ptr(),
+            n,
+            rows.asked_scores.data_ptr(),
+            rows.proposals.data_ptr(),
+            None if no_end is None else no_end.data_ptr(),
+            None if only_end is None else only_end.data_ptr(),
+            normalize=False,
+        )
+
+    def _judge(self, rule: AcceptanceRule) -> Tensor:
+        tokens, answers, scores = self._block(
+            self._rows.tokens, self._rows.answers, self._rows.asked_scores
+        )
+        self._own_scores = scores[:, :-1].contiguous()
+        verdicts = Verdicts(tokens[:, 1:], answers[:, :-1], self._own_scores, None)
+        return rule.judge(verdicts).contiguous()
+
+    def _block(self, *of_blocks: Tensor) -> Tuple[Tensor, ...]:
+        """Views ``[R, T]`` of what is kept for the blocks, in the memory of more."""
+        n_rows, n_new = self._batch.n_rows, self._rows.n_new
+        return tuple(part[: n_rows * n_new].view(n_rows, n_new) for part in of_blocks)
+
+    def _tell(self) -> None:
+        """Tell the batch's observer of the step; what it is told it may keep."""
+        rows, n = self._rows, self._batch.n_rows
+        tokens, answers, scores = self._block(rows.tokens, rows.answers, rows.answer_scores)
+        accepted = rows.accepted[:n].clone()
+        if not self._has_trees:
+            args = (tokens[:, 1:].clone(), answers.clone(), scores.clone(), accepted)
+            self._batch.observe(1, *args)
+            return
+        path = self._block(rows.path)[0][:, : int(accepted.max())]
+        kept, answers, scores = (known.gather(1, path) for known in (tokens, answers, scores))
+        self._batch.observe(1, kept[:, 1:], answers, scores, accepted, accepted)

@@ -1,0 +1,16 @@
+"""The floors of the package, from the ground up; see docs/architecture.md."""
+
+# What is on one line is one floor.
+FLOORS = (
+    ("compat", "data", "errors", "mapped_checkpoints", "memory", "noise", "progress"),
+    ("engine.kernels",),
+    ("engine.products",),
+    ("engine.network",),
+    ("engine.cuda_graphs",),
+    ("engine.session", "engine"),
+    ("models", "criterions"),
+    ("generators",),
+    ("tasks", "hub"),
+    ("tools",),
+    ("",),
+)

@@ -1,0 +1,40 @@
+"""The engine's truth: logits of the plain full forward pass, for decoders of every kind."""
+
+import torch
+
+ARCHITECTURES = {
+    "post-norm": {},
+    "pre-norm": dict(encoder_normalize_before=True, decoder_normalize_before=True),
+    "learned positions": dict(encoder_learned_pos=True, decoder_learned_pos=True),
+    "no positions": dict(no_token_positional_embeddings=True),
+    "shared embeddings": dict(share_all_embeddings=True),
+    "shared output": dict(share_decoder_input_output_embed=True),
+    "embedding norm": dict(layernorm_embedding=True, no_scale_embedding=True),
+    "differing dimensions": dict(encoder_embed_dim=24, decoder_input_dim=20, decoder_output_dim=28),
+    "gelu": dict(activation_fn="gelu", decoder_normalize_before=True),
+    "no final norm": dict(decoder_normalize_before=True, no_decoder_final_norm=True),
+    "layer drop": dict(decoder_layerdrop=0.5),
+    "normformer": dict(
+        decoder_normalize_before=True,
+        scale_attn=True,
+        scale_fc=True,
+        scale_heads=True,
+        scale_resids=True,
+    ),
+}
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def full_logits(model, batch, tokens):
+    """The reference: ``[B, T, V]`` by the stock decoder, without any incremental state."""
+    with torch.no_grad():
+        encoded = model.encoder(batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"])
+        return model.decoder(tokens, encoder_out=encoded)[0]
+
+
+def random_targets(task, n_sentences, length, seed=0):
+    words = task.target_dictionary
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(words.nspecial, len(words), (n_sentences, length), generator=generator)
+    tokens[:, 0] = words.eos()
+    return tokens
