@@ -1,4 +1,4 @@
-"""What the command line of ``scripts/translate_corpus.py`` takes, and what it refuses."""
+"""The options of ``scripts/translate_corpus.py``, and combinations that it refuses."""
 
 import argparse
 from typing import Any, Sequence

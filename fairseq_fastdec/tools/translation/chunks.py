@@ -52,7 +52,7 @@ def chunks_of(text: TextInput, size: int) -> Iterator[Chunk]:
 
 
 class Translated(NamedTuple):
-    """What became of a chunk.
+    """The output of a chunk, and its counts.
 
     Attributes:
         content: the bytes that go into the output.

@@ -149,7 +149,7 @@ def _workers(
 
 
 def max_tokens_for(cfg: Any) -> int:
-    """How many source tokens to decode at once; at least one line of any length that is allowed.
+    """The source tokens to decode at once: enough for one line of any length that is allowed.
 
     On a CPU more is no faster, and each worker needs memory for as many.
     """
@@ -158,13 +158,13 @@ def max_tokens_for(cfg: Any) -> int:
 
 
 def number_of_lines(content: Sequence[Optional[FileContent]]) -> Optional[int]:
-    """Of all files; ``None`` if one of them is compressed, or is read only once."""
+    """The lines of all files; ``None`` if one of them is compressed, or is read only once."""
     numbers = [None if of_file is None else of_file.lines for of_file in content]
     return None if None in numbers else sum(numbers)
 
 
 def chunk_size_for(n_lines: Optional[int]) -> int:
-    """How many lines to sort and lose together: many for a long text, which then has few files."""
+    """The lines to sort and lose together: many for a long text, which then has few files."""
     if n_lines is None:
         return LINES_OF_A_STREAM
     return min(max(math.ceil(n_lines / CHUNKS_WANTED), LEAST_LINES), MOST_LINES)

@@ -23,7 +23,7 @@ ATTEMPTS = 3
 
 
 class Part(NamedTuple):
-    """Which chunks are this process's: those whose numbers leave ``index`` when divided."""
+    """The chunks of this process: those whose numbers leave ``index`` when divided by ``count``."""
 
     index: int = 0
     count: int = 1

@@ -21,7 +21,7 @@ def usable_cores() -> List[int]:
 
 
 def n_usable(cores: List[int]) -> int:
-    """How many of them the process may keep busy: a container's quota can be less."""
+    """The number of them that the process may keep busy: a container's quota can be less."""
     quota = cpu_quota()
     return len(cores) if quota is None else max(1, min(len(cores), math.floor(quota)))
 

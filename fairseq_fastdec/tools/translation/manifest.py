@@ -1,4 +1,4 @@
-"""What a translation depends on, and how far it has come, in one file beside its chunks.
+"""The settings that a translation depends on, and how far it has come, in a file beside its chunks.
 
 Settings are compared by what they say: a file counts by its content, wherever it lies, and whatever
 its name. So the nodes of a cluster can have copies of their own.
@@ -47,7 +47,7 @@ class Manifest:
 
     @property
     def finished(self) -> Optional[Dict[str, Any]]:
-        """What :meth:`finish` wrote; ``None`` before."""
+        """The output's size, digest and counts; ``None`` before it is there."""
         return (self._kept or {}).get("finished")
 
     def chunk_size(self) -> Optional[int]:

@@ -1,4 +1,4 @@
-"""What becomes of a line in the output: text, columns or JSON; and of a line without translation.
+"""Lines of the output: text, columns or JSON; and what stands for a line without translation.
 
 Every line of the input is in the output or in the counts; usually it is in both.
 """
@@ -41,7 +41,7 @@ class UntranslatedLine(ValueError):
 
 @dataclass(frozen=True)
 class OutputRules:
-    """How lines are written.
+    """The format of the output, and what is left out of it.
 
     Attributes:
         format: ``plain``, a line of text for a line; ``tsv``, a line for each hypothesis: the

@@ -1,4 +1,4 @@
-"""How many lines are done, how fast, and how long it will take."""
+"""A bar that shows how many lines are done, how fast, and how long it will take."""
 
 from typing import Optional
 

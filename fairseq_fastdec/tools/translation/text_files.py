@@ -23,7 +23,7 @@ class DamagedFile(ValueError):
 
 
 class FileContent(NamedTuple):
-    """What a file holds, so that another content is noticed.
+    """A file's size and digest, so that another content is noticed.
 
     Attributes:
         size: bytes.
@@ -105,7 +105,7 @@ class TextInput:
         return min(1.0, (self._n_bytes_before + within) / total)
 
     def content(self) -> List[Optional[FileContent]]:
-        """What each file holds; ``None`` for standard input and pipes, which are read only once."""
+        """The content of each file; ``None`` for standard input and pipes, which are read once."""
         return [_content(path) if path in self._sizes else None for path in self.paths]
 
     def _lines_of(self, path: str) -> Iterator[bytes]:

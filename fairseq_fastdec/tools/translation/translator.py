@@ -42,7 +42,7 @@ class Problem(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a line.
+    """The translations of a line.
 
     Attributes:
         n_source_tokens: subwords, without EOS.
@@ -99,12 +99,15 @@ class Translator:
         seed: int,
         progress: Callable[[int], Any] = lambda n: None,
     ) -> List[Result]:
-        """What became of each line, in their order.
+        """Translate lines.
 
         Args:
             texts: lines; white space around them does not count.
             seed: of what is drawn at random. The same lines with the same seed give the same.
             progress: told how many lines are done, as they are.
+
+        Returns:
+            the result of each line, in their order.
         """
         utils.set_torch_seed(seed)
         results: List[Optional[Result]] = [None] * len(texts)
@@ -153,7 +156,7 @@ class Translator:
         )
 
     def _most_tokens(self) -> Tuple[Optional[int], str]:
-        """How many tokens a line can have, and what says so."""
+        """The most tokens that a line can have, and what says so."""
         positions = self._max_positions
         if isinstance(positions, (tuple, list)):
             positions = positions[0]

@@ -42,7 +42,7 @@ class Stopped(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """What the user gave, or the machine, does not allow to go on."""
+    """The input or the machine does not allow the worker to go on."""
 
     message: str
 

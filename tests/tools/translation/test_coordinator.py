@@ -19,7 +19,7 @@ from fairseq_fastdec.tools.translation.pool import Pool
 from fairseq_fastdec.tools.translation.progress_bar import LineBar
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.translation.worker import Place
-from tests.tools.translation.doubles import Capitals
+from tests.support.capitals import Capitals
 
 
 class Job:

@@ -14,7 +14,7 @@ from fairseq_fastdec.tools.translation.chunks import Chunk
 from fairseq_fastdec.tools.translation.output_lines import OutputRules
 from fairseq_fastdec.tools.translation.worker import ChunkTranslator, Done, Place
 from tests.support import peak_memory, tiny
-from tests.tools.translation.doubles import Capitals
+from tests.support.capitals import Capitals
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore
 from fairseq_fastdec.tools.translation.pool import Lost, Pool, WorkersDie
 from fairseq_fastdec.tools.translation.worker import Crashed, Done, Failed, Place, Progress, Stopped
-from tests.tools.translation.doubles import Capitals
+from tests.support.capitals import Capitals
 
 
 @pytest.fixture

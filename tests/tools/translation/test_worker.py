@@ -9,7 +9,7 @@ import torch
 
 from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore
 from fairseq_fastdec.tools.translation.worker import Done, Place, Ready, serve
-from tests.tools.translation.doubles import Capitals
+from tests.support.capitals import Capitals
 
 FORK = multiprocessing.get_context("fork")
 
