@@ -151,7 +151,7 @@ def _workers(
 def max_tokens_for(cfg: Any) -> int:
     """The source tokens to decode at once: enough for one line of any length that is allowed.
 
-    On a CPU more is no faster, and each worker needs memory for as many.
+    Each worker needs memory for as many.
     """
     least = 12000 if uses_cuda(cfg) else 1024
     return max(least, getattr(cfg.task, "max_source_positions", None) or 0)
