@@ -17,10 +17,11 @@ import pytest
 
 from fairseq_fastdec.tools.translation import command, machine
 from tests.support import command_line
+from tests.support.forked import Forked
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "translate_corpus.py"
 LIMITS = ["--max-len-b", 12, "-s", "en", "-t", "de"]
-# Enough for a manifest, and not for a chunk of LONG lines.
+# Enough for a manifest, and not for a chunk of 400 lines with their sources.
 FILE_LIMIT = 20_000
 
 
@@ -60,22 +61,19 @@ def translate(arguments, tmp_path):
 
 
 @pytest.fixture
-def start(arguments):
+def start(arguments, tmp_path):
     """A function that starts the command in a process of its own."""
     processes = []
 
-    def run(*given, **rest):
-        process = subprocess.Popen(
-            [sys.executable, SCRIPT, *arguments(*given, **rest)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    def run(*given, prepare=lambda: None, **rest):
+        printed = tmp_path / f"printed {len(processes)}"
+        process = Forked(command.main, arguments(*given, **rest), printed, prepare)
         processes.append(process)
         return process
 
     yield run
     for process in processes:
         process.kill()
-        process.communicate()
 
 
 def workers_of(process):
@@ -90,7 +88,7 @@ def workers_of(process):
 def wait_for(condition, process):
     deadline = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, process.printed()
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -206,67 +204,72 @@ def test_shards_of_several_machines(translate, tmp_path, capsys):
     assert before and translate(*given, source=source, output="shared") == whole
 
 
-def test_standard_streams(start, translate, tmp_path):
+def test_standard_streams_of_the_script(arguments, translate, tmp_path):
     lines = random_lines(30)
     whole = translate("--decoding", "greedy", source=write(tmp_path / "in", lines))
-    process = start("--decoding", "greedy", "--chunk-size", "4", "--output", "-", source="-")
-    process.stdin = None
-    process.kill()
+    given = arguments("--decoding", "greedy", "--chunk-size", 4, "--output", "-", source="-")
     done = subprocess.run(
-        process.args, input="".join(line + "\n" for line in lines).encode(), capture_output=True
-    )
+        [sys.executable, SCRIPT, *given],
+        input="".join(line + "\n" for line in lines).encode(), capture_output=True,
+    )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, whole)
     assert done.stderr.decode().strip().endswith("30 translated")
+
+
+def test_a_full_disk_behind_standard_output(arguments, tmp_path):
+    source = write(tmp_path / "in", ["a"])
+    given = arguments("--decoding", "greedy", "--output", "-", source=source)
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(process.args, input=b"a\n", stdout=full, stderr=subprocess.PIPE)
+        done = subprocess.run([sys.executable, SCRIPT, *given], stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 2
     assert b"translate_corpus.py: [Errno 28] No space left on device" in done.stderr
 
 
-@pytest.fixture
-def long_text(tmp_path):
-    """A text that takes some seconds, and the options for it."""
-    return write(tmp_path / "in", random_lines(6000)), ["--decoding", "greedy", "--chunk-size", 40]
+# 200 chunks; and 600, which no test waits for.
+LINES, MANY_LINES = 2000, 6000
+OF_TEN_LINES = ["--decoding", "greedy", "--chunk-size", 10]
 
 
-def test_kills_change_nothing(start, translate, long_text, tmp_path):
+@pytest.fixture(scope="module")
+def whole(corpus, baseline, tmp_path_factory):
+    """The translation of a text of LINES lines that nothing interrupts."""
+    directory = tmp_path_factory.mktemp("whole")
+    source = write(directory / "in", random_lines(LINES))
+    fixed = [corpus, "--path", baseline, "--cpu", "--no-progress-bar", *LIMITS, "--workers", 2]
+    files = ["--input", source, "--output", directory / "out"]
+    command.main([str(argument) for argument in [*fixed, *files, *OF_TEN_LINES]])
+    return (directory / "out").read_bytes()
+
+
+def test_kills_change_nothing(start, whole, tmp_path):
     """Workers and coordinators are killed at random moments; the same command goes on."""
-    source, given = long_text
-    whole = translate(*given, source=source, output="whole")
+    source = write(tmp_path / "in", random_lines(LINES))
     draw = random.Random(3)
     done = {}
-    n_killed = {"worker": 0, "coordinator": 0}
-    while True:
-        process = start(*given, source=source)
-        goal = len(done) + draw.randint(5, 40)
-        while process.poll() is None and len(chunks(tmp_path)) < goal:
-            time.sleep(0.01)
-            workers = workers_of(process)
-            if workers and draw.random() < 0.02:
-                os.kill(draw.choice(workers), signal.SIGKILL)
-                n_killed["worker"] += 1
-        if process.poll() is not None:
-            break
-        process.kill()
-        n_killed["coordinator"] += 1
+    for _ in range(4):
+        process = start(*OF_TEN_LINES, source=source)
+        for victim in (lambda: draw.choice(workers_of(process)), lambda: process.pid):
+            goal = len(chunks(tmp_path)) + draw.randint(1, 10)
+            wait_for(lambda: len(chunks(tmp_path)) >= goal, process)
+            time.sleep(0.01 * draw.random())
+            os.kill(victim(), signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
         for path, time_written in done.items():
             assert path.stat().st_mtime_ns == time_written, "a chunk was translated twice"
         done = {path: path.stat().st_mtime_ns for path in chunks(tmp_path)}
-    assert process.returncode == 0, process.communicate()
-    assert min(n_killed.values()) >= 3
+    process = start(*OF_TEN_LINES, source=source)
+    assert process.wait() == 0, process.printed()
     assert (tmp_path / "out").read_bytes() == whole
     left = {path.name for path in (tmp_path / "out.parts").iterdir()}
     assert left == {"manifest.json", "lock"}
 
 
-def test_a_coordinator_that_is_killed_loses_no_chunk(start, long_text, tmp_path):
+def test_a_coordinator_that_is_killed_loses_no_chunk(start, tmp_path):
     """Its workers finish what they have, and the next command waits for them."""
-    source, given = long_text
-    process = start(*given, source=source)
+    process = start(*OF_TEN_LINES, source=write(tmp_path / "in", random_lines(MANY_LINES)))
     wait_for(lambda: len(chunks(tmp_path)) > 5, process)
     workers = workers_of(process)
     process.kill()
-    process.wait()
     deadline = time.monotonic() + 60
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < deadline
@@ -274,59 +277,56 @@ def test_a_coordinator_that_is_killed_loses_no_chunk(start, long_text, tmp_path)
     assert list((tmp_path / "out.parts").glob("*.partial")) == []
 
 
-def test_damaged_chunks_are_translated_again(start, translate, long_text, tmp_path):
-    source, given = long_text
-    process = start(*given, source=source)
+def test_damaged_chunks_are_translated_again(start, translate, whole, tmp_path):
+    source = write(tmp_path / "in", random_lines(LINES))
+    process = start(*OF_TEN_LINES, source=source)
     wait_for(lambda: len(chunks(tmp_path)) > 10, process)
     process.kill()
-    process.wait()
     damaged = chunks(tmp_path)[2]
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
-    output = translate(*given, source=source)
-    assert output == translate(*given, source=source, output="whole")
+    assert translate(*OF_TEN_LINES, source=source) == whole
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-def test_an_interruption_ends_all_processes(start, long_text, tmp_path, number):
-    source, given = long_text
-    process = start(*given, source=source)
+def test_an_interruption_ends_all_processes(start, tmp_path, number):
+    process = start(*OF_TEN_LINES, source=write(tmp_path / "in", random_lines(MANY_LINES)))
     wait_for(lambda: len(chunks(tmp_path)) > 5, process)
     workers = workers_of(process)
     process.send_signal(number)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.wait() == 1
+    told = process.printed()
     assert told.strip().endswith("interrupted; the same command goes on from here")
     assert "Traceback" not in told
     assert workers and not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
-def test_a_full_disk(arguments, translate, tmp_path):
+def test_a_full_disk(start, translate, tmp_path):
     """No file may have more than so many bytes, which is what a full disk looks like."""
-    source = write(tmp_path / "in", random_lines(6000))
-    given = ["--decoding", "greedy", "--chunk-size", 3000]
+    source = write(tmp_path / "in", random_lines(800))
+    given = ["--decoding", "greedy", "--chunk-size", 400, "--format", "jsonl", "--with-source"]
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT, FILE_LIMIT))
 
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *arguments(*given, source=source)],
-        preexec_fn=limit, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "File too large" in done.stderr and "the same command goes on from here" in done.stderr
-    assert "Traceback" not in done.stderr
+    process = start(*given, source=source, prepare=limit)
+    assert process.wait() == 2
+    told = process.printed()
+    assert "File too large" in told and "the same command goes on from here" in told
+    assert "Traceback" not in told
     assert not (tmp_path / "out").exists()
     assert {path.name for path in (tmp_path / "out.parts").iterdir()} == {"manifest.json", "lock"}
     output = translate(*given, source=source)
+    assert len(output) > 2 * FILE_LIMIT
     assert output == translate(*given, source=source, output="whole")
 
 
-def test_two_at_once_are_refused(start, translate, long_text, tmp_path):
-    source, given = long_text
-    process = start(*given, source=source)
+def test_two_at_once_are_refused(start, translate, tmp_path):
+    source = write(tmp_path / "in", random_lines(LINES))
+    process = start(*OF_TEN_LINES, source=source)
     wait_for(lambda: chunks(tmp_path), process)
+    process.send_signal(signal.SIGSTOP)
     with pytest.raises(SystemExit, match=f"process {process.pid} on .* is at work there"):
-        translate(*given, source=source)
+        translate(*OF_TEN_LINES, source=source)
 
 
 @pytest.mark.parametrize(
