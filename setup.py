@@ -51,6 +51,7 @@ setup(
             "fastdec-distill = fairseq_fastdec.tools.distillation.command:main",
             "fastdec-prepare-data = fairseq_fastdec.tools.prepare_data:main",
             "fastdec-profile-engine = fairseq_fastdec.tools.profiling.command:main",
+            "fastdec-translate-corpus = fairseq_fastdec.tools.translation.command:main",
         ]
     },
     # Optional: without a compiler all works, more slowly.
@@ -83,8 +84,17 @@ setup(
     extras_require={
         # ruff of one version: tests/test_style.py checks what others would format otherwise.
         # pytest-xdist and filelock: tests run on all cores, and share what they train.
-        "dev": ["pytest", "pytest-xdist", "filelock", "hypothesis", "ruff==0.14.6", *VIZ],
+        "dev": [
+            "pytest",
+            "pytest-xdist",
+            "filelock",
+            "hypothesis",
+            "ruff==0.14.6",
+            "zstandard",
+            *VIZ,
+        ],
         "viz": VIZ,
+        "zstd": ["zstandard"],
         # 4.8.1 is the first that reads fairseq's checkpoints with torch's restricted unpickler.
         "bench": ["ctranslate2>=4.8.1,<5", *VIZ],
     },

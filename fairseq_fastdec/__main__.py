@@ -30,6 +30,7 @@ FAIRSEQ_COMMANDS = {
 COMMANDS = {
     "prepare-data": ("raw text to binarised data", "tools.prepare_data"),
     "benchmark": ("compare methods by speed, BLEU and memory", "tools.benchmark.command"),
+    "translate-corpus": ("text to text, on every core", "tools.translation.command"),
     "distill": ("training data with a teacher's translations", "tools.distillation.command"),
     "build-shortlist": ("a lexical table for --shortlist", "tools.shortlisting.command"),
     "average-checkpoints": ("the mean of several checkpoints", "tools.average_checkpoints"),

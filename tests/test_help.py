@@ -12,6 +12,7 @@ from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.tools.benchmark import command as benchmark
 from fairseq_fastdec.tools.distillation import command as distill
+from fairseq_fastdec.tools.translation import command as translation
 from fairseq_fastdec.tools.visualize import command as ddgviz
 from tests.support import command_line
 
@@ -94,7 +95,7 @@ def test_required_options_stay_required(help_of, capsys):
     assert "required: --destdir" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [distill, benchmark])
+@pytest.mark.parametrize("command", [distill, benchmark, translation])
 def test_our_commands(help_of, command):
     assert set(OURS) <= set(re.findall(r"--[\w-]+", help_of(command.main)))
 

@@ -8,6 +8,7 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.models import FairseqMultiModel
+from fairseq.tasks import FairseqTask
 
 from ..data.token_order import LEFT_TO_RIGHT, trained_order
 from ..engine import release_once_prepared
@@ -131,6 +132,7 @@ class FastDecoding:
             ValueError: for an option that the method cannot honour, naming flag and remedy, and for
                 a task with a search of its own.
         """
+        warn_of_shards(args)
         options = DecodingOptions.merged(self._options, args)
         scores_only = getattr(args, "score_reference", False)
         if scores_only and options.decoding_stats is not None:
@@ -148,12 +150,15 @@ class FastDecoding:
         if str(options.decoding) == STOCK or scores_only or seq_gen_cls is not None:
             return super().build_generator(models, args, **asked)
         check_asked_for(options, args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
-        stock = super().build_generator(models, for_one_beam(args), **asked)
-        own_args, extra = settings_of(stock, args, self)
+        build, own_args, extra = super().build_generator, args, extra_gen_cls_kwargs
+        # fairseq's own says nothing besides: hub calls need not wait for it.
+        if build.__func__ is not FairseqTask.build_generator:
+            stock = build(models, for_one_beam(args), **asked)
+            own_args, extra = settings_of(stock, args, self)
         models = [_encoder_decoder(model) for model in models]
         generator = build_generator(
             models,
-            stock.tgt_dict,
+            self.target_dictionary,
             own_args,
             options,
             extra,

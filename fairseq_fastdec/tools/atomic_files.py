@@ -24,8 +24,19 @@ def replacing(path: Path) -> Iterator[Path]:
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
+        _flush_names(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    with replacing(path) as partial:
+        partial.write_bytes(content)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -46,3 +57,17 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     """
     with replacing(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(line + "\n" for line in lines)
+
+
+def _flush_names(directory: Path) -> None:
+    """Have the names in a directory on the disk, too, where the system can."""
+    try:
+        number = os.open(directory, os.O_RDONLY)
+    except OSError:  # of systems that open no directories
+        return
+    try:
+        os.fsync(number)
+    except OSError:  # of file systems that write names at once, or never said they could
+        pass
+    finally:
+        os.close(number)

@@ -1,6 +1,7 @@
 """Options, checks and names that the command lines of the tools share."""
 
 import argparse
+import importlib
 import sys
 from pathlib import Path
 from typing import Any, Dict, Tuple
@@ -29,6 +30,11 @@ def program(command: str) -> str:
     if called.stem == f"fastdec-{command}":  # with an ending on Windows
         return called.stem
     return command.replace("-", "_") + ".py"
+
+
+def version() -> str:
+    """The version of this package."""
+    return importlib.import_module(PACKAGE).__version__
 
 
 def positive(text: str) -> int:

@@ -81,3 +81,18 @@ def test_training_keeps_its_model(corpus, tmp_path, released):
 def test_without_a_method_of_ours_it_means_nothing(corpus, baseline):
     with pytest.raises(ValueError, match="^--keep-model True: means nothing to --decoding fairseq"):
         generate(corpus, baseline, "--keep-model")
+
+
+@pytest.mark.parametrize("n_shards", [1, 2])
+def test_shards_that_fairseq_generate_ignores(corpus, baseline, caplog, n_shards):
+    printed = generate(corpus, baseline, *GREEDY, "--num-shards", n_shards, "--shard-id", 0)
+    assert len(hypotheses(printed)) == 29
+    told = [text for text in caplog.messages if "--num-shards 2: fairseq-generate ignores" in text]
+    assert len(told) == n_shards - 1
+
+
+def test_shards_of_our_own_tools_are_no_news(corpus, baseline, tmp_path, caplog):
+    options = ["--path", str(baseline), "--gen-subset", "test", "--cpu", "--num-workers", "0"]
+    options += ["--no-progress-bar", "--num-shards", "2", "--shard-id", "0", *GREEDY]
+    distillation.main([str(corpus), "--destdir", str(tmp_path / "out"), *options])
+    assert "--num-shards" not in caplog.text

@@ -18,9 +18,10 @@ from ..command_line import (
     to_config,
 )
 from ..corpus import Corpus
+from ..kept_settings import check_settings
 from .dataset import build, show
 from .filters import Filters
-from .shards import Shards, check_settings
+from .shards import Shards
 from .teacher import Teacher, settings_of
 
 DESCRIPTION = """\

@@ -27,11 +27,14 @@ class Filters:
         Args:
             source, translation: tokens separated by spaces.
         """
-        n_tokens = len(translation.split())
+        return self.reason_of_lengths(len(source.split()), len(translation.split()))
+
+    def reason_of_lengths(self, n_source_tokens: int, n_tokens: int) -> Optional[str]:
+        """The same, of a source and a translation of so many tokens."""
         if self.drop_empty and n_tokens == 0:
             return EMPTY
         if (self.longer_a, self.longer_b) != (None, None):
-            most = (self.longer_a or 0) * len(source.split()) + (self.longer_b or 0)
+            most = (self.longer_a or 0) * n_source_tokens + (self.longer_b or 0)
             if n_tokens > most:
                 return TOO_LONG
         return None

@@ -1,9 +1,8 @@
 """Translations on disk, in shards that are there as a whole or not at all."""
 
 import hashlib
-import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Tuple
 
 from .. import atomic_files
 
@@ -92,35 +91,3 @@ def _header(n_sentences: int, content: bytes) -> bytes:
     """The first line of a shard."""
     digest = hashlib.sha256(content).hexdigest()
     return f"sentences {n_sentences} sha256 {digest}\n".encode("ascii")
-
-
-def check_settings(path: Path, settings: Dict[str, Any]) -> None:
-    """Keep the settings in a file, or compare them with those that are there.
-
-    Translations of different settings must not get into the same data.
-
-    Args:
-        settings: values that JSON has.
-
-    Raises:
-        ValueError: if the file holds other settings, which it names, or something else.
-    """
-    if not path.exists():
-        atomic_files.write_text(path, json.dumps(settings, indent=1) + "\n")
-        return
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        kept = None
-    if not isinstance(kept, dict):
-        raise ValueError(
-            f"{path}: damaged; delete it if the translations beside it were made with this very "
-            "command, or else name another directory"
-        )
-    for name in sorted({*kept, *settings}):
-        old, new = kept.get(name), settings.get(name)
-        if old != new:
-            raise ValueError(
-                f"{path.parent}: holds translations made with {name} = {old}, and now it is "
-                f"{new}; name another directory, or delete this one"
-            )

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from fairseq_fastdec.tools.distillation.shards import Shards, check_settings
+from fairseq_fastdec.tools.distillation.shards import Shards
 
 
 @pytest.fixture()
@@ -125,20 +125,3 @@ def test_sentences_that_are_not_a_shards_own_are_damage(shards, tmp_path, lines)
     fill(shards, [1])
     header = path.read_text().splitlines()[0]
     assert header == f"sentences 3 sha256 {hashlib.sha256(CONTENT).hexdigest()}"
-
-
-def test_settings_are_kept_and_compared(tmp_path):
-    path = tmp_path / "settings.json"
-    check_settings(path, {"a": 1, "b": ["x", 2], "c": None})
-    check_settings(path, {"c": None, "b": ["x", 2], "a": 1})
-    for other in ({"a": 1, "b": ["y", 2], "c": None}, {"a": 1, "b": ["x", 2], "c": None, "d": 0}):
-        with pytest.raises(ValueError, match="made with [bd] = .*; name another directory"):
-            check_settings(path, other)
-
-
-@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"\xff\xfe", b"[" * 100_000])
-def test_damaged_settings_are_named(tmp_path, content):
-    path = tmp_path / "settings.json"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"^{path}: damaged; delete it if .*another directory"):
-        check_settings(path, {"a": 1})

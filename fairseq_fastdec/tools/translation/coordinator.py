@@ -1,0 +1,215 @@
+"""Hands out the chunks that are missing, and puts the output together when all are there."""
+
+import collections
+import contextlib
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import Any, BinaryIO, Callable, Counter, Deque, Dict, Iterator, NamedTuple, Optional
+
+from .. import atomic_files
+from .chunks import Chunk, ChunkStore, DamagedChunk, chunks_of
+from .output_lines import UntranslatedLine
+from .pool import Lost, Pool
+from .progress_bar import LineBar
+from .text_files import TextInput, packed
+from .worker import Crashed, Done, Failed, Progress, Stopped
+
+logger = logging.getLogger(__name__)
+
+# How often damaged chunks are translated again before somebody should look at the disk.
+ATTEMPTS = 3
+
+
+class Part(NamedTuple):
+    """The chunks of this process: those whose numbers leave ``index`` when divided by ``count``."""
+
+    index: int = 0
+    count: int = 1
+
+    def has(self, chunk: Chunk) -> bool:
+        return chunk.number % self.count == self.index
+
+
+class Coordinator:
+    """Translates a text with a pool of workers."""
+
+    def __init__(
+        self,
+        text: TextInput,
+        chunk_size: int,
+        store: ChunkStore,
+        start_pool: Callable[[], Pool],
+        new_bar: Callable[[], LineBar],
+    ) -> None:
+        """
+        Args:
+            start_pool: is called if there is something to translate.
+            new_bar: gives the bar that shows how far it is.
+        """
+        self._text = text
+        self._chunk_size = chunk_size
+        self._store = store
+        self._start_pool = start_pool
+        self._new_bar = new_bar
+        self._n_chunks = 0
+        self._lost: Deque[Chunk] = collections.deque()
+
+    def translate(self, part: Part = Part(), written: Callable[[], Any] = lambda: None) -> int:
+        """Translate the chunks that are not in the store, or damaged.
+
+        Args:
+            part: which of them.
+            written: is called whenever a chunk has come into the store.
+
+        Returns:
+            how many chunks the text has.
+
+        Raises:
+            OSError: if an input cannot be read, or a chunk not written.
+            RuntimeError: for a mistake in the program.
+            ValueError: for an input that is damaged or has changed, a line that cannot be
+                translated, or workers that die again and again.
+        """
+        self._n_chunks = 0
+        with contextlib.closing(self._new_bar()) as self._bar:
+            missing = self._missing(part)
+            # One chunk is read ahead: no worker waits for the disk.
+            chunk = next(missing, None)
+            if chunk is not None:
+                with self._start_pool() as pool:
+                    self._hand_out(chunk, missing, pool, written)
+        return self._n_chunks
+
+    def _hand_out(
+        self,
+        chunk: Optional[Chunk],
+        missing: Iterator[Chunk],
+        pool: Pool,
+        written: Callable[[], Any],
+    ) -> None:
+        while chunk is not None or pool.is_busy:
+            while chunk is not None and pool.has_room:
+                pool.submit(chunk)
+                chunk = self._next(missing)
+            for about, message in pool.messages():
+                self._hear(about, message)
+                if isinstance(message, Done):
+                    written()
+            chunk = chunk or self._next(missing)
+
+    def _next(self, missing: Iterator[Chunk]) -> Optional[Chunk]:
+        return self._lost.popleft() if self._lost else next(missing, None)
+
+    def _missing(self, part: Part) -> Iterator[Chunk]:
+        for chunk in chunks_of(self._text, self._chunk_size):
+            self._n_chunks = chunk.number + 1
+            self._bar.has_read(chunk, self._text.share_read())
+            if part.has(chunk) and not self._is_there(chunk):
+                yield chunk
+            else:
+                self._bar.count_earlier(chunk.n_lines)
+
+    def _is_there(self, chunk: Chunk) -> bool:
+        try:
+            return self._store.has(chunk)
+        except DamagedChunk:
+            logger.warning("%s: damaged; translated again", self._store.path(chunk.number))
+            return False
+
+    def _hear(self, chunk: Chunk, message: Any) -> None:
+        if isinstance(message, Progress):
+            self._bar.update(message.n_lines)
+        elif isinstance(message, Lost):
+            # The worker may have died after its last step and before it said so.
+            if self._is_there(chunk):
+                self._bar.update(chunk.n_lines)
+            else:
+                self._lost.append(chunk)
+        elif isinstance(message, Stopped):
+            raise UntranslatedLine(
+                message.line, f"{self._text.place(message.line)}: {message.problem}"
+            )
+        elif isinstance(message, Failed):
+            raise OSError(f"{message.message}; mend that, and the same command goes on from here")
+        elif isinstance(message, Crashed):
+            raise RuntimeError(f"in a worker:\n{message.traceback}")
+
+
+class InOrder:
+    """Hands chunks on as soon as all before them are there, and forgets them."""
+
+    def __init__(self, store: ChunkStore, output: BinaryIO) -> None:
+        self.counts: Counter[str] = collections.Counter()
+        self._store = store
+        self._output = output
+        self._next = 0
+
+    def advance(self) -> None:
+        """Write what can be written.
+
+        Raises:
+            DamagedChunk: if a chunk is not what was written to the disk.
+            OSError: if nobody reads the output any more, for example.
+        """
+        while self._store.path(self._next).exists():
+            translated = self._store.read(self._next)
+            self._output.write(translated.content)
+            self._output.flush()
+            self.counts.update(translated.counts)
+            self._store.remove(self._next)
+            self._next += 1
+
+
+def complete(coordinator: Coordinator, text: TextInput, store: ChunkStore, output: Path) -> dict:
+    """Translate what is missing, and put the output together.
+
+    Returns:
+        as :func:`put_together`.
+
+    Raises:
+        OSError, RuntimeError, ValueError: see there, and :meth:`Coordinator.translate`.
+    """
+    for _ in range(ATTEMPTS - 1):
+        n_chunks = coordinator.translate()
+        try:
+            return put_together(store, n_chunks, output)
+        except DamagedChunk as error:
+            if not text.can_be_read_again:
+                raise
+            logger.warning("%s", error)
+    return put_together(store, coordinator.translate(), output)
+
+
+def put_together(store: ChunkStore, n_chunks: int, output: Path) -> Dict[str, Any]:
+    """Write all chunks, in order, into one file, which is then there as a whole.
+
+    Until then it grows among the chunks.
+
+    Args:
+        output: is compressed as its name says.
+
+    Returns:
+        the file's size in bytes, the digest of what it holds (not compressed), and the counts of
+        the chunks.
+
+    Raises:
+        DamagedChunk: for a chunk that is damaged or gone.
+        OSError: if the output cannot be written.
+    """
+    digest, counts = hashlib.sha256(), collections.Counter()
+    whole = store.directory / "output"
+    with atomic_files.replacing(whole) as partial:
+        with packed(partial, output.name) as file:
+            for number in range(n_chunks):
+                translated = store.read(number)
+                file.write(translated.content)
+                digest.update(translated.content)
+                counts.update(translated.counts)
+    os.replace(whole, output)
+    return {
+        "size": output.stat().st_size,
+        "sha256": digest.hexdigest(),
+        "counts": dict(counts),
+    }

@@ -1,0 +1,221 @@
+"""From lines of text to translations, with the models, tokeniser and BPE of a command line.
+
+What is translated is what fairseq-interactive would translate, and as it would.
+"""
+
+import math
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import torch
+from fairseq import tasks, utils
+from fairseq.data import Dictionary
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+from ..corpus import load_models, on_device
+
+
+class Hypothesis(NamedTuple):
+    """One translation of a line.
+
+    Attributes:
+        text: for people: subwords joined, detokenised.
+        score: as fairseq prints it: of base 2.
+        n_tokens: subwords, without EOS.
+    """
+
+    text: str
+    score: float
+    n_tokens: int
+
+
+class Problem(NamedTuple):
+    """Why a line cannot be translated.
+
+    Attributes:
+        kind: a few words, by which such lines are counted.
+        details: a sentence's end, with what can be done.
+    """
+
+    kind: str
+    details: str
+
+
+class Outcome(NamedTuple):
+    """The translations of a line.
+
+    Attributes:
+        n_source_tokens: subwords, without EOS.
+        hypotheses: best first, as many as ``--nbest`` says.
+    """
+
+    n_source_tokens: int
+    hypotheses: List[Hypothesis]
+
+
+Result = Union[Outcome, Problem]
+
+
+class Translator:
+    """Loads the models of a command line once, and then translates what it is given."""
+
+    def __init__(self, cfg: Any) -> None:
+        """
+        Args:
+            cfg: the configuration of fairseq-generate's command line.
+
+        Raises:
+            OSError: if a checkpoint cannot be read.
+            ValueError: for an option that the method cannot honour.
+        """
+        utils.import_user_module(cfg.common)
+        self._cfg = cfg
+        self.task = tasks.setup_task(cfg.task)
+        self._models = load_models(cfg, self.task)
+        self._generator = self.task.build_generator(self._models, cfg.generation)
+        self._tokenizer = self.task.build_tokenizer(cfg.tokenizer)
+        self._bpe = self.task.build_bpe(cfg.bpe)
+        self._max_positions = utils.resolve_max_positions(
+            self.task.max_positions(), *(model.max_positions() for model in self._models)
+        )
+        eos = {getattr(self._generator, "eos", None)} - {None}
+        self._stripped = getattr(self._generator, "symbols_to_strip_from_output", eos)
+
+    def prepare(self) -> None:
+        """Have the engine prepare the weights, for processes that are forked from this one.
+
+        Raises:
+            ValueError: if the command line's tokeniser or BPE takes nothing.
+        """
+        (result,) = self.translate(["a"], seed=0)
+        if isinstance(result, Problem):
+            raise ValueError(
+                f"--tokenizer, --bpe: the line 'a' cannot be translated: {result.details}"
+            )
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        seed: int,
+        progress: Callable[[int], Any] = lambda n: None,
+    ) -> List[Result]:
+        """Translate lines.
+
+        Args:
+            texts: lines; white space around them does not count.
+            seed: of what is drawn at random. The same lines with the same seed give the same.
+            progress: told how many lines are done, as they are.
+
+        Returns:
+            the result of each line, in their order.
+        """
+        utils.set_torch_seed(seed)
+        results: List[Optional[Result]] = [None] * len(texts)
+        numbers, tokens = [], []
+        for number, text in enumerate(texts):
+            of_line = self._tokens(text.strip())
+            problem = of_line if isinstance(of_line, Problem) else self._problem(of_line)
+            if problem is None:
+                numbers.append(number)
+                tokens.append(of_line)
+            results[number] = problem
+        progress(len(texts) - len(numbers))
+        for places, hypotheses in self._decoded(tokens):
+            for place, of_line in zip(places, hypotheses):
+                best = of_line[: self._cfg.generation.nbest]
+                results[numbers[place]] = Outcome(
+                    len(tokens[place]) - 1, [self._hypothesis(hypo) for hypo in best]
+                )
+            progress(len(places))
+        return [result or Problem("not translated", "the task left it out") for result in results]
+
+    def _tokens(self, text: str) -> Union[Tensor, Problem]:
+        """The tokens of a line, int64 ``[n]`` with EOS, as the task makes them."""
+        try:
+            if _encodes_as_fairseq(self.task):
+                return _encoded(self.task.source_dictionary, self._encode(text))
+            (tokens,), _ = self.task.get_interactive_tokens_and_lengths([text], self._encode)
+        except Exception as error:  # a tokeniser of others may raise anything
+            return Problem(
+                "not tokenised", f"the tokeniser or BPE says {type(error).__name__}: {error}"
+            )
+        return tokens
+
+    def _encode(self, text: str) -> str:
+        for encoder in (self._tokenizer, self._bpe):
+            if encoder is not None:
+                text = encoder.encode(text)
+        return text
+
+    def _problem(self, tokens: Tensor) -> Optional[Problem]:
+        most, flag = self._most_tokens()
+        if most is None or len(tokens) <= most:
+            return None
+        return Problem(
+            "too long", f"{len(tokens)} tokens with the end mark, and {flag} allows {most}"
+        )
+
+    def _most_tokens(self) -> Tuple[Optional[int], str]:
+        """The most tokens that a line can have, and what says so."""
+        positions = self._max_positions
+        if isinstance(positions, (tuple, list)):
+            positions = positions[0]
+        limits: List[Tuple[int, str]] = []
+        if isinstance(positions, (int, float)) and not math.isinf(positions):
+            limits.append((int(positions), "--max-source-positions, or the model,"))
+        if self._cfg.dataset.max_tokens is not None:
+            limits.append((self._cfg.dataset.max_tokens, "--max-tokens"))
+        return min(limits, default=(None, ""))
+
+    def _decoded(
+        self, tokens: List[Tensor]
+    ) -> Iterator[Tuple[List[int], List[List[Dict[str, Any]]]]]:
+        """Places in the list and fairseq's hypotheses, batch by batch, sorted by length."""
+        if not tokens:
+            return
+        data = self._cfg.dataset
+        dataset = self.task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
+        batches = self.task.get_batch_iterator(
+            dataset,
+            max_tokens=data.max_tokens,
+            max_sentences=data.batch_size,
+            max_positions=self._max_positions,
+            ignore_invalid_inputs=True,
+            required_batch_size_multiple=data.required_batch_size_multiple,
+            seed=self._cfg.common.seed,
+            disable_iterator_cache=True,
+        )
+        for batch in batches.next_epoch_itr(shuffle=False):
+            batch = on_device(batch, self._cfg)
+            hypotheses = self.task.inference_step(self._generator, self._models, batch)
+            yield batch["id"].tolist(), hypotheses
+
+    def _hypothesis(self, hypo: Dict[str, Any]) -> Hypothesis:
+        numbers = hypo["tokens"].tolist()
+        # A list: fairseq asks each element of a tensor for its value, several times.
+        text = self.task.target_dictionary.string(
+            numbers, self._cfg.common_eval.post_process, extra_symbols_to_ignore=self._stripped
+        )
+        for decoder in (self._bpe, self._tokenizer):
+            if decoder is not None:
+                text = decoder.decode(text)
+        n_tokens = sum(number not in self._stripped for number in numbers)
+        return Hypothesis(text, float(hypo["score"]) / math.log(2), n_tokens)
+
+
+def _encodes_as_fairseq(task: Any) -> bool:
+    """Whether nobody has changed how fairseq looks words up."""
+    dictionary = task.source_dictionary
+    return (
+        type(task).get_interactive_tokens_and_lengths
+        is FairseqTask.get_interactive_tokens_and_lengths
+        and type(dictionary).encode_line is Dictionary.encode_line
+        and type(dictionary).index is Dictionary.index
+    )
+
+
+def _encoded(dictionary: Dictionary, text: str) -> Tensor:
+    """``dictionary.encode_line(text)``, which writes each number into a tensor by itself."""
+    unknown, indices = dictionary.unk_index, dictionary.indices
+    numbers = [indices.get(word, unknown) for word in text.split()]
+    return torch.tensor([*numbers, dictionary.eos_index])

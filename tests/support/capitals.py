@@ -1,0 +1,45 @@
+"""What stands for models where only processes are tested: translation is writing in capitals."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from fairseq_fastdec.tools.translation.chunks import Translated
+from fairseq_fastdec.tools.translation.output_lines import UntranslatedLine
+
+
+class Capitals:
+    """Lines can say what else is to happen: ``die``, ``die once``, ``stop``, ``fail``, ``crash``.
+
+    Attributes:
+        directory: remembers who has died.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def translate(self, chunk, progress):
+        for place, line in enumerate(chunk.lines):
+            progress(1)
+            self.obey(line.decode(), chunk.first + place)
+        return Translated(chunk.source.upper(), {"translated": chunk.n_lines})
+
+    def obey(self, line, number):
+        if line == "die" or (line == "die once" and self.is_first_time(number)):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if line == "wait":
+            time.sleep(60)
+        if line == "stop":
+            raise UntranslatedLine(number, "too long")
+        if line == "fail":
+            raise OSError(28, "No space left on device")
+        if line == "crash":
+            raise KeyError("a mistake")
+
+    def is_first_time(self, number):
+        mark = self.directory / f"died over {number}"
+        if mark.exists():
+            return False
+        mark.write_text("")
+        return True

@@ -1,0 +1,83 @@
+"""Commands in processes that are forked from the tests': they need not import torch anew."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Optional, Sequence
+
+FORK = multiprocessing.get_context("fork")
+
+
+class Forked:
+    """A process that runs a command; it ends as a script of the command would."""
+
+    def __init__(
+        self,
+        main: Callable[[Sequence[str]], None],
+        arguments: Sequence[str],
+        printed: Path,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            main: gets the arguments.
+            printed: the file for what the process prints.
+            prepare: is called in the process before.
+        """
+        self._printed = printed
+        self._process = FORK.Process(target=_run, args=(main, arguments, printed, prepare))
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self) -> Optional[int]:
+        """The exit status, negative for a signal; ``None`` while the process runs."""
+        return self._process.exitcode
+
+    def wait(self, seconds: float = 60) -> int:
+        """Wait for the end, and return the exit status.
+
+        Raises:
+            TimeoutError: if the process goes on for longer.
+        """
+        deadline = time.monotonic() + seconds
+        # Process.join would wait for the workers, too, which inherit what it looks at.
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"process {self.pid} goes on")
+            time.sleep(0.005)
+        return self.poll()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End the process at once, and wait for its end."""
+        self.send_signal(signal.SIGKILL)
+        self.wait()
+
+    def printed(self) -> str:
+        """The text on its standard output and standard error so far."""
+        return self._printed.read_text(encoding="utf-8")
+
+
+def _run(
+    main: Callable[[Sequence[str]], None],
+    arguments: Sequence[str],
+    printed: Path,
+    prepare: Callable[[], None],
+) -> None:
+    # pytest-xdist's processes ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    file = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for number in (1, 2):
+        os.dup2(file, number)
+    sys.stdout, sys.stderr = (
+        os.fdopen(number, "w", encoding="utf-8", buffering=1) for number in (1, 2)
+    )
+    prepare()
+    main(arguments)

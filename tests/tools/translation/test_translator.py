@@ -1,0 +1,148 @@
+"""Lines become the translations that fairseq-interactive prints."""
+
+import math
+import re
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.data import Dictionary
+
+from fairseq_fastdec.tools.command_line import to_config
+from fairseq_fastdec.tools.translation import translator as translator_module
+from fairseq_fastdec.tools.translation.translator import Outcome, Problem, Translator
+from tests.support import command_line
+
+LINES = ["a b c", "", "  c  c c ", "j i h g f e d c b a", "ü a", "a\u00a0b\u2028c", "a b c"]
+
+
+@pytest.fixture
+def translator_of(corpus, baseline):
+    """A function that makes a translator of some options."""
+
+    def make(*arguments, path=baseline, data=corpus):
+        parser = options.get_generation_parser(default_task="translation_fastdec")
+        given = [data, "--path", path, "--cpu", "-s", "en", "-t", "de", *arguments]
+        return Translator(to_config(options.parse_args_and_arch(parser, list(map(str, given)))))
+
+    return make
+
+
+def printed_by_interactive(corpus, path, lines, tmp_path, *arguments):
+    """Text and scores by line, best first."""
+    options = ["--buffer-size", 100, "-s", "en", "-t", "de", *arguments]
+    printed = command_line.interactive(corpus, path, lines, tmp_path, *options)
+    found = [[] for _ in lines]
+    for number, score, text in re.findall(r"(?m)^D-(\d+)\t([^\t]*)\t(.*)$", printed):
+        found[int(number)].append((text, pytest.approx(float(score), abs=1e-4)))
+    return found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--decoding", "greedy"],
+        ["--decoding", "streaming", "--beam", 3, "--nbest", 2, "--batch-size", 2],
+        ["--decoding", "fairseq", "--beam", 2, "--nbest", 2, "--max-tokens", 20],
+        ["--post-process", "@@ ", "--lenpen", 0.5],
+    ],
+    ids=["greedy", "streaming", "fairseq", "default"],
+)
+def test_lines_are_translated_as_by_interactive(
+    translator_of, corpus, baseline, tmp_path, arguments
+):
+    lines = [line for line in LINES if line.splitlines() == [line] or not line]
+    expected = printed_by_interactive(corpus, baseline, lines, tmp_path, *arguments)
+    results = translator_of(*arguments).translate(lines, seed=1)
+    assert [[(h.text, h.score) for h in result.hypotheses] for result in results] == expected
+
+
+def test_tokenisers_and_bpe(translator_of, corpus, baseline, tmp_path):
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\na b</w>\n")
+    arguments = ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", codes]
+    arguments += ["--decoding", "greedy"]
+    lines = ["a, b & c!", "ab abc", "a&amp;b"]
+    expected = printed_by_interactive(corpus, baseline, lines, tmp_path, *arguments)
+    results = translator_of(*arguments).translate(lines, seed=1)
+    assert [[(h.text, h.score) for h in result.hypotheses] for result in results] == expected
+
+
+def test_scores_are_of_base_two_and_tokens_are_counted(translator_of):
+    (outcome,) = translator_of("--decoding", "greedy").translate(["a b c"], seed=1)
+    assert outcome.n_source_tokens == 3
+    (best,) = outcome.hypotheses
+    assert (best.text, best.n_tokens) == ("c b a", 3)
+    assert -2 / math.log(2) < best.score < 0
+
+
+def test_the_order_of_work_does_not_show(translator_of):
+    translator = translator_of("--decoding", "greedy", "--batch-size", 2)
+    together = translator.translate(LINES, seed=1)
+    one_by_one = [translator.translate([line], seed=1)[0] for line in LINES]
+    assert [r.hypotheses[0].text for r in together] == [r.hypotheses[0].text for r in one_by_one]
+
+
+def test_lines_that_are_too_long(translator_of):
+    translator = translator_of("--max-source-positions", 4, "--decoding", "greedy")
+    fits, problem, again = translator.translate(["a b c", "a b c d", "a"], seed=1)
+    assert isinstance(fits, Outcome) and isinstance(again, Outcome)
+    assert problem == Problem(
+        "too long", "5 tokens with the end mark, and --max-source-positions, or the model, allows 4"
+    )
+    translator = translator_of("--max-tokens", 3, "--decoding", "greedy")
+    _, problem = translator.translate(["a b", "a b c"], seed=1)
+    assert "4 tokens with the end mark, and --max-tokens allows 3" in problem.details
+
+
+def test_what_a_tokeniser_cannot_take(translator_of, monkeypatch):
+    translator = translator_of("--decoding", "greedy")
+
+    def encode(text):
+        if "b" in text:
+            raise KeyError("no b")
+        return text
+
+    monkeypatch.setattr(translator, "_encode", encode)
+    fine, problem = translator.translate(["a", "a b"], seed=1)
+    assert isinstance(fine, Outcome)
+    assert problem == Problem("not tokenised", "the tokeniser or BPE says KeyError: 'no b'")
+    monkeypatch.setattr(translator, "_encode", lambda text: encode("b"))
+    with pytest.raises(ValueError, match="--tokenizer, --bpe: .* KeyError"):
+        translator.prepare()
+
+
+def test_tasks_with_ways_of_their_own_are_asked(translator_of, monkeypatch):
+    translator = translator_of("--decoding", "greedy")
+    expected = translator.translate(LINES, seed=1)
+    asked = []
+
+    class Task(type(translator.task)):
+        def get_interactive_tokens_and_lengths(self, lines, encode_fn):
+            asked.extend(lines)
+            return super().get_interactive_tokens_and_lengths(lines, encode_fn)
+
+    monkeypatch.setattr(translator.task, "__class__", Task)
+    assert translator.translate(LINES, seed=1) == expected
+    assert asked == [line.strip() for line in LINES]
+
+
+@pytest.mark.parametrize("line", [*LINES, "a\tb", "a \x1c b\x85c", "<unk> </s> <pad>"])
+def test_words_are_looked_up_as_by_fairseq(corpus, line):
+    dictionary = Dictionary.load(str(corpus / "dict.en.txt"))
+    expected = dictionary.encode_line(line, add_if_not_exist=False).long()
+    assert torch.equal(translator_module._encoded(dictionary, line), expected)
+
+
+def test_sampling_depends_on_the_seed_alone(translator_of):
+    translator = translator_of(
+        "--decoding", "fairseq", "--sampling", "--beam", 1, "--temperature", 3
+    )
+    first, again, other = (translator.translate(LINES * 3, seed) for seed in (1, 1, 2))
+    assert first == again and first != other
+
+
+def test_ensembles_and_progress(translator_of, baseline, blockwise):
+    translator = translator_of("--decoding", "greedy", path=f"{baseline}:{blockwise}")
+    told = []
+    assert len(translator.translate(LINES, 1, told.append)) == sum(told) == len(LINES)
