@@ -19,7 +19,7 @@ from ..generators.generation_options import check_names
 from ..generators.methods import STOCK
 from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
-from .decoding_commands import is_decoding_command
+from .decoding_commands import is_decoding_command, warn_of_shards
 from .stock_generator import for_one_beam, settings_of
 
 STREAM_BUFFER = 4096
