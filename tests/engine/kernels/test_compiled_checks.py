@@ -242,6 +242,14 @@ def test_a_model_whose_sizes_do_not_fit_together(name):
         session.step(torch.full((2, 1), 5))
 
 
+@pytest.mark.parametrize("number", [-1, structures.EPILOGUES.index("add"), 6, 2**40])
+def test_an_activation_that_is_none(number):
+    session = session_of(tiny.build_model(TASK))
+    session.network.compiled._network._step.model.activation = number
+    with pytest.raises(ValueError, match="sizes"):
+        session.step(torch.full((2, 1), 5))
+
+
 @pytest.mark.parametrize("coder", ["encoder", "decoder"])
 def test_a_feed_forward_layer_without_units(coder):
     """A checkpoint may say --decoder-ffn-embed-dim 0; it divided by zero."""

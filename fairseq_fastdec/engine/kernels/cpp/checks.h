@@ -34,6 +34,7 @@ bool is_model(const Model &model) {
   if (model.n_positions && !model.positions) return false;
   const int64_t last = static_cast<int64_t>(Epilogue::TANH);
   if (!is_within(model.activation, last + 1)) return false;
+  if (model.activation == static_cast<int64_t>(Epilogue::ADD)) return false;
   for (int64_t index = 0; index < model.n_layers; ++index) {
     const Layer &layer = model.layers[index];
     const bool itself = is_linear(layer.self_qkv, dim, 3 * dim) &&
