@@ -20,6 +20,7 @@ ELSEWHERE = {
     "engine/kernels/kept_product.py": "engine/kernels/test_packed.py",
     "engine/kernels/problems.py": "engine/kernels/test_compiled_checks.py",
     "engine/kernels/structures.py": "engine/kernels/test_compiled_checks.py",
+    "engine/kernels/scratch.py": "engine/kernels/test_best_token.py",
     "engine/network/compiled_decoder.py": "engine/kernels/test_transformer.py",
     "engine/network/compiled_encoder.py": "engine/network/test_encoder.py",
     "engine/network/compiled_network.py": "engine/kernels/test_transformer.py",

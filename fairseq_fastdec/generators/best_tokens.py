@@ -1,5 +1,6 @@
 """The best next token of each state, as fairseq's options have it."""
 
+from functools import cached_property
 from typing import Optional, Tuple
 
 from torch import Tensor
@@ -8,6 +9,7 @@ from ..engine import EnsembleSession, Features
 from ..engine.kernels.best_token import BestToken
 from .constraints import GenerationRules
 from .ranking import first_maximum
+from .top_tokens import Chooser
 
 
 class BestTokens:
@@ -27,6 +29,11 @@ class BestTokens:
         options = (rules.impossible, rules.eos, rules.unk, rules.unkpen, session.temperature)
         self.for_p1 = BestToken.of(*options)
         self.for_proposals = BestToken.of(*options)
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        """Chooses several tokens of each row; only trees ask for it."""
+        return Chooser(self._rules)
 
     def of_p1(
         self,

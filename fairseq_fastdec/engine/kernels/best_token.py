@@ -9,6 +9,7 @@ from torch import Tensor
 from . import loading, problems, structures
 from .loading import Library
 from .packed import Packed
+from .scratch import Scratch
 
 # CHUNK_OUTPUTS of cpp/best_token.h.
 CHUNK_OUTPUTS = 256
@@ -40,11 +41,10 @@ class BestToken:
         self._task = structures.BestToken(
             threads=library.address_of_threads(), penalty=penalty, temperature=temperature
         )
-        self._address = ctypes.c_void_p(ctypes.addressof(self._task))
+        self._scratch = Scratch(self._task, library.best_tokens, library.best_token_scratch_size)
         self._has_penalty = penalty != 0
         self._layer: Optional[Packed] = None
         self._types: Optional[Tensor] = None
-        self._scratch = torch.empty(0)
 
     @classmethod
     def of(
@@ -131,12 +131,7 @@ class BestToken:
         task.x, task.scores, task.tokens = states, scores, tokens
         task.no_end, task.only_end = no_end, only_end
         task.asked, task.asked_scores = asked, asked_scores
-        problem = self._library.best_tokens(self._address)
-        if problem == problems.OUT_OF_SCRATCH:
-            self._scratch = torch.empty(self._library.best_token_scratch_size(self._address))
-            task.scratch, task.scratch_size = self._scratch.data_ptr(), self._scratch.numel()
-            problem = self._library.best_tokens(self._address)
-        problems.check(problem)
+        self._scratch.run()
 
     def _take_layer(self, layer: Packed, types: Optional[Tensor]) -> None:
         never, eos, unk = self._types_of_options

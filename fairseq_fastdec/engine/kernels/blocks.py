@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import loading, problems, structures
 from .loading import Library
+from .row_ends import place_outputs, place_rows
 
 
 class RowBlocks:
@@ -78,19 +79,12 @@ class RowBlocks:
 
     def write_to(self, tokens: Tensor, scores: Tensor, eos: int) -> None:
         """Say where outputs go: int64 and float32 ``[B, W]``."""
-        rows, (n_sentences, width) = self._task.rows, tokens.shape
-        rows.n_sentences, rows.width, rows.eos = n_sentences, width, eos
-        rows.tokens = problems.address(tokens, tokens.numel(), "tokens")
-        rows.scores = problems.address(scores, tokens.numel(), "scores", torch.float32)
+        place_outputs(self._task.rows, tokens, scores, eos)
         self._outputs = (tokens, scores)
 
     def bind(self, sentence: Tensor, lengths: Tensor, finished: Tensor) -> None:
         """Say which rows there are now; see :meth:`RowEnds.bind`."""
-        rows, n_rows = self._task.rows, sentence.numel()
-        rows.n_rows = n_rows
-        rows.sentence = problems.address(sentence, n_rows, "sentences")
-        rows.lengths = problems.address(lengths, n_rows, "lengths of rows")
-        rows.finished = problems.address(finished, n_rows, "finished", torch.bool)
+        place_rows(self._task.rows, sentence, lengths, finished)
         self._rows = (sentence, lengths, finished)
 
     def lead(self, n_new: int) -> None:

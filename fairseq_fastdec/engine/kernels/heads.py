@@ -9,6 +9,7 @@ from torch import Tensor
 from . import loading, problems, structures
 from .loading import Library
 from .packed import Packed
+from .scratch import Scratch
 
 
 class CompiledHeads:
@@ -30,8 +31,7 @@ class CompiledHeads:
             n_heads=n_heads,
             gelu=gelu,
         )
-        self._address = ctypes.c_void_p(ctypes.addressof(self._task))
-        self._scratch = torch.empty(0)
+        self._scratch = Scratch(self._task, library.run_heads, library.heads_scratch_size)
         self._n_heads, self._dim = n_heads, hidden.structure.inputs
 
     @classmethod
@@ -77,9 +77,4 @@ class CompiledHeads:
         """
         task = self._task
         task.n, task.n_threads, task.x, task.y = n, self._library.n_threads, features, y
-        problem = self._library.run_heads(self._address)
-        if problem == problems.OUT_OF_SCRATCH:
-            self._scratch = torch.empty(self._library.heads_scratch_size(self._address))
-            task.scratch, task.scratch_size = self._scratch.data_ptr(), self._scratch.numel()
-            problem = self._library.run_heads(self._address)
-        problems.check(problem)
+        self._scratch.run()

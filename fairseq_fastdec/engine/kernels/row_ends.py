@@ -10,6 +10,24 @@ from . import loading, problems, structures
 from .loading import Library
 
 
+def place_outputs(task: structures.Append, tokens: Tensor, scores: Tensor, eos: int) -> None:
+    """Say where outputs go: int64 and float32 ``[B, W]``. Who calls this keeps them."""
+    task.n_sentences, task.width = tokens.shape
+    task.eos = eos
+    task.tokens = problems.address(tokens, tokens.numel(), "tokens")
+    task.scores = problems.address(scores, tokens.numel(), "scores", torch.float32)
+
+
+def place_rows(
+    task: structures.Append, sentence: Tensor, lengths: Tensor, finished: Tensor
+) -> None:
+    """Say which rows there are, as :meth:`RowEnds.bind` has them. Who calls this keeps them."""
+    task.n_rows = n_rows = sentence.numel()
+    task.sentence = problems.address(sentence, n_rows, "sentences")
+    task.lengths = problems.address(lengths, n_rows, "lengths of rows")
+    task.finished = problems.address(finished, n_rows, "finished", torch.bool)
+
+
 class RowEnds:
     """Writes tokens at the ends of rows, up to an end of sentence. For one thread at a time."""
 
@@ -19,14 +37,8 @@ class RowEnds:
             tokens: int64 ``[B, W]``, to write to; scores: float32 ``[B, W]``.
         """
         self._library = library
-        n_sentences, width = tokens.shape
-        self._task = structures.Append(
-            n_sentences=n_sentences,
-            width=width,
-            eos=eos,
-            tokens=problems.address(tokens, tokens.numel(), "tokens"),
-            scores=problems.address(scores, tokens.numel(), "scores", torch.float32),
-        )
+        self._task = structures.Append()
+        place_outputs(self._task, tokens, scores, eos)
         self._memory = (tokens, scores)
         self._address = ctypes.c_void_p(ctypes.addressof(self._task))
         self._rows: Optional[Tuple[Tensor, Tensor, Tensor]] = None
@@ -47,11 +59,7 @@ class RowEnds:
             lengths: int64 ``[R]``, how many tokens each has; every append adds to it.
             finished: bool ``[R]``, set where a row ends.
         """
-        task, n_rows = self._task, sentence.numel()
-        task.n_rows = n_rows
-        task.sentence = problems.address(sentence, n_rows, "sentences")
-        task.lengths = problems.address(lengths, n_rows, "lengths of rows")
-        task.finished = problems.address(finished, n_rows, "finished", torch.bool)
+        place_rows(self._task, sentence, lengths, finished)
         self._rows = (sentence, lengths, finished)
 
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tuple[int, Tensor]:

@@ -123,21 +123,6 @@ class Transformer:
             return None
         return cls(library, parameters)
 
-    def __call__(
-        self,
-        tokens: Tensor,
-        rows: Tuple[structures.Cache, int],
-        past: Tensor,
-        positions: Optional[Tensor],
-        row_source: Tensor,
-        source_lengths: Tensor,
-        sources: Optional[structures.Cache] = None,
-        parents: Optional[Tensor] = None,
-    ) -> Tensor:
-        """:meth:`bind`, and then :meth:`step`, whose arguments these are."""
-        self.bind(rows, past, positions, row_source, source_lengths, sources)
-        return self.step(tokens, parents)
-
     def bind(
         self,
         rows: Tuple[structures.Cache, int],

@@ -47,7 +47,8 @@ class CompiledEncoder:
             keys_values.data_ptr(), shape, keys_values.dtype, layers_apart=False
         )
         past, own = torch.zeros_like(lengths), torch.arange(n_rows)
-        return self._network(tokens, (rows, 0), past, positions, own, lengths)
+        self._network.bind((rows, 0), past, positions, own, lengths)
+        return self._network.step(tokens)
 
 
 def _layer(layer: EncoderLayerWeights) -> transformer.Layer:

@@ -108,8 +108,7 @@ class OutputLayer:
     def project(self, features: Tensor, first: int, last: int, rough: bool) -> Tensor:
         """See :meth:`DecoderSession.project`."""
         heads, vocabulary = self._output(rough)
-        features = features.unsqueeze(-2) if heads is None else heads(features, first, last)
-        logits = vocabulary(features)
+        logits = vocabulary(_states(heads, features, first, last))
         if self._few_types(rough):
             n_lacking = self._embed.size(0) - logits.size(-1)
             logits = F.pad(logits, (0, n_lacking), value=-math.inf)
@@ -123,11 +122,7 @@ class OutputLayer:
         packed = getattr(vocabulary, "packed", None)
         if packed is None:
             return None
-        if heads is None or (last == 1 and heads.first_is_identity):
-            states = features.unsqueeze(-2)
-        else:
-            states = heads(features, first, last)
-        return PendingProduct(states, packed, self.types)
+        return PendingProduct(_states(heads, features, first, last), packed, self.types)
 
     def direct(self, first: int, last: int, rough: bool) -> Optional[DirectOutput]:
         """See :meth:`DirectSteps.output`."""
@@ -175,3 +170,8 @@ class OutputLayer:
         if self._shortlisted is None:
             return self._prepared.output(precision)
         return Output(self._prepared.heads(precision), self._shortlisted)
+
+
+def _states(heads: Optional[HeadWeights], features: Tensor, first: int, last: int) -> Tensor:
+    """The output layer's inputs: ``[..., C]`` to ``[..., last - first, C]``."""
+    return features.unsqueeze(-2) if heads is None else heads(features, first, last)

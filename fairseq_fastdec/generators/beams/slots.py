@@ -1,11 +1,14 @@
 """A beam search's table of the sentences under way, whose rows are used again."""
 
 import math
-from typing import List
+from typing import Dict, List
 
 import numpy as np
 
 from .history import Ends
+
+# What is kept of each final and each waiting hypothesis.
+ENDS = ("scores", "lengths", "columns")
 
 
 class Slots:
@@ -43,6 +46,14 @@ class Slots:
     def n(self) -> int:
         """The number of slots, in use or free."""
         return self.length.size
+
+    @property
+    def arrays(self) -> Dict[str, np.ndarray]:
+        """The arrays that compiled code reads, by their names in ``cpp/structures.h``."""
+        same = ("steps", "expansions", "n_final", "n_waiting", "best_final")
+        ends = (f"{kind}_{part}" for kind in ("final", "waiting") for part in ENDS)
+        own = {name: getattr(self, name) for name in (*same, *ends)}
+        return {"lengths": self.length, "widths": self.width, **own}
 
     def take(self, n: int, prefix: np.ndarray) -> np.ndarray:
         """Take slots for n new sentences with a prefix ``[n, P]``; make more if need be."""

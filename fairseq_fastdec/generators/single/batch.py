@@ -1,6 +1,5 @@
 """The sentences of one batch on their way through the decoder, one hypothesis each."""
 
-from functools import cached_property
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
@@ -14,7 +13,7 @@ from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
 from ..sources import Sources
 from ..statistics import SentenceRecord, Statistics
-from ..top_tokens import Choices, Chooser
+from ..top_tokens import Choices
 
 Observer = Callable[..., None]
 Rowwise = Union[Tensor, Features]
@@ -89,10 +88,6 @@ class Batch:
         self._fed_sentences: List[Tensor] = []
         self._block_sentences: List[Tensor] = []
         self._block_sizes: List[Union[int, Tensor]] = []
-
-    @cached_property
-    def _chooser(self) -> Chooser:
-        return Chooser(self.rules)
 
     @property
     def is_observed(self) -> bool:
@@ -241,7 +236,7 @@ class Batch:
         if not self._known_to_be_open(1, n_heads):
             steps = self._steps(1, n_heads).flatten().cpu().numpy()
             constraints = self.rules.constraints_at(steps, self.max_len, self.n_waived)
-        return self._chooser.choose_by_row(scores, n_best, constraints, normalize=True)
+        return self.best_tokens.chooser.choose_by_row(scores, n_best, constraints, normalize=True)
 
     def keep(
         self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor], path: Optional[Tensor] = None

@@ -128,7 +128,7 @@ class CompiledBlocks(Blocks):
         batch, rows, n = self._batch, self._rows, self._batch.n_rows
         n_ended = rows.keep(self._own_scores)
         accepted = rows.accepted[:n]
-        path = rows.path[: n * rows.n_new].view(n, rows.n_new) if self._has_trees else None
+        path = self._block(rows.path)[0] if self._has_trees else None
         batch.session.commit(int(accepted) if n == 1 else accepted, path)
         if n == 1:
             taken = int(rows.taken[0]) if n_ended else int(accepted)
@@ -159,25 +159,35 @@ class CompiledBlocks(Blocks):
             blocks[:, :-1] = rows.tokens[:n].view(-1, rows.n_new)[:, 1:]
             blocks[:, -1] = -1
             asked = (rows.asked.data_ptr(), rows.asked_scores.data_ptr())
-        no_end, only_end = self._flags(first_step)
-        self._for_p1.choose_at(
+        depths = self._block(rows.depths)[0] if self._has_trees else None
+        steps = self._batch.restricted_steps(first_step, rows.n_new, depths)
+        self._choose(self._for_p1, states, steps, n, rows.answer_scores, rows.answers, *asked)
+
+    def _choose(
+        self,
+        best: BestToken,
+        states: Tensor,
+        steps: Optional[Tensor],
+        n: int,
+        scores: Tensor,
+        tokens: Tensor,
+        *asked: Optional[int],
+        normalize: bool = True,
+    ) -> None:
+        """Choose the best tokens of n states, which are for these steps (default: any steps)."""
+        batch = self._batch
+        flags = batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
+        no_end, only_end = (None if flag is None else flag.data_ptr() for flag in flags)
+        best.choose_at(
             states.data_ptr(),
             n,
-            rows.answer_scores.data_ptr(),
-            rows.answers.data_ptr(),
-            None if no_end is None else no_end.data_ptr(),
-            None if only_end is None else only_end.data_ptr(),
+            scores.data_ptr(),
+            tokens.data_ptr(),
+            no_end,
+            only_end,
             *asked,
+            normalize=normalize,
         )
-
-    def _flags(self, first_step: int) -> Tuple[Optional[Tensor], Optional[Tensor]]:
-        """Flag answers that may not be EOS, or have to be; see :meth:`BestTokens.flags_at`."""
-        batch, rows = self._batch, self._rows
-        depths = None
-        if self._has_trees:
-            depths = rows.depths[: batch.n_rows * rows.n_new].view(-1, rows.n_new)
-        steps = batch.restricted_steps(first_step, rows.n_new, depths)
-        return batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
 
     def _choose_proposals(self, output: DirectOutput, n_heads: int) -> None:
         batch, rows = self._batch, self._rows
@@ -186,17 +196,9 @@ class CompiledBlocks(Blocks):
         assert output.heads is not None
         output.heads.compute_at(rows.states.data_ptr(), batch.n_rows, of_heads.data_ptr())
         steps = batch.restricted_steps(1, n_heads - 1)
-        no_end, only_end = batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
         self._for_proposals.bind(output.layer, output.types)
-        self._for_proposals.choose_at(
-            of_heads.data_ptr(),
-            n,
-            rows.asked_scores.data_ptr(),
-            rows.proposals.data_ptr(),
-            None if no_end is None else no_end.data_ptr(),
-            None if only_end is None else only_end.data_ptr(),
-            normalize=False,
-        )
+        places = (rows.asked_scores, rows.proposals)
+        self._choose(self._for_proposals, of_heads, steps, n, *places, normalize=False)
 
     def _judge(self, rule: AcceptanceRule) -> Tensor:
         tokens, answers, scores = self._block(

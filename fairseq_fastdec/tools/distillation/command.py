@@ -20,7 +20,7 @@ from ..command_line import (
 from ..corpus import Corpus
 from ..kept_settings import check_settings
 from .dataset import build, show
-from .filters import Filters
+from .filters import Filters, add_filter_options
 from .shards import Shards
 from .teacher import Teacher, settings_of
 
@@ -67,15 +67,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         "--shard-size", type=positive, default=8192, metavar="N",
         help="sentences that are lost at most when the command is interrupted (default: 8192)",
     )  # fmt: skip
-    group.add_argument(
-        "--drop-empty", action="store_true", help="leave out sentences with empty translations"
-    )
-    group.add_argument(
-        "--drop-longer-a", type=float, metavar="A",
-        help="leave out sentences with translations of more than ax + b tokens, where x is the "
-        "number of source tokens (default: keep them)",
-    )  # fmt: skip
-    group.add_argument("--drop-longer-b", type=float, metavar="B", help="see --drop-longer-a")
+    add_filter_options(group, "sentences")
     group.add_argument(
         "--workers", type=positive, default=1, metavar="N",
         help="processes of fairseq-preprocess (default: 1)",
@@ -114,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
         Path(args.data),
         corpus,
         shards.read(),
-        Filters(args.drop_empty, args.drop_longer_a, args.drop_longer_b),
+        Filters.of(args),
         args.workers,
     )
     print(f"distilled pairs: {show(counts)}\n{args.destdir / 'data'}")

@@ -1,7 +1,8 @@
 """Leaves out translations that are not worth learning from."""
 
+import argparse
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 EMPTY, TOO_LONG = "empty", "too long"
 
@@ -21,6 +22,11 @@ class Filters:
     longer_a: Optional[float] = None
     longer_b: Optional[float] = None
 
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> "Filters":
+        """The rules that :func:`add_filter_options` has read."""
+        return cls(args.drop_empty, args.drop_longer_a, args.drop_longer_b)
+
     def reason(self, source: str, translation: str) -> Optional[str]:
         """Why a pair is left out, or ``None`` if it is kept.
 
@@ -38,3 +44,22 @@ class Filters:
             if n_tokens > most:
                 return TOO_LONG
         return None
+
+
+def add_filter_options(group: Any, units: str, excepted: str = "") -> None:
+    """Add the options of :class:`Filters` to a group of a command's parser.
+
+    Args:
+        units: the things that are left out, in the plural.
+        excepted: where the options are not possible, for their help.
+    """
+    group.add_argument(
+        "--drop-empty", action="store_true",
+        help=f"leave out {units} with empty translations" + (f" ({excepted})" if excepted else ""),
+    )  # fmt: skip
+    group.add_argument(
+        "--drop-longer-a", type=float, metavar="A",
+        help=f"leave out {units} with translations of more than ax + b tokens, where x is the "
+        f"number of source tokens ({excepted + '; ' if excepted else ''}default: keep them)",
+    )  # fmt: skip
+    group.add_argument("--drop-longer-b", type=float, metavar="B", help="see --drop-longer-a")

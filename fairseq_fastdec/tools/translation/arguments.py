@@ -6,6 +6,7 @@ from typing import Any, Sequence
 from fairseq import options
 
 from ..command_line import check_one_directory, check_places, positive, program
+from ..distillation.filters import add_filter_options
 from .output_lines import FORMATS, ON_ERROR, PLAIN, STOP
 from .text_files import STANDARD_STREAM
 
@@ -77,16 +78,7 @@ def _add_text_options(group: Any) -> None:
         help="for a line that cannot be translated (too long, no UTF-8): stop there; or write the "
         "source, or nothing, and count it (default: stop)",
     )  # fmt: skip
-    group.add_argument(
-        "--drop-empty", action="store_true",
-        help="leave out lines with empty translations (not with --format plain)",
-    )  # fmt: skip
-    group.add_argument(
-        "--drop-longer-a", type=float, metavar="A",
-        help="leave out lines with translations of more than ax + b tokens, where x is the number "
-        "of source tokens (not with --format plain; default: keep them)",
-    )  # fmt: skip
-    group.add_argument("--drop-longer-b", type=float, metavar="B", help="see --drop-longer-a")
+    add_filter_options(group, "lines", "not with --format plain")
 
 
 def _add_worker_options(group: Any) -> None:

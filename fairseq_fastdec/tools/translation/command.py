@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         args.format,
         args.with_source,
         args.on_error,
-        Filters(args.drop_empty, args.drop_longer_a, args.drop_longer_b),
+        Filters.of(args),
     )
     text = TextInput(args.texts)
     if args.output == STANDARD_STREAM:

@@ -59,13 +59,7 @@ INLINE float *lay_out(const BestToken &task, float *from, ChoiceMemory *memory) 
 }
 
 // How many floats of scratch memory a choice needs.
-int64_t best_token_scratch_size(const BestToken &task) {
-  ChoiceMemory memory;
-  float *const nowhere = nullptr;
-  return (reinterpret_cast<uintptr_t>(lay_out(task, nowhere, &memory)) -
-          reinterpret_cast<uintptr_t>(nowhere)) /
-         sizeof(float);
-}
+int64_t best_token_scratch_size(const BestToken &task) { return floats_laid_out<ChoiceMemory>(task); }
 
 // The outputs of a chunk as a layer of their own.
 INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {

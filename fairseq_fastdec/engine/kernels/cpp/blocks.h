@@ -86,21 +86,14 @@ int64_t keep(const Blocks &task) {
 // Rows whose next token is an end of sentence take that one token, and have ended. Returns how many
 // rows have ended, now or before.
 int64_t end_rows(const Blocks &task) {
-  const Append &rows = task.rows;
-  int64_t n_ended = 0;
-  for (int64_t row = 0; row < rows.n_rows; ++row) {
-    const bool ends = !rows.finished[row] && task.next_tokens[row] == rows.eos;
-    rows.taken[row] = ends;
-    if (ends) {
-      const int64_t place = std::min(rows.lengths[row]++, rows.width - 1);
-      const int64_t at = rows.sentence[row] * rows.width + place;
-      rows.tokens[at] = rows.eos;
-      rows.scores[at] = task.next_scores[row];
-      rows.finished[row] = true;
-    }
-    n_ended += rows.finished[row];
-  }
-  return n_ended;
+  Append rows = task.rows;
+  for (int64_t row = 0; row < rows.n_rows; ++row)
+    rows.taken[row] = !rows.finished[row] && task.next_tokens[row] == rows.eos;
+  rows.n_new = 1;
+  rows.new_tokens = task.next_tokens, rows.new_scores = task.next_scores;
+  rows.counts = rows.taken;
+  append(rows);
+  return std::count(rows.finished, rows.finished + rows.n_rows, 1);
 }
 
 }  // namespace

@@ -23,13 +23,7 @@ INLINE float *lay_out(const Heads &task, float *from, HeadsMemory *memory) {
 }
 
 // How many floats of scratch memory heads need.
-int64_t heads_scratch_size(const Heads &task) {
-  HeadsMemory memory;
-  float *const nowhere = nullptr;
-  return (reinterpret_cast<uintptr_t>(lay_out(task, nowhere, &memory)) -
-          reinterpret_cast<uintptr_t>(nowhere)) /
-         sizeof(float);
-}
+int64_t heads_scratch_size(const Heads &task) { return floats_laid_out<HeadsMemory>(task); }
 
 // y [n, outputs] from x, whose rows are `stride` apart; for all threads of a call.
 INLINE void apply_layer(MultiplyFp32 multiply_fp32, const Heads &task, const Linear &linear,

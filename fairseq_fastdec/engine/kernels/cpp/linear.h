@@ -12,6 +12,16 @@ namespace {
 typedef void (*MultiplyFp32)(const Linear &linear, const float *x, float *y, int64_t n,
                              const ThreadSlice &slice, Epilogue epilogue);
 
+// How many floats lay_out gives a task that it needs as its Memory.
+template <typename Memory, typename Task>
+int64_t floats_laid_out(const Task &task) {
+  Memory memory;
+  float *const nowhere = nullptr;
+  return (reinterpret_cast<uintptr_t>(lay_out(task, nowhere, &memory)) -
+          reinterpret_cast<uintptr_t>(nowhere)) /
+         sizeof(float);
+}
+
 // y [n, outputs] from what quantize has written to x; each thread computes some blocks of outputs.
 INLINE void multiply_quantized(const Linear &linear, float *x, float *y, int64_t n,
                                const ThreadSlice &slice, Epilogue epilogue) {
