@@ -20,6 +20,7 @@ METHODS: Dict[str, Union[str, Type]] = {
     "gs_jacobi": ".single.jacobi:GSJacobiGenerator",
     "hybrid_jacobi": ".single.jacobi:HybridJacobiGenerator",
     "lookahead": ".single.lookahead:LookaheadGenerator",
+    "auto": ".blockwise.auto:AutoGenerator",
     "beam": ".beams.generator:BeamGenerator",
     "variable_beam": ".beams.generator:VariableBeamGenerator",
     "streaming": ".beams.streaming:StreamingGenerator",

@@ -20,6 +20,10 @@ DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
 PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
+# What fairseq and OmegaConf read as text: a whole number, or the word.
+NumberOrAuto = str
+AUTO = "auto"
+NUMBERS_OR_AUTO = ("lookahead_window", "proposal_tree")
 CUDA_GRAPHS_CHOICES = ChoiceEnum(list(RECORDERS))
 STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
 
@@ -83,21 +87,21 @@ GENERAL_OPTIONS = (
 
 # The methods that each of the other options is for. Another method would ignore it, and refuses it.
 METHODS_OF_OPTION = {
-    "decoding_block_size": ("blockwise",),
+    "decoding_block_size": ("blockwise", "auto"),
     "acceptance": ("blockwise",),
     "acceptance_topk": ("blockwise",),
     "acceptance_distance": ("blockwise",),
     "min_block_size": ("blockwise",),
     "proposal_tree": ("blockwise",),
-    "proposal_types": ("blockwise",),
+    "proposal_types": ("blockwise", "auto"),
     "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
     "parallel_len_a": ("hybrid_jacobi",),
     "parallel_len_b": ("hybrid_jacobi",),
     "oracle_length": ("jacobi", "gs_jacobi"),
     "lookahead_window": ("lookahead",),
     "draft": DRAFTING,
-    "ngram_order": DRAFTING,
-    "ngram_pool": DRAFTING,
+    "ngram_order": (*DRAFTING, "auto"),
+    "ngram_pool": (*DRAFTING, "auto"),
     "prune_threshold": BEAMS,
     "max_candidates": BEAMS,
     "finalize": BEAMS,
@@ -160,10 +164,16 @@ def check_options(options: Any) -> None:
 
 def _check_kind(name: str, declared: Any, value: Any) -> None:
     """The hub and --eval-bleu-args bring values that argparse has not seen."""
+    if name in NUMBERS_OR_AUTO:
+        if value == AUTO:
+            return
+        declared, alternative = int, f" or {AUTO}"
+    else:
+        alternative = ""
     kind, in_words = KINDS.get(declared, (object, ""))
     is_truth = isinstance(value, bool)
     if not isinstance(value, kind) or (is_truth and kind in (Integral, Real)):
-        raise ValueError(f"{flag_of(name)} {value}: must be {in_words}")
+        raise ValueError(f"{flag_of(name)} {value}: must be {in_words}{alternative}")
 
 
 def _check_value(name: str, value: Any) -> None:
@@ -171,6 +181,8 @@ def _check_value(name: str, value: Any) -> None:
     names = values_of(name)
     if names and str(value) not in names:
         raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
+    if value == AUTO and name in NUMBERS_OR_AUTO:
+        return
     if name in MINIMA and not value >= MINIMA[name]:  # nor is NaN
         raise ValueError(f"{flag}: must be at least {MINIMA[name]}")
     if name in MAXIMA and value > MAXIMA[name][0]:

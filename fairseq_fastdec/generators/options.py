@@ -12,8 +12,10 @@ from .option_rules import (
     DRAFT_CHOICES,
     FINALIZE_CHOICES,
     NGRAM_POOL_CHOICES,
+    NUMBERS_OR_AUTO,
     PRECISION_CHOICES,
     STREAM_POLICY_CHOICES,
+    NumberOrAuto,
     check_options,
 )
 
@@ -29,7 +31,9 @@ class DecodingOptions(FairseqDataclass):
             "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one "
             "token a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "
             "blockwise_transformer); jacobi, gs_jacobi, hybrid_jacobi = the parallel decoding of "
-            "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster; beam = "
+            "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster; auto = "
+            "greedy's output by whatever is fastest step by step: nothing to verify, lookahead's "
+            "drafts, or trees of blockwise's heads where the model has heads; beam = "
             "fairseq's beam search; variable_beam = beams as wide as their candidates are good; "
             "streaming = variable_beam in a batch that is refilled; double_token = a beam search "
             "of two tokens a step (needs --task translation_double_token)"
@@ -107,12 +111,13 @@ class DecodingOptions(FairseqDataclass):
         default=1,
         metadata={"help": "blockwise: keep at least this many tokens a step, whatever p_1 says"},
     )
-    proposal_tree: Optional[int] = field(
+    proposal_tree: Optional[NumberOrAuto] = field(
         default=None,
         metadata={
             "help": "blockwise: verify this many proposals, a tree of the continuations that the "
             "heads together find most probable, and keep its longest path that p_1 agrees with: "
-            "the same output in fewer steps (default: each head's best token, one after the other)"
+            "the same output in fewer steps; auto = in each step as many as are worth their time, "
+            "or none (default: each head's best token, one after the other)"
         },
     )
     proposal_types: Optional[int] = field(
@@ -145,8 +150,12 @@ class DecodingOptions(FairseqDataclass):
             "a pass that the statistics tell apart (default: for the longest output allowed)"
         },
     )
-    lookahead_window: int = field(
-        default=6, metadata={"help": "lookahead: tokens answered at once"}
+    lookahead_window: NumberOrAuto = field(
+        default=6,
+        metadata={
+            "help": "lookahead: tokens answered at once; auto = in each step as many as are worth "
+            "their time"
+        },
     )
     draft: Optional[DRAFT_CHOICES] = field(
         default=None,
@@ -215,6 +224,12 @@ class DecodingOptions(FairseqDataclass):
         metadata={"help": "streaming: expand at most this many candidates at once"},
     )
 
+    def __post_init__(self) -> None:
+        for option in NUMBERS_OR_AUTO:
+            value = getattr(self, option)
+            if isinstance(value, str) and value.lstrip("+-").isdigit():
+                setattr(self, option, int(value))
+
     @classmethod
     def merged(cls, task_cfg: Any, generation_args: Any) -> "DecodingOptions":
         """The task's options, overridden by those given for one generator.
@@ -237,7 +252,7 @@ class DecodingOptions(FairseqDataclass):
         """The drafts of the method: ``--draft``, or its default."""
         if self.draft is not None:
             return str(self.draft)
-        return "ngram" if str(self.decoding) == "lookahead" else "pad"
+        return "ngram" if str(self.decoding) in ("lookahead", "auto") else "pad"
 
     def check(self) -> None:
         """

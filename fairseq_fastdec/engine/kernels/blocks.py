@@ -25,6 +25,8 @@ class RowBlocks:
         states: float32 ``[R, C]``, each row's features at its last token.
         tokens, parents, depths: int64 ``[R, T]`` in the memory of more, the blocks; ``parents`` and
             ``depths`` of trees.
+        path_scores: float32 ``[R, T]`` in the memory of more, of trees as they grew: the
+            log-probability of the path to each token, ``-inf`` for padding.
         proposals: int64 ``[R, T - 1]`` in the memory of more.
         features: float32 ``[R, T, C]`` in the memory of more.
         answers, answer_scores: int64 and float32 ``[R, T]`` in the memory of more: p_1's best token
@@ -32,6 +34,8 @@ class RowBlocks:
         asked, asked_scores: int64 and float32 ``[R, T]`` in the memory of more, the proposal after
             each token of a chain, and p_1's score of it.
         accepted: int64 ``[R]``, how many tokens of each block.
+        rest, n_rest: int64 ``[R, most - 1]`` and ``[R]``, the answers to the rejected tokens of
+            chains, guesses at what follows the next tokens, padded; and how many there are.
         path: int64 ``[R, T]`` in the memory of more, their places in a tree.
         n_new: T.
     """
@@ -48,19 +52,26 @@ class RowBlocks:
         self.states = torch.zeros(n_rows, dim)
         self.accepted = torch.zeros(n_rows, **numbers)
         self.taken = torch.zeros(n_rows, **numbers)
+        self._kept_counts = torch.zeros(n_rows, **numbers)
+        self.rest = torch.zeros(n_rows, max(most_new - 1, 1), **numbers)
+        self.n_rest = torch.zeros(n_rows, **numbers)
         most = n_rows * most_new
         self.tokens, self.parents, self.depths, self.proposals = torch.zeros(4, most, **numbers)
         self.answers, self.path, self.asked, self._kept = torch.zeros(4, most, **numbers)
-        self.answer_scores, self.asked_scores, self._kept_scores = torch.zeros(3, most)
+        self.answer_scores, self.asked_scores, self._kept_scores, self.path_scores = torch.zeros(
+            4, most
+        )
         self.features = torch.zeros(most * dim)
         self.n_new = 1
         self._task = structures.Blocks(dim=dim)
         for name in ("next_tokens", "next_scores", "states", "proposals", "tokens", "depths",
-                     "features", "answers", "answer_scores", "accepted", "path"):  # fmt: skip
+                     "features", "answers", "answer_scores", "accepted", "path", "rest",
+                     "n_rest"):  # fmt: skip
             setattr(self._task, name, getattr(self, name).data_ptr())
         self._task.kept_tokens = self._task.rows.new_tokens = self._kept.data_ptr()
         self._task.kept_scores = self._task.rows.new_scores = self._kept_scores.data_ptr()
-        self._task.rows.counts = self.accepted.data_ptr()
+        self._task.kept_counts = self._task.rows.counts = self._kept_counts.data_ptr()
+        self._task.rest_width = self.rest.size(1)
         self._task.rows.taken = self.taken.data_ptr()
         self._address = ctypes.c_void_p(ctypes.addressof(self._task))
         self._most_new = most_new
@@ -69,6 +80,7 @@ class RowBlocks:
             tokens=self.tokens.data_ptr(),
             parents=self.parents.data_ptr(),
             depths=self.depths.data_ptr(),
+            path_scores=self.path_scores.data_ptr(),
         )
 
     @classmethod
@@ -77,8 +89,9 @@ class RowBlocks:
         library = loading.library()
         return None if library is None else cls(library, n_rows, most_new, dim)
 
-    def write_to(self, tokens: Tensor, scores: Tensor, eos: int) -> None:
+    def write_to(self, tokens: Tensor, scores: Tensor, eos: int, pad: int) -> None:
         """Say where outputs go: int64 and float32 ``[B, W]``."""
+        self._task.pad = self._trees.pad = pad
         place_outputs(self._task.rows, tokens, scores, eos)
         self._outputs = (tokens, scores)
 
@@ -93,7 +106,7 @@ class RowBlocks:
         self._task.parents = None
         problems.check(self._library.lead(self._address))
 
-    def grow(self, scores: np.ndarray, ranked: np.ndarray, n_proposals: int, pad: int) -> None:
+    def grow(self, scores: np.ndarray, ranked: np.ndarray, n_proposals: int) -> None:
         """Make trees of the most probable paths, with the next tokens as their roots.
 
         Smaller trees than the largest get padding, which nothing accepts, behind their roots.
@@ -109,7 +122,7 @@ class RowBlocks:
         """
         trees, rows = self._trees, self._task.rows
         trees.n_rows, trees.n_heads, trees.n_best = scores.shape
-        trees.n_proposals, trees.eos, trees.pad = n_proposals, rows.eos, pad
+        trees.n_proposals, trees.eos = n_proposals, rows.eos
         numbers, tokens = torch.from_numpy(scores), torch.from_numpy(ranked)
         trees.scores = problems.address(numbers, scores.size, "scores", torch.float32)
         trees.ranked = problems.address(tokens, scores.size, "tokens")
@@ -119,6 +132,15 @@ class RowBlocks:
         problems.check(-min(longest, 0))
         rows.n_new = self.n_new = longest
         self._task.parents = self.parents.data_ptr()
+
+    def cut(self, n_new: int) -> None:
+        """Leave of each tree its first ``n_new`` tokens, the most probable ones."""
+        n_rows = self._task.rows.n_rows
+        if n_rows > 1:
+            for part in (self.tokens, self.parents, self.depths):
+                whole = part[: n_rows * self.n_new].view(n_rows, self.n_new)
+                part[: n_rows * n_new] = whole[:, :n_new].flatten()
+        self._task.rows.n_new = self.n_new = n_new
 
     def accept(self, verdict: Optional[Tensor] = None) -> None:
         """Count the tokens of each block that are accepted, or find their path in a tree.
@@ -134,13 +156,14 @@ class RowBlocks:
             task.verdict = problems.address(verdict, n, "verdict", torch.bool)
         problems.check(self._library.accept(self._address))
 
-    def keep(self, own_scores: Optional[Tensor] = None) -> int:
+    def keep(self, own_scores: Optional[Tensor] = None, n_known: int = 0) -> int:
         """Extend the rows by what was accepted, up to and including the first EOS.
 
         What follows their last accepted token becomes their next token.
 
         Args:
             own_scores: float32 ``[R, T - 1]``, of the proposals (default: those of the answers).
+            n_known: 1 if the rows have their blocks' first tokens already.
 
         Returns:
             how many rows have ended.
@@ -149,6 +172,7 @@ class RowBlocks:
         if own_scores is not None:
             n = task.rows.n_rows * (self.n_new - 1)
             task.own_scores = problems.address(own_scores, n, "scores", torch.float32)
+        task.n_known = n_known
         n_ended = self._library.keep(self._address)
         problems.check(-min(n_ended, 0))
         return n_ended
@@ -162,5 +186,5 @@ class RowBlocks:
     def select(self, order: Tensor) -> None:
         """Row i becomes what row ``order[i]`` was, int64 ``[R']``."""
         n = order.numel()
-        for known in (self.next_tokens, self.next_scores, self.states):
+        for known in (self.next_tokens, self.next_scores, self.states, self.rest, self.n_rest):
             known[:n] = known[order]

@@ -38,6 +38,11 @@ class Packed:
         self.structure = linear
         self._product = structures.Product(linear=linear, threads=library.address_of_threads())
 
+    @property
+    def packed(self) -> "Packed":
+        """Itself: layers of all kinds are asked for their compiled product."""
+        return self
+
     @classmethod
     def is_available(cls) -> bool:
         """Whether there is compiled code for such layers, and the processor can run it."""

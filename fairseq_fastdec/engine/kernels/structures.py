@@ -150,7 +150,22 @@ class Blocks(ctypes.Structure):
         *_fields(_POINTER, "next_tokens", "next_scores", "states", "proposals", "tokens"),
         *_fields(_POINTER, "parents", "depths", "features", "answers", "answer_scores"),
         *_fields(_POINTER, "verdict", "own_scores", "accepted", "path"),
-        *_fields(_POINTER, "kept_tokens", "kept_scores"),
+        ("n_known", _INT),
+        *_fields(_POINTER, "kept_tokens", "kept_scores", "kept_counts", "rest", "n_rest"),
+        *_fields(_INT, "rest_width", "pad"),
+    ]
+
+
+class NgramTable(ctypes.Structure):
+    _fields_ = [*_fields(_POINTER, "contexts", "tokens"), *_fields(_INT, "size", "used")]
+
+
+class Ngrams(ctypes.Structure):
+    _fields_ = [
+        *_fields(NgramTable, "young", "old"),
+        *_fields(_INT, "order", "eos", "n_sentences", "n_rows", "n", "remembers"),
+        *_fields(_POINTER, "pools", "contexts", "sentences", "tokens", "counts"),
+        *_fields(_POINTER, "guesses", "sizes"),
     ]
 
 
@@ -158,6 +173,7 @@ class Trees(ctypes.Structure):
     _fields_ = [
         *_fields(_INT, "n_rows", "n_heads", "n_best", "n_proposals", "eos", "pad"),
         *_fields(_POINTER, "roots", "scores", "ranked", "tokens", "parents", "depths"),
+        ("path_scores", _POINTER),
     ]
 
 
@@ -217,5 +233,5 @@ class PathMove(ctypes.Structure):
 # fastdec_size_of counts them in this order.
 ALL = (
     Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
-    TopK, Append, Blocks, Trees, BeamTable, Trace, Move, PathMove,
+    TopK, Append, Blocks, NgramTable, Ngrams, Trees, BeamTable, Trace, Move, PathMove,
 )  # fmt: skip

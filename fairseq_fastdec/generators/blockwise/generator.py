@@ -5,7 +5,9 @@ from typing import List, Optional, Sequence, Union
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ..option_rules import AUTO
 from ..options import DecodingOptions
+from ..single.adaptive import AdaptiveSearch, adaptive_search
 from ..single.batch import Batch
 from ..single.choose_blocks import blocks_of
 from ..single.generator import SingleHypothesisGenerator
@@ -22,8 +24,13 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
-        self._n_heads = _decoding_block_size(options, self.session.block_size)
-        self._n_proposals = options.proposal_tree
+        self._n_heads = decoding_block_size(options, self.session.block_size)
+        self._search: Optional[AdaptiveSearch] = None
+        self._n_proposals: Optional[int] = None
+        if options.proposal_tree == AUTO:
+            self._search = adaptive_search(self, models, drafts=None, n_heads=self._n_heads)
+        elif options.proposal_tree is not None:
+            self._n_proposals = int(options.proposal_tree)
         self._rule: Acceptance = Exact()
         if self._n_proposals is None:
             self._rule = acceptance_rule(options, self.dictionary)
@@ -32,6 +39,8 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
+        if self._search is not None:
+            return self._search.decode(batch, last)
         most_new = self._n_heads if self._n_proposals is None else 1 + self._n_proposals
         blocks = blocks_of(batch, most_new, self._rule)
         # p_1's token after the last accepted position is certain: it needs no verification.
@@ -60,7 +69,12 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         self.statistics.count_heads([len(sizes)] * len(heads), accepted)
 
 
-def _decoding_block_size(options: DecodingOptions, trained: int) -> int:
+def decoding_block_size(options: DecodingOptions, trained: int) -> int:
+    """The number of heads that propose, p_1 among them.
+
+    Raises:
+        ValueError: if a model with ``trained`` heads cannot propose as many tokens.
+    """
     if trained == 0:
         raise ValueError(
             "--decoding blockwise: the model has no prediction heads; train one with --arch "

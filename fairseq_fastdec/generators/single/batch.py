@@ -109,6 +109,10 @@ class Batch:
         """The number of sentences that are still being decoded."""
         return self.sentence.numel()
 
+    def n_left(self, n_ahead: int) -> int:
+        """The most tokens that a row may still get besides ``n_ahead``, EOS included: 1 or more."""
+        return max(1, self.max_len + 1 - self._at_least - n_ahead)
+
     def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
         """Force the prefix, and feed BOS and the prefix but for each row's last token.
 
@@ -286,7 +290,7 @@ class Batch:
 
     def outputs_for(self, blocks: RowBlocks) -> None:
         """Let compiled code extend the rows, and begin with those of now."""
-        blocks.write_to(self._tokens, self._scores, self.rules.eos)
+        blocks.write_to(self._tokens, self._scores, self.rules.eos, self.rules.pad)
         blocks.bind(self.sentence, self.lengths, self.finished)
 
     def drop_finished(self) -> Optional[Tensor]:
@@ -388,6 +392,10 @@ class Batch:
         """Let finished rows leave; returns what is known of those that remain, ``[R, ...]``."""
         order = self._drop_finished()
         return of_rows if order is None else tuple(known[order] for known in of_rows)
+
+    def outputs(self) -> Tuple[Tensor, Tensor]:
+        """What finished sentences have: tokens int64 ``[B, W]``, and how many, int64 ``[B]``."""
+        return self._tokens, self._final_lengths
 
     def hypotheses(self) -> Hypotheses:
         """One list with one hypothesis for each sentence, in the batch's order."""

@@ -5,8 +5,9 @@ proposals it is greedy decoding.
 """
 
 from abc import ABC, abstractmethod
-from typing import List, NamedTuple, Optional, Protocol, Union
+from typing import List, NamedTuple, Optional, Protocol, Tuple, Union
 
+import torch
 from torch import Tensor
 
 from .batch import Batch
@@ -62,9 +63,19 @@ class Blocks(ABC):
         self._batch = batch
         self.taken: List[Union[int, Tensor]] = []
 
+    @property
     @abstractmethod
-    def begin(self, last: Tensor) -> None:
-        """Feed each row's last token, int64 ``[R]``: its next one is certain then."""
+    def next_tokens(self) -> Tensor:
+        """Each row's token that is certain, int64 ``[R]``; the batch has not been told of it."""
+
+    @abstractmethod
+    def begin(self, last: Tensor, proposals: Optional[Tensor] = None) -> None:
+        """Feed each row's last token: its next one is certain then.
+
+        Args:
+            last: int64 ``[R]``.
+            proposals: int64 ``[R, N]``, of what follows it. Those that p_1 agrees with are kept.
+        """
 
     @abstractmethod
     def go_on(self) -> bool:
@@ -75,6 +86,10 @@ class Blocks(ABC):
         """Make blocks of the next tokens alone."""
 
     @abstractmethod
+    def propose(self, proposals: Tensor) -> None:
+        """Make chains of the next token and these, int64 ``[R, N]``."""
+
+    @abstractmethod
     def propose_chain(self, n_heads: int, rough: bool) -> None:
         """Make chains of the next token and the best ones of heads p_2 ... p_n (section 3).
 
@@ -83,8 +98,17 @@ class Blocks(ABC):
         """
 
     @abstractmethod
-    def propose_tree(self, n_heads: int, n_proposals: int) -> None:
-        """Make trees of the next token and the most probable paths by heads p_2 ... p_n."""
+    def propose_tree(self, n_heads: int, n_proposals: int) -> Tensor:
+        """Make trees of the next token and the most probable paths by heads p_2 ... p_n.
+
+        Returns:
+            the log-probability of the path to each proposal by those heads, best first: float32
+            ``[R, N]``; ``-inf`` where a tree has fewer.
+        """
+
+    @abstractmethod
+    def cut_tree(self, n_proposals: int) -> None:
+        """Leave so many proposals of each tree, the most probable ones."""
 
     @abstractmethod
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
@@ -98,3 +122,46 @@ class Blocks(ABC):
     @abstractmethod
     def keep(self) -> None:
         """Extend each row by what is accepted of its block, up to and including an EOS."""
+
+    @abstractmethod
+    def accepted(self) -> Tensor:
+        """Whether each proposal was accepted by the last :meth:`verify`: bool ``[R, N]``."""
+
+    @abstractmethod
+    def certain(self) -> Tuple[Tensor, Tensor]:
+        """The tokens of chains that the last :meth:`begin` or :meth:`keep` made certain.
+
+        They are p_1's answers, each row's next token the last of them.
+
+        Returns:
+            int64 ``[R, T]``, of which the first n ``[R]`` count; for the rows before :meth:`go_on`.
+        """
+
+    @abstractmethod
+    def rest(self, n: int) -> Tuple[Tensor, Tensor]:
+        """p_1's answers to rejected proposals of chains: guesses at what follows the next tokens.
+
+        Returns:
+            int64 ``[R, n]``, padded; and how many there are, int64 ``[R]``, n or more for all.
+        """
+
+
+def accepted_proposals(n_accepted: Tensor, n_new: int, path: Optional[Tensor]) -> Tensor:
+    """Whether each proposal was accepted.
+
+    Args:
+        n_accepted: int64 ``[R]``, how many tokens of each block, the first one among them.
+        n_new: T, the tokens of a block.
+        path: int64 ``[R, D]``, their places in a tree, the first ones of which count (default: the
+            blocks are chains).
+
+    Returns:
+        bool ``[R, T - 1]``
+    """
+    places = torch.arange(n_new, device=n_accepted.device)
+    if path is None:
+        return places[:-1] < n_accepted[:, None] - 1
+    is_on_path = torch.arange(path.size(1), device=path.device) < n_accepted[:, None]
+    accepted = n_accepted.new_zeros(n_accepted.numel(), n_new, dtype=torch.bool)
+    # Beyond its end a path is 0, the place of the first token, which is no proposal.
+    return accepted.scatter(1, path, is_on_path)[:, 1:]

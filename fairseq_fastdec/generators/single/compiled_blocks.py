@@ -4,7 +4,7 @@ Each of the paper's steps is a call of compiled code between fixed places in mem
 Python little, however small the model is.
 """
 
-from typing import Optional, Tuple
+from typing import Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from ...engine.kernels.blocks import RowBlocks
 from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectOutput
 from .batch import Batch
-from .blocks import AcceptanceRule, Blocks, Verdicts
+from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
 
 
 class CompiledBlocks(Blocks):
@@ -51,22 +51,21 @@ class CompiledBlocks(Blocks):
         rows = RowBlocks.of(batch.n_rows, most_new, direct.dim)
         return None if rows is None else cls(batch, direct, p1, rows)
 
-    def begin(self, last: Tensor) -> None:
-        batch, rows, n = self._batch, self._rows, self._batch.n_rows
+    @property
+    def next_tokens(self) -> Tensor:
+        return self._rows.next_tokens[: self._batch.n_rows]
+
+    def begin(self, last: Tensor, proposals: Optional[Tensor] = None) -> None:
+        n = self._batch.n_rows
         if not n:
             return
-        rows.next_tokens[:n] = last
-        self.propose_nothing()
-        self._feed()
-        batch.session.commit(1)
-        self._answer(first_step=0)
-        answers, scores = rows.answers[:n], rows.answer_scores[:n]
-        if batch.is_observed:
-            nothing = last.new_empty(n, 0)
-            columns = (answers[:, None].clone(), scores[:, None].clone())
-            batch.observe(0, nothing, *columns, torch.ones_like(last))
-        rows.next_tokens[:n], rows.next_scores[:n] = answers, scores
-        rows.states[:n] = rows.features[: n * self._direct.dim].view(n, -1)
+        self._rows.next_tokens[:n] = last
+        if proposals is None:
+            self.propose_nothing()
+        else:
+            self.propose(proposals)
+        self._verify(None, first_step=0)
+        self._keep(n_known=1)
 
     def go_on(self) -> bool:
         batch, rows = self._batch, self._rows
@@ -83,6 +82,12 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         self._rows.lead(1)
 
+    def propose(self, proposals: Tensor) -> None:
+        n_rows, n = proposals.shape
+        self._rows.proposals[: n_rows * n] = proposals.flatten()
+        self._has_trees = False
+        self._rows.lead(1 + n)
+
     def propose_chain(self, n_heads: int, rough: bool) -> None:
         if n_heads == 1:
             return self.propose_nothing()
@@ -97,10 +102,11 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         rows.lead(n_heads)
 
-    def propose_tree(self, n_heads: int, n_proposals: int) -> None:
+    def propose_tree(self, n_heads: int, n_proposals: int) -> Tensor:
         if n_heads == 1:
-            return self.propose_nothing()
-        batch, n, rules = self._batch, self._batch.n_rows, self._batch.rules
+            self.propose_nothing()
+            return self._rows.path_scores[:0].view(self._batch.n_rows, 0)
+        batch, n = self._batch, self._batch.n_rows
         output = self._direct.output(1, n_heads, rough=True)
         if output is None or output.types is not None:
             ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
@@ -110,32 +116,64 @@ class CompiledBlocks(Blocks):
                 logits /= batch.session.temperature
             ranked = batch.ranked(logits, n_heads - 1, n_proposals)
         scores, tokens = (part.reshape(n, n_heads - 1, -1) for part in ranked)
-        self._rows.grow(scores, tokens, n_proposals, rules.pad)
+        self._rows.grow(scores, tokens, n_proposals)
         self._has_trees = True
+        return self._block(self._rows.path_scores)[0][:, 1:]
+
+    def cut_tree(self, n_proposals: int) -> None:
+        self._has_trees = n_proposals > 0
+        if self._has_trees:
+            self._rows.cut(1 + n_proposals)
+        else:
+            self._rows.lead(1)
 
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
+        self._verify(rule, first_step=1)
+
+    def keep(self) -> None:
+        self.taken.append(self._keep(n_known=0))
+
+    def accepted(self) -> Tensor:
+        rows, n_rows, n_new = self._rows, self._batch.n_rows, self._rows.n_new
+        path = self._block(rows.path)[0] if self._has_trees else None
+        return accepted_proposals(rows.accepted[:n_rows], n_new, path)
+
+    def certain(self) -> Tuple[Tensor, Tensor]:
+        (answers,) = self._block(self._rows.answers)
+        if self._has_trees:
+            answers = answers.gather(1, self._block(self._rows.path)[0])
+        return answers, self._rows.accepted[: self._batch.n_rows]
+
+    def rest(self, n: int) -> Tuple[Tensor, Tensor]:
+        n_rows = self._batch.n_rows
+        return self._rows.rest[:n_rows, :n], self._rows.n_rest[:n_rows]
+
+    def _verify(self, rule: Optional[AcceptanceRule], first_step: int) -> None:
         self._feed()
         asks = not (self._has_trees or rule is None or rule.is_exact)
-        self._answer(first_step=1, asks=asks)
+        self._answer(first_step, asks=asks)
         verdict, self._own_scores = None, None
         if rule is not None and asks:
             verdict = self._judge(rule)
         self._rows.accept(verdict)
         if self._batch.is_observed:
-            self._tell()
+            self._tell(first_step)
 
-    def keep(self) -> None:
+    def _keep(self, n_known: int) -> Union[int, Tensor]:
+        """Keep what is accepted; returns how many tokens each row took.
+
+        Args:
+            n_known: 1 if the rows have their blocks' first tokens already.
+        """
         batch, rows, n = self._batch, self._rows, self._batch.n_rows
-        n_ended = rows.keep(self._own_scores)
+        rows.keep(self._own_scores, n_known)
         accepted = rows.accepted[:n]
         path = self._block(rows.path)[0] if self._has_trees else None
         batch.session.commit(int(accepted) if n == 1 else accepted, path)
-        if n == 1:
-            taken = int(rows.taken[0]) if n_ended else int(accepted)
-        else:
-            taken = (rows.taken[:n] if n_ended else accepted).clone()
-        batch.count_block(taken, 1, rows.n_new)
-        self.taken.append(taken)
+        taken = int(rows.taken[0]) if n == 1 else rows.taken[:n].clone()
+        if rows.n_new > n_known:
+            batch.count_block(taken, 1 - n_known, rows.n_new - n_known)
+        return taken
 
     def _states(self) -> Tensor:
         return self._rows.states[: self._batch.n_rows]
@@ -213,14 +251,14 @@ class CompiledBlocks(Blocks):
         n_rows, n_new = self._batch.n_rows, self._rows.n_new
         return tuple(part[: n_rows * n_new].view(n_rows, n_new) for part in of_blocks)
 
-    def _tell(self) -> None:
+    def _tell(self, first_step: int) -> None:
         """Tell the batch's observer of the step; what it is told it may keep."""
         rows, n = self._rows, self._batch.n_rows
         tokens, answers, scores = self._block(rows.tokens, rows.answers, rows.answer_scores)
         accepted = rows.accepted[:n].clone()
         if not self._has_trees:
             args = (tokens[:, 1:].clone(), answers.clone(), scores.clone(), accepted)
-            self._batch.observe(1, *args)
+            self._batch.observe(first_step, *args)
             return
         path = self._block(rows.path)[0][:, : int(accepted.max())]
         kept, answers, scores = (known.gather(1, path) for known in (tokens, answers, scores))

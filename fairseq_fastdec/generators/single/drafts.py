@@ -1,7 +1,8 @@
 """Drafts: guesses that fill the window until the model has answered (``--draft``)."""
 
 from abc import ABC, abstractmethod
-from typing import Optional
+from collections import deque
+from typing import Deque, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -9,10 +10,12 @@ from torch import Tensor
 
 from ..options import DecodingOptions
 from .batch import Batch
-from .ngrams import NgramPool
+from .ngrams import ngram_pools
 
 # No output holds this token, so an n-gram at the start of a sentence equals no other.
 BEFORE_FIRST = -1
+# So many batches' outputs wait for somebody who asks.
+MOST_UNTOLD = 64
 
 
 class DraftSource(ABC):
@@ -22,25 +25,54 @@ class DraftSource(ABC):
         """Prepare for a new batch, in which every sentence still has a row."""
 
     @abstractmethod
-    def fill(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tensor:
+    def fill(
+        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
         """Drafts of each row's next N tokens.
 
         Args:
             kept: int64 ``[R, N]``, the last iteration's answers for these positions, then PAD.
             n_kept: int64 ``[R]``, how many answers there are.
+            certain: int64 ``[R]``, a token of each row that the batch has not been told of yet
+                (default: there is none). Drafts are for the tokens behind it.
 
         Returns:
             int64 ``[R, N]``
         """
 
-    def learn(self, batch: Batch, n_new: Tensor) -> None:
-        """Look at the n_new tokens ``[R]`` that were just appended to each row."""
+    # The kinds of drafts that :meth:`graded` tells apart.
+    n_kinds = 1
+
+    def graded(
+        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """:meth:`fill`, and of what kind each draft is: drafts of a kind are right equally often.
+
+        Returns:
+            two times int64 ``[R, N]``
+        """
+        drafts = self.fill(batch, kept, n_kept, certain)
+        return drafts, torch.zeros_like(drafts)
+
+    def resume(self, batch: Batch, certain: Tensor) -> None:
+        """:meth:`begin` anew in the middle of a batch; ``certain`` as for :meth:`fill`."""
+
+    def learn_outputs(self, batch: Batch) -> None:
+        """Look at the outputs of a batch of whose tokens some were not told."""
+
+    def learn(self, batch: Batch, tokens: Tensor, n_new: Tensor) -> None:
+        """Look at what has become certain: the first n_new ``[R]`` of each row's tokens ``[R, T]``.
+
+        Where there is an EOS among them nobody reads what follows it.
+        """
 
 
 class PadDraft(DraftSource):
     """PAD, the paper's initialisation (section 3.3)."""
 
-    def fill(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tensor:
+    def fill(
+        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
         return kept
 
 
@@ -54,9 +86,11 @@ class CopyDraft(DraftSource):
     def begin(self, batch: Batch) -> None:
         self._source = self._symbols.sources(batch)
 
-    def fill(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tensor:
+    def fill(
+        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
         offsets = torch.arange(kept.size(1), device=kept.device)
-        positions = batch.lengths[:, None] + offsets
+        positions = batch.lengths[:, None] + offsets + (certain is not None)
         rows = self._source[batch.sentence]
         copied = rows.gather(1, positions.clamp(max=rows.size(1) - 1))
         is_new = (offsets >= n_kept[:, None]) & (positions < rows.size(1))
@@ -69,15 +103,20 @@ class PreviousDraft(DraftSource):
     def __init__(self, pad: int) -> None:
         self._pad = pad
 
-    def fill(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tensor:
+    def fill(
+        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
         is_new = torch.arange(kept.size(1), device=kept.device) >= n_kept[:, None]
-        return torch.where(is_new, batch.tail(kept.size(1), self._pad), kept)
+        tail = batch.tail(kept.size(1), self._pad)
+        if certain is not None and kept.size(1):
+            tail = torch.cat([tail[:, 1:], certain[:, None]], dim=1)
+        return torch.where(is_new, tail, kept)
 
 
 class NgramDraft(DraftSource):
     """The tokens that followed the last ones when these came before, in the outputs so far."""
 
-    def __init__(self, order: int, across_sentences: bool, replace_answers: bool) -> None:
+    def __init__(self, order: int, eos: int, across_sentences: bool, replace_answers: bool) -> None:
         """
         Args:
             order: the longest n-gram; its first n - 1 tokens are looked up, then fewer and fewer.
@@ -88,50 +127,89 @@ class NgramDraft(DraftSource):
         self._order = order
         self._across_sentences = across_sentences
         self._replace_answers = replace_answers
-        self._shared = NgramPool(order)
+        self._pools = ngram_pools(order, eos)
+        self._untold: Deque[Tuple[Tensor, Tensor]] = deque(maxlen=MOST_UNTOLD)
 
     def begin(self, batch: Batch) -> None:
+        self._learn_untold()
+        if not self._across_sentences:
+            self._pools.forget()
+        self._open(batch, batch.tail(self._order - 1, BEFORE_FIRST))
+
+    def resume(self, batch: Batch, certain: Tensor) -> None:
+        tail = batch.tail(self._order - 2, BEFORE_FIRST)
+        self._open(batch, torch.cat([tail, certain[:, None]], dim=1))
+
+    def learn_outputs(self, batch: Batch) -> None:
+        # Mostly nobody asks for some time; then the last ones are learned, all at once.
         if self._across_sentences:
-            self._pools = [self._shared] * batch.n_sentences
-        else:
-            self._pools = [NgramPool(self._order) for _ in range(batch.n_sentences)]
+            self._untold.append(batch.outputs())
 
-    def fill(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tensor:
-        if kept.size(1) == 0:
-            return kept
-        contexts = batch.tail(self._order - 1, BEFORE_FIRST)
+    def _learn_untold(self) -> None:
+        for tokens, lengths in self._untold:
+            everyone = torch.arange(lengths.numel())
+            contexts = torch.full((lengths.numel(), self._order - 1), BEFORE_FIRST)
+            self._pools.open(contexts, torch.zeros_like(everyone))
+            self._pools.learn(everyone, tokens.cpu().contiguous(), lengths.cpu())
+        self._untold.clear()
+
+    def _open(self, batch: Batch, contexts: Tensor) -> None:
+        """Go on behind these last tokens of each row, int64 ``[R, order - 1]``."""
+        own = torch.arange(batch.n_sentences)
+        of_sentences = own.new_full((batch.n_sentences, self._order - 1), BEFORE_FIRST)
+        of_sentences[batch.sentence.cpu()] = contexts.cpu()
+        self._pools.open(of_sentences, torch.zeros_like(own) if self._across_sentences else own)
+
+    def fill(
+        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
+        return self._guess(batch, kept, n_kept)[0].to(kept.device) if kept.size(1) else kept
+
+    @property
+    def n_kinds(self) -> int:
+        """One for each length of a known context, and one where none is known."""
+        return self._order
+
+    def graded(
+        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        drafts, sizes = self._guess(batch, kept, n_kept)
+        return drafts.to(kept.device), sizes
+
+    def _guess(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tuple[Tensor, Tensor]:
         n_fixed = torch.zeros_like(n_kept) if self._replace_answers else n_kept
-        rows = zip(*(column.tolist() for column in (batch.sentence, contexts, kept, n_fixed)))
-        drafts = [self._pools[sentence].continued(*row) for sentence, *row in rows]
-        return torch.tensor(drafts, dtype=kept.dtype, device=kept.device)
+        rows = (batch.sentence.cpu(), kept.cpu().contiguous(), n_fixed.cpu())
+        return self._pools.guess(*rows)
 
-    def learn(self, batch: Batch, n_new: Tensor) -> None:
-        longest = int(n_new.max())
-        if longest == 0:
-            return
-        tails = batch.tail(longest + self._order - 1, BEFORE_FIRST).tolist()
-        for sentence, tail, n in zip(batch.sentence.tolist(), tails, n_new.tolist()):
-            self._pools[sentence].learn(tail, n)
+    def learn(self, batch: Batch, tokens: Tensor, n_new: Tensor) -> None:
+        self._learn(batch, tokens, n_new, remembers=True)
+
+    def _learn(self, batch: Batch, tokens: Tensor, n_new: Tensor, remembers: bool) -> None:
+        rows = (batch.sentence.cpu(), tokens.cpu().contiguous(), n_new.cpu())
+        self._pools.learn(*rows, remembers)
 
 
 class SourceDraft(NgramDraft):
     """The tokens behind the last ones in the source: for names, numbers and code that are kept."""
 
     def __init__(
-        self, order: int, source: Dictionary, target: Dictionary, replace_answers: bool
+        self, order: int, eos: int, source: Dictionary, target: Dictionary, replace_answers: bool
     ) -> None:
-        super().__init__(order, False, replace_answers)
+        super().__init__(order, eos, False, replace_answers)
         self._symbols = SymbolMap(source, target)
 
     def begin(self, batch: Batch) -> None:
-        super().begin(batch)
-        for pool, row, length in zip(
-            self._pools, self._symbols.sources(batch).tolist(), batch.source_lengths.tolist()
-        ):
-            pool.learn([BEFORE_FIRST] * (self._order - 1) + row[:length], length)
+        self._pools.forget()
+        own = torch.arange(batch.n_sentences)
+        before_first = own.new_full((batch.n_sentences, self._order - 1), BEFORE_FIRST)
+        self._pools.open(before_first, own)
+        sources = self._symbols.sources(batch).cpu()
+        self._pools.learn(own, sources, batch.source_lengths.cpu())
+        self._open(batch, batch.tail(self._order - 1, BEFORE_FIRST))
 
-    def learn(self, batch: Batch, n_new: Tensor) -> None:
+    def learn(self, batch: Batch, tokens: Tensor, n_new: Tensor) -> None:
         """Learn nothing: the pools hold the source, and no output."""
+        self._learn(batch, tokens, n_new, remembers=False)
 
 
 class SymbolMap:
@@ -154,6 +232,7 @@ def draft_source(
     options: DecodingOptions,
     source: Optional[Dictionary],
     target: Dictionary,
+    eos: int,
     replace_answers: bool,
 ) -> DraftSource:
     """The drafts that ``--draft`` asks for; ``replace_answers``: see :class:`NgramDraft`.
@@ -174,7 +253,7 @@ def draft_source(
     if name == "previous":
         return PreviousDraft(target.pad())
     if name == "ngram":
-        return NgramDraft(order, str(options.ngram_pool) == "run", replace_answers)
+        return NgramDraft(order, eos, str(options.ngram_pool) == "run", replace_answers)
     if name == "source":
-        return SourceDraft(order, source, target, replace_answers)
+        return SourceDraft(order, eos, source, target, replace_answers)
     return PadDraft()

@@ -29,16 +29,15 @@ class FixedPointGenerator(SingleHypothesisGenerator):
     answer is wrong; :meth:`gives_up_behind_eos` says whether they wait until it is.
     """
 
-    # Whether a look-up may replace an answer that was not taken. Where a row keeps its answers
-    # until the whole window agrees, it must not: the window might never agree.
-    drafts_replace_answers = False
-
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        # A look-up must not replace an answer that was not taken. Where a row keeps its answers
+        # until the whole window agrees, the window might never agree.
         self._drafts = draft_source(
             self.options,
             self.source_dictionary,
             self.dictionary,
-            self.drafts_replace_answers,
+            self.eos,
+            replace_answers=False,
         )
 
     @abstractmethod
@@ -84,7 +83,7 @@ class FixedPointGenerator(SingleHypothesisGenerator):
             batch.observe(0, drafts, answers, scores, settled, reach)
             taken = self.taken(settled, widths, answers)
             batch.keep(answers, scores, one_number(taken))
-            self._drafts.learn(batch, taken)
+            self._drafts.learn(batch, answers, taken)
             # Go on behind the tokens that were taken.
             newest = answers.gather(1, (taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(taken > 0, newest, last)

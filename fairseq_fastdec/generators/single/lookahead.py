@@ -1,24 +1,59 @@
-"""Jacobi decoding with a sliding window and n-gram drafts: beyond the paper, and lossless."""
+"""Lookahead decoding: blocks of drafts that p_1 verifies; beyond the papers, and lossless."""
 
+from typing import Optional, Sequence
+
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ..option_rules import AUTO
+from .adaptive import AdaptiveSearch, adaptive_search
 from .batch import Batch
-from .fixed_point import FixedPointGenerator
+from .choose_blocks import blocks_of
+from .drafts import draft_source
+from .generator import SingleHypothesisGenerator
 
 
-class LookaheadGenerator(FixedPointGenerator):
-    """Every settled token leaves the window at once, and new positions enter at its end.
+class LookaheadGenerator(SingleHypothesisGenerator):
+    """Jacobi decoding (Santilli et al. 2023) in a window that slides on with every settled token.
 
     With ``--draft ngram`` the drafts come from a pool of n-grams, as in lookahead decoding (Fu et
-    al., 2024). Their pool holds all answers of the iterations; ours holds the settled ones.
+    al., 2024). Their pool holds all answers of the iterations; ours holds the settled ones. Where
+    the pool knows nothing, the last invocation's answers are the drafts, as Jacobi's are.
     """
 
-    drafts_replace_answers = True
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        # A token that followed before is right more often than an answer to a wrong token.
+        self._drafts = draft_source(
+            self.options,
+            self.source_dictionary,
+            self.dictionary,
+            self.eos,
+            replace_answers=True,
+        )
 
-    def widths(self, batch: Batch) -> Tensor:
-        longest = batch.max_len + 1
-        window = min(self.options.lookahead_window, longest)
-        return (longest - batch.lengths).clamp(min=1, max=window)
+        self._search: Optional[AdaptiveSearch] = None
+        if self.options.lookahead_window == AUTO:
+            self._search = adaptive_search(self, models, self._drafts, n_heads=1)
 
-    def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
-        return settled
+    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+        last = batch.open(bos, prefix)
+        if self._search is not None:
+            self._search.decode(batch, last)
+        else:
+            self._decode_in_windows(batch, last, int(self.options.lookahead_window))
+
+    def _decode_in_windows(self, batch: Batch, last: Tensor, window: int) -> None:
+        drafts = self._drafts
+        drafts.begin(batch)
+        blocks = blocks_of(batch, min(window, batch.n_left(0)))
+        unknown = last.new_full((batch.n_rows, min(window, batch.n_left(0)) - 1), self.rules.pad)
+        # An invocation answers every position of the window: the first one's token is certain.
+        blocks.begin(last, drafts.fill(batch, unknown, last.new_zeros(batch.n_rows)))
+        drafts.learn(batch, *blocks.certain())
+        while blocks.go_on():
+            kept, n_kept = blocks.rest(min(window, batch.n_left(1)) - 1)
+            blocks.propose(drafts.fill(batch, kept, n_kept, blocks.next_tokens))
+            blocks.verify()
+            # An answer is final when every draft before it equals the answer at its position.
+            blocks.keep()
+            drafts.learn(batch, *blocks.certain())

@@ -8,7 +8,7 @@ from torch import Tensor
 from ...engine import Features, TokenTree, at
 from ..ranking import first_maximum
 from .batch import Batch, one_number
-from .blocks import AcceptanceRule, Blocks, Verdicts
+from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
 from .trees import Tree, best_tree
 
 
@@ -22,14 +22,24 @@ class TensorBlocks(Blocks):
         self._depths: Optional[Tensor] = None
         self._path: Optional[Tensor] = None
 
-    def begin(self, last: Tensor) -> None:
+    @property
+    def next_tokens(self) -> Tensor:
+        return self._next
+
+    def begin(self, last: Tensor, proposals: Optional[Tensor] = None) -> None:
         batch = self._batch
         if not batch.n_rows:
             return
-        fed = batch.feed_known(last[:, None])
+        self._feed_chains(last[:, None])
+        if proposals is not None:
+            self._feed_chains(torch.cat([last[:, None], proposals], dim=1))
+        fed = batch.feed(self._tokens)
         scores, best = batch.answers(fed)
-        batch.observe(0, best[:, 1:], best, scores, torch.ones_like(last))
-        self._follow(fed[:, 0], best[:, 0], scores[:, 0])
+        self._accept_chains(fed, best, scores, scores[:, :-1], self._agreement(best), first_step=0)
+        batch.session.commit(one_number(self._n_accepted))
+        if proposals is not None and proposals.size(1):
+            batch.append(proposals, scores[:, :-1], one_number(self._n_accepted - 1))
+        self._follow(*self._following)
 
     def go_on(self) -> bool:
         batch = self._batch
@@ -45,14 +55,18 @@ class TensorBlocks(Blocks):
     def propose_nothing(self) -> None:
         self._feed_chains(self._next[:, None])
 
-    def propose_chain(self, n_heads: int, rough: bool) -> None:
-        proposals = self._batch.proposals(self._features, n_heads, verified=rough)
+    def propose(self, proposals: Tensor) -> None:
         self._feed_chains(torch.cat([self._next[:, None], proposals], dim=1))
 
-    def propose_tree(self, n_heads: int, n_proposals: int) -> None:
-        if n_heads == 1:
-            return self.propose_nothing()
+    def propose_chain(self, n_heads: int, rough: bool) -> None:
+        proposals = self._batch.proposals(self._features, n_heads, verified=rough)
+        self.propose(proposals)
+
+    def propose_tree(self, n_heads: int, n_proposals: int) -> Tensor:
         batch = self._batch
+        if n_heads == 1:
+            self.propose_nothing()
+            return torch.empty(batch.n_rows, 0)
         ranked = batch.ranked_proposals(self._features, n_heads, n_proposals)
         shape = (batch.n_rows, n_heads - 1, -1)
         of_rows = (part.reshape(shape).tolist() for part in ranked)
@@ -61,10 +75,13 @@ class TensorBlocks(Blocks):
             best_tree(*row, n_proposals, rules.eos) for row in zip(self._next.tolist(), *of_rows)
         ]
         longest = max(len(tree.tokens) for tree in trees)
-        self._trees = [tree.padded(longest, rules.pad) for tree in trees]
-        # tokens, parents and depths, in one transfer
-        self._tokens, parents, self._depths = self._next.new_tensor(self._trees).unbind(1)
-        self._tree = TokenTree(parents)
+        self._feed_trees([tree.padded(longest, rules.pad) for tree in trees])
+        return torch.tensor([tree.path_scores[1:] for tree in self._trees or ()])
+
+    def cut_tree(self, n_proposals: int) -> None:
+        if n_proposals == 0:
+            return self.propose_nothing()
+        self._feed_trees([tree.cut(1 + n_proposals) for tree in self._trees or ()])
 
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
         fed = self._batch.feed(self._tokens, self._tree)
@@ -81,6 +98,28 @@ class TensorBlocks(Blocks):
         self.taken.append(self._batch.keep(self._accepted, scores, n, self._path))
         self._follow(*self._following)
 
+    def accepted(self) -> Tensor:
+        return accepted_proposals(self._n_accepted, self._tokens.size(1), self._path)
+
+    def certain(self) -> Tuple[Tensor, Tensor]:
+        return self._answers, self._n_accepted
+
+    def rest(self, n: int) -> Tuple[Tensor, Tensor]:
+        # What an answer at p guesses at lies n_accepted places further on.
+        answers, n_accepted = self._answers, self._n_accepted
+        places = n_accepted[:, None] + torch.arange(n, device=answers.device)
+        is_beyond = places >= answers.size(1)
+        rest = answers.gather(1, places.clamp(max=answers.size(1) - 1))
+        rest = rest.masked_fill(is_beyond, self._batch.rules.pad)
+        return rest, answers.size(1) - n_accepted
+
+    def _feed_trees(self, trees: List[Tree]) -> None:
+        self._trees = trees
+        # tokens, parents and depths, in one transfer
+        columns = self._next.new_tensor([tree[:3] for tree in trees])
+        self._tokens, parents, self._depths = columns.unbind(1)
+        self._tree = TokenTree(parents)
+
     def _feed_chains(self, tokens: Tensor) -> None:
         self._tokens = tokens
         self._trees = self._tree = self._depths = self._path = None
@@ -93,6 +132,7 @@ class TensorBlocks(Blocks):
             known.gather(1, path) for known in (self._tokens, best, best_scores)
         )
         self._batch.observe(1, kept[:, 1:], answers, scores, n_accepted, n_accepted)
+        self._answers = answers
         # Every accepted token is p_1's best one after the token before it.
         self._accepted, self._own_scores = kept, scores[:, :-1]
         self._n_accepted, self._path = n_accepted, path
@@ -100,7 +140,7 @@ class TensorBlocks(Blocks):
 
     def _verify_exactly(self, fed: Features) -> None:
         best_scores, best = self._batch.answers(fed, first_step=1)
-        verdict = self._tokens[:, 1:].eq(best[:, :-1])
+        verdict = self._agreement(best)
         self._accept_chains(fed, best, best_scores, best_scores[:, :-1], verdict)
 
     def _verify_by(self, rule: AcceptanceRule, fed: Features) -> None:
@@ -111,11 +151,22 @@ class TensorBlocks(Blocks):
         verdict = rule.judge(Verdicts(proposals, best[:, :-1], own_scores, distributions))
         self._accept_chains(fed, best, best_scores, own_scores, verdict)
 
+    def _agreement(self, best: Tensor) -> Tensor:
+        """Whether each proposal is the best token after the one before it: bool ``[R, T - 1]``."""
+        return self._tokens[:, 1:].eq(best[:, :-1])
+
     def _accept_chains(
-        self, fed: Features, best: Tensor, best_scores: Tensor, own_scores: Tensor, verdict: Tensor
+        self,
+        fed: Features,
+        best: Tensor,
+        best_scores: Tensor,
+        own_scores: Tensor,
+        verdict: Tensor,
+        first_step: int = 1,
     ) -> None:
         n_accepted = 1 + verdict.long().cumprod(dim=1).sum(dim=1)
-        self._batch.observe(1, self._tokens[:, 1:], best, best_scores, n_accepted)
+        self._batch.observe(first_step, self._tokens[:, 1:], best, best_scores, n_accepted)
+        self._answers = best
         self._accepted, self._own_scores, self._n_accepted = self._tokens, own_scores, n_accepted
         self._following = self._after(fed, best, best_scores, n_accepted - 1)
 
@@ -128,8 +179,9 @@ class TensorBlocks(Blocks):
         self._features, self._next, self._next_score = features, token, score
 
     def _drop_finished(self) -> None:
-        known = (self._features, self._next, self._next_score)
-        self._follow(*self._batch.without_finished(*known))
+        known = (self._features, self._next, self._next_score, self._answers, self._n_accepted)
+        *known, self._answers, self._n_accepted = self._batch.without_finished(*known)
+        self._follow(*known)
 
 
 def _padded(paths: List[List[int]], like: Tensor) -> Tuple[Tensor, Tensor]:

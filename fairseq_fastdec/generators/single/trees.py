@@ -17,11 +17,14 @@ class Tree(NamedTuple):
     Attributes:
         parents: the indices of the tokens that they follow; -1 for the root's.
         depths: how many tokens come before each.
+        path_scores: the log-probability of the path to each; nothing reads them of other trees
+            than those of heads.
     """
 
     tokens: List[int]
     parents: List[int]
     depths: List[int]
+    path_scores: List[float]
 
     def path(self, best: List[int]) -> List[int]:
         """The longest path from the root on which each token is the best after the one before.
@@ -37,12 +40,16 @@ class Tree(NamedTuple):
                 path.append(index)
         return path
 
+    def cut(self, n: int) -> "Tree":
+        """The tree of the first n tokens."""
+        return Tree(*(part[:n] for part in self))
+
     def padded(self, n: int, pad: int) -> "Tree":
         """With padding, which nothing accepts, behind the root."""
         n_more = n - len(self.tokens)
         if n_more == 0:
             return self
-        more = ([pad] * n_more, [0] * n_more, [1] * n_more)
+        more = ([pad] * n_more, [0] * n_more, [1] * n_more, [-math.inf] * n_more)
         return Tree(*(own + of_padding for own, of_padding in zip(self, more)))
 
 
@@ -57,7 +64,7 @@ def best_tree(
         n: how many tokens there are to be besides the root, if there are so many.
         eos: nothing follows it.
     """
-    tree = Tree([root], [-1], [0])
+    tree = Tree([root], [-1], [0], [0.0])
     waiting: List[tuple] = []
 
     def wait(cost: float, parent: int, head: int, rank: int) -> None:
@@ -71,6 +78,7 @@ def best_tree(
         tree.tokens.append(token)
         tree.parents.append(parent)
         tree.depths.append(head + 1)
+        tree.path_scores.append(-cost)
         if rank + 1 < len(scores[head]):
             wait(cost + scores[head][rank] - scores[head][rank + 1], parent, head, rank + 1)
         if head + 1 < len(scores) and token != eos:

@@ -25,7 +25,7 @@ class Rows:
         self.sentence = torch.arange(n_rows).flip(0).contiguous()
         self.lengths = torch.arange(n_rows)
         self.finished = torch.zeros(n_rows, dtype=torch.bool)
-        self.blocks.write_to(self.tokens, self.scores, EOS)
+        self.blocks.write_to(self.tokens, self.scores, EOS, PAD)
         self.blocks.bind(self.sentence, self.lengths, self.finished)
         self.blocks.next_tokens[:] = torch.arange(5, 5 + n_rows)
         self.blocks.next_scores[:] = -0.5
@@ -34,7 +34,7 @@ class Rows:
         """Any trees ``[R, T]``, which no scores would give."""
         n_rows, n_new = tokens.shape
         scores = np.zeros((n_rows, 1, n_new), dtype=np.float32)
-        self.blocks.grow(scores, np.full(scores.shape, 9), n_new - 1, PAD)
+        self.blocks.grow(scores, np.full(scores.shape, 9), n_new - 1)
         self.blocks.tokens[: tokens.numel()] = tokens.flatten()
         self.blocks.parents[: tokens.numel()] = parents.flatten()
 
@@ -107,7 +107,7 @@ def test_trees(data):
     rows.make_trees(tokens, parents)
     rows.answer(answers)
     rows.blocks.accept()
-    trees = [Tree(*row, []) for row in zip(tokens.tolist(), parents.tolist())]
+    trees = [Tree(*row, [], []) for row in zip(tokens.tolist(), parents.tolist())]
     paths = [tree.path(row) for tree, row in zip(trees, answers.tolist())]
     found = rows.blocks.path[: 3 * n_new].view(3, n_new).tolist()
     assert rows.blocks.accepted.tolist() == [len(path) for path in paths]
@@ -137,16 +137,23 @@ def test_trees_are_those_that_python_grows(data):
     tokens = np.array(tokens, dtype=np.int64).reshape(n_rows, n_heads, n_best)
     rows = Rows(n_rows, 1 + n)
     blocks, roots = rows.blocks, rows.blocks.next_tokens.tolist()
-    blocks.grow(scores, tokens, n, PAD)
+    blocks.grow(scores, tokens, n)
     expected = [best_tree(*row, n, EOS) for row in zip(roots, scores.tolist(), tokens.tolist())]
     longest = max([1, *(len(tree.tokens) for tree in expected)])
     expected = [tree.padded(longest, PAD) for tree in expected]
     assert blocks.n_new == longest
     grown = (
         part[: n_rows * longest].view(n_rows, longest).tolist()
-        for part in (blocks.tokens, blocks.parents, blocks.depths)
+        for part in (blocks.tokens, blocks.parents, blocks.depths, blocks.path_scores)
     )
     assert list(zip(*grown)) == [tuple(tree) for tree in expected]
+    n_left = data.draw(st.integers(1, longest))
+    blocks.cut(n_left)
+    left = (
+        part[: n_rows * n_left].view(n_rows, n_left).tolist()
+        for part in (blocks.tokens, blocks.parents, blocks.depths)
+    )
+    assert list(zip(*left)) == [tuple(tree.cut(n_left))[:3] for tree in expected]
 
 
 @compiled
@@ -159,7 +166,7 @@ def test_trees_of_other_numbers_are_refused():
         (scores, tokens[:, :1], 2),
     ):
         with pytest.raises(ValueError):
-            Rows().blocks.grow(*wrong, PAD)
+            Rows().blocks.grow(*wrong)
 
 
 @compiled

@@ -61,7 +61,7 @@ def test_copies_of_the_source_under_the_targets_indices():
 
 def test_what_follows_in_the_source():
     rows = DraftedBatch([words("w0 w3 w0 w2"), words("w1 w2 w3")], [[OWN["w3"], OWN["w0"]], []])
-    draft = SourceDraft(3, SOURCE, TARGET, replace_answers=True)
+    draft = SourceDraft(3, EOS, SOURCE, TARGET, replace_answers=True)
     draft.begin(rows)
     w = OWN
     # After "w3 w0" comes w2; after the beginning, the beginning; after the end nothing is known.
@@ -71,31 +71,30 @@ def test_what_follows_in_the_source():
 def test_previous_tokens_once_more():
     rows = DraftedBatch([words("w0")] * 2, [[7, 8, 9], [5]])
     draft = draft_source(
-        DecodingOptions(decoding="lookahead", draft="previous"), SOURCE, TARGET, True
+        DecodingOptions(decoding="lookahead", draft="previous"), SOURCE, TARGET, EOS, True
     )
     assert filled(draft, rows, [[4, PAD], [PAD, PAD]], [1, 0]) == [[4, 9], [PAD, 5]]
 
 
 def ngram_draft(pool, replace_answers):
     options = DecodingOptions(decoding="lookahead", ngram_order=3, ngram_pool=pool)
-    return draft_source(options, SOURCE, TARGET, replace_answers)
+    return draft_source(options, SOURCE, TARGET, EOS, replace_answers)
 
 
 @pytest.mark.parametrize("pool, second_row", [("run", [7, 8]), ("sentence", [9, 9])])
 def test_ngrams_of_the_sentence_or_of_all(pool, second_row):
-    rows = DraftedBatch([words("w0")] * 2, [[6, 7, 8], [6]])
+    rows = DraftedBatch([words("w0")] * 2, [[], []])
     draft = ngram_draft(pool, replace_answers=True)
     draft.begin(rows)
-    draft.learn(rows, torch.tensor([3, 1]))
-    rows.outputs = [[6, 7, 8, 6], [6]]
+    draft.learn(rows, torch.tensor([[6, 7, 8, 6], [6, 9, 9, 9]]), torch.tensor([4, 1]))
     assert filled(draft, rows, [[9, 9], [9, 9]], [2, 2]) == [[7, 8], second_row]
 
 
 def test_ngrams_leave_answers_alone_where_they_must():
-    rows = DraftedBatch([words("w0")], [[6, 7, 8, 6]])
+    rows = DraftedBatch([words("w0")], [[]])
     draft = ngram_draft("run", replace_answers=False)
     draft.begin(rows)
-    draft.learn(rows, torch.tensor([4]))
+    draft.learn(rows, torch.tensor([[6, 7, 8, 6]]), torch.tensor([4]))
     assert filled(draft, rows, [[7, 5, 9]], [2]) == [[7, 5, 9]]
     assert filled(draft, rows, [[7, 9, 9]], [1]) == [[7, 8, 6]]
 

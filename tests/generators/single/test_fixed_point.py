@@ -1,95 +1,16 @@
 """Jacobi-like iterations on a model that answers anything: greedy's tokens, and no idle work."""
 
-import math
-import random
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import Features
-from tests.support import tiny
-from tests.support.against_fairseq import our_generator
-from tests.support.trained_models import TASK, stock_model
+from tests.support.oracle import EOS, generator_on, oracles
+from tests.support.oracle import decode as oracle_outputs
+from tests.support.trained_models import TASK
 
-EOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
-WORDS = range(TASK.target_dictionary.nspecial, len(TASK.target_dictionary))
+PAD = TASK.target_dictionary.pad()
 BLOCKS = ["jacobi", "gs_jacobi", "hybrid_jacobi"]
-
-
-class Oracle:
-    """A function of everything before a token: its answers are as arbitrary as its seed.
-
-    ``memory`` is how many of the last tokens an answer depends on: where it is small, drafts are
-    often right, and where it is large, every changed token changes all answers after it.
-    """
-
-    def __init__(self, seed, share_of_eos, memory):
-        self._seed, self._share_of_eos, self._memory = seed, share_of_eos, memory
-
-    def answer(self, sentence, before, max_len):
-        """The token after ``before``, which begins with BOS."""
-        if len(before) > max_len:
-            return EOS
-        context = before[len(before) - self._memory :] if self._memory < len(before) else before
-        chance = random.Random(f"{self._seed} {sentence} {len(before)} {context}")
-        if len(before) > 1 and chance.random() < self._share_of_eos:
-            return EOS
-        return chance.choice(WORDS)
-
-    def greedy(self, sentence, max_len):
-        """The output, EOS included."""
-        tokens = [EOS]
-        while len(tokens) == 1 or tokens[-1] != EOS:
-            tokens.append(self.answer(sentence, tokens, max_len))
-        return tokens[1:]
-
-
-class OracleSession:
-    """As much of an ``EnsembleSession`` as a batch of single hypotheses asks for."""
-
-    temperature = 1.0
-
-    def __init__(self, oracle):
-        self._oracle = oracle
-
-    def reset(self, max_len):
-        self._max_len = max_len - 1
-
-    def add(self, net_input, forced=None):
-        self._sentences = list(range(net_input["src_tokens"].size(0)))
-        self._tokens = [[] for _ in self._sentences]
-
-    def step(self, tokens, tree=None):
-        self._fed = tokens.tolist()
-        answers = [
-            [self._answer(sentence, own + fed[: n + 1]) for n in range(len(fed))]
-            for sentence, own, fed in zip(self._sentences, self._tokens, self._fed)
-        ]
-        return Features([torch.tensor(answers)[..., None]])
-
-    def _answer(self, sentence, before):
-        return self._oracle.answer(sentence, before, self._max_len)
-
-    def commit(self, n, path=None):
-        counts = [n] * len(self._fed) if isinstance(n, int) else n.tolist()
-        for own, fed, count in zip(self._tokens, self._fed, counts):
-            own += fed[:count]
-
-    def select(self, rows):
-        self._sentences = [self._sentences[row] for row in rows.tolist()]
-        self._tokens = [list(self._tokens[row]) for row in rows.tolist()]
-
-    def pending(self, *_):
-        """There is no product whose logits compiled code could look at."""
-
-    direct = pending
-
-    def log_probs(self, features):
-        (answers,) = features.of_members
-        log_probs = torch.full((*answers.shape, len(TASK.target_dictionary)), -math.inf)
-        return log_probs.scatter_(-1, answers[..., None], -1.0)
 
 
 class Watcher:
@@ -106,26 +27,15 @@ class Watcher:
 
 
 def decode(oracle, decoding, n_sentences, max_len, **method):
-    generator = our_generator([stock_model(trained=False)], decoding, method, max_len_b=max_len)
-    generator.session = OracleSession(oracle)
+    generator = generator_on(oracle, decoding, max_len, **method)
     generator.observer = watcher = Watcher()
-    sample = tiny.random_batch(TASK, [3] * n_sentences)
-    hypotheses = generator.generate([], sample)
-    return [own[0]["tokens"].tolist() for own in hypotheses], generator.statistics, watcher
-
-
-oracles = st.builds(
-    Oracle,
-    st.integers(0, 10**6),
-    st.sampled_from([0.0, 0.05, 0.3, 0.7]),
-    st.integers(1, 3) | st.just(100),
-)
+    return oracle_outputs(generator, n_sentences), generator.statistics, watcher
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     oracle=oracles,
-    decoding=st.sampled_from([*BLOCKS, "lookahead"]),
+    decoding=st.sampled_from(BLOCKS),
     draft=st.sampled_from(["pad", "copy", "previous", "ngram", "source"]),
     n_sentences=st.integers(1, 5),
     max_len=st.integers(1, 25),

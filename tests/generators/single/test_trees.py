@@ -61,11 +61,11 @@ def test_nothing_follows_the_end_and_what_is_impossible_is_left_out():
     scores = [[-0.1, -3.0, -math.inf], [-0.2, -4.0, -math.inf]]
     tree = best_tree(5, scores, [[EOS, 7, 8], [9, 10, 11]], 20, EOS)
     assert paths_of(tree) == [(EOS,), (7,), (7, 9), (7, 10)]
-    assert best_tree(5, [[-math.inf]], [[7]], 20, EOS) == Tree([5], [-1], [0])
+    assert best_tree(5, [[-math.inf]], [[7]], 20, EOS) == Tree([5], [-1], [0], [0.0])
 
 
 def test_the_longest_path_that_is_agreed_with():
-    tree = Tree([5, 6, 7, 8, 9], [-1, 0, 0, 2, 3], [0, 1, 1, 2, 3])
+    tree = Tree([5, 6, 7, 8, 9], [-1, 0, 0, 2, 3], [0, 1, 1, 2, 3], [0.0, -1, -2, -3, -4])
     assert tree.path([7, 4, 8, 9, 4]) == [0, 2, 3, 4]
     assert tree.path([6, 8, 8, 9, 4]) == [0, 1]
     assert tree.path([4, 4, 8, 9, 4]) == [0]

@@ -60,24 +60,37 @@ INLINE void go_on_from(const Blocks &task, int64_t row, int64_t place) {
   std::copy_n(task.features + place * task.dim, task.dim, task.states + row * task.dim);
 }
 
-// What is kept of a row's block: its accepted tokens, with p_1's scores.
+// p_1's score of a row's accepted token.
+INLINE float score_of(const Blocks &task, int64_t row, int64_t number) {
+  if (number == 0) return task.next_scores[row];
+  if (task.own_scores) return task.own_scores[row * (task.rows.n_new - 1) + number - 1];
+  return task.answer_scores[place_of(task, row, number - 1)];
+}
+
+// What is kept of a row's block: its accepted tokens that the row lacks, with p_1's scores.
 INLINE void collect(const Blocks &task, int64_t row) {
-  const int64_t n_new = task.rows.n_new, at = row * n_new;
-  for (int64_t i = 0; i < task.accepted[row]; ++i) {
-    task.kept_tokens[at + i] = task.tokens[place_of(task, row, i)];
-    if (i == 0)
-      task.kept_scores[at] = task.next_scores[row];
-    else if (task.own_scores)
-      task.kept_scores[at + i] = task.own_scores[row * (n_new - 1) + i - 1];
-    else
-      task.kept_scores[at + i] = task.answer_scores[place_of(task, row, i - 1)];
+  const int64_t n = task.kept_counts[row] = task.accepted[row] - task.n_known;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t number = i + task.n_known, to = row * task.rows.n_new + i;
+    task.kept_tokens[to] = task.tokens[place_of(task, row, number)];
+    task.kept_scores[to] = score_of(task, row, number);
   }
+}
+
+// The answers to a chain's rejected tokens: guesses at what follows the next token.
+INLINE void collect_rest(const Blocks &task, int64_t row) {
+  const int64_t n_new = task.rows.n_new, first = task.accepted[row];
+  const int64_t n = task.n_rest[row] = task.parents ? 0 : n_new - first;
+  int64_t *const rest = task.rest + row * task.rest_width;
+  std::copy_n(task.answers + row * n_new + first, n, rest);
+  std::fill(rest + n, rest + task.rest_width, task.pad);
 }
 
 // The rows take what was accepted; returns how many have ended in their block.
 int64_t keep(const Blocks &task) {
   for (int64_t row = 0; row < task.rows.n_rows; ++row) {
     collect(task, row);
+    collect_rest(task, row);
     go_on_from(task, row, place_of(task, row, task.accepted[row] - 1));
   }
   return append(task.rows);

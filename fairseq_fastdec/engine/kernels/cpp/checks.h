@@ -139,11 +139,18 @@ Problem problem_of(const TopK &task) {
   return NONE;
 }
 
-Problem problem_of(const Append &task) {
+Problem problem_of_places(const Append &task) {
   if (task.n_rows < 0 || task.n_new < 0) return SIZES;
   for (int64_t row = 0; row < task.n_rows; ++row) {
     if (!is_within(task.sentence[row], task.n_sentences)) return PLACES;
     if (!is_within(task.lengths[row], task.width + 1)) return LENGTHS;
+  }
+  return NONE;
+}
+
+Problem problem_of(const Append &task) {
+  if (const Problem problem = problem_of_places(task)) return problem;
+  for (int64_t row = 0; row < task.n_rows; ++row) {
     const int64_t n = task.counts ? task.counts[row] : task.count;
     if (!is_within(n, task.n_new + 1)) return SIZES;
   }
@@ -152,13 +159,35 @@ Problem problem_of(const Append &task) {
 
 Problem problem_of(const Blocks &task) {
   const int64_t n_new = task.rows.n_new;
-  if (n_new < 1 || task.dim < 1) return SIZES;
+  if (n_new < 1 || task.dim < 1 || !is_within(task.n_known, 2)) return SIZES;
+  if (task.rest_width < n_new - 1) return SIZES;
   for (int64_t row = 0; row < task.rows.n_rows; ++row) {
     if (!is_within(task.accepted[row] - 1, n_new)) return SIZES;
     for (int64_t i = 0; task.parents && i < n_new; ++i)
       if (!is_within(task.path[row * n_new + i], n_new)) return TREE;
   }
-  return problem_of(task.rows);
+  return problem_of_places(task.rows);
+}
+
+INLINE bool is_table(const NgramTable &table) {
+  const bool is_power_of_2 = table.size >= 0 && !(table.size & (table.size - 1));
+  return is_power_of_2 && is_within(table.used, table.size / 2 + 1);
+}
+
+// Tables stay half empty, so that searches end soon.
+INLINE bool has_room(const NgramTable &table, int64_t n) {
+  return n <= table.size / 2 - table.used;
+}
+
+Problem problem_of(const Ngrams &task) {
+  const bool has_order = task.order >= 2 && task.order <= MAX_NGRAM_ORDER;
+  if (!has_order || !is_table(task.young) || !is_table(task.old)) return SIZES;
+  if (task.n_rows < 0 || task.n < 0) return SIZES;
+  for (int64_t row = 0; row < task.n_rows; ++row)
+    if (!is_within(task.sentences[row], task.n_sentences)) return PLACES;
+  for (int64_t row = 0; row < task.n_rows; ++row)
+    if (!is_within(task.counts[row], task.n + 1)) return SIZES;
+  return NONE;
 }
 
 Problem problem_of(const Trees &task) {

@@ -5,6 +5,7 @@
 #include "blocks.h"
 #include "costs.h"
 #include "heads.h"
+#include "ngrams.h"
 #include "row_moves.h"
 #include "top_k.h"
 #include "transformer.h"
@@ -108,7 +109,8 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(Linear),    sizeof(Norm),  sizeof(Layer),   sizeof(Model),     sizeof(Cache),
       sizeof(Costs),     sizeof(Threads), sizeof(Barrier), sizeof(Step),    sizeof(Product),
       sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
-      sizeof(Trees),     sizeof(BeamTable), sizeof(Trace), sizeof(Move),    sizeof(PathMove)};
+      sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(BeamTable), sizeof(Trace),
+      sizeof(Move),      sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -219,8 +221,29 @@ int64_t fastdec_keep(Blocks *task) {
 
 // How many rows have ended, now or before, or the negative of a Problem.
 int64_t fastdec_end_rows(Blocks *task) {
-  const Problem problem = problem_of(task->rows);
+  const Problem problem = problem_of_places(task->rows);
   return problem ? -problem : end_rows(*task);
+}
+
+// Answers SCRATCH for a younger table that may become too full.
+int64_t fastdec_learn_ngrams(Ngrams *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  if (!has_room(task->young, task->n_rows * task->n * (task->order - 1))) return SCRATCH;
+  learn_ngrams(*task);
+  return NONE;
+}
+
+int64_t fastdec_guess_tokens(const Ngrams *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  guess_tokens(*task);
+  return NONE;
+}
+
+int64_t fastdec_copy_ngrams(const NgramTable *from, NgramTable *to) {
+  if (!is_table(*from) || !is_table(*to)) return SIZES;
+  if (!has_room(*to, from->used)) return SCRATCH;
+  copy_ngrams(*from, *to);
+  return NONE;
 }
 
 // How many tokens the longest tree has, or the negative of a Problem.

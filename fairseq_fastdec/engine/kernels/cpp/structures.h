@@ -32,6 +32,8 @@ constexpr int GROUP = 4;
 
 // At most so many tokens of a tree can follow each other.
 constexpr int64_t MAX_TREE_DEPTH = 64;
+// n of the longest n-gram.
+constexpr int64_t MAX_NGRAM_ORDER = 64;
 
 // What a thread's work costs, and to have several threads, in nanoseconds; see costs.h.
 struct Costs {
@@ -230,8 +232,32 @@ struct Blocks {
   const float *own_scores;  // [n_rows, n_new - 1] of the proposals; null: those of the answers
   int64_t *accepted;        // [n_rows], how many tokens of each block
   int64_t *path;            // [n_rows, n_new], their places in a tree
+  int64_t n_known;          // 1 where the rows have their blocks' first tokens already, otherwise 0
   int64_t *kept_tokens;     // [n_rows, n_new], rows.new_tokens
   float *kept_scores;       // [n_rows, n_new], rows.new_scores
+  int64_t *kept_counts;     // [n_rows], rows.counts
+  int64_t *rest, *n_rest;   // [n_rows, rest_width] and [n_rows], a chain's answers behind the next
+  int64_t rest_width, pad;  // token; padding behind them
+};
+
+// A context's number, and the token that last followed it, lie in the same place; 0 is no context.
+struct NgramTable {
+  uint64_t *contexts;  // [size]
+  int32_t *tokens;     // [size]
+  int64_t size, used;  // size: a power of 2, or 0
+};
+
+// What is learned goes into the younger table; both are looked at.
+struct Ngrams {
+  NgramTable young, old;
+  int64_t order, eos, n_sentences, n_rows, n;
+  int64_t remembers;         // whether rows that grow are learned from
+  const int64_t *pools;      // [n_sentences]; different pools learn nothing from each other
+  int64_t *contexts;         // [n_sentences, order - 1], the last tokens of each
+  const int64_t *sentences;  // [n_rows]
+  const int64_t *tokens;     // [n_rows, n], what the rows have grown by, or guesses of others
+  const int64_t *counts;     // [n_rows], how many of those are learned, or stay
+  int64_t *guesses, *sizes;  // [n_rows, n], and how long the context of each was
 };
 
 // From the best tokens of each head to a tree of the most probable paths.
@@ -241,6 +267,7 @@ struct Trees {
   const float *scores;    // [n_rows, n_heads, n_best], log-probabilities, best first
   const int64_t *ranked;  // [n_rows, n_heads, n_best], their tokens
   int64_t *tokens, *parents, *depths;  // [n_rows, 1 + n_proposals], later the longest of the trees
+  float *path_scores;                  // the same, log-probabilities of the paths to these tokens
 };
 
 // The beams of a search, of which a step expands those in focus. The arrays are the search's own.

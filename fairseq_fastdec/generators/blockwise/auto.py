@@ -1,0 +1,31 @@
+"""``--decoding auto``: greedy's output by whatever is fastest for the model, step by step."""
+
+from typing import Optional, Sequence
+
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from ..single.adaptive import AdaptiveSearch, adaptive_search
+from ..single.batch import Batch
+from ..single.drafts import draft_source
+from ..single.generator import SingleHypothesisGenerator
+from .generator import decoding_block_size
+
+
+class AutoGenerator(SingleHypothesisGenerator):
+    """Chooses for each invocation among greedy decoding, lookahead's drafts and heads' trees.
+
+    Heads take part if the model has some. See :class:`~..single.adaptive.AdaptiveSearch`.
+    """
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        n_heads = 1
+        if self.session.block_size:
+            n_heads = decoding_block_size(self.options, self.session.block_size)
+        drafts = draft_source(
+            self.options, self.source_dictionary, self.dictionary, self.eos, replace_answers=True
+        )
+        self._search: AdaptiveSearch = adaptive_search(self, models, drafts, n_heads)
+
+    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
+        self._search.decode(batch, batch.open(bos, prefix))

@@ -1,0 +1,96 @@
+"""How many proposals are worth the time that verifying them takes."""
+
+from typing import List, Sequence, Tuple
+
+import numpy as np
+
+from .invocation_costs import InvocationCosts
+
+# The numbers of proposals among which a size is chosen.
+SIZES = (0, 1, 2, 3, 5, 7, 11, 15, 23, 31)
+# The rate is that of some hundred invocations.
+DECAY = 0.99
+
+
+class Pace:
+    """The tokens a second of a search, and the proposals that raise them.
+
+    A search whose invocations bring E tokens in c seconds has the highest rate where each of them
+    has the largest ``E - rate * c``, for the rate that the search has (renewal theory).
+    """
+
+    def __init__(self) -> None:
+        self._tokens = self._seconds = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of the last invocations; 0 before the first."""
+        return self._tokens / self._seconds if self._seconds else 0.0
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Learn from an invocation."""
+        self._tokens = DECAY * self._tokens + tokens
+        self._seconds = DECAY * self._seconds + seconds
+
+    def best_size(
+        self, gains: Sequence[float], n_rows: int, costs: InvocationCosts
+    ) -> Tuple[int, float]:
+        """The number of proposals that is worth most.
+
+        Args:
+            gains: how many tokens of 1, 2, ... proposals a row will be accepted, all rows together.
+
+        Returns:
+            a number of proposals a row, and its ``E - rate * c``.
+        """
+        rate, best, most_worth = self.rate, 0, -np.inf
+        for size in SIZES:
+            if size > len(gains):
+                break
+            gain = gains[size - 1] if size else 0.0
+            worth = n_rows + gain - rate * costs.seconds(n_rows * (1 + size))
+            if worth > most_worth:
+                best, most_worth = size, worth
+        return best, most_worth
+
+
+class AcceptanceRates:
+    """How often proposals of several kinds were accepted."""
+
+    def __init__(self, guesses: Sequence[float]) -> None:
+        """
+        Args:
+            guesses: the rates before anything is known, one for each kind.
+        """
+        self._tried = np.full(len(guesses), float(WEIGHT_OF_GUESS))
+        self._accepted = self._tried * np.asarray(guesses)
+        self.rates = np.asarray(guesses, dtype=float)
+
+    def learn(self, tried: np.ndarray, accepted: np.ndarray) -> None:
+        """
+        Args:
+            tried: the kinds of the proposals that were judged, int64.
+            accepted: the kinds of those that were accepted.
+        """
+        n = self._tried.size
+        self._tried += np.bincount(tried, minlength=n)
+        self._accepted += np.bincount(accepted, minlength=n)
+        is_old = self._tried > MOST_REMEMBERED
+        if is_old.any():
+            self._tried[is_old] /= 2
+            self._accepted[is_old] /= 2
+        self.rates = self._accepted / self._tried
+
+
+# A guess at a rate counts as so many proposals, and the past as no more than so many.
+WEIGHT_OF_GUESS = 4
+MOST_REMEMBERED = 1000
+
+
+def running_sums(chances: np.ndarray) -> List[float]:
+    """The tokens that the first 1, 2, ... proposals of all rows will bring.
+
+    Args:
+        chances: float64 ``[R, N]``, of each to be accepted.
+    """
+    return chances.sum(axis=0).cumsum().tolist()

@@ -1,0 +1,59 @@
+"""How many proposals are worth their time."""
+
+import numpy as np
+import pytest
+
+from fairseq_fastdec.generators.single.invocation_costs import N_SAMPLES, InvocationCosts
+from fairseq_fastdec.generators.single.pace import SIZES, AcceptanceRates, Pace, running_sums
+
+
+def costs_that(seconds):
+    costs = InvocationCosts()
+    for n_tokens in (1, 2, 4, 8, 16, 32):
+        for _ in range(N_SAMPLES):
+            costs.learn(n_tokens, seconds(n_tokens))
+    return costs
+
+
+def pace_of(rate):
+    pace = Pace()
+    pace.learn(rate, 1.0)
+    return pace
+
+
+def test_where_tokens_cost_nothing_all_are_verified():
+    size, worth = pace_of(1.0).best_size([0.1, 0.2, 0.3], 1, costs_that(lambda n: 1.0))
+    assert size == 3 and worth == pytest.approx(0.3)
+
+
+def test_where_tokens_cost_as_much_as_steps_none_is_worth_it():
+    costs = costs_that(lambda n: float(n))
+    assert pace_of(1.0).best_size([0.9, 1.7], 1, costs) == (0, pytest.approx(0.0))
+
+
+def test_the_best_size_gives_the_best_rate():
+    """Two thirds are accepted, one by one; a token costs a fifth of an invocation."""
+    costs = costs_that(lambda n: 1.0 + 0.2 * (n - 1))
+    gains = np.cumsum([(2 / 3) ** n for n in range(1, 16)]).tolist()
+    pace, best = Pace(), None
+    for _ in range(50):
+        best = pace.best_size(gains, 1, costs)[0]
+        tokens, seconds = 1 + ([0.0] + gains)[best], costs.seconds(1 + best)
+        pace.learn(tokens, seconds)
+    rates = {n: (1 + ([0.0] + gains)[n]) / costs.seconds(1 + n) for n in SIZES if n <= 15}
+    assert rates[best] > 0.99 * max(rates.values()) and best > 0
+
+
+def test_rates_begin_as_guessed_and_become_what_was_seen():
+    rates = AcceptanceRates([0.5, 0.1])
+    assert rates.rates.tolist() == [0.5, 0.1]
+    for _ in range(5000):
+        rates.learn(np.array([0, 0, 0, 0]), np.array([0]))
+    assert rates.rates[0] == pytest.approx(0.25, abs=0.01) and rates.rates[1] == 0.1
+    for _ in range(1000):
+        rates.learn(np.array([0, 0]), np.array([0, 0]))
+    assert rates.rates[0] > 0.6
+
+
+def test_sums_over_rows():
+    assert running_sums(np.array([[0.5, 0.25], [0.5, 0.0]])) == [1.0, 1.25]
