@@ -10,7 +10,7 @@ from typing import Callable, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
-from .sentences import Sentences
+from .sentences import FlatSentences
 
 # So many cells (pairs of a source and a target token of a sentence) are looked at in one go.
 CELLS_AT_ONCE = 1 << 21
@@ -40,8 +40,8 @@ class _Cells(NamedTuple):
 
 
 def train(
-    source: Sentences,
-    target: Sentences,
+    source: FlatSentences,
+    target: FlatSentences,
     n_source: int,
     n_target: int,
     iterations: int,
@@ -81,7 +81,7 @@ def _expected_counts(chunks: List[_Cells], probabilities: np.ndarray) -> Tuple[n
 
 
 def _numbered(
-    source: Sentences, target: Sentences, n_target: int
+    source: FlatSentences, target: FlatSentences, n_target: int
 ) -> Tuple[List[_Cells], np.ndarray]:
     """All cells, and the keys ``source type * n_target + target type`` of their entries."""
     found = []
@@ -98,7 +98,7 @@ def _numbered(
 
 
 def _cells(
-    source: Sentences, target: Sentences, n_target: int, first: int, last: int
+    source: FlatSentences, target: FlatSentences, n_target: int, first: int, last: int
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The keys of the cells of sentences ``first ... last - 1``, and where tokens' cells lie."""
     n_tokens = target.lengths[first:last]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.tools.shortlisting import model1
-from fairseq_fastdec.tools.shortlisting.sentences import Sentences, read
+from fairseq_fastdec.tools.shortlisting.sentences import FlatSentences, read
 from fairseq_fastdec.tools.shortlisting.table import pruned
 
 N_SOURCE, N_TARGET = 6, 5
@@ -26,7 +26,7 @@ PAIRS = st.lists(
 def flat(sentences):
     tokens = [token for sentence in sentences for token in sentence]
     offsets = np.cumsum([0, *(len(sentence) for sentence in sentences)])
-    return Sentences(np.array(tokens, dtype=np.int32), offsets)
+    return FlatSentences(np.array(tokens, dtype=np.int32), offsets)
 
 
 def trained(pairs, iterations, n_source=N_SOURCE, n_target=N_TARGET):
