@@ -62,7 +62,7 @@ def train(
     for iteration in range(1, iterations + 1):
         counts, log_likelihood = _expected_counts(chunks, probabilities)
         report(iteration, float(np.exp(-log_likelihood / max(target.tokens.size, 1))))
-        totals = np.bincount(sources, counts, minlength=n_source + 1)
+        totals = np.bincount(sources, counts)
         probabilities = counts / totals[sources]
     return Translations(sources, keys % n_target, probabilities)
 
@@ -89,7 +89,7 @@ def _numbered(
         keys, starts, widths = _cells(source, target, n_target, first, last)
         own_keys, own_entries = np.unique(keys, return_inverse=True)
         found.append((own_keys, own_entries.astype(np.int32), starts, widths))
-    keys = np.unique(np.concatenate([np.zeros(0, np.int64), *(own for own, *_ in found)]))
+    keys = np.unique(np.concatenate([own for own, *_ in found]))
     chunks = [
         _Cells(np.searchsorted(keys, own).astype(np.int32)[entries], starts, widths)
         for own, entries, starts, widths in found
@@ -114,8 +114,5 @@ def _cells(
 def _ranges(n_cells: np.ndarray) -> Iterator[Tuple[int, int]]:
     """Consecutive sentence pairs with about so many cells as are looked at in one go."""
     chunk = (n_cells.cumsum() - n_cells) // CELLS_AT_ONCE
-    filled = n_cells > 0
-    borders = np.flatnonzero(np.diff(chunk)) + 1
-    for first, last in zip([0, *borders.tolist()], [*borders.tolist(), n_cells.size]):
-        if filled[first:last].any():
-            yield first, last
+    borders = (np.flatnonzero(np.diff(chunk)) + 1).tolist()
+    return zip([0, *borders], [*borders, n_cells.size])

@@ -114,3 +114,10 @@ def test_sentences_are_evenly_spread_over_the_corpus(corpus, n, chosen):
         texts.append([[words.index(word) for word in lines[i].split()] for i in chosen])
     sides = read(str(corpus), "train", ("en", "de"), (words, words), n)
     assert [lists(side) for side in sides] == texts
+
+
+def test_a_chunk_holds_the_pairs_that_begin_in_its_cells(monkeypatch):
+    """No chunk has more cells than it may, but for those of its last pair of sentences."""
+    monkeypatch.setattr(model1, "CELLS_AT_ONCE", 10)
+    chunks = model1._ranges(np.array([4, 4, 4, 0, 9, 1, 1]))
+    assert list(chunks) == [(0, 3), (3, 5), (5, 7)]
