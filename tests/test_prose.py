@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fairseq_fastdec"
 SOURCES = sorted(path for kind in ("py", "h", "cpp") for path in PACKAGE.rglob(f"*.{kind}"))
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+STRUCTURES = PACKAGE / "engine" / "kernels" / "structures.py"
+# Tensors or features of rows: one is a variable of types, the other their union.
+SAME = ("Rowwise",)
 FRAGMENT = re.compile(r"(Of|What|Which|How)\b")
 TIMING = re.compile(
     r"\d ?(ms|us|µs|microseconds?|milliseconds?|seconds?|%)(?!\w)|times as (fast|long)"
@@ -34,6 +38,15 @@ def comments(path):
     return [" ".join(token.string[1:] for token in tokens if token.type == tokenize.COMMENT)]
 
 
+def classes(path):
+    """The public classes and type aliases of a file."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        names = [node.name] if isinstance(node, ast.ClassDef) else []
+        if isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        yield from (name for name in names if re.match("[A-Z][A-Za-z0-9]*[a-z]", name))
+
+
 def name_of(path):
     return str(path.relative_to(PACKAGE))
 
@@ -50,3 +63,22 @@ def test_timings_are_in_the_document_of_performance(path):
     texts = comments(path) + (list(docstrings(path)) if path.suffix == ".py" else [])
     found = [TIMING.search(" ".join(text.split())) for text in texts]
     assert [match.group() for match in found if match] == []
+
+
+def test_a_class_has_a_name_of_its_own():
+    """Structures have C++'s names: ``structures.TopK`` is what ``TopK`` hands to compiled code."""
+    places = defaultdict(list)
+    for path in SOURCES:
+        if path.suffix == ".py" and path != STRUCTURES:
+            for name in classes(path):
+                places[name].append(name_of(path))
+    twice = {name: files for name, files in places.items() if len(files) > 1}
+    assert {name: files for name, files in twice.items() if name not in SAME} == {}
+    assert set(SAME) <= set(twice), "no longer used twice"
+
+
+def test_structures_are_written_with_their_modules_name():
+    """Else they could not be told from the classes that fill them."""
+    taken = re.compile(r"\bstructures import")
+    found = [name_of(path) for path in SOURCES if taken.search(path.read_text(encoding="utf-8"))]
+    assert found == []

@@ -202,7 +202,7 @@ class RandomSubLoss(FairseqCriterion):
             return
         skip = self.ignore_prefix_size
         for head, logits in self._logits(model, sample, sub_loss):
-            target = shifted(sample["target"], head, self.padding_idx)
+            target = targets_of_head(sample["target"], head, self.padding_idx)
             yield head, logits[:, skip:], target[:, skip:]
 
     def _predictions_by_position(
@@ -211,7 +211,7 @@ class RandomSubLoss(FairseqCriterion):
         heads, target = _learning_heads(model), sample["target"]
         drawn = self.draw_by_position(heads, model.num_updates, target.shape).to(target.device)
         drawn[:, : self.ignore_prefix_size] = -1
-        targets = [shifted(target, head, self.padding_idx) for head in range(heads[-1] + 1)]
+        targets = [targets_of_head(target, head, self.padding_idx) for head in range(heads[-1] + 1)]
         places = [
             ((drawn == head).any(dim=-1) & own.ne(self.padding_idx)).flatten().nonzero().squeeze(1)
             for head, own in enumerate(targets)
@@ -258,7 +258,7 @@ class RandomSubLoss(FairseqCriterion):
         return loss, counts
 
 
-def shifted(target: Tensor, head: int, pad: int) -> Tensor:
+def targets_of_head(target: Tensor, head: int, pad: int) -> Tensor:
     """The targets ``[B, T]`` of a head at each position: moved ``head`` positions to the left."""
     kept = target[:, head:]
     beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)

@@ -11,7 +11,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.distributed.module_proxy_wrapper import ModuleProxyWrapper
 from fairseq.logging import metrics
 
-from fairseq_fastdec.criterions.random_sub_loss import RandomSubLoss, shifted
+from fairseq_fastdec.criterions.random_sub_loss import RandomSubLoss, targets_of_head
 from tests.support import skips, tiny
 
 TASK = tiny.task(20)
@@ -360,13 +360,13 @@ def test_distributed_training_takes_every_head(process_group, identity, sub_loss
     assert drawn == {"loss_p1", "loss_p2", "loss_p3"}
 
 
-def test_shifted_targets():
+def test_targets_of_head():
     target = torch.tensor([[5, 6, 7, 2], [8, 2, PAD, PAD]])
-    assert shifted(target, 0, PAD).tolist() == target.tolist()
-    assert shifted(target, 1, PAD).tolist() == [[6, 7, 2, PAD], [2, PAD, PAD, PAD]]
-    assert shifted(target, 9, PAD).tolist() == [[PAD] * 4] * 2
+    assert targets_of_head(target, 0, PAD).tolist() == target.tolist()
+    assert targets_of_head(target, 1, PAD).tolist() == [[6, 7, 2, PAD], [2, PAD, PAD, PAD]]
+    assert targets_of_head(target, 9, PAD).tolist() == [[PAD] * 4] * 2
     padded_left = torch.tensor([[PAD, PAD, 8, 2]])
-    assert shifted(padded_left, 1, PAD).tolist() == [[PAD, PAD, 2, PAD]]
+    assert targets_of_head(padded_left, 1, PAD).tolist() == [[PAD, PAD, 2, PAD]]
 
 
 def test_heads_beyond_all_targets_are_no_nan():

@@ -1,6 +1,6 @@
 """Decoders in a few lines of Python, for traces whose truth is known."""
 
-from fairseq_fastdec.tools.visualize import SentenceTrace, Step
+from fairseq_fastdec.tools.visualize import SentenceTrace, TraceStep
 
 EOS, PAD = "</s>", "<pad>"
 
@@ -44,7 +44,7 @@ def jacobi(next_token, max_len=60, sliding=True):
         else:
             settled = len(answers) if answers == drafts else 0
         probabilities = [1 / (2 + n) for n in range(len(answers))]
-        steps.append(Step(start, drafts[start:-1], answers, probabilities, settled))
+        steps.append(TraceStep(start, drafts[start:-1], answers, probabilities, settled))
         drafts[start:] = answers
         start += settled
     return SentenceTrace(0, ["x", EOS], tokens, steps, "jacobi")
@@ -66,7 +66,7 @@ def blockwise(next_token, propose, block_size, max_len=60):
         while accepted < len(drafts) and drafts[accepted] == answers[accepted]:
             accepted += 1
         probabilities = [0.5] * len(answers)
-        steps.append(Step(first, drafts, answers, probabilities, accepted + 1))
+        steps.append(TraceStep(first, drafts, answers, probabilities, accepted + 1))
         heads_saw = fed + drafts[:accepted]
         fed = heads_saw + [answers[accepted]]
         if EOS in fed or len(fed) >= len(tokens):

@@ -1,13 +1,22 @@
 """What scripts share: batches and text as fairseq-generate has them, models."""
 
+import re
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq import utils
+from fairseq import checkpoint_utils, utils
+from fairseq.tasks import FairseqTask
 
 from fairseq_fastdec.tools.benchmark.methods import Settings, configure
-from fairseq_fastdec.tools.corpus import Corpus, load_models, on_device, uses_cuda
+from fairseq_fastdec.tools.corpus import (
+    Corpus,
+    best_translations,
+    load_models,
+    on_device,
+    uses_cuda,
+)
 from tests.support import command_line
 
 
@@ -127,3 +136,96 @@ def test_without_a_path_there_is_no_model(cfg):
     configuration.common_eval.path = None
     with pytest.raises(ValueError, match="--path: name the checkpoint"):
         load_models(configuration, None)
+
+
+def test_the_best_hypothesis_of_each_sentence_is_the_translation():
+    best, second = {"tokens": torch.tensor([4, 2])}, {"tokens": torch.tensor([5, 2])}
+    asked = []
+
+    def inference_step(*arguments, prefix_tokens):
+        asked.append((*arguments, prefix_tokens))
+        return [[best, second], [second]]
+
+    task = SimpleNamespace(inference_step=inference_step)
+    given = ("generator", ["model"], {"id": 0})
+    assert best_translations(task, *given, prefix="forced") == [best["tokens"], second["tokens"]]
+    assert asked == [(*given, "forced")]
+
+
+def test_the_user_directory_is_imported(cfg, tmp_path):
+    directory = tmp_path / "directory_of_a_user"
+    directory.mkdir()
+    (directory / "__init__.py").touch()
+    configuration = cfg()
+    configuration.common.user_dir = str(directory)
+    Corpus(configuration)
+    assert "directory_of_a_user" in sys.modules
+
+
+def test_a_translation_is_its_tokens_and_their_text(cfg, monkeypatch):
+    """Subwords are joined before the text is detokenised."""
+    for name in ("bpe", "tokenizer"):
+        decoder = SimpleNamespace(decode=lambda tokens, name=name: f"{name}({tokens})")
+        monkeypatch.setattr(FairseqTask, f"build_{name}", lambda *_, decoder=decoder: decoder)
+    assert Corpus(cfg()).translation("a b") == ("a b", "tokenizer(bpe(a b))")
+
+
+class Loaded:
+    """A model, and what was done to it."""
+
+    def __init__(self):
+        self.done = []
+
+    def half(self):
+        self.done.append("half")
+
+    def cuda(self):
+        self.done.append("cuda")
+
+    def prepare_for_inference_(self, cfg):
+        self.done.append(cfg)
+
+
+@pytest.mark.parametrize("fp16, gpu", [(False, False), (True, False), (False, True), (True, True)])
+def test_models_are_prepared_where_and_as_they_are_to_run(cfg, monkeypatch, fp16, gpu):
+    models = [Loaded(), Loaded()]
+    loading = iter(models)
+    monkeypatch.setattr(
+        checkpoint_utils, "load_model_ensemble", lambda *_, **__: ([next(loading)], None)
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    configuration = cfg(path="a.pt:b.pt")
+    configuration.common.update(fp16=fp16, cpu=False)
+    assert load_models(configuration, SimpleNamespace()) == models
+    expected = [*["half"] * fp16, *["cuda"] * gpu, configuration]
+    assert [model.done for model in models] == [expected, expected]
+
+
+@pytest.mark.parametrize("error", [OSError("no a.pt there"), ValueError("a.pt is of a stranger")])
+def test_an_error_that_names_its_file_stays(cfg, monkeypatch, error):
+    with pytest.raises(type(error), match=f"^{error}$"):
+        loaded_with(error, cfg, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "error, reason",
+    [
+        (OSError("disk"), "OSError: disk"),
+        (KeyError("a.pt"), "KeyError: 'a.pt'"),
+        (RuntimeError("a.pt is bad\nsay weights_only. Or"), "RuntimeError: a.pt is bad"),
+        (RuntimeError("Bad. Say weights_only. Or\nnot"), "RuntimeError: Bad"),
+    ],
+)
+def test_other_errors_are_told_in_a_line_with_the_file(cfg, monkeypatch, error, reason):
+    """Without torch's advice to load the file unprotected."""
+    expected = re.escape(f"--path a.pt: cannot be loaded ({reason}); name a whole checkpoint")
+    with pytest.raises(ValueError, match=f"^{expected}"):
+        loaded_with(error, cfg, monkeypatch)
+
+
+def loaded_with(error, cfg, monkeypatch):
+    def load(*_, **__):
+        raise error
+
+    monkeypatch.setattr(checkpoint_utils, "load_model_ensemble", load)
+    load_models(cfg(path="a.pt"), None)

@@ -14,7 +14,6 @@ from typing import Optional
 import torch
 
 from . import structures
-from .structures import Threads
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +170,7 @@ def _built() -> Optional[Path]:
     return next((path for path in paths if path.exists()), None)
 
 
-def _threads_of_torch() -> Optional[Threads]:
+def _threads_of_torch() -> Optional[structures.Threads]:
     """The pool of torch's GCC OpenMP, or ``None`` where torch has threads of another kind.
 
     Threads of our own would fight for the processors with torch's, which wait for work spinning.
@@ -186,4 +185,6 @@ def _threads_of_torch() -> Optional[Threads]:
         return None
     openmp = ctypes.CDLL(own[0])
     functions = (openmp.GOMP_parallel, openmp.omp_get_thread_num, openmp.omp_get_num_threads)
-    return Threads(*(ctypes.cast(function, ctypes.c_void_p).value for function in functions))
+    return structures.Threads(
+        *(ctypes.cast(function, ctypes.c_void_p).value for function in functions)
+    )

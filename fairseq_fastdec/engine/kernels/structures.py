@@ -1,4 +1,8 @@
-"""The structures that Python and C++ share: cpp/structures.h says what their fields mean."""
+"""The structures that Python and C++ share: cpp/structures.h says what their fields mean.
+
+They have their names in C++, and are written with this module's: ``structures.TopK``. A class with
+such a name that is written alone is what fills and runs the structure.
+"""
 
 import ctypes
 

@@ -23,7 +23,7 @@ class LayerNorm(Protocol):
     eps: float
 
 
-class Layer(NamedTuple):
+class LayerParameters(NamedTuple):
     """The parameters of a layer, by the names of their fields in :class:`structures.Layer`.
 
     Attributes:
@@ -56,7 +56,7 @@ class Parameters(NamedTuple):
     embed: Tensor
     embed_scale: float
     embed_norm: Optional[LayerNorm]
-    layers: Sequence[Layer]
+    layers: Sequence[LayerParameters]
     final_norm: Optional[LayerNorm]
 
 
@@ -287,7 +287,7 @@ def _is_readable(vector: Tuple[Tensor, int]) -> bool:
     return numbers.dtype == torch.float32 and numbers.numel() == size and numbers.is_contiguous()
 
 
-def _layer(layer: Layer) -> structures.Layer:
+def _layer(layer: LayerParameters) -> structures.Layer:
     linears = {name: linear.structure for name, linear in layer.linears.items()}
     norms = {name: _norm(norm) for name, norm in layer.norms.items()}
     scale = layer.residual_scale

@@ -147,7 +147,7 @@ def _cache(cache: KeyValueCache) -> structures.Cache:
     return transformer.cache_at(address, shape[2:], cache.dtype)
 
 
-def _layer(layer: LayerWeights) -> transformer.Layer:
+def _layer(layer: LayerWeights) -> transformer.LayerParameters:
     linears = dict(
         self_qkv=layer.self_qkv,
         self_out=layer.self_out,

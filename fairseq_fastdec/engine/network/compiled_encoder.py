@@ -51,6 +51,6 @@ class CompiledEncoder:
         return self._network.step(tokens)
 
 
-def _layer(layer: EncoderLayerWeights) -> transformer.Layer:
+def _layer(layer: EncoderLayerWeights) -> transformer.LayerParameters:
     linears = dict(self_qkv=layer.qkv, self_out=layer.out)
     return compiled_layer(linears, dict(self_norm=layer.norm), layer.feed_forward)

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from ..kernels import transformer
 from ..kernels.transformer import Transformer
-from ..products.linear import Layer
-from ..products.precision import Norm
+from ..products.linear import LinearLayer
+from ..products.precision import PreparedNorm
 from .weights import FeedForward
 
 # As compiled code names the activations of fairseq's --activation-fn.
@@ -32,14 +32,16 @@ class Weights(Protocol):
     head_dim: int
     embed: Tensor  # [V, C]
     embed_scale: float
-    embed_norm: Optional[Norm]
+    embed_norm: Optional[PreparedNorm]
     layers: Sequence[HasFeedForward]
-    final_norm: Optional[Norm]
+    final_norm: Optional[PreparedNorm]
 
 
 def compiled_layer(
-    linears: Mapping[str, Layer], norms: Mapping[str, Optional[Norm]], feed_forward: FeedForward
-) -> transformer.Layer:
+    linears: Mapping[str, LinearLayer],
+    norms: Mapping[str, Optional[PreparedNorm]],
+    feed_forward: FeedForward,
+) -> transformer.LayerParameters:
     """A layer as compiled code takes it.
 
     Args:
@@ -48,11 +50,11 @@ def compiled_layer(
     linears = dict(linears, fc1=feed_forward.fc1, fc2=feed_forward.fc2)
     packed = {name: getattr(linear, "packed", None) for name, linear in linears.items()}
     norms = dict(norms, final_norm=feed_forward.norm, fc1_norm=feed_forward.fc1_norm)
-    return transformer.Layer(packed, norms, feed_forward.residual_scale)
+    return transformer.LayerParameters(packed, norms, feed_forward.residual_scale)
 
 
 def compiled_transformer(
-    weights: Weights, layers: List[transformer.Layer], tokens_per_step: int
+    weights: Weights, layers: List[transformer.LayerParameters], tokens_per_step: int
 ) -> Optional[Transformer]:
     """The compiled code that runs these weights, if there is any.
 

@@ -7,8 +7,8 @@ import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 
-from ..products.linear import Layer
-from ..products.precision import Norm, Precision
+from ..products.linear import LinearLayer
+from ..products.precision import Precision, PreparedNorm
 from .own_weights import OwnWeights
 from .weights import FeedForward, feed_forward, layer_linears, layers_of, queries_keys_values
 
@@ -17,9 +17,9 @@ from .weights import FeedForward, feed_forward, layer_linears, layers_of, querie
 class EncoderLayerWeights:
     """One encoder layer."""
 
-    qkv: Layer  # C -> 3C, the queries scaled
-    out: Layer
-    norm: Norm
+    qkv: LinearLayer  # C -> 3C, the queries scaled
+    out: LinearLayer
+    norm: PreparedNorm
     feed_forward: FeedForward
 
 
@@ -31,9 +31,9 @@ class EncoderWeights:
     head_dim: int
     embed: Tensor  # [V, C]
     embed_scale: float
-    embed_norm: Optional[Norm]
+    embed_norm: Optional[PreparedNorm]
     layers: List[EncoderLayerWeights]
-    final_norm: Optional[Norm]
+    final_norm: Optional[PreparedNorm]
 
     @classmethod
     @torch.no_grad()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..kernels.heads import CompiledHeads
-from ..products.linear import Layer
+from ..products.linear import LinearLayer
 from ..products.precision import Precision
 
 
@@ -22,7 +22,7 @@ class HeadWeights:
         self._heads = decoder.heads
         self._precision = precision
         self._n_identity = int(decoder.identity_first_head)
-        self._layers: Dict[Tuple[int, int], Tuple[Layer, "Outputs"]] = {}
+        self._layers: Dict[Tuple[int, int], Tuple[LinearLayer, "Outputs"]] = {}
         self._compiled: Dict[Tuple[int, int], Optional[CompiledHeads]] = {}
 
     @property
@@ -68,7 +68,7 @@ class HeadWeights:
         packed = [getattr(layer, "packed", None) for layer in (hidden, *output.layers)]
         return CompiledHeads.of(packed[0], packed[1:], last - first, activation is gelu)
 
-    def _prepared(self, first: int, last: int) -> Tuple[Layer, "Outputs"]:
+    def _prepared(self, first: int, last: int) -> Tuple[LinearLayer, "Outputs"]:
         """The two layers of some learned heads; decoding asks for the same few ranges always."""
         if (first, last) not in self._layers:
             heads = self._heads
@@ -88,7 +88,7 @@ class Outputs(Protocol):
         layers: one for all heads, or one for each.
     """
 
-    layers: List[Layer]
+    layers: List[LinearLayer]
 
     def __call__(self, hidden: Tensor) -> Tensor:
         """``[..., units]`` to ``[..., n, C]``."""

@@ -12,7 +12,7 @@ from fairseq.models.transformer import TransformerDecoderBase
 from torch import nn
 
 from ...memory import trim
-from ..products.linear import Layer, Rows
+from ..products.linear import LinearLayer, Rows
 from ..products.precision import Precision
 from .heads import HeadWeights
 from .own_weights import OwnWeights
@@ -89,7 +89,7 @@ class Output(NamedTuple):
     """
 
     heads: Optional[HeadWeights]
-    vocabulary: Layer
+    vocabulary: LinearLayer
 
 
 class PreparedDecoder:
@@ -133,7 +133,9 @@ def _heads(
     return HeadWeights.of(decoder, precision)
 
 
-def _vocabulary(decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights) -> Layer:
+def _vocabulary(
+    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+) -> LinearLayer:
     output = decoder.output_projection
     with own.reading(output, [output]):
         return precision.linear_of(output)
@@ -146,7 +148,7 @@ class _FirstTypes(NamedTuple):
 
     def __call__(
         self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-    ) -> Layer:
+    ) -> LinearLayer:
         return _vocabulary_rows(decoder, precision, own).take(torch.arange(self.n))
 
 

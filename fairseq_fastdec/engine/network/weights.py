@@ -11,8 +11,8 @@ from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
-from ..products.linear import Layer
-from ..products.precision import Norm, Precision
+from ..products.linear import LinearLayer
+from ..products.precision import Precision, PreparedNorm
 from .own_weights import OwnWeights
 
 
@@ -21,12 +21,12 @@ class FeedForward:
     """The feed-forward half of a layer, with its residual connection and normalisation."""
 
     pre_norm: bool
-    fc1: Layer
+    fc1: LinearLayer
     activation: Callable[[Tensor], Tensor]
-    fc1_norm: Optional[Norm]  # NormFormer's --scale-fc
-    fc2: Layer
+    fc1_norm: Optional[PreparedNorm]  # NormFormer's --scale-fc
+    fc2: LinearLayer
     residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
-    norm: Norm
+    norm: PreparedNorm
 
     def __call__(self, x: Tensor) -> Tensor:
         """``[..., C]`` to ``[..., C]``."""
@@ -47,9 +47,9 @@ class FeedForward:
 class HiddenOutput:
     """RoBERTa's hidden layer between the features and the output layer."""
 
-    dense: Layer  # C -> C
+    dense: LinearLayer  # C -> C
     activation: Callable[[Tensor], Tensor]
-    norm: Norm
+    norm: PreparedNorm
 
     def __call__(self, features: Tensor) -> Tensor:
         """``[..., C]`` to ``[..., C]``."""
@@ -61,13 +61,13 @@ class LayerWeights:
     """One decoder layer. The queries' scaling by ``head_dim ** -0.5`` is part of the weights."""
 
     pre_norm: bool
-    self_qkv: Layer  # C -> 3C
-    self_out: Layer
-    self_attn_norm: Optional[Norm]  # after the attention, NormFormer's --scale-attn
-    self_norm: Norm
-    cross_query: Layer
-    cross_out: Layer
-    cross_norm: Norm
+    self_qkv: LinearLayer  # C -> 3C
+    self_out: LinearLayer
+    self_attn_norm: Optional[PreparedNorm]  # after the attention, NormFormer's --scale-attn
+    self_norm: PreparedNorm
+    cross_query: LinearLayer
+    cross_out: LinearLayer
+    cross_norm: PreparedNorm
     feed_forward: FeedForward
 
 
@@ -79,11 +79,11 @@ class DecoderWeights:
     head_dim: int
     embed: Tensor  # [V, C]
     embed_scale: float
-    project_in: Optional[Layer]
-    embed_norm: Optional[Norm]
+    project_in: Optional[LinearLayer]
+    embed_norm: Optional[PreparedNorm]
     layers: List[LayerWeights]
-    cross_key_values: Layer  # encoder C -> layers * 2C: one product for all layers
-    final_norm: Optional[Norm]
+    cross_key_values: LinearLayer  # encoder C -> layers * 2C: one product for all layers
+    final_norm: Optional[PreparedNorm]
     project_out: Optional[Callable[[Tensor], Tensor]]
 
     @classmethod
@@ -148,7 +148,7 @@ def key_value_linears(layer: nn.Module) -> List[nn.Linear]:
     return [] if cross is None else [cross.k_proj, cross.v_proj]
 
 
-def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> Layer:
+def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> LinearLayer:
     """One product for all three, ``C -> 3C``; the queries come scaled by ``head_dim ** -0.5``."""
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     return stacked(projections, precision, first_scale=attention.scaling)
@@ -156,7 +156,7 @@ def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> 
 
 def stacked(
     projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
-) -> Layer:
+) -> LinearLayer:
     """Several layers of the same input as one; the first one's output times ``first_scale``."""
     # In fp16 the scaled numbers would be rounded once more.
     weights = [precision.tensor(layer.weight) for layer in projections]
@@ -179,7 +179,9 @@ def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
     )
 
 
-def _cross_key_values(layers: Sequence[nn.Module], precision: Precision, own: OwnWeights) -> Layer:
+def _cross_key_values(
+    layers: Sequence[nn.Module], precision: Precision, own: OwnWeights
+) -> LinearLayer:
     with contextlib.ExitStack() as reading:
         for layer in layers:
             reading.enter_context(own.reading(layer, key_value_linears(layer)))
@@ -205,7 +207,7 @@ def _layer_weights(
         )
 
 
-def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> Layer:
+def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> LinearLayer:
     attention: MultiheadAttention = layer.self_attn
     projection = attention.out_proj
     if layer.c_attn is None:

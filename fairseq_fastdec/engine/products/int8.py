@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..kernels.packed import PackedInt8
-from .linear import Layer
+from .linear import LinearLayer
 
 # No weight is so small; a token of zeros must not divide by zero.
 SMALLEST_SCALE = 1e-30
@@ -23,7 +23,7 @@ class TokenwiseLinear:
     (as in ``torch.ao.nn.quantized.dynamic.Linear``) would break.
     """
 
-    def __init__(self, product: Layer, bias: Optional[Tensor]) -> None:
+    def __init__(self, product: LinearLayer, bias: Optional[Tensor]) -> None:
         """
         Args:
             product: of 8-bit integers, fp32 ``[N, in]`` to ``[N, out]``.
@@ -63,7 +63,7 @@ class Int8Linear:
         scale = _scale_of(weight)
         quantised = _quantised(weight, scale)
         self.packed = PackedInt8.of(quantised.int_repr(), scale, bias)
-        self._product: Layer = self.packed or TokenwiseLinear(_torch_product(quantised), bias)
+        self._product: LinearLayer = self.packed or TokenwiseLinear(_torch_product(quantised), bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._product(x)
@@ -85,7 +85,7 @@ class Int8Rows:
         self._weight_int8 = _quantised(weight, self._scale).int_repr()
         self._bias = bias
 
-    def take(self, outputs: Tensor) -> Layer:
+    def take(self, outputs: Tensor) -> LinearLayer:
         """The layer of some outputs, int64 ``[K]``."""
         weight_int8 = self._weight_int8.index_select(0, outputs)
         scale = self._scale[outputs]
@@ -125,17 +125,17 @@ def _quantised(weight: Tensor, scale: Tensor) -> Tensor:
         return torch.quantize_per_channel(weight, scale, zero_points, 0, torch.qint8)
 
 
-def _int8_product(weight: Tensor, scale: Tensor, reduce_range: bool) -> Layer:
+def _int8_product(weight: Tensor, scale: Tensor, reduce_range: bool) -> LinearLayer:
     return _packed_product(_quantised(weight, scale), reduce_range)
 
 
-def _torch_product(quantised: Tensor) -> Layer:
+def _torch_product(quantised: Tensor) -> LinearLayer:
     if fewer_bits() is None:
         return _float_product(quantised.dequantize())
     return _packed_product(quantised, fewer_bits())
 
 
-def _product_of_rows(weight_int8: Tensor, scale: Tensor) -> Layer:
+def _product_of_rows(weight_int8: Tensor, scale: Tensor) -> LinearLayer:
     """The same of some rows; torch packs them in less time with one scale."""
     if fewer_bits() is None:
         return _float_product(weight_int8 * scale[:, None])
@@ -146,7 +146,7 @@ def _product_of_rows(weight_int8: Tensor, scale: Tensor) -> Layer:
     return lambda x: product(x) * scale
 
 
-def _packed_product(quantised: Tensor, reduce_range: bool) -> Layer:
+def _packed_product(quantised: Tensor, reduce_range: bool) -> LinearLayer:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         packed = torch.ops.quantized.linear_prepack(quantised, None)
@@ -156,6 +156,6 @@ def _packed_product(quantised: Tensor, reduce_range: bool) -> Layer:
     return lambda x: product(x, 2 / (n_levels - 1), n_levels // 2, packed)
 
 
-def _float_product(weight: Tensor) -> Layer:
+def _float_product(weight: Tensor) -> LinearLayer:
     """The same numbers without the speed, where torch has no products of integers."""
     return lambda x: F.linear((x * 127.5).round().clamp_(-128, 127) / 127.5, weight)

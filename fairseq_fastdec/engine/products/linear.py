@@ -16,10 +16,10 @@ EXPECTED_INPUTS = 8
 SMALL = 300_000
 
 
-Layer = Callable[[Tensor], Tensor]
+LinearLayer = Callable[[Tensor], Tensor]
 
 
-class Linear:
+class PlainLinear:
     """``y = x weight^T + bias``; weight ``[out, in]``, bias ``[out]`` or ``None``.
 
     On a CPU in fp32 the weight is packed for compiled code or, where there is none, kept in
@@ -67,7 +67,9 @@ class BFloat16Linear:
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
         self.packed = PackedBFloat16.of(weight, bias)
         if self.packed is None:
-            self._rounded = Linear(weight.bfloat16(), None if bias is None else bias.bfloat16())
+            self._rounded = PlainLinear(
+                weight.bfloat16(), None if bias is None else bias.bfloat16()
+            )
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.packed is not None:
@@ -84,21 +86,21 @@ class Rows(Protocol):
 
     n_outputs: int
 
-    def take(self, outputs: Tensor) -> Layer:
+    def take(self, outputs: Tensor) -> LinearLayer:
         """The layer of some outputs, int64 ``[K]``: from ``[..., in]`` to ``[..., K]``."""
 
 
-class LinearRows:
-    """:class:`Rows` of a :class:`Linear`; those that are taken are laid out for the processor."""
+class PlainRows:
+    """:class:`Rows` of a :class:`PlainLinear`; those taken are laid out for the processor."""
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
         self._weight = weight
         self._bias = bias
         self.n_outputs = weight.size(0)
 
-    def take(self, outputs: Tensor) -> Linear:
+    def take(self, outputs: Tensor) -> PlainLinear:
         """The layer of some outputs, int64 ``[K]``."""
-        return Linear(*self._taken(outputs))
+        return PlainLinear(*self._taken(outputs))
 
     def _taken(self, outputs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
         # It takes less time than ``weight[outputs]``.
@@ -106,7 +108,7 @@ class LinearRows:
         return weight, None if self._bias is None else self._bias[outputs]
 
 
-class BFloat16Rows(LinearRows):
+class BFloat16Rows(PlainRows):
     """The same of a :class:`BFloat16Linear`."""
 
     def take(self, outputs: Tensor) -> BFloat16Linear:

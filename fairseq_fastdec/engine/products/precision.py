@@ -7,10 +7,18 @@ from torch import Tensor, nn
 
 from ..kernels.packed import PackedBFloat16, PackedLinear
 from .int8 import Int8Linear, Int8Rows
-from .linear import BFloat16Linear, BFloat16Rows, Layer, Linear, LinearRows, Rows, can_block
+from .linear import (
+    BFloat16Linear,
+    BFloat16Rows,
+    LinearLayer,
+    PlainLinear,
+    PlainRows,
+    Rows,
+    can_block,
+)
 
 
-class Norm(NamedTuple):
+class PreparedNorm(NamedTuple):
     """Layer normalisation over the last dimension."""
 
     weight: Tensor
@@ -35,24 +43,24 @@ class Precision(NamedTuple):
     """
 
     dtype: Optional[torch.dtype]
-    product: Callable[[Tensor, Optional[Tensor]], Layer]
+    product: Callable[[Tensor, Optional[Tensor]], LinearLayer]
     gathered: Callable[[Tensor, Optional[Tensor]], Rows]
     keys_values: Optional[torch.dtype] = None
     attention: Optional[torch.dtype] = None
 
     def rounding(self, model: torch.dtype) -> torch.dtype:
         """The dtype that a product's result is about as exact as, in a model of dtype ``model``."""
-        return (self.dtype or model) if self.product is Linear else torch.bfloat16
+        return (self.dtype or model) if self.product is PlainLinear else torch.bfloat16
 
     def tensor(self, parameter: Tensor) -> Tensor:
         """A parameter, or the model's own states, in this precision's dtype."""
         return parameter.detach().to(self.dtype or parameter.dtype)
 
-    def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> Layer:
+    def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> LinearLayer:
         """A layer ``[..., in] -> [..., out]``."""
         return self.product(self.tensor(weight), None if bias is None else self.tensor(bias))
 
-    def linear_of(self, module: Optional[nn.Linear]) -> Optional[Layer]:
+    def linear_of(self, module: Optional[nn.Linear]) -> Optional[LinearLayer]:
         """The same layer, prepared; ``None`` stays ``None``."""
         return None if module is None else self.linear(module.weight, module.bias)
 
@@ -61,16 +69,16 @@ class Precision(NamedTuple):
         bias = None if module.bias is None else self.tensor(module.bias)
         return self.gathered(self.tensor(module.weight), bias)
 
-    def norm_of(self, module: Optional[nn.Module]) -> Optional[Norm]:
+    def norm_of(self, module: Optional[nn.Module]) -> Optional[PreparedNorm]:
         """The same normalisation; ``None`` stays ``None``."""
         if module is None:
             return None
-        return Norm(self.tensor(module.weight), self.tensor(module.bias), module.eps)
+        return PreparedNorm(self.tensor(module.weight), self.tensor(module.bias), module.eps)
 
 
 PRECISIONS: Dict[str, Precision] = {
-    "model": Precision(None, Linear, LinearRows),
-    "fp32": Precision(torch.float32, Linear, LinearRows),
+    "model": Precision(None, PlainLinear, PlainRows),
+    "fp32": Precision(torch.float32, PlainLinear, PlainRows),
     "bf16": Precision(torch.float32, BFloat16Linear, BFloat16Rows, torch.bfloat16),
     "int8": Precision(torch.float32, Int8Linear, Int8Rows, torch.bfloat16),
 }
@@ -83,7 +91,7 @@ def rough_precision(own: Precision, model: torch.dtype, device: torch.device) ->
     acceptance; and what they cost is to read their weights, which in bf16 are half as long. Beside
     compiled products in fp32, oneDNN's in bf16 lose as much time as they gain.
     """
-    in_fp32 = own.product is Linear and (own.dtype or model) == torch.float32
+    in_fp32 = own.product is PlainLinear and (own.dtype or model) == torch.float32
     compiled = PackedLinear.is_available()
     has_bf16 = PackedBFloat16.is_available() if compiled else can_block(torch.bfloat16)
     halved = in_fp32 and device.type == "cpu" and has_bf16
@@ -108,5 +116,5 @@ def precision_of(name: str, device: torch.device, equal_steps: bool = False) -> 
             "--engine-precision bf16"
         )
     precision = PRECISIONS[name]
-    rounds = precision.product is not Linear
+    rounds = precision.product is not PlainLinear
     return precision._replace(attention=torch.float64) if rounds and equal_steps else precision

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ...data.special_tokens import EOD
 from ..kernels.packed import Packed
-from ..products.linear import Layer, Rows
+from ..products.linear import LinearLayer, Rows
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class ShortlistedOutput:
         self._rows = rows
         self._types_of_sources: List[np.ndarray] = []
         self._known: Optional[np.ndarray] = None
-        self._layer: Layer = _no_layer
+        self._layer: LinearLayer = _no_layer
         self.types = torch.zeros(0, dtype=torch.long)
 
     def reset(self) -> None:

@@ -34,7 +34,7 @@ class Exact(Acceptance):
         return verdicts.proposals.eq(verdicts.best)
 
 
-class TopK(Acceptance):
+class AmongBest(Acceptance):
     """The proposal is among p_1's best n tokens (section 5.1)."""
 
     needs_distributions = True
@@ -96,7 +96,7 @@ def acceptance_rule(options: DecodingOptions, dictionary: Dictionary) -> Accepta
     """
     rule: Acceptance
     if str(options.acceptance) == "topk":
-        rule = TopK(min(options.acceptance_topk, len(dictionary)))
+        rule = AmongBest(min(options.acceptance_topk, len(dictionary)))
     elif str(options.acceptance) == "distance":
         rule = Distance(options.acceptance_distance, dictionary)
     else:

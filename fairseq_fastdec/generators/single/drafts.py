@@ -81,7 +81,6 @@ class CopyDraft(DraftSource):
 
     def __init__(self, source: Dictionary, target: Dictionary) -> None:
         self._symbols = SymbolMap(source, target)
-        self._pad = target.pad()
 
     def begin(self, batch: Batch) -> None:
         self._source = self._symbols.sources(batch)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from .results import Result
+from .results import MethodResult
 
 DPI = 140
 # Neighbours on the command line differ in both; no method has another's colour before the 17th.
@@ -26,7 +26,7 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "*", "X", "<", ">", "p", "h", "d")
 PANEL_WIDTH, LEGEND_WIDTH, HEIGHT, ENTRY_HEIGHT = 5.0, 2.4, 4.2, 0.24
 
 
-def save(results: Sequence[Result], reference: str, path: Path) -> None:
+def save(results: Sequence[MethodResult], reference: str, path: Path) -> None:
     """Write a picture with a panel for each batch size.
 
     Args:
@@ -64,7 +64,7 @@ def style(number: int) -> Tuple[str, str, bool]:
     return MARKERS[number % len(MARKERS)], COLORS[number % len(COLORS)], number % 2 == 0
 
 
-def _draw(panel: Axes, results: Sequence[Result], names: Sequence[str]) -> None:
+def _draw(panel: Axes, results: Sequence[MethodResult], names: Sequence[str]) -> None:
     for result in results:
         least, greatest = result.time_ratio_range
         marker, color, filled = style(names.index(result.method))

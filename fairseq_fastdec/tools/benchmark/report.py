@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence
 import torch
 
 from .methods import Method, Settings
-from .results import Result
+from .results import MethodResult
 
 PACKAGES = ("fairseq_fastdec", "fairseq", "ve-fairseq", "fairseq-fixed", "torch", "ctranslate2")
 COLUMNS = (
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def markdown(
-    results: Sequence[Result],
+    results: Sequence[MethodResult],
     reference: str,
     signature: str,
     settings: Settings,
@@ -66,7 +66,7 @@ def markdown(
 
 
 def as_json(
-    results: Sequence[Result],
+    results: Sequence[MethodResult],
     methods: Sequence[Method],
     reference: str,
     signature: str,
@@ -111,7 +111,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> List[str]:
     return [_line(titles), "|" + "---|" * len(titles), *map(_line, rows)]
 
 
-def _divisions(results: Sequence[Result]) -> List[str]:
+def _divisions(results: Sequence[MethodResult]) -> List[str]:
     """A table of the seconds with each division of the threads, where several were measured."""
     divisions = list(dict.fromkeys(t.division for result in results for t in result.trials))
     if len(divisions) == 1:
@@ -128,7 +128,7 @@ def _divisions(results: Sequence[Result]) -> List[str]:
     ]
 
 
-def _trial(result: Result, division: str) -> str:
+def _trial(result: MethodResult, division: str) -> str:
     for trial in result.trials:
         if trial.division == division:
             cell = f"{trial.seconds:.2f}"
@@ -140,7 +140,7 @@ def _trial(result: Result, division: str) -> str:
     return ""
 
 
-def _name(result: Result) -> str:
+def _name(result: MethodResult) -> str:
     return result.method.replace("|", "\\|")
 
 
@@ -148,7 +148,7 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _row(result: Result) -> List[str]:
+def _row(result: MethodResult) -> List[str]:
     least, greatest = result.time_ratio_range
     return [
         _name(result),

@@ -18,7 +18,7 @@ class Trial:
     Attributes:
         division: workers and the threads of each, such as ``2 x 1``.
         seconds: the median of its rounds.
-        latency_p50: see :class:`Result`.
+        latency_p50: see :class:`MethodResult`.
     """
 
     division: str
@@ -27,7 +27,7 @@ class Trial:
 
 
 @dataclass
-class Result:
+class MethodResult:
     """One row of the table: a method with that division of the threads that was fastest.
 
     Attributes:
@@ -74,7 +74,7 @@ class Result:
         return 1 / self.time_ratio
 
 
-def summarize(contest: Contest, reference: str, scorer: Scorer) -> List[Result]:
+def summarize(contest: Contest, reference: str, scorer: Scorer) -> List[MethodResult]:
     """All rows.
 
     Args:
@@ -109,7 +109,9 @@ def _bleu(scorer: Scorer, result: Round, references: Dict[int, str]) -> float:
     return scorer.score(texts, references)
 
 
-def _result(entry: Entry, compared: Entry, twin: Entry, bleu: float, trials: List[Trial]) -> Result:
+def _result(
+    entry: Entry, compared: Entry, twin: Entry, bleu: float, trials: List[Trial]
+) -> MethodResult:
     first = entry.rounds[0]
     seconds = [result.seconds for result in entry.rounds]
     typical = _seconds(entry)
@@ -117,7 +119,7 @@ def _result(entry: Entry, compared: Entry, twin: Entry, bleu: float, trials: Lis
     p50, p95 = _latencies(entry.rounds)
     rows = first.row_invocations
     theirs = twin.rounds[0].translations
-    return Result(
+    return MethodResult(
         method=entry.method.name,
         division=str(entry.division),
         trials=trials,

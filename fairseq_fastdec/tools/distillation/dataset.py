@@ -46,7 +46,7 @@ def build(
     shutil.rmtree(part, ignore_errors=True)
     (part / "text").mkdir(parents=True)
     languages = (corpus.task.cfg.source_lang, corpus.task.cfg.target_lang)
-    counts = write_text(part / "text" / "train", languages, corpus, translations, filters)
+    counts = write_pairs(part / "text" / "train", languages, corpus, translations, filters)
     if not counts["kept"]:
         raise ValueError(f"no pair is left ({show(counts)}); filter less, or train the teacher on")
     binarize(part, original, languages, workers)
@@ -56,7 +56,7 @@ def build(
     return counts
 
 
-def write_text(
+def write_pairs(
     prefix: Path,
     languages: Tuple[str, str],
     corpus: Corpus,

@@ -10,7 +10,7 @@ from typing import Callable, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
-from .sentences import Sentences
+from .sentences import FlatSentences
 
 # So many cells (pairs of a source and a target token of a sentence) are looked at in one go.
 CELLS_AT_ONCE = 1 << 21
@@ -40,8 +40,8 @@ class _Cells(NamedTuple):
 
 
 def train(
-    source: Sentences,
-    target: Sentences,
+    source: FlatSentences,
+    target: FlatSentences,
     n_source: int,
     n_target: int,
     iterations: int,
@@ -62,7 +62,7 @@ def train(
     for iteration in range(1, iterations + 1):
         counts, log_likelihood = _expected_counts(chunks, probabilities)
         report(iteration, float(np.exp(-log_likelihood / max(target.tokens.size, 1))))
-        totals = np.bincount(sources, counts, minlength=n_source + 1)
+        totals = np.bincount(sources, counts)
         probabilities = counts / totals[sources]
     return Translations(sources, keys % n_target, probabilities)
 
@@ -81,7 +81,7 @@ def _expected_counts(chunks: List[_Cells], probabilities: np.ndarray) -> Tuple[n
 
 
 def _numbered(
-    source: Sentences, target: Sentences, n_target: int
+    source: FlatSentences, target: FlatSentences, n_target: int
 ) -> Tuple[List[_Cells], np.ndarray]:
     """All cells, and the keys ``source type * n_target + target type`` of their entries."""
     found = []
@@ -89,7 +89,7 @@ def _numbered(
         keys, starts, widths = _cells(source, target, n_target, first, last)
         own_keys, own_entries = np.unique(keys, return_inverse=True)
         found.append((own_keys, own_entries.astype(np.int32), starts, widths))
-    keys = np.unique(np.concatenate([np.zeros(0, np.int64), *(own for own, *_ in found)]))
+    keys = np.unique(np.concatenate([own for own, *_ in found]))
     chunks = [
         _Cells(np.searchsorted(keys, own).astype(np.int32)[entries], starts, widths)
         for own, entries, starts, widths in found
@@ -98,7 +98,7 @@ def _numbered(
 
 
 def _cells(
-    source: Sentences, target: Sentences, n_target: int, first: int, last: int
+    source: FlatSentences, target: FlatSentences, n_target: int, first: int, last: int
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The keys of the cells of sentences ``first ... last - 1``, and where tokens' cells lie."""
     n_tokens = target.lengths[first:last]
@@ -114,8 +114,5 @@ def _cells(
 def _ranges(n_cells: np.ndarray) -> Iterator[Tuple[int, int]]:
     """Consecutive sentence pairs with about so many cells as are looked at in one go."""
     chunk = (n_cells.cumsum() - n_cells) // CELLS_AT_ONCE
-    filled = n_cells > 0
-    borders = np.flatnonzero(np.diff(chunk)) + 1
-    for first, last in zip([0, *borders.tolist()], [*borders.tolist(), n_cells.size]):
-        if filled[first:last].any():
-            yield first, last
+    borders = (np.flatnonzero(np.diff(chunk)) + 1).tolist()
+    return zip([0, *borders], [*borders, n_cells.size])

@@ -9,7 +9,7 @@ from fairseq.tasks.translation import load_langpair_dataset
 NO_LIMIT = 2**31 - 1
 
 
-class Sentences(NamedTuple):
+class FlatSentences(NamedTuple):
     """Sentence i is ``tokens[offsets[i] : offsets[i + 1]]``, without EOS.
 
     ``tokens`` is int32 ``[N]``, ``offsets`` int64 ``[B + 1]``.
@@ -23,10 +23,10 @@ class Sentences(NamedTuple):
         """int64 ``[B]``"""
         return np.diff(self.offsets)
 
-    def headed_by(self, token: int) -> "Sentences":
+    def headed_by(self, token: int) -> "FlatSentences":
         """The same with one token before each sentence."""
         tokens = np.insert(self.tokens, self.offsets[:-1], token)
-        return Sentences(tokens, self.offsets + np.arange(self.offsets.size))
+        return FlatSentences(tokens, self.offsets + np.arange(self.offsets.size))
 
 
 def read(
@@ -35,7 +35,7 @@ def read(
     languages: Tuple[str, str],
     dictionaries: Tuple[Dictionary, Dictionary],
     n_sentences: Optional[int] = None,
-) -> Tuple[Sentences, Sentences]:
+) -> Tuple[FlatSentences, FlatSentences]:
     """The sentences of both languages of a directory that fairseq-preprocess made.
 
     Args:
@@ -59,11 +59,11 @@ def read(
     )
 
 
-def _flat(dataset, chosen: np.ndarray, eos: int) -> Sentences:
+def _flat(dataset, chosen: np.ndarray, eos: int) -> FlatSentences:
     sentences = [dataset[index].numpy().astype(np.int32) for index in chosen.tolist()]
     lengths = [sentence.size for sentence in sentences]
     tokens = np.concatenate([np.zeros(0, np.int32), *sentences])
     inside = tokens != eos
     owners = np.repeat(np.arange(len(sentences)), lengths)[inside]
     counts = np.bincount(owners, minlength=len(sentences))
-    return Sentences(tokens[inside], np.concatenate([[0], counts.cumsum()]))
+    return FlatSentences(tokens[inside], np.concatenate([[0], counts.cumsum()]))

@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence
 
 from ..distillation.filters import Filters
 from .chunks import Chunk, Translated
-from .translator import Outcome, Problem, Result
+from .translator import LineResult, Outcome, Problem
 
 PLAIN, TSV, JSONL = "plain", "tsv", "jsonl"
 FORMATS = (PLAIN, TSV, JSONL)
@@ -57,7 +57,7 @@ class OutputRules:
     on_error: str = STOP
     filters: Filters = Filters()
 
-    def render(self, chunk: Chunk, results: Sequence[Result]) -> Translated:
+    def render(self, chunk: Chunk, results: Sequence[LineResult]) -> Translated:
         """The output of a chunk.
 
         Args:

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..corpus import load_models, on_device
 
 
-class Hypothesis(NamedTuple):
+class TextHypothesis(NamedTuple):
     """One translation of a line.
 
     Attributes:
@@ -50,10 +50,10 @@ class Outcome(NamedTuple):
     """
 
     n_source_tokens: int
-    hypotheses: List[Hypothesis]
+    hypotheses: List[TextHypothesis]
 
 
-Result = Union[Outcome, Problem]
+LineResult = Union[Outcome, Problem]
 
 
 class Translator:
@@ -98,7 +98,7 @@ class Translator:
         texts: Sequence[str],
         seed: int,
         progress: Callable[[int], Any] = lambda n: None,
-    ) -> List[Result]:
+    ) -> List[LineResult]:
         """Translate lines.
 
         Args:
@@ -110,7 +110,7 @@ class Translator:
             the result of each line, in their order.
         """
         utils.set_torch_seed(seed)
-        results: List[Optional[Result]] = [None] * len(texts)
+        results: List[Optional[LineResult]] = [None] * len(texts)
         numbers, tokens = [], []
         for number, text in enumerate(texts):
             of_line = self._tokens(text.strip())
@@ -190,7 +190,7 @@ class Translator:
             hypotheses = self.task.inference_step(self._generator, self._models, batch)
             yield batch["id"].tolist(), hypotheses
 
-    def _hypothesis(self, hypo: Dict[str, Any]) -> Hypothesis:
+    def _hypothesis(self, hypo: Dict[str, Any]) -> TextHypothesis:
         numbers = hypo["tokens"].tolist()
         # A list: fairseq asks each element of a tensor for its value, several times.
         text = self.task.target_dictionary.string(
@@ -200,7 +200,7 @@ class Translator:
             if decoder is not None:
                 text = decoder.decode(text)
         n_tokens = sum(number not in self._stripped for number in numbers)
-        return Hypothesis(text, float(hypo["score"]) / math.log(2), n_tokens)
+        return TextHypothesis(text, float(hypo["score"]) / math.log(2), n_tokens)
 
 
 def _encodes_as_fairseq(task: Any) -> bool:

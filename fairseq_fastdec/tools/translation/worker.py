@@ -11,7 +11,7 @@ import torch
 from .chunks import Chunk, ChunkStore, Translated
 from .cores import pin
 from .output_lines import NOT_UTF8, OutputRules, UntranslatedLine
-from .translator import Result, Translator
+from .translator import LineResult, Translator
 
 
 class Ready(NamedTuple):
@@ -85,7 +85,7 @@ class ChunkTranslator:
         progress(len(texts) - len(valid))
         # What is drawn at random depends on the chunk, and on no chunk before it.
         results = iter(self._translator.translate(valid, self._seed + chunk.number, progress))
-        of_lines: List[Result] = [NOT_UTF8 if text is None else next(results) for text in texts]
+        of_lines: List[LineResult] = [NOT_UTF8 if text is None else next(results) for text in texts]
         return self._rules.render(chunk, of_lines)
 
 

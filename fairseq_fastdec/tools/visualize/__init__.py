@@ -11,6 +11,6 @@ Santilli et al. (2023), section 3.5. ``command.py`` is ``scripts/ddgviz.py``.
 """
 
 from .graph import Decoded, decoded, edges, frontiers
-from .trace import Recorder, SentenceTrace, Step
+from .trace import Recorder, SentenceTrace, TraceStep
 
-__all__ = ["Decoded", "Recorder", "SentenceTrace", "Step", "decoded", "edges", "frontiers"]
+__all__ = ["Decoded", "Recorder", "SentenceTrace", "TraceStep", "decoded", "edges", "frontiers"]

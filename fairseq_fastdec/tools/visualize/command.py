@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
     """
     figure = picture_module(args.formats)
     infer_languages(args)
-    lines = read_lines(args.sentences, args.max_sentences_shown)
+    lines = read_sentences(args.sentences, args.max_sentences_shown)
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -150,7 +150,7 @@ def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
         raise UsageError(f"--formats {','.join(names)}: {error}") from error
 
 
-def read_lines(name: str, n_most: int) -> Dict[int, str]:
+def read_sentences(name: str, n_most: int) -> Dict[int, str]:
     """The sentences by their line number, from 0, without empty ones.
 
     Raises:

@@ -10,7 +10,7 @@ with, for each SENTENCE (positions and steps count from 0; tokens are the dictio
   or ``join``;
 - ``source``, ``tokens``: lists of strings ending in ``</s>``;
 - ``steps``: one for each decoder invocation, with ``first``, ``drafts``, ``answers``,
-  ``probabilities`` and ``settled`` as in :class:`~.trace.Step`, and ``frontier``: how many
+  ``probabilities`` and ``settled`` as in :class:`~.trace.TraceStep`, and ``frontier``: how many
   leading tokens are settled after it;
 - ``decoded``: for each token ``{"step", "context", "parallel", "guessed"}`` as in
   :class:`~.graph.Decoded`, or ``null`` where it was forced;
@@ -30,7 +30,7 @@ from typing import Any, Dict, List, Sequence
 
 from . import graph
 from .subwords import Spelling
-from .trace import SentenceTrace, Step
+from .trace import SentenceTrace, TraceStep
 
 FORMAT = "fairseq_fastdec.ddgviz"
 VERSION = 1
@@ -89,7 +89,7 @@ def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
 
 def _trace(sentence: Dict[str, Any]) -> SentenceTrace:
     names = ("first", "drafts", "answers", "probabilities", "settled")
-    steps = [Step(**{name: step[name] for name in names}) for step in sentence["steps"]]
+    steps = [TraceStep(**{name: step[name] for name in names}) for step in sentence["steps"]]
     return SentenceTrace(
         sentence["id"],
         sentence["source"],

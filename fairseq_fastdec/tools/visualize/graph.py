@@ -9,7 +9,7 @@ tokens before; where it is fewer, the token was decoded in parallel with those i
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
-from .trace import SentenceTrace, Step
+from .trace import SentenceTrace, TraceStep
 
 SOURCE = -1
 
@@ -50,7 +50,7 @@ class Cell:
     failed: Optional[str] = None
 
 
-def known(trace: SentenceTrace, step: Step) -> int:
+def known(trace: SentenceTrace, step: TraceStep) -> int:
     """The number of leading tokens of the output that stood rightly in the step's input."""
     n = step.first
     for draft in step.drafts:
@@ -163,10 +163,10 @@ def _cell(trace: SentenceTrace, n: int, position: int, token: Optional[Decoded])
     return Cell(kind, answer, probability, draft, failed)
 
 
-def _covers(step: Step, position: int) -> bool:
+def _covers(step: TraceStep, position: int) -> bool:
     return step.first <= position < step.first + len(step.answers)
 
 
-def _is_right(trace: SentenceTrace, step: Step, position: int) -> bool:
+def _is_right(trace: SentenceTrace, step: TraceStep, position: int) -> bool:
     index = position - step.first
     return index < step.settled or step.answers[index] == trace.tokens[position]

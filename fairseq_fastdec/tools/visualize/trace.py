@@ -9,7 +9,7 @@ Token = TypeVar("Token", int, str)
 
 
 @dataclass
-class Step(Generic[Token]):
+class TraceStep(Generic[Token]):
     """One decoder invocation, as one sentence saw it.
 
     Attributes:
@@ -48,7 +48,7 @@ class SentenceTrace(Generic[Token]):
     id: int
     source: List[Token]
     tokens: List[Token]
-    steps: List[Step[Token]] = field(default_factory=list)
+    steps: List[TraceStep[Token]] = field(default_factory=list)
     method: str = "jacobi"
     subwords: str = "show"
 
@@ -69,10 +69,10 @@ class SentenceTrace(Generic[Token]):
         def names(tokens: Sequence[int]) -> List[str]:
             return [target_symbol(token) for token in tokens]
 
-        def named(step: Step) -> Step[str]:
+        def named(step: TraceStep) -> TraceStep[str]:
             # Before the end is known, windows reach as far as --max-len-b: mostly nothing.
             n = max(1, len(self.tokens) - step.first)
-            return Step(
+            return TraceStep(
                 step.first,
                 names(step.drafts[: n - 1]),
                 names(step.answers[:n]),
@@ -92,7 +92,7 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self._steps: Dict[int, List[Step[int]]] = {}
+        self._steps: Dict[int, List[TraceStep[int]]] = {}
 
     def __call__(
         self,
@@ -116,9 +116,9 @@ class Recorder:
         columns = (sentences, first, drafts, answers, scores.exp(), settled)
         rows = zip(*(column.tolist() for column in columns), n_answers)
         for sentence, start, draft, answer, probability, n_settled, n in rows:
-            step = Step(start, draft[: n - 1], answer[:n], probability[:n], min(n_settled, n))
+            step = TraceStep(start, draft[: n - 1], answer[:n], probability[:n], min(n_settled, n))
             self._steps.setdefault(sentence, []).append(step)
 
-    def take(self, sentence: int) -> List[Step[int]]:
+    def take(self, sentence: int) -> List[TraceStep[int]]:
         """The steps of one sentence of the last batch, which the recorder then forgets."""
         return self._steps.pop(sentence, [])

@@ -22,7 +22,7 @@ from fairseq_fastdec.engine.kernels.top_k import Limits, TopK
 from fairseq_fastdec.engine.network.cache import KeyValueCache
 from fairseq_fastdec.engine.network.compiled_encoder import CompiledEncoder
 from fairseq_fastdec.engine.products.int8 import Int8Linear
-from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
+from fairseq_fastdec.engine.products.linear import BFloat16Linear, PlainLinear
 from tests.support import skips, tiny
 from tests.support.compiled import threads
 from tests.support.sessions import steps_by_torch
@@ -311,7 +311,7 @@ def test_encoders(lengths, wrong, where, registers, draw):
 
 @settings(FUZZ, max_examples=60)
 @given(
-    kind=st.sampled_from([Linear, BFloat16Linear, Int8Linear]), n_tokens=st.integers(0, 21),
+    kind=st.sampled_from([PlainLinear, BFloat16Linear, Int8Linear]), n_tokens=st.integers(0, 21),
     n_inputs=st.integers(2, 70), n_outputs=st.integers(1, 140),
     registers=st.sampled_from([4, 8, 16]), n_threads=st.integers(1, 4),
     n_bad=st.integers(0, 3), in_weight=st.booleans(), draw=st.randoms(),
@@ -343,7 +343,7 @@ def test_products_of_any_numbers(
 
 
 def test_products_with_inputs_of_another_size():
-    layer = Linear(torch.zeros(5, 32))
+    layer = PlainLinear(torch.zeros(5, 32))
     for shape in ((3, 64), (3, 16), (2, 3, 31)):
         with pytest.raises(ValueError, match="inputs of a layer that has 32"):
             layer(torch.zeros(shape))
@@ -358,10 +358,10 @@ def test_layers_of_other_kinds():
         assert PackedLinear.of(empty, None) is PackedBFloat16.of(empty, None) is None
         assert PackedInt8.of(empty.to(torch.int8), torch.zeros(shape[0]), None) is None
         x = torch.ones(3, shape[1])
-        assert torch.equal(Linear(empty)(x), F.linear(x, empty))
+        assert torch.equal(PlainLinear(empty)(x), F.linear(x, empty))
     for bias in (torch.zeros(3), torch.zeros(4, dtype=torch.float64)):
         with pytest.raises(ValueError, match="one number an output"):
-            Linear(torch.zeros(4, 4), bias)
+            PlainLinear(torch.zeros(4, 4), bias)
 
 
 @settings(FUZZ, max_examples=150)
@@ -466,7 +466,7 @@ def test_caches_that_lie_otherwise_are_not_moved():
 
 @pytest.mark.parametrize("n_threads", [0, -1])
 def test_no_threads(n_threads):
-    layer = Linear(torch.zeros(4, 4)).packed
+    layer = PlainLinear(torch.zeros(4, 4)).packed
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(library()), "n_threads", n_threads)
         with pytest.raises(ValueError, match="sizes"):

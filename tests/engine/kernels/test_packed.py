@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine.kernels.kept_product import KeptProduct
 from fairseq_fastdec.engine.kernels.packed import PackedLinear
 from fairseq_fastdec.engine.products.int8 import Int8Linear
-from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
+from fairseq_fastdec.engine.products.linear import BFloat16Linear, PlainLinear
 from tests.support.at_once import at_once
 from tests.support.compiled import compiled, with_bf16, with_int8
 
 KINDS = [
-    Linear,
+    PlainLinear,
     pytest.param(BFloat16Linear, marks=with_bf16),
     pytest.param(Int8Linear, marks=with_int8),
 ]
@@ -38,7 +38,9 @@ def test_products(shape, n_inputs, n_outputs, biased, strided):
     expected = torch.nn.functional.linear(
         x.double(), weight.double(), bias.double() if biased else None
     )
-    torch.testing.assert_close(Linear(weight, bias)(x).double(), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        PlainLinear(weight, bias)(x).double(), expected, atol=1e-4, rtol=1e-4
+    )
 
 
 @with_bf16
@@ -67,14 +69,14 @@ def test_products_of_other_numbers():
     assert PackedLinear.of(torch.zeros(4, 4, dtype=torch.float64), None) is None
     assert PackedLinear.of(torch.zeros(4, 4, device="meta"), None) is None
     with pytest.raises(TypeError, match="float64 where fp32"):
-        Linear(torch.zeros(4, 4))(torch.zeros(4, dtype=torch.float64))
+        PlainLinear(torch.zeros(4, 4))(torch.zeros(4, dtype=torch.float64))
 
 
 @compiled
 @pytest.mark.parametrize(
     "kind",
     [
-        Linear,
+        PlainLinear,
         pytest.param(BFloat16Linear, marks=with_bf16),
         pytest.param(Int8Linear, marks=with_int8),
     ],

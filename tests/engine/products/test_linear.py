@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from fairseq_fastdec.engine.products import linear
-from fairseq_fastdec.engine.products.linear import Linear
+from fairseq_fastdec.engine.products.linear import PlainLinear
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def test_products_that_are_missing_or_wrong_are_not_used(monkeypatch, name, repl
     monkeypatch.setattr(linear, name, replacement)
     assert not linear.can_block(torch.float32)
     weight, bias, x = torch.randn(24, 16), torch.randn(24), torch.randn(2, 5, 16)
-    assert torch.equal(Linear(weight, bias)(x), F.linear(x, weight, bias))
+    assert torch.equal(PlainLinear(weight, bias)(x), F.linear(x, weight, bias))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -37,4 +37,4 @@ def test_products_that_are_missing_or_wrong_are_not_used(monkeypatch, name, repl
 def test_the_same_product_with_and_without_preparation(dtype, shape, with_bias):
     weight, x = torch.randn(24, 16, dtype=dtype), torch.randn(*shape, dtype=dtype)
     bias = torch.randn(24, dtype=dtype) if with_bias else None
-    torch.testing.assert_close(Linear(weight, bias)(x), F.linear(x, weight, bias))
+    torch.testing.assert_close(PlainLinear(weight, bias)(x), F.linear(x, weight, bias))

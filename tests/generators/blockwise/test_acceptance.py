@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_fastdec.generators.blockwise.acceptance import Distance, Exact, MinimumBlock, TopK
+from fairseq_fastdec.generators.blockwise.acceptance import AmongBest, Distance, Exact, MinimumBlock
 from fairseq_fastdec.generators.single.blocks import Verdicts
 
 
@@ -27,13 +27,13 @@ def test_exact_accepts_p1s_best_only():
 def test_topk_accepts_p1s_best_n(n, expected):
     log_probs = torch.tensor([-1.0, -2.0, -3.0, -math.inf]).repeat(1, 3, 1)
     best = torch.zeros(1, 3, dtype=torch.long)
-    verdict = judged(TopK(n), log_probs, best, torch.tensor([[0, 1, 2]]))
+    verdict = judged(AmongBest(n), log_probs, best, torch.tensor([[0, 1, 2]]))
     assert verdict.tolist() == [expected]
 
 
 def test_topk_never_accepts_what_the_limits_forbid():
     log_probs = torch.tensor([[[-1.0, -math.inf, -math.inf]]])
-    verdict = judged(TopK(3), log_probs, torch.tensor([[0]]), torch.tensor([[1]]))
+    verdict = judged(AmongBest(3), log_probs, torch.tensor([[0]]), torch.tensor([[1]]))
     assert verdict.tolist() == [[False]]
 
 

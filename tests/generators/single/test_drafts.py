@@ -8,7 +8,14 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
-from fairseq_fastdec.generators.single.drafts import CopyDraft, SourceDraft, draft_source
+from fairseq_fastdec.generators.single.drafts import (
+    CopyDraft,
+    NgramDraft,
+    PadDraft,
+    PreviousDraft,
+    SourceDraft,
+    draft_source,
+)
 from tests.support import tiny
 from tests.support.against_fairseq import assert_same
 
@@ -59,6 +66,30 @@ def test_copies_of_the_source_under_the_targets_indices():
     ]
 
 
+def test_a_source_token_that_the_target_lacks_is_padding():
+    rows = DraftedBatch([words("w3 w7 w2")], [[]])
+    draft = CopyDraft(SOURCE, TARGET)
+    draft.begin(rows)
+    assert filled(draft, rows, [[4, 4, 4]], [0]) == [[OWN["w3"], PAD, OWN["w2"]]]
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("pad", PadDraft), ("copy", CopyDraft), ("previous", PreviousDraft),
+        ("ngram", NgramDraft), ("source", SourceDraft),
+    ],
+)  # fmt: skip
+def test_each_name_has_its_draft(name, kind):
+    options = DecodingOptions(decoding="lookahead", draft=name)
+    assert type(draft_source(options, SOURCE, TARGET, True)) is kind
+    if name in ("copy", "source"):
+        with pytest.raises(ValueError, match=f"--draft {name}: .* use another draft"):
+            draft_source(options, None, TARGET, True)
+    else:
+        assert type(draft_source(options, None, TARGET, True)) is kind
+
+
 def test_what_follows_in_the_source():
     rows = DraftedBatch([words("w0 w3 w0 w2"), words("w1 w2 w3")], [[OWN["w3"], OWN["w0"]], []])
     draft = SourceDraft(3, EOS, SOURCE, TARGET, replace_answers=True)
@@ -88,6 +119,30 @@ def test_ngrams_of_the_sentence_or_of_all(pool, second_row):
     draft.begin(rows)
     draft.learn(rows, torch.tensor([[6, 7, 8, 6], [6, 9, 9, 9]]), torch.tensor([4, 1]))
     assert filled(draft, rows, [[9, 9], [9, 9]], [2, 2]) == [[7, 8], second_row]
+
+
+def test_the_longest_ngram_decides():
+    """After 6 7 came 8; after 7 alone, 9 came last."""
+    rows = DraftedBatch([words("w0")], [[]])
+    draft = ngram_draft("run", replace_answers=True)
+    draft.begin(rows)
+    for token in (6, 7, 8, 5, 7, 9):
+        rows.outputs[0].append(token)
+        draft.learn(rows, torch.tensor([1]))
+    for last, after in (([6, 7], 8), ([5, 7], 9), ([4, 7], 9)):
+        rows.outputs = [last]
+        assert filled(draft, rows, [[0]], [1]) == [[after]]
+
+
+def test_a_row_with_news_is_learned_from_beside_one_without():
+    rows = DraftedBatch([words("w0")] * 2, [[4, 5, 6, 7, 8], [6]])
+    draft = ngram_draft("run", replace_answers=True)
+    draft.begin(rows)
+    draft.learn(rows, torch.tensor([3, 0]))
+    # What was appended earlier is context, and no news.
+    for last, after in (([4, 5], 6), ([5, 6], 7), ([6, 7], 8), ([3, 4], 0)):
+        rows.outputs = [last, [6]]
+        assert filled(draft, rows, [[0], [0]], [1, 1])[0] == [after]
 
 
 def test_ngrams_leave_answers_alone_where_they_must():

@@ -127,7 +127,7 @@ def test_an_interruption_while_the_data_are_made(distill, monkeypatch, tmp_path,
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    names = {"text": "write_text", "binarize": "binarize", "copy": "copy_rest"}
+    names = {"text": "write_pairs", "binarize": "binarize", "copy": "copy_rest"}
     with monkeypatch.context() as patch, pytest.raises(SystemExit, match="goes on from here"):
         if place == "rename":
             patch.setattr(Path, "rename", stop)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.tools.shortlisting import model1
-from fairseq_fastdec.tools.shortlisting.sentences import Sentences, read
+from fairseq_fastdec.tools.shortlisting.sentences import FlatSentences, read
 from fairseq_fastdec.tools.shortlisting.table import pruned
 
 N_SOURCE, N_TARGET = 6, 5
@@ -26,7 +26,7 @@ PAIRS = st.lists(
 def flat(sentences):
     tokens = [token for sentence in sentences for token in sentence]
     offsets = np.cumsum([0, *(len(sentence) for sentence in sentences)])
-    return Sentences(np.array(tokens, dtype=np.int32), offsets)
+    return FlatSentences(np.array(tokens, dtype=np.int32), offsets)
 
 
 def trained(pairs, iterations, n_source=N_SOURCE, n_target=N_TARGET):
@@ -114,3 +114,10 @@ def test_sentences_are_evenly_spread_over_the_corpus(corpus, n, chosen):
         texts.append([[words.index(word) for word in lines[i].split()] for i in chosen])
     sides = read(str(corpus), "train", ("en", "de"), (words, words), n)
     assert [lists(side) for side in sides] == texts
+
+
+def test_a_chunk_holds_the_pairs_that_begin_in_its_cells(monkeypatch):
+    """No chunk has more cells than it may, but for those of its last pair of sentences."""
+    monkeypatch.setattr(model1, "CELLS_AT_ONCE", 10)
+    chunks = model1._ranges(np.array([4, 4, 4, 0, 9, 1, 1]))
+    assert list(chunks) == [(0, 3), (3, 5), (5, 7)]

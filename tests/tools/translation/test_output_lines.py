@@ -15,7 +15,7 @@ from fairseq_fastdec.tools.translation.output_lines import (
     OutputRules,
     UntranslatedLine,
 )
-from fairseq_fastdec.tools.translation.translator import Hypothesis, Outcome, Problem
+from fairseq_fastdec.tools.translation.translator import Outcome, Problem, TextHypothesis
 
 CHUNK = Chunk(2, 10, "eins\nzwei\tx\nüber\r\n".encode())
 TOO_LONG = Problem("too long", "9 tokens, and 5 fit")
@@ -24,7 +24,7 @@ TOO_LONG = Problem("too long", "9 tokens, and 5 fit")
 def outcome(*texts, n_source_tokens=3):
     return Outcome(
         n_source_tokens,
-        [Hypothesis(text, -0.123456 - n, len(text.split())) for n, text in enumerate(texts)],
+        [TextHypothesis(text, -0.123456 - n, len(text.split())) for n, text in enumerate(texts)],
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_fastdec.tools.visualize import SentenceTrace, Step, document
+from fairseq_fastdec.tools.visualize import SentenceTrace, TraceStep, document
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 
@@ -21,7 +21,7 @@ def traces(draw):
         probabilities = [draw(st.floats(0, 1)) for _ in answers]
         first = draw(st.integers(0, len(tokens)))
         settled = draw(st.integers(0, len(answers)))
-        steps.append(Step(first, drafts, answers, probabilities, settled))
+        steps.append(TraceStep(first, drafts, answers, probabilities, settled))
     method = draw(st.sampled_from(["jacobi", "blockwise"]))
     source = draw(st.lists(TEXT, max_size=4))
     return SentenceTrace(draw(st.integers(0, 99)), source, tokens, steps, method)
@@ -33,7 +33,7 @@ def test_round_trip(many):
 
 
 def test_what_is_derived_is_written_too():
-    trace = SentenceTrace(0, ["x"], ["a", "b"], [Step(0, ["?"], ["a", "b"], [0.75, 0.5], 1)])
+    trace = SentenceTrace(0, ["x"], ["a", "b"], [TraceStep(0, ["?"], ["a", "b"], [0.75, 0.5], 1)])
     written = json.loads(document.write([trace]))
     assert (written["format"], written["version"]) == ("fairseq_fastdec.ddgviz", 1)
     (sentence,) = written["sentences"]

@@ -11,7 +11,7 @@ from tests.support import skips
 
 skips.needs("matplotlib")
 
-from fairseq_fastdec.tools.visualize import SentenceTrace, Step, figure  # noqa: E402
+from fairseq_fastdec.tools.visualize import SentenceTrace, TraceStep, figure  # noqa: E402
 from tests.support import simulation  # noqa: E402
 
 
@@ -25,7 +25,7 @@ def texts(path):
 
 
 def greedy_trace(tokens):
-    steps = [Step(n, [], [token], [0.875], 1) for n, token in enumerate(tokens)]
+    steps = [TraceStep(n, [], [token], [0.875], 1) for n, token in enumerate(tokens)]
     return SentenceTrace(0, ["the", "source", "</s>"], tokens, steps, "greedy")
 
 
@@ -74,14 +74,20 @@ def test_the_last_column_is_visible_at_1400_pixels(tmp_path, n_words):
 
 
 def test_wrong_answers_are_named(tmp_path):
-    steps = [Step(0, ["?"], ["a", "other"], [0.5, 0.25], 1), Step(1, [], ["b"], [0.75], 1)]
+    steps = [
+        TraceStep(0, ["?"], ["a", "other"], [0.5, 0.25], 1),
+        TraceStep(1, [], ["b"], [0.75], 1),
+    ]
     drawn = draw(SentenceTrace(0, [], ["a", "b"], steps), tmp_path)
     assert {"0.50", "0.25", "0.75", "other", "not the final token"} <= set(drawn)
     assert "proposed, and rejected" not in drawn
 
 
 def test_right_guesses_are_counted(tmp_path):
-    steps = [Step(0, ["a", "?"], ["a", "b", "x"], [0.5] * 3, 2), Step(2, [], ["c"], [0.5], 1)]
+    steps = [
+        TraceStep(0, ["a", "?"], ["a", "b", "x"], [0.5] * 3, 2),
+        TraceStep(2, [], ["c"], [0.5], 1),
+    ]
     drawn = draw(SentenceTrace(0, [], ["a", "b", "c"], steps, "lookahead"), tmp_path)
     assert "final token, guessed in advance and confirmed in this step" in drawn
     assert any(text.endswith("0 decoded in parallel, 1 guessed") for text in drawn)
@@ -89,9 +95,9 @@ def test_right_guesses_are_counted(tmp_path):
 
 def test_failed_proposals_are_named(tmp_path):
     steps = [
-        Step(0, [], ["a"], [0.5], 1),
-        Step(1, ["no", "way"], ["b", "so", "so"], [0.75, 0.125, 0.125], 1),
-        Step(2, [], ["c"], [0.5], 1),
+        TraceStep(0, [], ["a"], [0.5], 1),
+        TraceStep(1, ["no", "way"], ["b", "so", "so"], [0.75, 0.125, 0.125], 1),
+        TraceStep(2, [], ["c"], [0.5], 1),
     ]
     drawn = draw(SentenceTrace(0, [], ["a", "b", "c"], steps, "blockwise"), tmp_path)
     assert {"✗ no", "way", "proposed, and rejected", "not used: behind a rejected proposal"} <= set(

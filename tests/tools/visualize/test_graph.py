@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_fastdec.tools.visualize import SentenceTrace, Step, decoded, edges, frontiers
+from fairseq_fastdec.tools.visualize import SentenceTrace, TraceStep, decoded, edges, frontiers
 from fairseq_fastdec.tools.visualize.graph import SOURCE, cells
 from tests.support import simulation
 from tests.support.simulation import EOS
@@ -15,7 +15,7 @@ PAD = simulation.PAD
 def trace(tokens, *steps, method="jacobi"):
     """A step is (first, drafts, answers, settled), tokens written as letters, $ for EOS."""
     made = [
-        Step(first, list(drafts), list(answers), [0.5] * len(answers), settled)
+        TraceStep(first, list(drafts), list(answers), [0.5] * len(answers), settled)
         for first, drafts, answers, settled in steps
     ]
     return SentenceTrace(0, ["x", EOS], list(tokens), made, method)

@@ -8,14 +8,14 @@ import subprocess
 
 import pytest
 
-from fairseq_fastdec.tools.visualize import SentenceTrace, Step, document, page
+from fairseq_fastdec.tools.visualize import SentenceTrace, TraceStep, document, page
 from tests.support import skips
 
 NASTY = ["</script><b>", "<!--", "\"'&amp;", "\u2028", "שלום@@", "</s>"]
 
 
 def nasty_trace():
-    steps = [Step(n, [], [token], [0.5], 1) for n, token in enumerate(NASTY)]
+    steps = [TraceStep(n, [], [token], [0.5], 1) for n, token in enumerate(NASTY)]
     return SentenceTrace(0, NASTY, NASTY, steps, "greedy")
 
 
@@ -89,7 +89,7 @@ def rendered(tmp_path):
 
 
 def greedy_trace(tokens, subwords="show"):
-    steps = [Step(n, [], [token], [0.5], 1) for n, token in enumerate(tokens)]
+    steps = [TraceStep(n, [], [token], [0.5], 1) for n, token in enumerate(tokens)]
     return SentenceTrace(0, ["a", "</s>"], tokens, steps, "greedy", subwords)
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_fastdec.tools.visualize import SentenceTrace, Step, document
+from fairseq_fastdec.tools.visualize import SentenceTrace, TraceStep, document
 from fairseq_fastdec.tools.visualize.subwords import CHOICES, Spelling
 
 SUFFIXED = ["Rah@@", "men@@", "vorlage", ".", "</s>"]
@@ -50,7 +50,10 @@ def test_text():
 @pytest.mark.parametrize("how", CHOICES)
 def test_tokens_that_look_alike_stay_two(how):
     """An answer "men" is not the output's "men@@"."""
-    steps = [Step(0, ["men"], ["Rah@@", "men"], [0.5, 0.5], 1), Step(1, [], ["men@@"], [0.5], 1)]
+    steps = [
+        TraceStep(0, ["men"], ["Rah@@", "men"], [0.5, 0.5], 1),
+        TraceStep(1, [], ["men@@"], [0.5], 1),
+    ]
     trace = SentenceTrace(0, ["</s>"], ["Rah@@", "men@@"], steps, subwords=how)
     (sentence,) = json.loads(document.write([trace]))["sentences"]
     assert sentence["cells"] == [["found", "wrong"], [None, "found"]]
