@@ -27,7 +27,7 @@ ENTRY_POINTS = (
     "step_scratch_size", "step_threads", "best_token_scratch_size", "heads_scratch_size",
     "top_k_scratch_size", "run_step", "multiply", "best_tokens", "run_heads", "top_k", "append",
     "lead", "accept", "keep", "end_rows", "grow_trees", "beam_scratch_size", "judge_beams",
-    "extend_beams", "trace", "move_scratch_size", "move_rows", "move_paths",
+    "extend_beams", "trace", "find_repeats", "move_scratch_size", "move_rows", "move_paths",
 )  # fmt: skip
 
 

@@ -161,7 +161,12 @@ class CompiledBlocks(Blocks):
             asked = (rows.asked.data_ptr(), rows.asked_scores.data_ptr())
         depths = self._block(rows.depths)[0] if self._has_trees else None
         steps = self._batch.restricted_steps(first_step, rows.n_new, depths)
-        self._choose(self._for_p1, states, steps, n, rows.answer_scores, rows.answers, *asked)
+        tokens, parents = self._block(rows.tokens, rows.parents)
+        forbidden = self._batch.forbidden_after(
+            tokens, parents if self._has_trees else None, first_step
+        )
+        places = (rows.answer_scores, rows.answers, *asked)
+        self._choose(self._for_p1, states, steps, n, *places, forbidden=forbidden)
 
     def _choose(
         self,
@@ -172,6 +177,7 @@ class CompiledBlocks(Blocks):
         scores: Tensor,
         tokens: Tensor,
         *asked: Optional[int],
+        forbidden: Optional[Tensor] = None,
         normalize: bool = True,
     ) -> None:
         """Choose the best tokens of n states, which are for these steps (default: any steps)."""
@@ -186,6 +192,7 @@ class CompiledBlocks(Blocks):
             no_end,
             only_end,
             *asked,
+            forbidden=forbidden,
             normalize=normalize,
         )
 
