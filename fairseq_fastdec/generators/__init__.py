@@ -126,7 +126,7 @@ def _refuse(name: str, wanted: Dict[str, bool]) -> None:
 
 
 def _instead(name: str, flag: str) -> str:
-    """What can be used instead of a method that has no such option."""
+    """The end of a sentence: another method, which has the option."""
     if name == "double_token":
         return ""  # fairseq's generator cannot run its models
     if flag in SAMPLING_FLAGS:

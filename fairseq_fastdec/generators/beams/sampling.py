@@ -20,7 +20,7 @@ FIRST_TRY, FACTOR = 256, 8
 
 
 class Sampling(NamedTuple):
-    """Which tokens can be drawn.
+    """The tokens that can be drawn.
 
     Attributes:
         topk: so many of the best ones; 0 for all.
@@ -35,7 +35,7 @@ class Sampling(NamedTuple):
 
     @classmethod
     def from_args(cls, args: Any) -> Optional["Sampling"]:
-        """What fairseq's options ask for; ``None`` without ``--sampling``."""
+        """Read fairseq's options; ``None`` without ``--sampling``."""
         if not getattr(args, "sampling", False):
             return None
         topk, topp = getattr(args, "sampling_topk", -1), getattr(args, "sampling_topp", -1)
@@ -57,9 +57,9 @@ class Sampler:
 
     def begin(self, ids: List[int]) -> None:
         """Draw for other sentences from now on, which have these numbers in the whole run."""
-        self._ids = np.array(ids, dtype=np.int64)
         # Tools seed torch anew for every part of a text.
-        self._seed = (torch.initial_seed() ^ self._sampling.nonce) % 2**64
+        seed = (torch.initial_seed() ^ self._sampling.nonce) % 2**64
+        self._states = mixed(np.full(len(ids), seed, dtype=np.uint64), np.array(ids, np.int64))
 
     def extensions(
         self,
@@ -80,24 +80,23 @@ class Sampler:
         Returns:
             the extensions of each beam by the order of its rows, ``[S, K]``
         """
-        n_beams = beams.n_beams
-        starts = beams.starts[: n_beams + 1]
-        beam = np.arange(n_beams).repeat(np.diff(starts))
+        beam = np.arange(beams.n_beams).repeat(np.diff(beams.starts[: beams.n_beams + 1]))
         n_draws = np.where(lengths[beam] == 0, self._width, 1)
         row, beam = beams.rows[: beams.n_rows].repeat(n_draws), beam.repeat(n_draws)
-        place = np.arange(row.size) - np.searchsorted(beam, beam)
+        place, length = _places(beam), lengths[beam]
+        of_row = np.where(length == 0, place, 0)
+        chances = np.zeros((beams.n_rows, n_draws.max()))
+        chances[row, of_row] = uniform(mixed(self._states[sentences[beam]], length, place))
         alone, normalized = scores.averaged()
-        chances = uniform(self._seed, self._ids[sentences[beam]], lengths[beam], place)
-        own, tokens = self._drawn(alone, constraints, not normalized, row, chances)
-        best = Best(
-            np.full((n_beams, self._width), -math.inf, dtype=np.float32),
-            np.zeros((n_beams, self._width), dtype=np.int64),
-            np.zeros((n_beams, self._width), dtype=np.int64),
-        )
-        # Rows without a token that has a probability end: behind them there are no gaps.
+        drawn = self._drawn(alone, constraints, not normalized, torch.from_numpy(chances))
+        own, tokens = (part.cpu().numpy()[row, of_row] for part in drawn)
+        # Rows of which no token has a probability have no extension.
         there = own > -math.inf
         row, beam, own, tokens = row[there], beam[there], own[there], tokens[there]
-        where = (beam, np.arange(row.size) - np.searchsorted(beam, beam))
+        shape, where = (beams.n_beams, self._width), (beam, _places(beam))
+        best = Best(
+            np.full(shape, -math.inf, dtype=np.float32), *np.zeros((2, *shape), dtype=np.int64)
+        )
         best.scores[where] = own + beams.totals[row]
         best.rows[where], best.tokens[where] = row, tokens
         return best
@@ -107,34 +106,28 @@ class Sampler:
         scores: Tensor,
         constraints: Optional[TokenConstraints],
         normalize: bool,
-        rows: np.ndarray,
-        chances: np.ndarray,
-    ) -> Tuple[np.ndarray, np.ndarray]:
-        """Draw a token of each of the ``rows``, int64 ``[D]``.
+        chances: Tensor,
+    ) -> Tuple[Tensor, Tensor]:
+        """Draw tokens of each row.
 
         Args:
             scores: ``[R, V]``.
-            chances: float64 ``[D]``, from 0 to 1.
+            chances: float64 ``[R, N]``, from 0 to below 1.
 
         Returns:
-            log-probabilities float32 and tokens int64, ``[D]``
+            log-probabilities float32 and tokens int64, ``[R, N]``
         """
         log_probs = self._chooser.constrained(scores, constraints, normalize)
         of_row, tokens = self._possible(log_probs)
-        row = torch.from_numpy(rows).to(log_probs.device)
-        chance = torch.from_numpy(chances).to(log_probs.device)
         # Relative to the largest: the end of a sentence that has to end may be as good as
         # impossible. And small probabilities would be lost in sums of float32.
         largest = of_row.amax(dim=1, keepdim=True).clamp(min=torch.finfo(of_row.dtype).min)
         sums = (of_row - largest).exp().cumsum(dim=1, dtype=torch.float64)
-        total = sums[row, -1]
+        total = sums[:, -1:]
         # A product may be rounded up to the total.
-        wanted = torch.minimum(chance * total, total * (1 - 2**-50))
-        place = torch.searchsorted(sums[row], wanted[:, None], right=True).squeeze(1)
-        place = place.clamp_(max=sums.size(1) - 1)
-        own = of_row[row, place]
-        token = place if tokens is None else tokens[row, place]
-        return own.cpu().numpy(), token.cpu().numpy()
+        wanted = torch.minimum(chances.to(total.device) * total, total * (1 - 2**-50))
+        place = torch.searchsorted(sums, wanted, right=True).clamp_(max=sums.size(1) - 1)
+        return of_row.gather(1, place), place if tokens is None else tokens.gather(1, place)
 
     def _possible(self, log_probs: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
         """The tokens that can be drawn.
@@ -162,19 +155,24 @@ class Sampler:
         return best.masked_fill(before >= topp, -math.inf), tokens
 
 
-def uniform(seed: int, *numbers: np.ndarray) -> np.ndarray:
-    """A random number from 0 to below 1 for each of the tuples ``[D]``: always the same one.
+def _places(beam: np.ndarray) -> np.ndarray:
+    """The place of each element among those of its beam: int64 ``[D]``, of ascending ones."""
+    return np.arange(beam.size) - np.searchsorted(beam, beam)
+
+
+def uniform(states: np.ndarray) -> np.ndarray:
+    """Random states uint64 ``[D]`` as numbers from 0 to below 1."""
+    return (states >> np.uint64(11)) * 2.0**-53
+
+
+def mixed(states: np.ndarray, *numbers: np.ndarray) -> np.ndarray:
+    """Random states uint64 ``[D]``: always the same of a state and numbers int64 ``[D]``.
 
     The mixing function is that of SplitMix64 (Steele, Lea and Flood 2014).
     """
-    state = _mixed(np.full_like(numbers[0], 0, dtype=np.uint64) + np.uint64(seed))
     for number in numbers:
-        state = _mixed(state + number.astype(np.uint64))
-    return (state >> np.uint64(11)) * 2.0**-53
-
-
-def _mixed(state: np.ndarray) -> np.ndarray:
-    state = state + np.uint64(0x9E3779B97F4A7C15)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
+        states = states + number.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        states = (states ^ (states >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        states = (states ^ (states >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        states = states ^ (states >> np.uint64(31))
+    return states

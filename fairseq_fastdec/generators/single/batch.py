@@ -97,6 +97,11 @@ class Batch:
         return self._observer is not None
 
     @property
+    def repeats_no_ngrams(self) -> bool:
+        """Whether :meth:`forbidden_after` can find anything."""
+        return self.best_tokens.repeated_ngrams is not None
+
+    @property
     def n_sentences(self) -> int:
         """The number of sentences that the batch began with."""
         return self.source_lengths.numel()

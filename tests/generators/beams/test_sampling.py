@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.search import Sampling as FairseqsSampling
 
-from fairseq_fastdec.generators.beams.sampling import uniform
+from fairseq_fastdec.generators.beams.sampling import mixed, uniform
 from fairseq_fastdec.generators.beams.schedule import Capacity
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
@@ -214,9 +214,14 @@ def test_methods_that_draw_nothing_name_one_that_does(decoding):
 
 def test_random_numbers():
     numbers = np.arange(40_000)
-    chances = uniform(5, numbers, numbers % 7, numbers % 3)
+
+    def chances_of(seed):
+        states = np.full(numbers.size, seed, dtype=np.uint64)
+        return uniform(mixed(states, numbers, numbers % 7, numbers % 3))
+
+    chances = chances_of(5)
     assert ((chances >= 0) & (chances < 1)).all() and len(set(chances.tolist())) == numbers.size
     assert_drawn_from(np.full(50, 1 / 50), np.bincount((chances * 50).astype(int), minlength=50))
-    assert (uniform(6, numbers, numbers % 7, numbers % 3) != chances).all()
+    assert (chances_of(6) != chances).all()
     # Neighbours have nothing to do with each other.
     assert abs(np.corrcoef(chances[:-1], chances[1:])[0, 1]) < 0.02
