@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
 from .base import FAIRSEQ_DEFAULT_BEAM, DecodingGenerator
-from .generation_options import check_values, refused
+from .generation_options import NO_REPEAT, SAMPLING_FLAGS, check_values, refused
 from .methods import METHODS, generator_class, register_decoding
 from .options import DecodingOptions
 from .single.generator import SingleHypothesisGenerator
@@ -69,27 +69,31 @@ def check_asked_for(
         ValueError: for any option that the method cannot honour; it names the flag.
     """
     name = str(options.decoding)
-    _refuse(name, asked_for(args, _given(extra), prefix_allowed_tokens_fn))
+    method = generator_class(name)
+    wanted = asked_for(args, _given(extra), prefix_allowed_tokens_fn)
+    _refuse(name, {flag: asked for flag, asked in wanted.items() if flag not in method.honours})
     check_values(args)
-    if generator_class(name).keeps_one_hypothesis:
+    if method.keeps_one_hypothesis:
         _check_one_hypothesis(name, args)
     else:
         _check_hypotheses(args)
 
 
 def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -> Dict[str, bool]:
-    """fairseq's options that our methods do not have, by flag, and whether each was asked for."""
+    """fairseq's options that not all of our methods have, and which were asked for, by flag."""
     prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
     constraints = getattr(args, "constraints", None)
     return {
         **refused(args),
         "--lm-weight": (getattr(args, "lm_weight", 0) or extra.get("lm_weight", 0)) != 0,
         "--sampling": getattr(args, "sampling", False),
+        "--sampling-topk": getattr(args, "sampling_topk", -1) > 0,
+        "--sampling-topp": not getattr(args, "sampling_topp", -1) <= 0,  # nor is NaN
         "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
         "--diversity-rate": not getattr(args, "diversity_rate", -1) <= -1,  # nor is NaN
         "--match-source-len": getattr(args, "match_source_len", False),
         "--constraints": constraints is not None and constraints is not False,
-        "--no-repeat-ngram-size": getattr(args, "no_repeat_ngram_size", 0) > 0,
+        NO_REPEAT: getattr(args, "no_repeat_ngram_size", 0) > 0,
         "--print-alignment": bool(getattr(args, "print_alignment", None)),
         "--replace-unk": bool(getattr(args, "replace_unk", None)),
         "--print-step": getattr(args, "print_step", False),
@@ -117,8 +121,17 @@ def _refuse(name: str, wanted: Dict[str, bool]) -> None:
     for flag, given in wanted.items():
         if given:
             raise ValueError(
-                f"{flag}: not possible with --decoding {name}; remove it or use --decoding fairseq"
+                f"{flag}: not possible with --decoding {name}; remove it{_instead(name, flag)}"
             )
+
+
+def _instead(name: str, flag: str) -> str:
+    """The end of a sentence: another method, which has the option."""
+    if name == "double_token":
+        return ""  # fairseq's generator cannot run its models
+    if flag in SAMPLING_FLAGS:
+        return " or use --decoding beam, which draws --beam samples of each sentence"
+    return " or use --decoding fairseq"
 
 
 def _check_hypotheses(args: Any) -> None:

@@ -2,7 +2,7 @@
 
 import weakref
 from abc import ABC, abstractmethod
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..engine import EnsembleSession, Shortlist
 from .constraints import GenerationRules
+from .generation_options import NO_REPEAT
 from .hypothesis import Hypotheses
 from .ids import check_dictionaries, check_request
 from .options import DecodingOptions
@@ -28,12 +29,14 @@ class DecodingGenerator(ABC):
     Attributes:
         keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 mean nothing.
         tokens_per_step: how many tokens the model has to predict at once.
+        honours: the flags of fairseq's options that some methods honour and others do not.
         promises_greedy_tokens: whether steps of different lengths have to give the same numbers,
             see :func:`~..engine.products.precision.precision_of`.
     """
 
     keeps_one_hypothesis = False
     tokens_per_step = 1
+    honours: FrozenSet[str] = frozenset({NO_REPEAT})
     promises_greedy_tokens = False
 
     def __init__(
@@ -62,6 +65,7 @@ class DecodingGenerator(ABC):
             model.eval()
         self.name = str(options.decoding)
         self.options = options
+        self.args = args
         self.dictionary = dictionary
         if source_dictionary is None:
             source_dictionary = getattr(models[0].encoder, "dictionary", dictionary)

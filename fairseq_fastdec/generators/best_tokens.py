@@ -9,6 +9,7 @@ from ..engine import EnsembleSession, Features
 from ..engine.kernels.best_token import BestToken
 from .constraints import GenerationRules
 from .ranking import first_maximum
+from .repeated_ngrams import RepeatedNgrams
 from .top_tokens import Chooser
 
 
@@ -21,6 +22,7 @@ class BestTokens:
     Attributes:
         for_p1, for_proposals: the compiled code; ``None`` where there is none. There are two, since
             each prepares for one output layer.
+        repeated_ngrams: says which tokens would repeat an n-gram; ``None`` where they may.
     """
 
     def __init__(self, session: EnsembleSession, rules: GenerationRules) -> None:
@@ -29,6 +31,7 @@ class BestTokens:
         options = (rules.impossible, rules.eos, rules.unk, rules.unkpen, session.temperature)
         self.for_p1 = BestToken.of(*options)
         self.for_proposals = BestToken.of(*options)
+        self.repeated_ngrams = RepeatedNgrams.of(rules)
 
     @cached_property
     def chooser(self) -> Chooser:
@@ -41,6 +44,7 @@ class BestTokens:
         steps: Optional[Tensor] = None,
         max_len: int = 0,
         n_waived: int = 0,
+        forbidden: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor]:
         """p_1's best token after each position.
 
@@ -49,14 +53,17 @@ class BestTokens:
             steps: int64 ``[R, T]``, the step that each distribution is for (default: no rule about
                 lengths restricts any).
             max_len, n_waived: as for :meth:`GenerationRules.constrain`.
+            forbidden: int64 ``[R, T, M]``, as for :meth:`GenerationRules.forbid`.
 
         Returns:
             log-probabilities float32 ``[R, T]`` and tokens int64 ``[R, T]``
         """
-        found = self._chosen(self.for_p1, features, 0, 1, False, steps, max_len, n_waived)
+        limits = (steps, max_len, n_waived)
+        found = self._chosen(self.for_p1, features, 0, 1, False, *limits, forbidden)
         if found is None:
             log_probs = self._session.log_probs(features)[..., 0, :]
-            return first_maximum(self._constrained(log_probs, steps, max_len, n_waived))
+            self._constrained(log_probs, *limits)
+            return first_maximum(self._rules.forbid(log_probs, forbidden))
         scores, tokens = found
         return scores.squeeze(-1), tokens.squeeze(-1)
 
@@ -97,6 +104,7 @@ class BestTokens:
         steps: Optional[Tensor],
         max_len: int,
         n_waived: int,
+        forbidden: Optional[Tensor] = None,
     ) -> Optional[Tuple[Tensor, Tensor]]:
         """Scores and tokens ``[..., last - first]``; ``None`` where compiled code cannot help."""
         if compiled is None:
@@ -105,7 +113,7 @@ class BestTokens:
         if product is None:
             return None
         flags = self.flags_at(steps, max_len, n_waived)
-        return compiled(*product, *flags, normalize=first == 0)
+        return compiled(*product, *flags, forbidden, normalize=first == 0)
 
     def flags_at(
         self, steps: Optional[Tensor], max_len: int, n_waived: int

@@ -29,6 +29,8 @@ class TokenConstraints(NamedTuple):
     no_eos: np.ndarray  # bool [R], whether EOS is impossible
     # bool [R], whether EOS alone is possible: finite, even where the model gave NaN
     only_eos: np.ndarray
+    # int64 [R, M], tokens that are impossible, padding where a row has fewer; None: none are
+    forbidden: Optional[np.ndarray] = None
 
 
 @dataclass
@@ -42,6 +44,8 @@ class GenerationRules:
         max_positions: how many tokens the models can read.
         normalize: whether a hypothesis' score is divided by its length to the power of ``lenpen``.
         never: tokens that no step may give, besides padding.
+        no_repeat_ngram_size: n of the n-grams that an output holds once at most, at least 2; or 0
+            for no such rule. :class:`~.repeated_ngrams.RepeatedNgrams` says what it forbids.
     """
 
     pad: int
@@ -55,6 +59,7 @@ class GenerationRules:
     normalize: bool = True
     unkpen: float = 0.0
     never: Tuple[int, ...] = ()
+    no_repeat_ngram_size: int = 0
 
     @classmethod
     def from_args(
@@ -76,6 +81,7 @@ class GenerationRules:
             lenpen=getattr(args, "lenpen", 1),
             normalize=not getattr(args, "unnormalized", False),
             unkpen=getattr(args, "unkpen", 0),
+            no_repeat_ngram_size=max(getattr(args, "no_repeat_ngram_size", 0), 0),
         )
 
     # The rules about lengths.
@@ -177,6 +183,16 @@ class GenerationRules:
             least = torch.finfo(scores.dtype).min
             scores[..., self.eos] = torch.where(only_eos, eos_scores.clamp(min=least), eos_scores)
         return scores
+
+    @staticmethod
+    def forbid(scores: Tensor, forbidden: Optional[Tensor]) -> Tensor:
+        """Make tokens impossible, in place; returns the scores.
+
+        Args:
+            scores: ``[..., V]``.
+            forbidden: int64 ``[..., M]`` (default: none).
+        """
+        return scores if forbidden is None else scores.scatter_(-1, forbidden, -math.inf)
 
     # The rules about hypotheses.
 

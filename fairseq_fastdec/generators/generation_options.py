@@ -34,6 +34,9 @@ HONOURED: Dict[str, ValidRange] = {
     "max_len_b": ValidRange(Integral, MINUS, PLUS, "a whole number"),
     "min_len": ValidRange(Integral, MINUS, PLUS, "a whole number"),
     "prefix_size": ValidRange(Integral, 0, PLUS, "at least 0"),
+    "no_repeat_ngram_size": ValidRange(Integral, MINUS, PLUS, "a whole number"),
+    "sampling_topk": ValidRange(Integral, MINUS, PLUS, "a whole number"),
+    "sampling_topp": ValidRange(Real, MINUS, PLUS, "a number"),
     # Scores are divided by the length to this power; they are float32.
     "lenpen": ValidRange(
         Real, -10, 10, "between -10 and 10: beyond, scores of float32 are all alike"
@@ -47,7 +50,11 @@ HONOURED: Dict[str, ValidRange] = {
 }
 
 # Flags that are on or off, and names that fairseq's commands read and we honour or pass on.
-HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference"})
+HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference", "sampling", "no_seed_provided"})
+
+# Options that some methods honour: those with such a flag among their ``honours``.
+NO_REPEAT = "--no-repeat-ngram-size"
+SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
 
 # The options that no method of ours has, and their values where nobody gave one.
 REFUSED: Dict[str, Any] = {
@@ -55,8 +62,6 @@ REFUSED: Dict[str, Any] = {
     "max_len_a_mt": 0,
     "max_len_b_mt": 200,
     "lenpen_mt": 1,
-    "sampling_topk": -1,
-    "sampling_topp": -1,
     "diverse_beam_strength": 0.5,
     "lm_weight": 0,
     "iter_decode_eos_penalty": 0,
@@ -72,15 +77,13 @@ REFUSED: Dict[str, Any] = {
 # Refused by conditions of their own, in asked_for.
 REFUSED_IF_ASKED_FOR = frozenset(
     {
-        "sampling", "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints",
-        "no_repeat_ngram_size", "print_alignment", "replace_unk", "print_step",
-        "retain_iter_history", "lm_path",
+        "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints",
+        "print_alignment", "replace_unk", "print_step", "retain_iter_history", "lm_path",
     }
 )  # fmt: skip
 
-# Nothing in fairseq reads the first two. It reads the third only to keep a warning back, and the
-# fourth to seed what draws at random, which no method of ours does.
-WITHOUT_EFFECT = frozenset({"no_early_stop", "no_beamable_mm", "sacrebleu", "no_seed_provided"})
+# Nothing in fairseq reads the first two. It reads the third only to keep a warning back.
+WITHOUT_EFFECT = frozenset({"no_early_stop", "no_beamable_mm", "sacrebleu"})
 
 # Tasks read it that end sentences with a token of the language, and tell the generator.
 READ_BY_TASKS = frozenset({"eos_token"})
@@ -104,6 +107,23 @@ def check_values(args: Any) -> None:
         is_number = isinstance(value, valid.kind) and not isinstance(value, bool)
         if not is_number or not valid.least <= value <= valid.most:  # nor is NaN
             raise ValueError(f"{flag_of(name)} {value}: must be {valid.reason}")
+    if getattr(args, "no_repeat_ngram_size", 0) == 1:
+        raise ValueError(f"{NO_REPEAT} 1: no word could come twice; give 2 or more, or 0 for none")
+    _check_sampling(args)
+
+
+def _check_sampling(args: Any) -> None:
+    topk, topp = getattr(args, "sampling_topk", -1), getattr(args, "sampling_topp", -1.0)
+    for flag, value in (("--sampling-topk", topk), ("--sampling-topp", topp)):
+        if value > 0 and not getattr(args, "sampling", False):
+            raise ValueError(f"{flag} {value}: means nothing without --sampling; remove it")
+    if topp > 1:
+        raise ValueError(f"--sampling-topp {topp}: must be at most 1, a probability")
+    if topk > 0 and topp > 0:
+        raise ValueError(
+            f"--sampling-topk {topk}: means nothing beside --sampling-topp {topp}; remove one of "
+            "them"
+        )
 
 
 def refused(args: Any) -> Dict[str, bool]:

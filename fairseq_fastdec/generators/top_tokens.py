@@ -55,18 +55,35 @@ class Chooser:
         if self._compiled is not None and scores.device.type == "cpu":
             best, tokens = self._compiled(scores, n, normalize, _limits(constraints))
             return Choices(best.numpy(), tokens.numpy())
+        log_probs = self.constrained(scores, constraints, normalize)
+        return Choices(*_on_host(*best_of_each(log_probs, n)))
+
+    def constrained(
+        self, scores: Tensor, constraints: Optional[TokenConstraints], normalize: bool
+    ) -> Tensor:
+        """All rules and constraints applied by torch, in place.
+
+        Args:
+            scores, constraints, normalize: as for :meth:`choose_by_row`.
+
+        Returns:
+            log-probabilities float32 ``[R, V]``, ``-inf`` of what is impossible
+        """
         log_probs = F.log_softmax(scores, dim=-1) if normalize else scores
         self._rules.penalize(log_probs)
         if constraints is None:
-            return Choices(*_on_host(*best_of_each(log_probs, n)))
-        only_eos = constraints.only_eos
-        only = np.where(only_eos, self._rules.eos, constraints.only)
-        _restrict(log_probs, only, constraints.no_eos, self._rules.eos)
-        best, tokens = _on_host(*best_of_each(log_probs, n))
+            return log_probs
+        if constraints.forbidden is not None:
+            forbidden = torch.from_numpy(constraints.forbidden).to(log_probs.device)
+            self._rules.forbid(log_probs, forbidden)
+        only_eos, eos = constraints.only_eos, self._rules.eos
+        only = np.where(only_eos, eos, constraints.only)
+        _restrict(log_probs, only, constraints.no_eos, eos)
         if only_eos.any():
-            tokens[only_eos, 0] = self._rules.eos
-            best[only_eos, 0] = np.maximum(best[only_eos, 0], np.finfo(np.float32).min)
-        return Choices(best, tokens)
+            rows = torch.from_numpy(only_eos.nonzero()[0]).to(log_probs.device)
+            least = torch.finfo(log_probs.dtype).min
+            log_probs[rows, eos] = log_probs[rows, eos].clamp(min=least)
+        return log_probs
 
     def choose_by_beam(
         self,
@@ -98,7 +115,7 @@ def _limits(constraints: Optional[TokenConstraints]) -> Limits:
     if constraints is None:
         return NO_LIMITS
     has_to_end = constraints.only_eos if constraints.only_eos.any() else None
-    return Limits(constraints.only, constraints.no_eos, has_to_end)
+    return Limits(constraints.only, constraints.no_eos, has_to_end, constraints.forbidden)
 
 
 def _restrict(log_probs: Tensor, only: np.ndarray, no_eos: np.ndarray, eos: int) -> None:

@@ -9,7 +9,7 @@ import copy
 from argparse import Namespace
 from typing import Any, Dict, Optional, Tuple
 
-from fairseq.search import BeamSearch
+from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import DictConfig
 
@@ -49,7 +49,7 @@ def settings_of(generator: Any, args: Any, task: Any) -> Tuple[Any, Dict[str, An
         sentence, and the tokens that are not printed
 
     Raises:
-        ValueError: for a generator that is not fairseq's beam search, or that does more.
+        ValueError: for a generator that neither searches with a beam nor samples, or does more.
     """
     problem = _problem(generator)
     if problem is not None:
@@ -61,6 +61,11 @@ def settings_of(generator: Any, args: Any, task: Any) -> Tuple[Any, Dict[str, An
     for option, attribute in ATTRIBUTES.items():
         setattr(own, option, getattr(generator, attribute))
     own.unnormalized = not generator.normalize_scores
+    blocker = generator.repeat_ngram_blocker
+    own.no_repeat_ngram_size = 0 if blocker is None else blocker.no_repeat_ngram_size
+    own.sampling = type(generator.search) is Sampling
+    own.sampling_topk = getattr(generator.search, "sampling_topk", -1)
+    own.sampling_topp = getattr(generator.search, "sampling_topp", -1.0)
     return own, {
         "eos": generator.eos,
         "symbols_to_strip_from_output": generator.symbols_to_strip_from_output,
@@ -79,10 +84,9 @@ def _problem(generator: Any) -> Optional[str]:
     name = type(generator).__name__
     if type(generator) is not SequenceGenerator:
         return f"decodes with a {name} of its own"
-    if type(generator.search) is not BeamSearch:
+    if type(generator.search) not in (BeamSearch, Sampling):
         return f"searches with {type(generator.search).__name__}"
     additions = {
-        "blocks repeated n-grams": generator.repeat_ngram_blocker is not None,
         "suppresses tokens": generator.token_indices_to_suppress is not None,
         "adds a language model": generator.lm_model is not None,
         "matches the source's length": generator.match_source_len,

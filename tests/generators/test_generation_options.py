@@ -58,11 +58,10 @@ def test_every_option_of_fairseqs_has_its_place():
 
 
 OTHER_THAN_DEFAULT = {
-    "sampling": True, "diverse_beam_groups": 2, "diversity_rate": 0.5, "match_source_len": True,
-    "constraints": "ordered", "no_repeat_ngram_size": 3, "print_alignment": "hard",
+    "diverse_beam_groups": 2, "diversity_rate": 0.5, "match_source_len": True,
+    "constraints": "ordered", "print_alignment": "hard",
     "replace_unk": "@@ ", "print_step": True, "retain_iter_history": True, "lm_path": "lm.pt",
     "retain_dropout_modules": ["TransformerDecoder"], "decoding_format": "unigram",
-    "sampling_topp": NAN,
 }  # fmt: skip
 
 
@@ -119,6 +118,7 @@ def test_defaults_are_not_refused():
         dict(unkpen=NAN), dict(unkpen=-INF), dict(lenpen=NAN), dict(lenpen=INF), dict(lenpen=-INF),
         dict(lenpen=1e300), dict(max_len_a=NAN), dict(max_len_a=INF), dict(max_len_a=-0.5),
         dict(max_len_b=2.5), dict(max_len_b=NAN), dict(min_len=1.5), dict(prefix_size=-1),
+        dict(no_repeat_ngram_size=2.0), dict(no_repeat_ngram_size=NAN),
         dict(nbest=0), dict(nbest=-1), dict(beam=0), dict(beam=2.0), dict(beam="5"),
     ],
     ids=str,

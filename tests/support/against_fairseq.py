@@ -1,4 +1,4 @@
-"""Our generators and fairseq's own with ``--beam 1``, with the same models and options."""
+"""Our generators and fairseq's own, with the same models and options."""
 
 import argparse
 
@@ -11,8 +11,32 @@ from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support.trained_models import TASK
 
 
+class OfTokensSoFar(torch.nn.Module):
+    """Shows fairseq's rule about n-grams the tokens so far, and not the padding behind them.
+
+    As it is called, it compares with that padding, and forbids nothing where its CUDA extension was
+    not built: fairseq's issues 4709 and 5206.
+    """
+
+    def __init__(self, rule):
+        super().__init__()
+        self._rule = rule
+
+    def forward(self, tokens, lprobs, bsz, beam_size, step):
+        return self._rule(tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+
+
+def fairseq_generator(models, beam_size=1, **options):
+    generator = SequenceGenerator(
+        list(models), TASK.target_dictionary, beam_size=beam_size, **options
+    )
+    if generator.repeat_ngram_blocker is not None:
+        generator.repeat_ngram_blocker = OfTokensSoFar(generator.repeat_ngram_blocker)
+    return generator
+
+
 def fairseq_hypotheses(models, sample, prefix_tokens=None, bos_token=None, **options):
-    generator = SequenceGenerator(list(models), TASK.target_dictionary, beam_size=1, **options)
+    generator = fairseq_generator(models, **options)
     return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
 
 
@@ -23,7 +47,7 @@ def our_generator(models, decoding, method=None, **options):
     args = {NAMES.get(name, name): value for name, value in options.items()}
     if "normalize_scores" in args:
         args["unnormalized"] = not args.pop("normalize_scores")
-    args = argparse.Namespace(beam=1, **args)
+    args = argparse.Namespace(**{"beam": 1, **args})
     return build_generator(
         list(models),
         TASK.target_dictionary,

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 import pytest
 from fairseq.iterative_refinement_generator import IterativeRefinementGenerator
-from fairseq.search import DiverseBeamSearch
+from fairseq.search import DiverseBeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_fastdec.tasks.stock_generator import for_one_beam, settings_of
@@ -22,12 +22,14 @@ def test_what_the_task_sets_counts():
     args = Namespace(lenpen=1.0, max_len_b=7, unnormalized=False, nbest=3)
     generator = stock(
         len_penalty=0.3, unk_penalty=2.0, temperature=0.5, min_len=2, max_len_a=1.5, max_len_b=9,
-        normalize_scores=False, eos=8, symbols_to_strip_from_output={5},
+        normalize_scores=False, eos=8, symbols_to_strip_from_output={5}, no_repeat_ngram_size=3,
+        search_strategy=Sampling(WORDS, sampling_topp=0.5),
     )  # fmt: skip
     own, extra = settings_of(generator, args, TASK)
     assert vars(own) == dict(
         lenpen=0.3, unkpen=2.0, temperature=0.5, min_len=2, max_len_a=1.5, max_len_b=9,
-        unnormalized=True, nbest=3,
+        unnormalized=True, nbest=3, no_repeat_ngram_size=3, sampling=True, sampling_topk=-1,
+        sampling_topp=0.5,
     )  # fmt: skip
     assert extra == dict(eos=8, symbols_to_strip_from_output={5, 8})
     assert args == Namespace(lenpen=1.0, max_len_b=7, unnormalized=False, nbest=3)
@@ -36,7 +38,6 @@ def test_what_the_task_sets_counts():
 @pytest.mark.parametrize(
     "settings, message",
     [
-        (dict(no_repeat_ngram_size=3), "blocks repeated n-grams"),
         (dict(tokens_to_suppress=["w3"]), "suppresses tokens"),
         (dict(match_source_len=True), "matches the source's length"),
         (dict(max_len=5), "has a longest length of its own"),

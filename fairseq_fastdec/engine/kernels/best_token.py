@@ -63,6 +63,7 @@ class BestToken:
         types: Optional[Tensor] = None,
         no_end: Optional[Tensor] = None,
         only_end: Optional[Tensor] = None,
+        forbidden: Optional[Tensor] = None,
         normalize: bool = True,
     ) -> Tuple[Tensor, Tensor]:
         """
@@ -74,6 +75,8 @@ class BestToken:
             no_end: bool, one for each state: whether EOS is not possible (default: it is).
             only_end: bool, one for each state: whether EOS alone is possible; then it has a
                 finite score even where the layer gives NaN (default: all are).
+            forbidden: int64 ``[..., M]``, types that are not possible (default: none besides those
+                that never are).
             normalize: scores are log-probabilities, and not logits.
 
         Returns:
@@ -97,6 +100,7 @@ class BestToken:
             tokens.data_ptr(),
             _flags(no_end, n, "no_end"),
             _flags(only_end, n, "only_end"),
+            forbidden=None if forbidden is None else forbidden.reshape(n, -1),
             normalize=normalize,
         )
         return scores, tokens
@@ -116,6 +120,7 @@ class BestToken:
         only_end: Optional[int] = None,
         asked: Optional[int] = None,
         asked_scores: Optional[int] = None,
+        forbidden: Optional[Tensor] = None,
         normalize: bool = True,
     ) -> None:
         """A call between places in memory, for callers that keep theirs.
@@ -125,12 +130,17 @@ class BestToken:
                 returns for n states. Who calls this answers for their sizes.
             asked, asked_scores: of int64 ``[n]`` and float32 ``[n]``: another token of each state,
                 or -1, and where its score goes, ``-inf`` if it is not possible.
+            forbidden: int64 ``[n, M]``, as in a call.
         """
         task = self._task
         task.n, task.n_threads, task.normalize = n, self._library.n_threads, normalize
         task.x, task.scores, task.tokens = states, scores, tokens
         task.no_end, task.only_end = no_end, only_end
         task.asked, task.asked_scores = asked, asked_scores
+        task.forbidden, task.n_forbidden = None, 0
+        if forbidden is not None:
+            task.n_forbidden = forbidden.numel() // n
+            task.forbidden = problems.address(forbidden, n * task.n_forbidden, "forbidden types")
         self._scratch.run()
 
     def _take_layer(self, layer: Packed, types: Optional[Tensor]) -> None:

@@ -102,7 +102,9 @@ class BestToken(ctypes.Structure):
         ("never", _POINTER),
         *_fields(_INT, "n_never", "eos", "penalized"),
         *_fields(_FLOAT, "penalty", "temperature"),
-        *_fields(_POINTER, "x", "no_end", "only_end", "types", "scratch"),
+        *_fields(_POINTER, "x", "no_end", "only_end", "forbidden"),
+        ("n_forbidden", _INT),
+        *_fields(_POINTER, "types", "scratch"),
         ("scratch_size", _INT),
         *_fields(_POINTER, "scores", "tokens", "asked", "asked_scores"),
         ("barrier", Barrier),
@@ -129,8 +131,8 @@ class TopK(ctypes.Structure):
         ("penalty", _FLOAT),
         ("scores", _POINTER),
         ("n_members", _INT),
-        *_fields(_POINTER, "only", "no_end", "has_to_end"),
-        ("n_beams", _INT),
+        *_fields(_POINTER, "only", "no_end", "has_to_end", "forbidden"),
+        *_fields(_INT, "n_forbidden", "n_beams"),
         *_fields(_POINTER, "rows", "starts", "totals"),
         ("n_parts", _INT),
         *_fields(_POINTER, "scratch", "best", "tokens", "origins"),
@@ -212,6 +214,17 @@ class Trace(ctypes.Structure):
     ]
 
 
+class Repeats(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_rows", "n_new", "size", "before_first"),
+        ("tokens", _POINTER),
+        ("n_tokens", _INT),
+        *_fields(_POINTER, "starts", "lengths", "block", "parents"),
+        *_fields(_INT, "first", "filler", "most"),
+        ("forbidden", _POINTER),
+    ]
+
+
 class Move(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
@@ -237,5 +250,5 @@ class PathMove(ctypes.Structure):
 # fastdec_size_of counts them in this order.
 ALL = (
     Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
-    TopK, Append, Blocks, NgramTable, Ngrams, Trees, BeamTable, Trace, Move, PathMove,
+    TopK, Append, Blocks, NgramTable, Ngrams, Trees, BeamTable, Trace, Repeats, Move, PathMove,
 )  # fmt: skip

@@ -51,6 +51,7 @@ class Limits(NamedTuple):
     no_end: Optional[np.ndarray] = None  # bool [R], the rows where EOS is not possible
     # bool [R], the rows where EOS alone is possible, even if its probability is 0 or NaN
     has_to_end: Optional[np.ndarray] = None
+    forbidden: Optional[np.ndarray] = None  # int64 [R, M], tokens that are not possible
 
 
 NO_LIMITS = Limits()
@@ -212,6 +213,11 @@ class _Call:
         task.only = _address(limits.only, n_rows, "only", torch.int64)
         task.no_end = _address(limits.no_end, n_rows, "no_end", torch.bool)
         task.has_to_end = _address(limits.has_to_end, n_rows, "has_to_end", torch.bool)
+        n_forbidden = 0 if limits.forbidden is None else limits.forbidden.shape[1]
+        task.forbidden = _address(
+            limits.forbidden, n_rows * n_forbidden, "forbidden tokens", torch.int64
+        )
+        task.n_forbidden = n_forbidden
         needed = self._library.top_k_scratch_size(self._address)
         if needed > self._scratch.numel():
             self._scratch = torch.empty(2 * needed, dtype=torch.uint8)

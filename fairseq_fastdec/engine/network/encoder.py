@@ -7,12 +7,11 @@ from fairseq.models import FairseqEncoder
 from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBase
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..products.precision import Precision
-from .attention import attend, padding_mask
+from .attention import padding_mask
 from .compiled_encoder import CompiledEncoder
-from .encoder_weights import EncoderLayerWeights, EncoderWeights
+from .encoder_weights import EncoderWeights
 from .positions import Positions
 from .prepared_model import prepared
 from .support import attention_problems, linear_problems
@@ -79,15 +78,11 @@ class SourceEncoder:
         if self._compiled is not None:
             return self._compiled(tokens, lengths, positions)
         weights = self._weights
-        x = weights.embed_scale * F.embedding(tokens, weights.embed)
-        if positions is not None:
-            x = x + positions[:n_tokens]
-        if weights.embed_norm is not None:
-            x = weights.embed_norm(x)
+        x = weights.embedded(tokens, positions)
         mask = padding_mask(lengths, n_tokens, x.dtype) if int(lengths.min()) < n_tokens else None
         for layer in weights.layers:
-            x = layer.feed_forward(_attended(layer, x, weights.n_heads, mask))
-        return x if weights.final_norm is None else weights.final_norm(x)
+            x = layer(x, weights.n_heads, mask)
+        return weights.normalized(x)
 
 
 def select_sentences(net_input: Dict[str, Any], index: Tensor) -> Dict[str, Any]:
@@ -125,19 +120,6 @@ def _runs_prepared(layer: nn.Module) -> bool:
         and not any(attention_problems(layer.self_attn))
         and not any(linear_problems(layer))
     )
-
-
-def _attended(
-    layer: EncoderLayerWeights, x: Tensor, n_heads: int, mask: Optional[Tensor]
-) -> Tensor:
-    residual = x
-    pre_norm = layer.feed_forward.pre_norm
-    if pre_norm:
-        x = layer.norm(x)
-    qkv = layer.qkv(x).unflatten(-1, (3, n_heads, -1))
-    queries, keys, values = qkv.permute(2, 0, 3, 1, 4)
-    x = residual + layer.out(attend(queries, keys, values, mask))
-    return x if pre_norm else layer.norm(x)
 
 
 def _padded_right(content: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:

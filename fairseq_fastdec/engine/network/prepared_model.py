@@ -9,13 +9,15 @@ from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple, TypeVa
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
-from torch import nn
+from torch import Tensor, nn
 
 from ...memory import trim
 from ..products.linear import LinearLayer, Rows
 from ..products.precision import Precision
+from .decoder_rehearsal import rehearsed_decoder
 from .heads import HeadWeights
 from .own_weights import OwnWeights
+from .rehearsal import Rehearsal
 from .staleness import Watch
 from .weights import DecoderWeights
 
@@ -69,6 +71,13 @@ class PreparedModule:
                 trim()
         return self._made[key]
 
+    def rehearsed(self, precision: Precision) -> Optional[Tensor]:
+        """The states of random sentences behind the weights in that precision, if there are any."""
+        own = precision._replace(attention=None)
+        made = (value for (_, key), value in self._made.items() if key == own)
+        states = (getattr(value, "rehearsed", None) for value in made)
+        return next((found for found in states if found is not None), None)
+
 
 _PREPARED: "weakref.WeakKeyDictionary[nn.Module, PreparedModule]" = weakref.WeakKeyDictionary()
 
@@ -95,9 +104,16 @@ class Output(NamedTuple):
 class PreparedDecoder:
     """A decoder's prepared weights in one precision, as a session asks for them."""
 
-    def __init__(self, decoder: TransformerDecoderBase, precision: Precision) -> None:
+    def __init__(
+        self, decoder: TransformerDecoderBase, precision: Precision, encoder: nn.Module
+    ) -> None:
+        """
+        Args:
+            encoder: whose states the decoder attends to.
+        """
         self._prepared = prepared(decoder)
         self._precision = precision
+        self._make_weights = _DecoderWeights(encoder)
 
     def refresh(self) -> int:
         """See :meth:`PreparedModule.refresh`."""
@@ -105,7 +121,7 @@ class PreparedDecoder:
 
     def weights(self) -> DecoderWeights:
         """All from token ids to features."""
-        return self._prepared.get(DecoderWeights.of, self._precision)
+        return self._prepared.get(self._make_weights, self._precision)
 
     def output(self, precision: Optional[Precision] = None) -> Output:
         """From features to logits, perhaps in another precision."""
@@ -127,6 +143,18 @@ class PreparedDecoder:
         return self._prepared.get(_vocabulary_rows, self._precision)
 
 
+class _DecoderWeights(NamedTuple):
+    """Makes a decoder's weights, which are tried with what the encoder gives."""
+
+    encoder: nn.Module
+
+    def __call__(
+        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+    ) -> DecoderWeights:
+        sources = prepared(self.encoder).rehearsed(precision)
+        return rehearsed_decoder(decoder, precision, own, sources)
+
+
 def _heads(
     decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
 ) -> Optional[HeadWeights]:
@@ -138,7 +166,15 @@ def _vocabulary(
 ) -> LinearLayer:
     output = decoder.output_projection
     with own.reading(output, [output]):
-        return precision.linear_of(output)
+        features = prepared(decoder).rehearsed(precision)
+        rehearsal = Rehearsal.of(precision, "decoder")
+        if rehearsal is None or features is None:
+            return precision.linear_of(output)
+        made = rehearsal.precision.linear_of(output)
+        made(features)
+        made = rehearsal.settle(made, "output_projection")
+        rehearsal.tell()
+        return made
 
 
 class _FirstTypes(NamedTuple):
@@ -157,4 +193,10 @@ def _vocabulary_rows(
 ) -> Rows:
     output = decoder.output_projection
     with own.reading(output, [output]):
-        return precision.rows_of(output)
+        features = prepared(decoder).rehearsed(precision)
+        rehearsal = Rehearsal.of(precision, "decoder")
+        if rehearsal is None or features is None:
+            return precision.rows_of(output)
+        rows = rehearsal.try_rows(output, features, "output_projection")
+        rehearsal.tell()
+        return rows

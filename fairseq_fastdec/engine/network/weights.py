@@ -2,7 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, Optional, Protocol, Sequence
 
 import torch
 from fairseq.models.roberta.model import RobertaLMHead
@@ -71,9 +71,35 @@ class LayerWeights:
     feed_forward: FeedForward
 
 
+class LayerTrials(Protocol):
+    """Tries a decoder's layers while they are made, in the order of the methods.
+
+    Attributes:
+        precision: prepares layers that can be tried.
+    """
+
+    precision: Precision
+
+    def try_key_values(self, made: LinearLayer) -> LinearLayer:
+        """The keys' and values' layer, as it is to stay."""
+
+    def begin(self, weights: "DecoderWeights") -> None:
+        """Take note of the weights, which have no layers yet."""
+
+    def try_layer(self, index: int, made: LayerWeights) -> LayerWeights:
+        """A layer, as it is to stay."""
+
+    def end(self, weights: "DecoderWeights") -> Tensor:
+        """The features in which the trials end, fp32 ``[B, T, C]``."""
+
+
 @dataclass
 class DecoderWeights:
-    """A whole decoder, from token ids to features."""
+    """A whole decoder, from token ids to features.
+
+    Attributes:
+        rehearsed: features of random sentences, fp32 ``[B, T, C]``; only in 8-bit integers.
+    """
 
     n_heads: int
     head_dim: int
@@ -85,35 +111,50 @@ class DecoderWeights:
     cross_key_values: LinearLayer  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[PreparedNorm]
     project_out: Optional[Callable[[Tensor], Tensor]]
+    rehearsed: Optional[Tensor] = None
 
     @classmethod
     @torch.no_grad()
     def of(
-        cls, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+        cls,
+        decoder: TransformerDecoderBase,
+        precision: Precision,
+        own: OwnWeights,
+        trials: Optional[LayerTrials] = None,
     ) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder.
 
         Args:
             own: keeps the decoder's weights or releases them, layer by layer.
+            trials: say in which precision each layer stays (default: in the one given).
 
         Raises:
             ReleasedWeights: if they have been released.
         """
         layers = layers_of(decoder)
         attention = layers[0].self_attn
-        cross_key_values = _cross_key_values(layers, precision, own)
-        return cls(
+        tried = precision if trials is None else trials.precision
+        weights = cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
             embed=precision.tensor(decoder.embed_tokens.weight),
             embed_scale=decoder.embed_scale,
-            project_in=precision.linear_of(decoder.project_in_dim),
+            project_in=tried.linear_of(decoder.project_in_dim),
             embed_norm=precision.norm_of(decoder.layernorm_embedding),
-            layers=[_layer_weights(layer, precision, own) for layer in layers],
-            cross_key_values=cross_key_values,
+            layers=[],
+            cross_key_values=_cross_key_values(layers, tried, own, trials),
             final_norm=precision.norm_of(decoder.layer_norm),
-            project_out=_before_output(decoder, precision),
+            project_out=_before_output(decoder, tried),
         )
+        if trials is not None:
+            trials.begin(weights)
+        for index, layer in enumerate(layers):
+            with own.reading(layer, layer_linears(layer)):
+                made = _layer_weights(layer, tried)
+                weights.layers.append(made if trials is None else trials.try_layer(index, made))
+        if trials is not None:
+            weights.rehearsed = trials.end(weights)
+        return weights
 
 
 def _before_output(
@@ -180,31 +221,32 @@ def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
 
 
 def _cross_key_values(
-    layers: Sequence[nn.Module], precision: Precision, own: OwnWeights
+    layers: Sequence[nn.Module],
+    precision: Precision,
+    own: OwnWeights,
+    trials: Optional[LayerTrials],
 ) -> LinearLayer:
     with contextlib.ExitStack() as reading:
         for layer in layers:
             reading.enter_context(own.reading(layer, key_value_linears(layer)))
         linears = [linear for layer in layers for linear in key_value_linears(layer)]
-        return stacked(linears, precision)
+        made = stacked(linears, precision)
+        return made if trials is None else trials.try_key_values(made)
 
 
-def _layer_weights(
-    layer: TransformerDecoderLayerBase, precision: Precision, own: OwnWeights
-) -> LayerWeights:
+def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:
     cross = layer.encoder_attn
-    with own.reading(layer, layer_linears(layer)):
-        return LayerWeights(
-            pre_norm=layer.normalize_before,
-            self_qkv=queries_keys_values(layer.self_attn, precision),
-            self_out=_self_attention_output(layer, precision),
-            self_attn_norm=precision.norm_of(layer.attn_ln),
-            self_norm=precision.norm_of(layer.self_attn_layer_norm),
-            cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
-            cross_out=precision.linear_of(cross.out_proj),
-            cross_norm=precision.norm_of(layer.encoder_attn_layer_norm),
-            feed_forward=feed_forward(layer, precision),
-        )
+    return LayerWeights(
+        pre_norm=layer.normalize_before,
+        self_qkv=queries_keys_values(layer.self_attn, precision),
+        self_out=_self_attention_output(layer, precision),
+        self_attn_norm=precision.norm_of(layer.attn_ln),
+        self_norm=precision.norm_of(layer.self_attn_layer_norm),
+        cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
+        cross_out=precision.linear_of(cross.out_proj),
+        cross_norm=precision.norm_of(layer.encoder_attn_layer_norm),
+        feed_forward=feed_forward(layer, precision),
+    )
 
 
 def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> LinearLayer:

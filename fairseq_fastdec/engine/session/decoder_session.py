@@ -80,7 +80,7 @@ class DecoderSession:
         self._precision = precision_of(precision, device, equal_steps)
         self._encode = SourceEncoder(model.encoder, self._precision)
         self._decoder = model.decoder
-        self._prepared = PreparedDecoder(model.decoder, self._precision)
+        self._prepared = PreparedDecoder(model.decoder, self._precision, model.encoder)
         self._shortlist = shortlist
         self._proposal_types = proposal_types
         self._network: Optional[DecoderNetwork] = None

@@ -8,13 +8,16 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ...errors import flag_of
 from ..base import DecodingGenerator
 from ..constraints import prefix_lengths
+from ..generation_options import SAMPLING_FLAGS
 from ..hypothesis import Hypotheses
 from ..options import given
 from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
 from .request import Result, Sentences
+from .sampling import Sampling
 from .schedule import AllAtOnce, Schedule
 from .search import BeamSearch, Heuristics
 
@@ -25,20 +28,38 @@ class BeamGenerator(DecodingGenerator):
     As there, how long a translation may become follows from the width of its batch (--max-len-a).
     """
 
+    honours = DecodingGenerator.honours | SAMPLING_FLAGS
+
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
-        self.heuristics = Heuristics(
-            # fairseq's limit: padding is never chosen.
-            width=min(self.beam, len(self.dictionary) - 1),
-            threshold=given(options.prune_threshold, self.default_threshold),
-            per_entry=given(options.max_candidates, self.default_max_candidates),
-            finalize=str(given(options.finalize, self.default_finalize)),
-        )
+        # fairseq's limit: padding is never chosen.
+        width = min(self.beam, len(self.dictionary) - 1)
+        sampling = Sampling.from_args(self.args)
+        if sampling is None:
+            self.heuristics = Heuristics(
+                width,
+                threshold=given(options.prune_threshold, self.default_threshold),
+                per_entry=given(options.max_candidates, self.default_max_candidates),
+                finalize=str(given(options.finalize, self.default_finalize)),
+            )
+        else:
+            self._check_samples()
+            # Samples do not compete.
+            self.heuristics = Heuristics(width, math.inf, None, "fairseq", sampling)
         self._searches: List[BeamSearch] = []
+
+    def _check_samples(self) -> None:
+        for name in ("prune_threshold", "max_candidates", "finalize"):
+            value = getattr(self.options, name)
+            if value is not None:
+                raise ValueError(
+                    f"{flag_of(name)} {value}: means nothing with --sampling, whose samples do "
+                    "not compete; remove one of them"
+                )
 
     def schedule(self, source_tokens: List[int]) -> Schedule:
         """A schedule for sentences of so many source tokens each."""
@@ -65,6 +86,7 @@ class BeamGenerator(DecodingGenerator):
         schedule = self.schedule(source_tokens)
         self.session.reset(int(sentences.max_len.max()) + 1)
         search = self._search_on(sentences.prefix.device)
+        search.begin(ids)
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
         results = _run(search, schedule, sentences, bos, self.rules.pad)

@@ -97,6 +97,19 @@ class History:
         scores = rules.normalized(torch.from_numpy(ends.scores), torch.from_numpy(with_end))
         return hypotheses_of(tokens, scores.to(device), own, with_end.tolist())
 
+    def rows(
+        self, slots: np.ndarray, lengths: np.ndarray, columns: np.ndarray, eos: int
+    ) -> Tuple[np.ndarray, np.ndarray]:
+        """All tokens of entries ``[R]``.
+
+        Returns:
+            int64 ``[N]``, with other tokens in between, and int64 ``[R]``, where each entry's begin
+        """
+        nothing = np.zeros(lengths.size, dtype=np.float32)
+        tokens, _ = self._trace(Ends(slots, lengths, columns, nothing), eos)
+        # Each comes with an EOS.
+        return tokens, np.arange(lengths.size) + lengths.cumsum() - lengths
+
     def _trace(self, ends: Ends, eos: int) -> Tuple[np.ndarray, np.ndarray]:
         """The tokens int64 and their own scores float32 of all ended entries, EOS included.
 

@@ -7,16 +7,18 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import torch
 
-from ...engine import EnsembleSession, compaction
+from ...engine import EnsembleSession, Scores, compaction
 from ..constraints import GenerationRules, TokenConstraints
+from ..repeated_ngrams import RepeatedNgrams
 from ..statistics import Statistics
-from ..top_tokens import Chooser
+from ..top_tokens import Best, Chooser
 from .candidates import Wanted, best_extensions
 from .expansion import Expansion
 from .finalization import FINALIZATIONS
 from .focus import Focus
 from .history import History
 from .request import Result, Sentences
+from .sampling import Sampler, Sampling
 from .slots import Slots
 from .survival import Survival
 
@@ -30,12 +32,14 @@ class Heuristics:
         threshold: delta, in nats; infinite for no pruning.
         per_entry: M, the candidates from one entry; ``None`` for any number.
         finalize: the name of the rule for ended candidates, one of ``FINALIZATIONS``.
+        sampling: how each entry's one candidate is drawn; ``None`` where the best are taken.
     """
 
     width: int
     threshold: float
     per_entry: Optional[int]
     finalize: str
+    sampling: Optional[Sampling] = None
 
 
 class BeamSearch:
@@ -66,10 +70,15 @@ class BeamSearch:
         self._expansion = Expansion(session, device)
         self._rules = rules
         self._chooser = Chooser(rules)
+        self._repeated_ngrams = RepeatedNgrams.of(rules)
+        self._before_first = rules.eos
         self._statistics = statistics
         finalization = FINALIZATIONS[heuristics.finalize]
         n_candidates = heuristics.width * finalization.candidates_per_entry
         self._wanted = Wanted(n_candidates, heuristics.per_entry)
+        self._sampler: Optional[Sampler] = None
+        if heuristics.sampling is not None:
+            self._sampler = Sampler(heuristics.sampling, self._chooser, heuristics.width)
         self.device = device
         self._slots = Slots(heuristics.width)
         self._history = History(heuristics.width)
@@ -106,6 +115,11 @@ class BeamSearch:
         """The slots in use, in the order of their rows. Those in focus are the last ones."""
         return np.concatenate([self._resting, self._focus.slots])
 
+    def begin(self, ids: List[int]) -> None:
+        """Note the numbers, in the whole run, of the sentences that will be admitted."""
+        if self._sampler is not None:
+            self._sampler.begin(ids)
+
     def admit(self, new: Sentences, bos: int) -> None:
         """Encode more sentences; each begins with one entry, ``bos``, in focus."""
         slots = self._slots.take(len(new.numbers), new.prefix.cpu().numpy())
@@ -114,6 +128,7 @@ class BeamSearch:
             getattr(self._slots, name)[slots] = getattr(new, name)
         self._history.reserve(self._slots.n, 1)
         self._history.begin(slots, bos)
+        self._before_first = bos
         self._session.add(new.net_input, new.prefix)
         self._expansion.renew()
         self._statistics.encoder_invocations += 1
@@ -155,14 +170,7 @@ class BeamSearch:
         scores = self._expansion.step(focus)
         self._statistics.count_step(focus.n_rows)
         self._statistics.count_beams(focus.n_beams)
-        extensions = best_extensions(
-            self._chooser,
-            scores,
-            focus.beams,
-            self._wanted,
-            self._constraints(),
-        )
-        done = self._survival.judge(extensions)
+        done = self._survival.judge(self._extensions(scores))
         order, results = None, []
         if done is not None:
             results = self._results(focus.slots[done])
@@ -174,18 +182,45 @@ class BeamSearch:
             self._note_limits()
         return results
 
+    def _extensions(self, scores: Scores) -> Best:
+        """The candidates of the beams in focus.
+
+        Args:
+            scores: of the rows, ``[R, V]``.
+        """
+        beams, constraints = self._focus.beams, self._constraints()
+        if self._sampler is None:
+            return best_extensions(self._chooser, scores, beams, self._wanted, constraints)
+        known, slots = self._slots, self._focus.slots
+        places = (known.number[slots], known.length[slots])
+        return self._sampler.extensions(scores, beams, *places, constraints)
+
     def _constraints(self) -> Optional[TokenConstraints]:
-        """The constraints on the rows' next tokens by limits and a prefix; ``None`` if none."""
+        """The constraints on the rows' next tokens by rules and a prefix; ``None`` if none."""
         known, focus = self._slots, self._focus
         extremes = (focus.shortest, focus.longest)
-        if all(self._rules.leaves_open(at, self._max_len, self._n_forced) for at in extremes):
+        forbidden = self._forbidden()
+        is_open = all(self._rules.leaves_open(at, self._max_len, self._n_forced) for at in extremes)
+        if is_open and forbidden is None:
             return None
         slots = focus.row_slots
         steps = known.length[slots]
         constraints = self._rules.constraints_at(steps, known.max_len[slots], known.n_waived[slots])
         forced = (steps < known.n_forced[slots]).nonzero()[0]
         constraints.only[forced] = known.forced[slots[forced], steps[forced]]
-        return constraints
+        if forbidden is not None:
+            # What a prefix repeats is forced nevertheless.
+            forbidden[forced] = self._rules.pad
+        return constraints._replace(forbidden=forbidden)
+
+    def _forbidden(self) -> Optional[np.ndarray]:
+        """The tokens that would repeat an n-gram of a row: int64 ``[R, M]``; ``None`` if none."""
+        if self._repeated_ngrams is None:
+            return None
+        slots = self._focus.row_slots
+        lengths = self._slots.length[slots]
+        tokens, starts = self._history.rows(slots, lengths, self._focus.columns, self._rules.eos)
+        return self._repeated_ngrams.after_rows(tokens, starts, lengths, self._before_first)
 
     def _results(self, slots: np.ndarray) -> List[Result]:
         """The hypotheses of the sentences in the ``slots``, which are done and give these back."""

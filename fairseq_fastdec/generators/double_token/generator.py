@@ -31,6 +31,8 @@ class DoubleTokenGenerator(DecodingGenerator):
     """
 
     tokens_per_step = 2
+    # What follows what is not known while tokens come from both ends.
+    honours = frozenset()
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self.order = _common_order([model.decoder.token_order for model in models])

@@ -84,6 +84,8 @@ class Batch:
         self._bind_rows()
         self._some_finished = False
         self.n_waived = 0
+        self._before_first = rules.eos
+        self._fed: Tuple[Optional[Tensor], Optional[TokenTree]] = (None, None)
         self._records_blocks = records_blocks
         self._fed_sentences: List[Tensor] = []
         self._block_sentences: List[Tensor] = []
@@ -93,6 +95,11 @@ class Batch:
     def is_observed(self) -> bool:
         """Whether somebody listens to :meth:`observe`."""
         return self._observer is not None
+
+    @property
+    def repeats_no_ngrams(self) -> bool:
+        """Whether :meth:`forbidden_after` can find anything."""
+        return self.best_tokens.repeated_ngrams is not None
 
     @property
     def n_sentences(self) -> int:
@@ -122,6 +129,7 @@ class Batch:
         Returns:
             that last token of each row that the prefix left, the next to be fed: int64 ``[R]``.
         """
+        self._before_first = bos
         last = self._tokens.new_full((self.n_rows,), bos)
         if prefix is None or prefix.size(1) == 0:
             return last
@@ -129,13 +137,15 @@ class Batch:
         self.n_waived = prefix.size(1)
         forced = prefix_lengths(prefix, self.rules.pad)
         tokens = torch.cat([last[:, None], prefix], dim=1)
-        log_probs = self.log_probs_of_block(self.feed(tokens[:, :-1]), first_step=0)
+        # What a prefix repeats is forced nevertheless, so nothing is forbidden here.
+        log_probs = self._limited_log_probs(self.feed(tokens[:, :-1]), 0, None)
         self.keep(prefix, log_probs.gather(-1, prefix[:, :, None]).squeeze(-1), forced)
         return self.without_finished(tokens.gather(1, forced[:, None]).squeeze(1))[0]
 
     def feed(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Features:
         """One decoder invocation with ``[R, T]`` tokens; features are ``[R, T, C]``."""
         self.count_step()
+        self._fed = (tokens, tree)
         return self.session.step(tokens, tree)
 
     def count_step(self) -> None:
@@ -160,6 +170,13 @@ class Batch:
                 the block begins with the row's last token, 1 where it begins with its next one.
             depths: of the tokens of a tree, int64 ``[R, T]``.
         """
+        log_probs = self._limited_log_probs(features, first_step, depths)
+        return self.rules.forbid(log_probs, self._forbidden_after_fed(first_step))
+
+    def _limited_log_probs(
+        self, features: Features, first_step: int, depths: Optional[Tensor]
+    ) -> Tensor:
+        """:meth:`log_probs_of_block` without the rule about n-grams."""
         log_probs = self.session.log_probs(features)[..., 0, :]
         steps = self.restricted_steps(first_step, log_probs.size(1), depths)
         if steps is None:
@@ -180,23 +197,58 @@ class Batch:
         """
         n_rows, n_tokens = features.shape
         at_once = max(1, MAX_DISTRIBUTIONS // n_rows)
+        forbidden = self._forbidden_after_fed(first_step)
         if n_tokens <= at_once:
-            return self._answers_at_once(features, first_step, depths)
+            return self._answers_at_once(features, first_step, depths, forbidden)
         parts = []
         for first in range(0, n_tokens, at_once):
             some = slice(first, first + at_once)
             step, own = (
                 (first_step + first, None) if depths is None else (first_step, depths[:, some])
             )
-            parts.append(self._answers_at_once(features[:, some], step, own))
+            not_these = None if forbidden is None else forbidden[:, some]
+            parts.append(self._answers_at_once(features[:, some], step, own, not_these))
         scores, tokens = zip(*parts)
         return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)
 
     def _answers_at_once(
-        self, features: Features, first_step: int, depths: Optional[Tensor]
+        self,
+        features: Features,
+        first_step: int,
+        depths: Optional[Tensor],
+        forbidden: Optional[Tensor],
     ) -> Tuple[Tensor, Tensor]:
         steps = self.restricted_steps(first_step, features.shape[1], depths)
-        return self.best_tokens.of_p1(features, steps, self.max_len, self.n_waived)
+        limits = (steps, self.max_len, self.n_waived)
+        return self.best_tokens.of_p1(features, *limits, forbidden)
+
+    def _forbidden_after_fed(self, first_step: int) -> Optional[Tensor]:
+        """:meth:`forbidden_after` the tokens that were fed last."""
+        tokens, tree = self._fed
+        if tokens is None:
+            return None
+        return self.forbidden_after(tokens, None if tree is None else tree.parents, first_step)
+
+    def forbidden_after(
+        self, tokens: Tensor, parents: Optional[Tensor], first_step: int
+    ) -> Optional[Tensor]:
+        """The tokens that would repeat an n-gram after each token of the rows' blocks.
+
+        Args:
+            tokens: int64 ``[R, T]``, which the rows do not have yet, but for the first one where
+                ``first_step`` is 0.
+            parents: of trees, int64 ``[R, T]``.
+            first_step: as for :meth:`log_probs_of_block`.
+
+        Returns:
+            int64 ``[R, T, M]``; ``None`` if there are none.
+        """
+        repeated = self.best_tokens.repeated_ngrams
+        if repeated is None:
+            return None
+        starts = self.sentence * self._tokens.size(1)
+        rows = (self._tokens.view(-1), starts, self.lengths, self._before_first)
+        return repeated.after_blocks(*rows, tokens, parents, comes_next=first_step == 1)
 
     def proposals(self, features: Features, n_heads: int, verified: bool) -> Tensor:
         """The best tokens of heads p_2 ... p_n after each row's last position.

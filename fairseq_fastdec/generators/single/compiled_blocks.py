@@ -199,7 +199,13 @@ class CompiledBlocks(Blocks):
             asked = (rows.asked.data_ptr(), rows.asked_scores.data_ptr())
         depths = self._block(rows.depths)[0] if self._has_trees else None
         steps = self._batch.restricted_steps(first_step, rows.n_new, depths)
-        self._choose(self._for_p1, states, steps, n, rows.answer_scores, rows.answers, *asked)
+        forbidden = self._forbidden(first_step) if self._batch.repeats_no_ngrams else None
+        places = (rows.answer_scores, rows.answers, *asked)
+        self._choose(self._for_p1, states, steps, n, *places, forbidden=forbidden)
+
+    def _forbidden(self, first_step: int) -> Optional[Tensor]:
+        tokens, parents = self._block(self._rows.tokens, self._rows.parents)
+        return self._batch.forbidden_after(tokens, parents if self._has_trees else None, first_step)
 
     def _choose(
         self,
@@ -210,6 +216,7 @@ class CompiledBlocks(Blocks):
         scores: Tensor,
         tokens: Tensor,
         *asked: Optional[int],
+        forbidden: Optional[Tensor] = None,
         normalize: bool = True,
     ) -> None:
         """Choose the best tokens of n states, which are for these steps (default: any steps)."""
@@ -224,6 +231,7 @@ class CompiledBlocks(Blocks):
             no_end,
             only_end,
             *asked,
+            forbidden=forbidden,
             normalize=normalize,
         )
 

@@ -40,11 +40,8 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     _add_worker_options(parser.add_argument_group("workers"))
     known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     known.add_argument("--task", default=FASTDEC)
-    known.add_argument("--sampling", action="store_true")
     given = known.parse_known_args(arguments)[0]
-    # Only fairseq's own generator draws tokens.
-    is_ours = given.task == FASTDEC and not given.sampling
-    defaults = {"decoding": "streaming"} if is_ours else {}
+    defaults = {"decoding": "streaming"} if given.task == FASTDEC else {}
     return options.parse_args_and_arch(
         parser,
         list(arguments),

@@ -72,6 +72,8 @@ class Translator:
         self._cfg = cfg
         self.task = tasks.setup_task(cfg.task)
         self._models = load_models(cfg, self.task)
+        # A generator that samples takes one of torch's random numbers with it.
+        utils.set_torch_seed(cfg.common.seed)
         self._generator = self.task.build_generator(self._models, cfg.generation)
         self._tokenizer = self.task.build_tokenizer(cfg.tokenizer)
         self._bpe = self.task.build_bpe(cfg.bpe)

@@ -17,6 +17,7 @@ from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 from tests.support.against_fairseq import (
     NAMES,
+    fairseq_generator,
     lengths_strategy,
     options_strategy,
 )
@@ -50,7 +51,7 @@ def decode(models, sample, decoding, beam, method=None, capacity=None, prefix=No
 
 
 def fairseq(models, sample, beam, prefix=None, bos_token=None, **options):
-    generator = SequenceGenerator(list(models), TASK.target_dictionary, beam_size=beam, **options)
+    generator = fairseq_generator(models, beam, **options)
     return generator.generate(models, sample, prefix_tokens=prefix, bos_token=bos_token)
 
 
@@ -545,8 +546,10 @@ def test_options_without_a_meaning(decoding, method, flag):
     "options, flag",
     [
         (dict(nbest=6), "--nbest 6"),
-        (dict(no_repeat_ngram_size=3), "--no-repeat-ngram-size"),
-        (dict(sampling=True), "--sampling"),
+        (dict(no_repeat_ngram_size=1), "--no-repeat-ngram-size 1"),
+        (dict(sampling_topk=3), "--sampling-topk 3: .*without --sampling"),
+        (dict(sampling=True, sampling_topp=1.5), "--sampling-topp 1.5"),
+        (dict(sampling=True, sampling_topk=3, sampling_topp=0.5), "--sampling-topk 3: .*beside"),
         (dict(min_len=9, max_len_b=4), "--min-len 9"),
     ],
 )
@@ -555,3 +558,37 @@ def test_generation_options_that_cannot_be_honoured(decoding, options, flag):
     models = [tiny.build_model(TASK)]
     with pytest.raises(ValueError, match=f"^{flag}"):
         decode(models, tiny.random_batch(TASK, [3]), decoding, 5, **options)
+
+
+# --- no n-gram twice -----------------------------------------------------------------------------
+
+
+@WAYS
+@settings(max_examples=15, deadline=None)
+@given(
+    beam=st.integers(1, 5),
+    options=options_strategy,
+    lengths=lengths_strategy,
+    seed=st.integers(0, 99),
+    size=st.integers(2, 4),
+    n_models=st.integers(1, 2),
+)
+def test_beams_repeat_no_ngrams(way, beam, options, lengths, seed, size, n_models):
+    models = [stock_model(number, trained=False) for number in range(n_models)]
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    options["no_repeat_ngram_size"] = size
+    with chosen_by(way):
+        ours = decode(models, sample, "beam", beam, **options)
+    assert_same(ours, fairseq(models, sample, beam, **options))
+
+
+@pytest.mark.parametrize("policy", ["min-length", "fifo"])
+def test_streams_repeat_no_ngrams(policy):
+    models, sample = [stock_model(trained=False)], tiny.random_batch(TASK, [3, 9, 1, 5, 7, 2])
+    options = dict(max_len_b=20, no_repeat_ngram_size=2)
+    capacity, method = Capacity(sentences=2), dict(stream_policy=policy)
+    streamed = decode(models, sample, "streaming", 4, method, capacity, **options)
+    assert_same(streamed, decode(models, sample, "variable_beam", 4, **options))
+    for own in streamed:
+        tokens = own[0]["tokens"].tolist()
+        assert len({*zip(tokens, tokens[1:])}) == len(tokens) - 1

@@ -14,7 +14,7 @@ def parsed(*arguments):
 def test_the_default_search_is_streaming():
     assert parsed().decoding == "streaming" and parsed().beam == 5
     assert parsed("--decoding", "greedy").decoding == "greedy"
-    assert parsed("--sampling").decoding == "fairseq"
+    assert parsed("--sampling").decoding == "streaming"
     assert parsed("--task", "translation_double_token").decoding is None
 
 

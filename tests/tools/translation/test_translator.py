@@ -134,12 +134,13 @@ def test_words_are_looked_up_as_by_fairseq(corpus, line):
     assert torch.equal(translator_module._encoded(dictionary, line), expected)
 
 
-def test_sampling_depends_on_the_seed_alone(translator_of):
-    translator = translator_of(
-        "--decoding", "fairseq", "--sampling", "--beam", 1, "--temperature", 3
-    )
+@pytest.mark.parametrize("decoding", ["fairseq", "streaming"])
+def test_sampling_depends_on_the_seed_alone(translator_of, decoding):
+    options = ["--decoding", decoding, "--sampling", "--beam", 1, "--temperature", 3]
+    translator = translator_of(*options)
     first, again, other = (translator.translate(LINES * 3, seed) for seed in (1, 1, 2))
     assert first == again and first != other
+    assert translator_of(*options).translate(LINES * 3, 1) == first
 
 
 def test_ensembles_and_progress(translator_of, baseline, blockwise):

@@ -138,6 +138,8 @@ INLINE bool apply_options(const BestToken &task, int64_t state, int64_t first, i
   for (int64_t i = 0; i < task.n_never; ++i) change(task.never[i], INFINITY);
   if (task.penalized >= 0) change(task.penalized, task.penalty);
   if (task.no_end && task.no_end[state]) change(task.eos, INFINITY);
+  for (int64_t i = 0; i < task.n_forbidden; ++i)
+    change(output_of(task, task.forbidden[state * task.n_forbidden + i]), INFINITY);
   return has_changed;
 }
 

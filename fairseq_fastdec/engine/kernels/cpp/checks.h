@@ -93,6 +93,7 @@ Problem problem_of(const BestToken &task) {
   const Linear &linear = task.linear;
   if (task.n < 0 || !is_linear(linear, linear.inputs, linear.outputs)) return SIZES;
   if (task.n_never < 0 || !has_threads(task) || task.n_threads < 1) return SIZES;
+  if (task.n_forbidden < 0 || (task.n_forbidden && !task.forbidden)) return SIZES;
   if (!is_within(task.eos, linear.outputs) || task.penalized >= linear.outputs) return TOKENS;
   return NONE;
 }
@@ -132,6 +133,7 @@ Problem problem_of(const TopK &task) {
     return SIZES;
   }
   if (task.n_never < 0 || !has_threads(task)) return SIZES;
+  if (task.n_forbidden < 0 || (task.n_forbidden && !task.forbidden)) return SIZES;
   if (task.penalized >= n_types) return TOKENS;
   if (task.has_to_end && !is_within(task.eos, n_types)) return TOKENS;
   for (int64_t row = 0; task.only && row < task.n_rows; ++row)

@@ -6,6 +6,7 @@
 #include "costs.h"
 #include "heads.h"
 #include "ngrams.h"
+#include "repeats.h"
 #include "row_moves.h"
 #include "top_k.h"
 #include "transformer.h"
@@ -110,7 +111,7 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(Costs),     sizeof(Threads), sizeof(Barrier), sizeof(Step),    sizeof(Product),
       sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
       sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(BeamTable), sizeof(Trace),
-      sizeof(Move),      sizeof(PathMove)};
+      sizeof(Repeats),   sizeof(Move),   sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -271,6 +272,12 @@ int64_t fastdec_trace(const Trace *task) {
   const Problem problem = problem_of(*task);
   if (!problem) trace(*task);
   return problem;
+}
+
+// How many tokens are forbidden at most, or the negative of a Problem.
+int64_t fastdec_find_repeats(Repeats *task) {
+  const Problem problem = problem_of(*task);
+  return problem ? -problem : find_repeats(*task);
 }
 
 // Moves rows in fewer threads than it is given where little is moved.

@@ -146,6 +146,8 @@ struct BestToken {
   const float *x;         // [n, inputs]
   const uint8_t *no_end;    // [n], whether EOS is not possible; null: it is
   const uint8_t *only_end;  // [n], whether EOS alone is possible; null: all are
+  const int64_t *forbidden;  // [n, n_forbidden], types that are not possible
+  int64_t n_forbidden;
   const int64_t *types;     // [outputs], the types that they stand for; null: their numbers
   float *scratch;           // [scratch_size]
   int64_t scratch_size;
@@ -188,6 +190,8 @@ struct TopK {
   const uint8_t *no_end;  // [n_rows], whether EOS is not possible; null: it is
   // [n_rows], whether EOS alone is possible, be its probability 0 or NaN; null: nowhere.
   const uint8_t *has_to_end;
+  const int64_t *forbidden;  // [n_rows, n_forbidden], tokens that are not possible
+  int64_t n_forbidden;
   int64_t n_beams;        // the rows of a beam compete with each other
   const int64_t *rows;    // [n_rows], beam by beam; null: each row is a beam
   const int64_t *starts;  // [n_beams + 1], where each beam begins in rows
@@ -318,6 +322,21 @@ struct Trace {
   const float *totals;                       // [n]
   int64_t *tokens;                           // [n_tokens]
   float *scores;                             // [n_tokens], of each token
+};
+
+// The tokens that would repeat an n-gram of a row, after each of its new tokens.
+struct Repeats {
+  int64_t n_rows, n_new, size;  // n-grams of `size` tokens
+  int64_t before_first;         // the token before a row's first
+  const int64_t *tokens;        // [n_tokens]
+  int64_t n_tokens;
+  const int64_t *starts, *lengths;  // [n_rows], where in tokens each row's own are
+  const int64_t *block;    // [n_rows, n_new], the new tokens; null: the row's own last one alone
+  const int64_t *parents;  // [n_rows, n_new] of trees, which token each follows; null: chains
+  int64_t first;           // 1: the first new token is the row's own last one; 0: it comes next
+  int64_t filler;          // where there are fewer forbidden tokens than room
+  int64_t most;
+  int64_t *forbidden;  // [n_rows, n_new, most]
 };
 
 // Rows of a cache change their places.

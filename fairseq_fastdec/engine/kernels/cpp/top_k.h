@@ -150,7 +150,9 @@ INLINE bool is_possible(const TopK &task, int64_t row, int64_t token) {
   if (token == task.eos && task.no_end && task.no_end[row]) return false;
   for (int64_t i = 0; i < task.n_never; ++i)
     if (token == task.never[i]) return false;
-  return true;
+  const int64_t *forbidden = task.forbidden + row * task.n_forbidden;
+  return std::find(forbidden, forbidden + task.n_forbidden, token) ==
+         forbidden + task.n_forbidden;
 }
 
 INLINE int64_t n_rows_of(const TopK &task, int64_t beam) {

@@ -1,0 +1,90 @@
+"""Random sentences go through a coder while its weights are prepared in 8-bit integers.
+
+So every layer sees inputs such as it will get, and says whether it can be trusted with them
+(:class:`~..products.trial.Int8Trial`). Layer by layer: no more than one has its weights twice.
+"""
+
+import logging
+from dataclasses import fields, is_dataclass
+from typing import Any, List, Optional
+
+import torch
+from torch import Tensor, nn
+
+from ..products.int8 import Int8Linear
+from ..products.linear import Rows
+from ..products.precision import Precision
+from ..products.trial import Int8Trial, described, tried_rows
+
+logger = logging.getLogger(__name__)
+
+SENTENCES, TOKENS = 4, 6
+# The first types of a dictionary are seldom words.
+FIRST_TYPE = 4
+
+
+class Rehearsal:
+    """The sentences, on their way through the layers of one encoder or decoder.
+
+    Attributes:
+        precision: prepares layers that can be tried.
+        states: fp32 ``[B, T, C]``, where the sentences are now.
+    """
+
+    def __init__(self, precision: Precision, name: str) -> None:
+        """
+        Args:
+            precision: in 8-bit integers.
+            name: of the encoder or decoder, in the log.
+        """
+        self.precision = precision._replace(product=Int8Trial)
+        self.states = torch.empty(0)
+        self._name = name
+        self._kept: List[str] = []
+
+    @classmethod
+    def of(cls, precision: Precision, name: str) -> Optional["Rehearsal"]:
+        """``None`` in other precisions, which change no layer's outputs by much."""
+        return cls(precision, name) if precision.product is Int8Linear else None
+
+    def settle(self, made: Any, name: str) -> Any:
+        """End the trials of some layers: what was tried becomes what computes it.
+
+        Args:
+            made: a layer, or a dataclass that has some among its fields.
+            name: in the log.
+        """
+        if isinstance(made, Int8Trial):
+            if not made.is_trusted:
+                self._kept.append(f"{self._name}.{name} ({made.error:.0%})")
+            return made.layer
+        if is_dataclass(made):
+            for field in fields(made):
+                own = self.settle(getattr(made, field.name), f"{name}.{field.name}".lstrip("."))
+                setattr(made, field.name, own)
+        return made
+
+    def try_rows(self, module: nn.Linear, x: Tensor, name: str) -> Rows:
+        """The same layer, of which few outputs are computed at a time, tried with inputs ``x``."""
+        bias = None if module.bias is None else self.precision.tensor(module.bias)
+        rows, trial = tried_rows(self.precision.tensor(module.weight), bias, x)
+        self.settle(trial, name)
+        return rows
+
+    def tell(self) -> None:
+        """Log which layers were not trusted."""
+        if self._kept:
+            logger.info("%s", described(self._kept))
+
+
+def random_tokens(n_types: int, n_positions: Optional[int]) -> Tensor:
+    """Sentences of random words: int64 ``[B, T]``, the same in every run.
+
+    Args:
+        n_positions: how many tokens a sentence can have; ``None`` for any number.
+    """
+    n_tokens = TOKENS if n_positions is None else min(TOKENS, n_positions)
+    first = FIRST_TYPE if n_types > FIRST_TYPE else 0
+    # Not torch's own random numbers, which are the user's.
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(first, n_types, (SENTENCES, n_tokens), generator=generator)

@@ -1,0 +1,157 @@
+"""int8 that can be trusted: layers with outlier channels are kept in more bits, all others are not.
+
+Such a model computes the same as one without outliers, but for rounding; in 8-bit integers its
+outputs would be others (CTranslate2's issues 847 and 1273).
+"""
+
+import pytest
+import torch
+
+from fairseq_fastdec.engine import DecoderSession
+from fairseq_fastdec.engine.network.prepared_model import PreparedDecoder
+from fairseq_fastdec.engine.network.rehearsal import random_tokens
+from fairseq_fastdec.engine.products import trial
+from fairseq_fastdec.engine.products.int8 import Int8Linear
+from fairseq_fastdec.engine.products.precision import precision_of
+from fairseq_fastdec.engine.products.trial import rounder
+from tests.support import tiny
+from tests.support.compiled import with_int8
+from tests.support.outliers import with_outliers
+
+TASK = tiny.task(40)
+PRE_NORM = dict(encoder_normalize_before=True, decoder_normalize_before=True)
+
+
+@pytest.fixture(params=[pytest.param("compiled", marks=with_int8), "torch"])
+def way(request):
+    if request.param == "torch":
+        request.getfixturevalue("nothing_compiled")
+
+
+def model_of(**overrides):
+    return tiny.stir(tiny.build_model(TASK, **{**PRE_NORM, **overrides}))
+
+
+def session_of(model, precision="int8"):
+    session = DecoderSession(model, precision)
+    session.reset(12)
+    session.add(tiny.random_batch(TASK, [4, 6, 3])["net_input"])
+    return session
+
+
+def logits(model, precision="int8"):
+    session = session_of(model, precision)
+    tokens = torch.arange(4, 4 + 24).view(3, 8)
+    return session.project(session.step(tokens))
+
+
+def distance(own, exact):
+    return ((own - exact).norm() / exact.norm()).item()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {}, dict(encoder_normalize_before=False, decoder_normalize_before=False),
+        dict(share_decoder_input_output_embed=True), dict(activation_fn="gelu"),
+        dict(decoder_output_dim=16, decoder_input_dim=16), dict(max_target_positions=3),
+        dict(scale_fc=True, scale_attn=True, scale_heads=True, scale_resids=True),
+        dict(layernorm_embedding=True, no_token_positional_embeddings=True),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_models_without_outliers_are_quantised_throughout(way, overrides, caplog):
+    with caplog.at_level("INFO"):
+        session = session_of(model_of(**overrides))
+    assert "kept in" not in caplog.text
+    for layer in session.weights.layers:
+        for own in (layer.self_qkv, layer.cross_out, layer.feed_forward.fc2):
+            assert type(own) is Int8Linear
+    assert type(session.weights.cross_key_values) is Int8Linear
+
+
+def test_outliers_that_change_nothing_in_fp32_are_caught(way, caplog, monkeypatch):
+    model = model_of()
+    outliers = with_outliers(model, 300.0, parts=("fc1", "fc2", "qkv", "cross", "output"))
+    exact = logits(model, "fp32")
+    assert distance(logits(outliers, "fp32"), exact) < 1e-4
+    with caplog.at_level("INFO"):
+        own = logits(outliers)
+    assert distance(own, exact) < 0.06
+    assert "--engine-precision int8: kept in " in caplog.text
+    for name in ("encoder.layers.1.qkv", "decoder.layers.0.self_qkv", "layers.0.feed_forward.fc1",
+                 "layers.1.feed_forward.fc2", "decoder.cross_key_values",
+                 "decoder.output_projection"):  # fmt: skip
+        assert f"{name} (" in caplog.text
+    assert "cross_query" not in caplog.text and "self_out" not in caplog.text
+    # This is what would have become of it.
+    monkeypatch.setattr(trial, "LARGEST_ERROR", float("inf"))
+    assert distance(logits(with_outliers(outliers, 1.0)), exact) > 0.3
+
+
+def test_only_layers_that_suffer_are_kept(way):
+    weights = session_of(with_outliers(model_of(), 300.0, parts=("fc2",))).weights
+    for layer in weights.layers:
+        assert type(layer.feed_forward.fc2) is rounder()
+        for own in (layer.self_qkv, layer.self_out, layer.cross_query, layer.feed_forward.fc1):
+            assert type(own) is Int8Linear
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_other_precisions_try_nothing(precision):
+    assert session_of(model_of(), precision).weights.rehearsed is None
+
+
+@torch.no_grad()
+def test_the_layers_see_what_the_model_computes(monkeypatch):
+    """Nothing is rounded here, so the states are the model's own."""
+    monkeypatch.setattr(trial, "Int8Linear", trial.Linear)
+    model = model_of(decoder_output_dim=16, decoder_input_dim=16)
+    weights = session_of(model).weights
+    tokens = random_tokens(len(TASK.target_dictionary), None)
+    encoded = model.encoder(tokens, torch.full((4,), 6))
+    features = model.decoder(tokens, encoded, features_only=True)[0]
+    torch.testing.assert_close(weights.rehearsed, features, atol=1e-4, rtol=1e-4)
+
+
+def test_the_users_random_numbers_stay_theirs():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    model = model_of()
+    torch.manual_seed(3)
+    session_of(model)
+    assert torch.equal(torch.rand(2), expected)
+
+
+def test_an_encoder_that_is_not_prepared(caplog):
+    """Its states are not known when the decoder's weights are tried."""
+    model = tiny.stir(tiny.build_model(TASK, **PRE_NORM))
+
+    class Own(type(model.encoder)):
+        def forward_scriptable(self, *args, **kwargs):
+            return super().forward_scriptable(*args, **kwargs)
+
+    model.encoder.__class__ = Own
+    with caplog.at_level("INFO"):
+        assert type(session_of(model).weights.cross_key_values) is Int8Linear
+    assert "kept in" not in caplog.text
+
+
+def test_a_shortlist_of_an_output_layer_with_outliers(caplog):
+    model = with_outliers(model_of(), 300.0, parts=("output",))
+    precision = precision_of("int8", torch.device("cpu"))
+    prepared = PreparedDecoder(model.decoder, precision, model.encoder)
+    features = prepared.weights().rehearsed
+    with caplog.at_level("INFO"):
+        own = prepared.vocabulary_rows().take(torch.arange(10))(features)
+    assert "decoder.output_projection (" in caplog.text
+    exact = model.decoder.output_projection(features)[..., :10]
+    assert distance(own, exact) < 0.01
+
+
+def test_random_tokens_are_words_of_any_dictionary():
+    assert random_tokens(1000, None).shape == (4, 6)
+    assert random_tokens(1000, 3).shape == (4, 3)
+    assert int(random_tokens(5, 2).min()) == int(random_tokens(5, 2).max()) == 4
+    assert int(random_tokens(2, 2).max()) < 2
