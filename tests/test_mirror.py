@@ -59,7 +59,6 @@ ELSEWHERE = {
     "generators/single/choose_blocks.py": "generators/single/test_compiled_blocks.py",
     "generators/single/generator.py": "generators/test_against_fairseq.py",
     "generators/single/greedy.py": "generators/test_against_fairseq.py",
-    "generators/single/lookahead.py": "generators/single/test_jacobi.py",
     "generators/single/tensor_blocks.py": "generators/single/test_compiled_blocks.py",
     "models/block_heads.py": "models/test_blockwise_transformer.py",
     "tools/distillation/dataset.py": "tools/distillation/test_command.py",

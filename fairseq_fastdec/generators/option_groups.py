@@ -12,8 +12,8 @@ from .option_rules import BEAMS, DRAFTING, methods_of, values_of
 GENERAL = "decoding"
 # Narrow ones first: an option is in the first group that has all methods it is for, or GENERAL.
 GROUPS = {
-    "blockwise decoding": ("blockwise",),
-    "Jacobi decoding and lookahead": DRAFTING,
+    "blockwise decoding": ("blockwise", "auto"),
+    "Jacobi decoding and lookahead": (*DRAFTING, "auto"),
     "beams": BEAMS,
 }
 

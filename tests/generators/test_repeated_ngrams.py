@@ -49,6 +49,7 @@ def repeats_of(tokens, size):
     return len(grams) - len(set(grams))
 
 
+@settings(deadline=None)
 @given(output=tokens_strategy, size=st.integers(2, 5))
 def test_the_rule_is_fairseqs(output, size):
     context = [2, *output]

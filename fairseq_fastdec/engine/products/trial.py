@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ..kernels.packed import PackedBFloat16
 from .int8 import Int8Linear, Int8Rows
-from .linear import BFloat16Linear, BFloat16Rows, Linear, LinearLayer, LinearRows, Rows
+from .linear import BFloat16Linear, BFloat16Rows, LinearLayer, PlainLinear, PlainRows, Rows
 
 # A layer's outputs may change by this share of their size. Rounding inputs and weights to 8 bits
 # changes them by 1 part in 100 where no channel stands out. Translations suffer from some 10 on.
@@ -72,12 +72,12 @@ def tried_rows(weight: Tensor, bias: Optional[Tensor], x: Tensor) -> Tuple[Rows,
     trial(x)
     if trial.is_trusted:
         return Int8Rows(weight, bias), trial
-    return (BFloat16Rows if PackedBFloat16.is_available() else LinearRows)(weight, bias), trial
+    return (BFloat16Rows if PackedBFloat16.is_available() else PlainRows)(weight, bias), trial
 
 
 def rounder() -> type:
     """Prepares layers that are not trusted to 8-bit integers."""
-    return BFloat16Linear if PackedBFloat16.is_available() else Linear
+    return BFloat16Linear if PackedBFloat16.is_available() else PlainLinear
 
 
 def relative_error(own: Tensor, exact: Tensor) -> float:

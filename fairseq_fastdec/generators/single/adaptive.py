@@ -109,7 +109,7 @@ class AdaptiveSearch:
         self._has_begun = self._is_up_to_date = True
 
     def _choose(self, batch: Batch, blocks: Blocks, most: int) -> "Choice":
-        """What the next invocation verifies, at most so many proposals a row."""
+        """Choose what the next invocation verifies, at most so many proposals a row."""
         n_rows = batch.n_rows
         for source in self._sources:
             n_tokens = source.costs.to_measure(n_rows, 1 + min(most, source.most))
@@ -150,7 +150,7 @@ class AdaptiveSearch:
             logger.info(self.summary())
 
     def summary(self) -> str:
-        """What invocations verified, and what they cost: one line."""
+        """Say in a line what invocations verified and what they took."""
         n_looked = sum(n for n, _ in self._taken.values())
         verified = [f"nothing was looked for in {self._n_invocations - n_looked}"]
         for name, (n, total) in sorted(self._taken.items()):
@@ -162,7 +162,7 @@ class AdaptiveSearch:
 
 
 class Choice(NamedTuple):
-    """What an invocation is to verify.
+    """The proposals that an invocation is to verify.
 
     Attributes:
         costs: where its time is to be learned.

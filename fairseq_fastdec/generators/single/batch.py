@@ -118,7 +118,8 @@ class Batch:
 
     def n_left(self, n_ahead: int) -> int:
         """The most tokens that a row may still get besides ``n_ahead``, EOS included: 1 or more."""
-        return max(1, self.max_len + 1 - self._at_least - n_ahead)
+        shortest = int(self.lengths.min()) if self.n_rows else 0
+        return max(1, self.max_len + 1 - shortest - n_ahead)
 
     def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
         """Force the prefix, and feed BOS and the prefix but for each row's last token.
@@ -446,7 +447,7 @@ class Batch:
         return of_rows if order is None else tuple(known[order] for known in of_rows)
 
     def outputs(self) -> Tuple[Tensor, Tensor]:
-        """What finished sentences have: tokens int64 ``[B, W]``, and how many, int64 ``[B]``."""
+        """Finished sentences' tokens, int64 ``[B, W]``, and how many they have, int64 ``[B]``."""
         return self._tokens, self._final_lengths
 
     def hypotheses(self) -> Hypotheses:

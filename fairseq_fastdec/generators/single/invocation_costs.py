@@ -19,7 +19,7 @@ LINEAR_GROWTH = 1.8
 
 
 class InvocationCosts:
-    """What invocations of n tokens took, all rows together: the least of the last ones.
+    """The least that the last invocations of n tokens took, all rows together.
 
     What disturbs an invocation makes it longer, never shorter. Between sizes that were measured
     lies the straight line. Beyond the largest the time is taken to grow as the tokens do, and

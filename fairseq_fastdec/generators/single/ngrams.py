@@ -19,7 +19,7 @@ def ngram_pools(order: int, eos: int, capacity: int = CAPACITY) -> Union[NgramTa
 
 
 class NgramPools:
-    """What :class:`NgramTable` does, in Python.
+    """Pools as those of :class:`NgramTable`, in Python.
 
     Memory is bounded: there are two generations of contexts, and when the younger one is full the
     older one is forgotten.

@@ -1,4 +1,4 @@
-"""How many proposals are worth the time that verifying them takes."""
+"""The number of proposals that is worth the time that verifying them takes."""
 
 from typing import List, Sequence, Tuple
 
@@ -55,7 +55,7 @@ class Pace:
 
 
 class AcceptanceRates:
-    """How often proposals of several kinds were accepted."""
+    """Rates at which proposals of several kinds were accepted."""
 
     def __init__(self, guesses: Sequence[float]) -> None:
         """

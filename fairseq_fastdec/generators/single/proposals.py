@@ -71,7 +71,7 @@ class ProposalSource(ABC):
 
     @abstractmethod
     def _judged(self, accepted: np.ndarray) -> np.ndarray:
-        """Of which proposals one learns whether they were right, bool ``[R, N]``."""
+        """Say of which proposals one learns whether they were right: bool ``[R, N]``."""
 
     def _expect(self, gains: np.ndarray) -> None:
         if gains.size < self.gains.size:

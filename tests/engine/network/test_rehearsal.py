@@ -105,7 +105,7 @@ def test_other_precisions_try_nothing(precision):
 @torch.no_grad()
 def test_the_layers_see_what_the_model_computes(monkeypatch):
     """Nothing is rounded here, so the states are the model's own."""
-    monkeypatch.setattr(trial, "Int8Linear", trial.Linear)
+    monkeypatch.setattr(trial, "Int8Linear", trial.PlainLinear)
     model = model_of(decoder_output_dim=16, decoder_input_dim=16)
     weights = session_of(model).weights
     tokens = random_tokens(len(TASK.target_dictionary), None)

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from fairseq_fastdec.engine.products.int8 import Int8Linear
-from fairseq_fastdec.engine.products.linear import BFloat16Linear, Linear
+from fairseq_fastdec.engine.products.linear import BFloat16Linear, PlainLinear
 from fairseq_fastdec.engine.products.trial import (
     LARGEST_ERROR,
     Int8Trial,
@@ -49,7 +49,7 @@ def test_outliers_are_noticed():
     trial = Int8Trial(weight, bias)
     y = trial(x)
     assert not trial.is_trusted and trial.error > 2 * LARGEST_ERROR
-    assert type(trial.layer) is rounder() and rounder() in (BFloat16Linear, Linear)
+    assert type(trial.layer) is rounder() and rounder() in (BFloat16Linear, PlainLinear)
     # From these very inputs on.
     assert relative_error(y, exact) < 0.01
 

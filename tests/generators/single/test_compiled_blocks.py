@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fairseq_fastdec.generators.best_tokens import BestTokens
 from fairseq_fastdec.generators.single.compiled_blocks import CompiledBlocks
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
@@ -21,6 +22,10 @@ METHODS = {
     "minimum block": dict(decoding="blockwise", min_block_size=3),
     "top 2": dict(decoding="blockwise", acceptance="topk", acceptance_topk=2),
     "tree": dict(decoding="blockwise", proposal_tree=7),
+    "few types": dict(decoding="blockwise", proposal_types=12),
+    "window": dict(decoding="lookahead", lookahead_window=4),
+    "window of one": dict(decoding="lookahead", lookahead_window=1),
+    "window of copies": dict(decoding="lookahead", draft="copy"),
 }
 CONDITIONS = {
     "as it is": {},
@@ -88,7 +93,7 @@ def assert_alike(ours, expected):
 
 @compiled
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("method", ["chain", "tree"])
+@pytest.mark.parametrize("method", ["chain", "tree", "few types", "window"])
 def test_every_method_has_greedys_scores_bit_for_bit(method, precision):
     """In any precision: a token is computed alike in all steps."""
     models = [blockwise_model()]
@@ -96,6 +101,16 @@ def test_every_method_has_greedys_scores_bit_for_bit(method, precision):
     for own, other in zip(found(models, method, "as it is", engine_precision=precision)[0], greedy):
         assert torch.equal(own[0]["tokens"], other[0]["tokens"])
         assert torch.equal(own[0]["positional_scores"], other[0]["positional_scores"])
+
+
+@compiled
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_proposals_of_few_types_are_made_by_compiled_code(precision, monkeypatch):
+    """A layer of some types has to say, too, that it is packed."""
+    by_torch = []
+    monkeypatch.setattr(BestTokens, "of_heads", lambda *args: by_torch.append(args))
+    found([blockwise_model()], "few types", "one sentence", engine_precision=precision)
+    assert not by_torch
 
 
 @compiled

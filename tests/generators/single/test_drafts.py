@@ -34,14 +34,17 @@ class DraftedBatch:
         self.source_lengths = torch.tensor([len(row) for row in sources])
         self.n_sentences = len(sources)
         self.sentence = torch.arange(len(sources))
-        self.outputs = outputs
+        self.said = outputs
 
     @property
     def lengths(self):
-        return torch.tensor([len(row) for row in self.outputs])
+        return torch.tensor([len(row) for row in self.said])
+
+    def outputs(self):
+        return self.final
 
     def tail(self, n, before_first):
-        rows = [([before_first] * n + row)[len(row) : len(row) + n] for row in self.outputs]
+        rows = [([before_first] * n + row)[len(row) : len(row) + n] for row in self.said]
         return torch.tensor(rows)
 
 
@@ -82,12 +85,12 @@ def test_a_source_token_that_the_target_lacks_is_padding():
 )  # fmt: skip
 def test_each_name_has_its_draft(name, kind):
     options = DecodingOptions(decoding="lookahead", draft=name)
-    assert type(draft_source(options, SOURCE, TARGET, True)) is kind
+    assert type(draft_source(options, SOURCE, TARGET, EOS, True)) is kind
     if name in ("copy", "source"):
         with pytest.raises(ValueError, match=f"--draft {name}: .* use another draft"):
-            draft_source(options, None, TARGET, True)
+            draft_source(options, None, TARGET, EOS, True)
     else:
-        assert type(draft_source(options, None, TARGET, True)) is kind
+        assert type(draft_source(options, None, TARGET, EOS, True)) is kind
 
 
 def test_what_follows_in_the_source():
@@ -126,23 +129,44 @@ def test_the_longest_ngram_decides():
     rows = DraftedBatch([words("w0")], [[]])
     draft = ngram_draft("run", replace_answers=True)
     draft.begin(rows)
-    for token in (6, 7, 8, 5, 7, 9):
-        rows.outputs[0].append(token)
-        draft.learn(rows, torch.tensor([1]))
+    draft.learn(rows, torch.tensor([[6, 7, 8, 5, 7, 9]]), torch.tensor([6]))
     for last, after in (([6, 7], 8), ([5, 7], 9), ([4, 7], 9)):
-        rows.outputs = [last]
+        rows.said = [last]
+        draft.begin(rows)
         assert filled(draft, rows, [[0]], [1]) == [[after]]
 
 
 def test_a_row_with_news_is_learned_from_beside_one_without():
-    rows = DraftedBatch([words("w0")] * 2, [[4, 5, 6, 7, 8], [6]])
+    rows = DraftedBatch([words("w0")] * 2, [[4, 5], [6]])
     draft = ngram_draft("run", replace_answers=True)
     draft.begin(rows)
-    draft.learn(rows, torch.tensor([3, 0]))
-    # What was appended earlier is context, and no news.
-    for last, after in (([4, 5], 6), ([5, 6], 7), ([6, 7], 8), ([3, 4], 0)):
-        rows.outputs = [last, [6]]
+    draft.learn(rows, torch.tensor([[6, 7, 8], [9, 9, 9]]), torch.tensor([3, 0]))
+    # What was there before is context, and no news.
+    for last, after in (([4, 5], 6), ([5, 6], 7), ([6, 7], 8), ([3, 4], 0), ([5, 9], 0)):
+        rows.said = [last, [6]]
+        draft.begin(rows)
         assert filled(draft, rows, [[0], [0]], [1, 1])[0] == [after]
+
+
+def test_going_on_in_the_middle():
+    """What was not told is context all the same, and the token that the batch does not know."""
+    rows = DraftedBatch([words("w0")], [[]])
+    draft = ngram_draft("run", replace_answers=True)
+    draft.begin(rows)
+    draft.learn(rows, torch.tensor([[6, 7, 8]]), torch.tensor([3]))
+    rows.said = [[9, 9, 6]]
+    draft.resume(rows, torch.tensor([7]))
+    assert filled(draft, rows, [[0]], [1]) == [[8]]
+
+
+def test_outputs_that_were_not_told_are_learned_before_the_next_batch():
+    rows = DraftedBatch([words("w0")] * 2, [[6, 7, EOS], [5, EOS]])
+    draft = ngram_draft("run", replace_answers=True)
+    rows.final = (torch.tensor([[6, 7, EOS], [5, EOS, PAD]]), torch.tensor([3, 2]))
+    draft.learn_outputs(rows)
+    rows.said = [[], [5]]
+    draft.begin(rows)
+    assert filled(draft, rows, [[0, 0, 0]] * 2, [0, 0]) == [[5, EOS, 0], [EOS, 0, 0]]
 
 
 def test_ngrams_leave_answers_alone_where_they_must():

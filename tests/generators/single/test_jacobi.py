@@ -103,7 +103,7 @@ class RandomDraft(DraftSource):
     def __init__(self, seed):
         self._generator = torch.Generator().manual_seed(seed)
 
-    def fill(self, batch, kept, n_kept):
+    def fill(self, batch, kept, n_kept, certain=None):
         guess = torch.randint(len(TASK.target_dictionary), kept.shape, generator=self._generator)
         is_new = torch.arange(kept.size(1)) >= n_kept[:, None]
         return torch.where(is_new, guess, kept)
