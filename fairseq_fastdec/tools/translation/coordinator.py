@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 # How often damaged chunks are translated again before somebody should look at the disk.
 ATTEMPTS = 3
+MENDABLE = "mend that, and the same command goes on from here"
 
 
 class Part(NamedTuple):
@@ -132,7 +133,7 @@ class Coordinator:
                 message.line, f"{self._text.place(message.line)}: {message.problem}"
             )
         elif isinstance(message, Failed):
-            raise OSError(f"{message.message}; mend that, and the same command goes on from here")
+            raise OSError(f"{message.message}; {MENDABLE}")
         elif isinstance(message, Crashed):
             raise RuntimeError(f"in a worker:\n{message.traceback}")
 
@@ -200,14 +201,17 @@ def put_together(store: ChunkStore, n_chunks: int, output: Path) -> Dict[str, An
     """
     digest, counts = hashlib.sha256(), collections.Counter()
     whole = store.directory / "output"
-    with atomic_files.replacing(whole) as partial:
-        with packed(partial, output.name) as file:
-            for number in range(n_chunks):
-                translated = store.read(number)
-                file.write(translated.content)
-                digest.update(translated.content)
-                counts.update(translated.counts)
-    os.replace(whole, output)
+    try:
+        with atomic_files.replacing(whole) as partial:
+            with packed(partial, output.name) as file:
+                for number in range(n_chunks):
+                    translated = store.read(number)
+                    file.write(translated.content)
+                    digest.update(translated.content)
+                    counts.update(translated.counts)
+        os.replace(whole, output)
+    except OSError as error:
+        raise OSError(f"{output}: {error}; {MENDABLE}") from error
     return {
         "size": output.stat().st_size,
         "sha256": digest.hexdigest(),
