@@ -22,6 +22,8 @@ class RayCluster:
         Raises:
             ImportError: if Ray is not installed (``pip install -e ".[cluster]"``).
         """
+        # By default Ray looks for a cluster on this machine at its address in the network.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         from ray.cluster_utils import Cluster
 
         # What the nodes start looks for the package here, too.
