@@ -70,6 +70,11 @@ class Pool:
         return any(worker.has_room for worker in self._workers)
 
     @property
+    def all_are_ready(self) -> bool:
+        """Whether all workers have loaded their models, for measurements."""
+        return all(worker.is_ready for worker in self._workers)
+
+    @property
     def is_busy(self) -> bool:
         """Whether a worker has a chunk."""
         return any(worker.chunk is not None for worker in self._workers)
