@@ -33,7 +33,7 @@ from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive, to_config
 from fairseq_fastdec.tools.translation.arguments import parse_args as parse_translation
 from fairseq_fastdec.tools.translation.chunks import ChunkStore
-from fairseq_fastdec.tools.translation.coordinator import Coordinator, complete
+from fairseq_fastdec.tools.translation.coordinator import Coordinator, TextWork, complete
 from fairseq_fastdec.tools.translation.machine import limit_batches, start_workers
 from fairseq_fastdec.tools.translation.output_lines import OutputRules
 from fairseq_fastdec.tools.translation.progress_bar import LineBar
@@ -137,7 +137,7 @@ def of_ours(work: Path, division: str, max_tokens: int, beam: int) -> Dict[str, 
         own, began = time.process_time(), time.perf_counter()
         text = TextInput([str(work / "text")])
         coordinator = Coordinator(
-            text, 512, store, lambda: pool, functools.partial(LineBar, None, False)
+            TextWork(text, 512), store, lambda: pool, functools.partial(LineBar, None, False)
         )
         complete(coordinator, text, store, Path(directory) / "output.txt")
         seconds = time.perf_counter() - began

@@ -21,7 +21,7 @@ from ..distillation.filters import Filters
 from .arguments import LEAST_LINES, LINES_OF_A_STREAM, MOST_LINES, check, parse_args
 from .chunks import ChunkStore
 from .cluster.ray_nodes import start_on_cluster
-from .coordinator import Coordinator, InOrder, Part, complete
+from .coordinator import Coordinator, InOrder, Part, TextWork, complete
 from .directory_lock import locked
 from .machine import limit_batches, start_workers
 from .manifest import Manifest, settings_of
@@ -81,8 +81,7 @@ def to_standard_output(
         store = ChunkStore(Path(directory))
         output = InOrder(store, sys.stdout.buffer)
         coordinator = Coordinator(
-            text,
-            args.chunk_size or LINES_OF_A_STREAM,
+            TextWork(text, args.chunk_size or LINES_OF_A_STREAM),
             store,
             _workers(args, cfg, rules, store),
             functools.partial(LineBar, None, not cfg.common.no_progress_bar),
@@ -113,8 +112,7 @@ def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRu
             return
         store = ChunkStore(directory)
         coordinator = Coordinator(
-            text,
-            chunk_size,
+            TextWork(text, chunk_size),
             store,
             _workers(args, cfg, rules, store),
             functools.partial(LineBar, n_lines, not cfg.common.no_progress_bar),

@@ -11,6 +11,7 @@ from fairseq_fastdec.tools.translation.coordinator import (
     Coordinator,
     InOrder,
     Part,
+    TextWork,
     complete,
     put_together,
 )
@@ -44,7 +45,7 @@ class Job:
 
     @property
     def coordinator(self):
-        return Coordinator(self.text, 2, self.store, self.start_pool, self.new_bar)
+        return Coordinator(TextWork(self.text, 2), self.store, self.start_pool, self.new_bar)
 
     def complete(self, output):
         return complete(self.coordinator, self.text, self.store, output)

@@ -7,7 +7,7 @@ import pytest
 from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore
 from fairseq_fastdec.tools.translation.cluster import pool as pool_module
 from fairseq_fastdec.tools.translation.cluster.pool import ClusterPool, MachineLost, NoMachine
-from fairseq_fastdec.tools.translation.coordinator import Coordinator, complete
+from fairseq_fastdec.tools.translation.coordinator import Coordinator, TextWork, complete
 from fairseq_fastdec.tools.translation.pool import Lost, WorkersDie
 from fairseq_fastdec.tools.translation.progress_bar import LineBar
 from fairseq_fastdec.tools.translation.text_files import TextInput
@@ -43,7 +43,7 @@ def translate(cluster, store, tmp_path):
         text = TextInput([str(tmp_path / "text")])
         new_bar = functools.partial(LineBar, None, False)
         start_pool = functools.partial(ClusterPool, cluster, store)
-        coordinator = Coordinator(text, 2, store, start_pool, new_bar)
+        coordinator = Coordinator(TextWork(text, 2), store, start_pool, new_bar)
         complete(coordinator, text, store, tmp_path / "out")
         return (tmp_path / "out").read_text()
 
