@@ -78,6 +78,10 @@ class Translator:
         self._max_positions = utils.resolve_max_positions(
             self.task.max_positions(), *(model.max_positions() for model in self._models)
         )
+        # To look a value up in the configuration takes longer than what is done with it for a line.
+        self._most_tokens, self._says_most = self._limit()
+        self._nbest = cfg.generation.nbest
+        self._post_process = cfg.common_eval.post_process
         eos = {getattr(self._generator, "eos", None)} - {None}
         self._stripped = getattr(self._generator, "symbols_to_strip_from_output", eos)
 
@@ -122,7 +126,7 @@ class Translator:
         progress(len(texts) - len(numbers))
         for places, hypotheses in self._decoded(tokens):
             for place, of_line in zip(places, hypotheses):
-                best = of_line[: self._cfg.generation.nbest]
+                best = of_line[: self._nbest]
                 results[numbers[place]] = Outcome(
                     len(tokens[place]) - 1, [self._hypothesis(hypo) for hypo in best]
                 )
@@ -148,14 +152,15 @@ class Translator:
         return text
 
     def _problem(self, tokens: Tensor) -> Optional[Problem]:
-        most, flag = self._most_tokens()
-        if most is None or len(tokens) <= most:
+        if self._most_tokens is None or len(tokens) <= self._most_tokens:
             return None
         return Problem(
-            "too long", f"{len(tokens)} tokens with the end mark, and {flag} allows {most}"
+            "too long",
+            f"{len(tokens)} tokens with the end mark, and {self._says_most} allows "
+            f"{self._most_tokens}",
         )
 
-    def _most_tokens(self) -> Tuple[Optional[int], str]:
+    def _limit(self) -> Tuple[Optional[int], str]:
         """The most tokens that a line can have, and what says so."""
         positions = self._max_positions
         if isinstance(positions, (tuple, list)):
@@ -194,7 +199,7 @@ class Translator:
         numbers = hypo["tokens"].tolist()
         # A list: fairseq asks each element of a tensor for its value, several times.
         text = self.task.target_dictionary.string(
-            numbers, self._cfg.common_eval.post_process, extra_symbols_to_ignore=self._stripped
+            numbers, self._post_process, extra_symbols_to_ignore=self._stripped
         )
         for decoder in (self._bpe, self._tokenizer):
             if decoder is not None:
