@@ -40,7 +40,7 @@ from fairseq_fastdec.tools.translation.progress_bar import LineBar
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.translation.worker import ChunkTranslator
 
-CTRANSLATE2 = "CTranslate2"
+OURS, CTRANSLATE2 = "ours", "CTranslate2"
 
 
 def main() -> None:
@@ -51,9 +51,13 @@ def main() -> None:
         return
     args.workdir.mkdir(parents=True, exist_ok=True)
     prepare(args.workdir, args.lines)
-    methods = [f"{division} {tokens}" for division in args.divisions for tokens in args.max_tokens]
-    if not args.no_ctranslate2:
-        methods += [f"{CTRANSLATE2} {division}" for division in args.divisions]
+    engines = [OURS] if args.no_ctranslate2 else [OURS, CTRANSLATE2]
+    methods = [
+        f"{engine} {division} {tokens}"
+        for engine in engines
+        for division in args.divisions
+        for tokens in args.max_tokens
+    ]
     for beam in args.beams:
         results: Dict[str, List[Dict[str, float]]] = {method: [] for method in methods}
         for _ in range(args.rounds):
@@ -107,16 +111,17 @@ def in_own_process(args: argparse.Namespace, method: str, beam: int) -> Dict[str
 
 def measured(args: argparse.Namespace) -> Dict[str, float]:
     """The seconds of a method, and what else is known of them."""
-    name, rest = args.one.split()
+    engine, division, max_tokens = args.one.split()
     (beam,) = args.beams
-    if name == CTRANSLATE2:
-        return {"seconds": of_ctranslate2(args.workdir, rest, beam)}
-    return of_ours(args.workdir, name, int(rest), beam)
-
-
-def of_ours(work: Path, division: str, max_tokens: int, beam: int) -> Dict[str, float]:
-    """Workers of ours: seconds, and the processors' time for decoding and for all else."""
     n_workers, n_threads = (int(number) for number in division.split("x"))
+    measure = {OURS: of_ours, CTRANSLATE2: of_ctranslate2}[engine]
+    return measure(args.workdir, n_workers, n_threads, int(max_tokens), beam)
+
+
+def of_ours(
+    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int
+) -> Dict[str, float]:
+    """Workers of ours: seconds, and the processors' time for decoding and for all else."""
     given = [work / "data", "--path", work / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu"]
     given += ["--input", work / "text", "--output", "-", "--engine-precision", "int8"]
     given += ["--decoding", "greedy"] if beam == 1 else ["--beam", beam]
@@ -167,7 +172,9 @@ def _timed(translator: Any, decoding: Any) -> Any:
     return translator
 
 
-def of_ctranslate2(work: Path, division: str, beam: int) -> float:
+def of_ctranslate2(
+    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int
+) -> Dict[str, float]:
     """The seconds of CTranslate2's translate_file."""
     import ctranslate2
     from ctranslate2.converters import FairseqConverter
@@ -178,17 +185,16 @@ def of_ctranslate2(work: Path, division: str, beam: int) -> float:
             str(work / "checkpoint.pt"), str(work / "data"), source_lang="en", target_lang="de"
         )
         converter.convert(str(model))
-    n_workers, n_threads = (int(number) for number in division.split("x"))
     translator = ctranslate2.Translator(
         str(model), compute_type="int8", inter_threads=n_workers, intra_threads=n_threads
     )
     translator.translate_batch([["a"]])
     began = time.perf_counter()
     translator.translate_file(
-        str(work / "text"), str(work / "theirs.txt"), max_batch_size=1024, batch_type="tokens",
-        beam_size=beam, max_decoding_length=200, read_batch_size=0,
+        str(work / "text"), str(work / "theirs.txt"), max_batch_size=max_tokens,
+        batch_type="tokens", beam_size=beam, max_decoding_length=200,
     )  # fmt: skip
-    return time.perf_counter() - began
+    return {"seconds": time.perf_counter() - began}
 
 
 def table(title: str, results: Dict[str, List[Dict[str, float]]], n_lines: int) -> str:
@@ -204,7 +210,7 @@ def table(title: str, results: Dict[str, List[Dict[str, float]]], n_lines: int) 
         ]
         rows.append(
             {
-                "workers x threads": method,
+                "workers x threads, source tokens": method,
                 "lines/s": f"{n_lines / seconds:.0f}",
                 "beside the first": f"{first / seconds:.2f}x",
                 "beside decoding": f"{100 * statistics.median(shares):.1f} %" if shares else "",
