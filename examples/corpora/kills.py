@@ -31,9 +31,10 @@ from fairseq_fastdec.tools.command_line import positive
 
 # A file may have so many bytes, where the disk is to look full; no chunk is so small.
 FULL = 1000
-BETWEEN_LOOKS, BETWEEN_MEASUREMENTS = 0.05, 5.0
+BETWEEN_LOOKS, BETWEEN_MEASUREMENTS = 0.1, 5.0
 # The share of starts that are on the cluster.
 ON_CLUSTER = 0.3
+CHUNK = ".chunk"
 KILL, DAMAGE, FILL_DISK = "kill", "damage", "full disk"
 
 
@@ -169,8 +170,10 @@ def translate_with_kills(run: Run, cluster: Optional[RayCluster]) -> None:
             time.sleep(BETWEEN_LOOKS)
             n_done = watch.look()
             n_past = len(run.state["events"])
-            if n_past < len(schedule) and n_done >= schedule[n_past][0] and process.poll() is None:
+            if n_past < len(schedule) and n_done >= schedule[n_past][0]:
                 time.sleep(draw.random())
+                if process.poll() is not None:
+                    break
                 kind = schedule[n_past][1]
                 told = do_event(run, kind, process, cluster if on_cluster else None, draw)
                 expected |= {-signal.SIGKILL, 2} if kind != DAMAGE else set()
@@ -252,9 +255,10 @@ class Watch:
 
     def _files(self) -> Iterator[Tuple[str, int]]:
         """The chunks' names, and the numbers of their files, which a new file does not have."""
-        for path in chunks_in(self._directory):
-            with contextlib.suppress(FileNotFoundError):
-                yield path.name, path.stat().st_ino
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(CHUNK):
+                    yield entry.name, entry.inode()
 
 
 class MemoryLog:
@@ -319,7 +323,7 @@ def parts_of(output: Path) -> Path:
 
 def chunks_in(directory: Path) -> Iterator[Path]:
     """The files of the chunks in a directory."""
-    return directory.glob("*.chunk")
+    return directory.glob(f"*{CHUNK}")
 
 
 def report(run: Run) -> str:

@@ -2,7 +2,7 @@
 """Translate a text with several divisions of the cores, and with CTranslate2, in turns.
 
     python examples/corpora/speed.py                          # all tables, some ten minutes
-    python examples/corpora/speed.py --beams 1 --divisions 1x1 2x1 --no-ctranslate2
+    python examples/corpora/speed.py --beams 1 --divisions 2x1 --engines nothing --lines 1000000
 
 The model is the one that comes along, in int8. The text is segmented before, and stays so
 afterwards: CTranslate2's translate_file would tokenise in one thread. The clock runs from the first
@@ -32,15 +32,15 @@ from examples.engine.beside_ctranslate2 import prepare_small
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive, to_config
 from fairseq_fastdec.tools.translation.arguments import parse_args as parse_translation
-from fairseq_fastdec.tools.translation.chunks import ChunkStore
+from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore, Translated
 from fairseq_fastdec.tools.translation.coordinator import Coordinator, TextWork, complete
 from fairseq_fastdec.tools.translation.machine import limit_batches, start_workers
-from fairseq_fastdec.tools.translation.output_lines import OutputRules
+from fairseq_fastdec.tools.translation.output_lines import TRANSLATED, OutputRules
 from fairseq_fastdec.tools.translation.progress_bar import LineBar
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.translation.worker import ChunkTranslator
 
-OURS, CTRANSLATE2 = "ours", "CTranslate2"
+OURS, NOTHING, CTRANSLATE2 = "ours", "nothing", "CTranslate2"
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
         return
     args.workdir.mkdir(parents=True, exist_ok=True)
     prepare(args.workdir, args.lines)
-    engines = [OURS] if args.no_ctranslate2 else [OURS, CTRANSLATE2]
+    engines = args.engines
     methods = [
         f"{engine} {division} {tokens}"
         for engine in engines
@@ -81,7 +81,10 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--max-tokens", type=int, nargs="+", default=[1024], help="source tokens decoded at once"
     )
-    parser.add_argument("--no-ctranslate2", action="store_true")
+    parser.add_argument(
+        "--engines", nargs="+", choices=[OURS, NOTHING, CTRANSLATE2], default=[OURS, CTRANSLATE2],
+        help="nothing: our workers give each line back as it is, at once",
+    )  # fmt: skip
     parser.add_argument("--workdir", type=Path, default=Path("work/corpora_speed"))
     parser.add_argument("--one", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -111,15 +114,16 @@ def in_own_process(args: argparse.Namespace, method: str, beam: int) -> Dict[str
 
 def measured(args: argparse.Namespace) -> Dict[str, float]:
     """The seconds of a method, and what else is known of them."""
-    engine, division, max_tokens = args.one.split()
+    engine, words, max_tokens = args.one.split()
     (beam,) = args.beams
-    n_workers, n_threads = (int(number) for number in division.split("x"))
-    measure = {OURS: of_ours, CTRANSLATE2: of_ctranslate2}[engine]
-    return measure(args.workdir, n_workers, n_threads, int(max_tokens), beam)
+    division = [int(number) for number in words.split("x")]
+    if engine == CTRANSLATE2:
+        return of_ctranslate2(args.workdir, *division, int(max_tokens), beam)
+    return of_ours(args.workdir, *division, int(max_tokens), beam, engine == NOTHING)
 
 
 def of_ours(
-    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int
+    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int, does_nothing: bool
 ) -> Dict[str, float]:
     """Workers of ours: seconds, and the processors' time for decoding and for all else."""
     given = [work / "data", "--path", work / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu"]
@@ -130,8 +134,8 @@ def of_ours(
     limit_batches(cfg)
     decoding = multiprocessing.get_context("fork").Value("d", 0.0)
 
-    def load() -> ChunkTranslator:
-        return _timed(ChunkTranslator(cfg, OutputRules()), decoding)
+    def load() -> Any:
+        return Echo() if does_nothing else _timed(ChunkTranslator(cfg, OutputRules()), decoding)
 
     with tempfile.TemporaryDirectory(dir=work) as directory:
         store = ChunkStore(Path(directory))
@@ -153,6 +157,18 @@ def of_ours(
         "workers": used.ru_utime + used.ru_stime,
         "coordinator": time.process_time() - own,
     }
+
+
+class Echo:
+    """Translates nothing."""
+
+    def prepare(self) -> None:
+        """Nothing is to be prepared."""
+
+    def translate(self, chunk: Chunk, progress: Callable[[int], Any]) -> Translated:
+        """The lines as they are."""
+        progress(chunk.n_lines)
+        return Translated(chunk.source, {TRANSLATED: chunk.n_lines})
 
 
 def _timed(translator: Any, decoding: Any) -> Any:
@@ -208,12 +224,14 @@ def table(title: str, results: Dict[str, List[Dict[str, float]]], n_lines: int) 
             for round in rounds
             if "decoding" in round
         ]
+        own = [1e6 * round.get("coordinator", 0) / n_lines for round in rounds]
         rows.append(
             {
                 "workers x threads, source tokens": method,
                 "lines/s": f"{n_lines / seconds:.0f}",
                 "beside the first": f"{first / seconds:.2f}x",
                 "beside decoding": f"{100 * statistics.median(shares):.1f} %" if shares else "",
+                "coordinator, µs a line": f"{statistics.median(own):.1f}" if shares else "",
                 "seconds": " ".join(f"{round['seconds']:.2f}" for round in rounds),
             }
         )

@@ -4,11 +4,23 @@ What is translated is what fairseq-interactive would translate, and as it would.
 """
 
 import math
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import torch
 from fairseq import tasks, utils
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
@@ -197,10 +209,7 @@ class Translator:
 
     def _hypothesis(self, hypo: Dict[str, Any]) -> Hypothesis:
         numbers = hypo["tokens"].tolist()
-        # A list: fairseq asks each element of a tensor for its value, several times.
-        text = self.task.target_dictionary.string(
-            numbers, self._post_process, extra_symbols_to_ignore=self._stripped
-        )
+        text = _words(self.task.target_dictionary, numbers, self._post_process, self._stripped)
         for decoder in (self._bpe, self._tokenizer):
             if decoder is not None:
                 text = decoder.decode(text)
@@ -224,3 +233,14 @@ def _encoded(dictionary: Dictionary, text: str) -> Tensor:
     unknown, indices = dictionary.unk_index, dictionary.indices
     numbers = [indices.get(word, unknown) for word in text.split()]
     return torch.tensor([*numbers, dictionary.eos_index])
+
+
+def _words(
+    dictionary: Dictionary, numbers: List[int], post_process: Optional[str], stripped: Set[int]
+) -> str:
+    """``dictionary.string``, which asks several functions for each word."""
+    if type(dictionary).string is not Dictionary.string:
+        return dictionary.string(numbers, post_process, extra_symbols_to_ignore=stripped)
+    left_out = {*stripped, dictionary.eos_index, dictionary.bos_index}
+    words = [dictionary[number] for number in numbers if number not in left_out]
+    return data_utils.post_process(" ".join(words), post_process)
