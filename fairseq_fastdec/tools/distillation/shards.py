@@ -26,7 +26,7 @@ class Shard(NamedTuple):
 
     @property
     def n_lines(self) -> int:
-        """How many they are."""
+        """The number of sentences."""
         return len(self.sentences)
 
 
