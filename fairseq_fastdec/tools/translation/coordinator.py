@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Work(Protocol):
-    """What is to be translated; chunks may be of any kind that workers and store understand."""
+    """The chunks to be translated, of any kind that workers and store understand."""
 
     def chunks(self) -> Iterator[Any]:
         """All of them, with the numbers 0, 1, 2 and so on."""

@@ -1,4 +1,4 @@
-"""What runs on a machine of a cluster: it gets files, starts workers, and translates chunks.
+"""A machine of a cluster: it gets files, starts workers, and translates chunks.
 
 The process that the cluster starts has many threads, and must not be forked. So it starts another,
 which loads the models, prepares the weights once, and forks the machine's workers.
@@ -38,7 +38,7 @@ TO_LOCK = 60
 
 
 class Job(NamedTuple):
-    """What a machine is to do.
+    """The work of a machine.
 
     Attributes:
         cfg: the configuration of fairseq-generate's command line.
@@ -175,7 +175,7 @@ def _translate(connection: Connection, pool: Pool) -> None:
 
 
 def _report(pool: Pool, waiting: Deque[Chunk]) -> Report:
-    """Whatever happens until a chunk is finished or lost, or for a while."""
+    """Wait until a chunk is finished or lost, or for a while; everything that happened."""
     progress: Counter = Counter()
     report: Report = []
     deadline = time.monotonic() + BETWEEN_REPORTS

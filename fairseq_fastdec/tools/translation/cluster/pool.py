@@ -42,7 +42,7 @@ class NoMachine(ValueError):
 
 
 class Cluster(Protocol):
-    """How :class:`ClusterPool` speaks with machines: each call gives something to wait for."""
+    """The machines to which :class:`ClusterPool` speaks: each call gives something to wait for."""
 
     def nodes(self) -> List[Node]:
         """The machines that are there now and have room for a worker."""
@@ -54,7 +54,7 @@ class Cluster(Protocol):
         """Call :meth:`.node.Machine.exchange`."""
 
     def wait(self, calls: Sequence[Any], seconds: float) -> List[Any]:
-        """Those that have been answered, as soon as one has; none when the time is over."""
+        """Wait for answers; the calls that have one, or none when the time is over."""
 
     def result(self, call: Any) -> Any:
         """The answer.
@@ -188,7 +188,7 @@ class ClusterPool:
         yield chunk, self._kept(chunk, message) if isinstance(message, Done) else message
 
     def _kept(self, chunk: Chunk, done: Done) -> Any:
-        """What the coordinator is told when the chunk has been written."""
+        """Write a chunk; the message for the coordinator."""
         if self._store is None:
             return done
         try:
