@@ -95,6 +95,7 @@ setup(
         ],
         "viz": VIZ,
         "zstd": ["zstandard"],
+        "cluster": ["ray[client]>=2.10,<3"],
         # 4.8.1 is the first that reads fairseq's checkpoints with torch's restricted unpickler.
         "bench": ["ctranslate2>=4.8.1,<5", *VIZ],
     },

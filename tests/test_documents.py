@@ -25,7 +25,7 @@ PARSERS = {
     "fairseq-interactive": fairseq_options.get_interactive_generation_parser,
 }
 # Programs of others, whose options are not ours to know.
-FOREIGN = {"curl", "tar", "sacrebleu", "pip", "cd", "ruff"}
+FOREIGN = {"bash", "curl", "tar", "sacrebleu", "pip", "cd", "ruff", "ray", "docker", "kubectl"}
 # What a newcomer types one after the other: trainings come before what decodes with their models.
 GUIDES = [
     FRONT_PAGE,

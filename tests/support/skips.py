@@ -15,7 +15,7 @@ BROWSER = "no browser to draw the page: install chromium (apt-get install chromi
 OLD_FAIRSEQ = (
     "fairseq 0.12.2's encoders have weights without a gradient: run it with 0.12.3 (Python 3.11)"
 )
-EXTRAS = {"ctranslate2": "bench", "zstandard": "zstd"}
+EXTRAS = {"ctranslate2": "bench", "ray": "cluster", "zstandard": "zstd"}
 
 
 def needs(module: str):

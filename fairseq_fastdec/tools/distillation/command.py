@@ -1,12 +1,12 @@
 """The command line of ``scripts/distill.py``."""
 
 import argparse
+import functools
 import sys
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
 
 from fairseq import options
-from tqdm import tqdm
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
@@ -17,11 +17,14 @@ from ..command_line import (
     program,
     to_config,
 )
-from ..corpus import Corpus
+from ..corpus import Corpus, uses_cuda
 from ..kept_settings import check_settings
+from ..translation.coordinator import Coordinator
+from ..translation.machine import limit_batches, start_workers
+from ..translation.progress_bar import LineBar
 from .dataset import build, show
 from .filters import Filters, add_filter_options
-from .shards import Shards
+from .shards import Shard, Shards
 from .teacher import Teacher, settings_of
 
 DESCRIPTION = """\
@@ -69,8 +72,13 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     )  # fmt: skip
     add_filter_options(group, "sentences")
     group.add_argument(
-        "--workers", type=positive, default=1, metavar="N",
-        help="processes of fairseq-preprocess (default: 1)",
+        "--workers", type=positive, metavar="N",
+        help="processes that translate (default: one for each GPU, or as many as the cores allow), "
+        "and then of fairseq-preprocess (default: 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--threads-per-worker", type=positive, default=1, metavar="N",
+        help="threads of each process that translates (default: 1)",
     )  # fmt: skip
     of_task = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     of_task.add_argument("--task", default=FASTDEC)
@@ -92,12 +100,11 @@ def run(args: argparse.Namespace) -> None:
     """
     check(args)
     cfg = to_config(args)
-    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
-        cfg.dataset.max_tokens = 12000  # as fairseq-generate
+    limit_batches(cfg)
     corpus = Corpus(cfg)
     shards = Shards(args.destdir / "shards", len(corpus), args.shard_size)
     check_settings(args.destdir / "settings.json", settings_of(cfg, len(corpus), args.shard_size))
-    translate(cfg, corpus, shards)
+    translate(args, cfg, corpus, shards)
     if args.num_shards > 1:
         print("translated; when all processes have ended, run this without --num-shards")
         return
@@ -107,7 +114,7 @@ def run(args: argparse.Namespace) -> None:
         corpus,
         shards.read(),
         Filters.of(args),
-        args.workers,
+        args.workers or 1,
     )
     print(f"distilled pairs: {show(counts)}\n{args.destdir / 'data'}")
 
@@ -138,20 +145,55 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def translate(cfg: Any, corpus: Corpus, shards: Shards) -> None:
-    """Translate the shards that are missing or damaged, or this process's part of them."""
+class Missing(NamedTuple):
+    """Shards to be translated, as :class:`~..translation.coordinator.Work`."""
+
+    shards: List[Shard]
+
+    def chunks(self) -> Iterator[Shard]:
+        """See :class:`~..translation.coordinator.Work`."""
+        return iter(self.shards)
+
+    def share_read(self) -> Optional[float]:
+        """See :class:`~..translation.coordinator.Work`."""
+        return None
+
+    def place(self, number: int) -> str:
+        """See :class:`~..translation.coordinator.Work`."""
+        return f"sentence {number + 1}"
+
+
+def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, shards: Shards) -> None:
+    """Translate the shards that are missing or damaged, or this process's part of them.
+
+    Raises:
+        OSError: if a checkpoint cannot be read, or a shard not be written.
+        RuntimeError: for a mistake in the program.
+        ValueError: for models and options that do not go together, or workers that die again and
+            again.
+    """
     n_processes, process = cfg.dataset.num_shards, cfg.dataset.shard_id
-    missing = set(shards.missing())
-    for shard in range(process, len(shards.sentences), n_processes):
-        if shard not in missing and shards.is_damaged(shard):
-            print(f"{shards.path(shard)}: damaged; it is translated again", flush=True)
-            missing.add(shard)
-    missing = sorted(shard for shard in missing if shard % n_processes == process)
+    for number in range(process, len(shards.sentences), n_processes):
+        if shards.path(number).exists() and shards.is_damaged(number):
+            print(f"{shards.path(number)}: damaged; it is translated again", flush=True)
+            shards.remove(number)
+    missing = [
+        Shard(number, shards.sentences[number])
+        for number in shards.missing()
+        if number % n_processes == process
+    ]
     if not missing:
         return
-    teacher = Teacher(cfg, corpus)
-    total = sum(len(shards.sentences[shard]) for shard in missing)
+    total = sum(shard.n_lines for shard in missing)
     print(f"{total} of {len(corpus)} sentences are to be translated", flush=True)
-    with tqdm(total=total, unit=" sentences", disable=cfg.common.no_progress_bar) as bar:
-        for shard in missing:
-            shards.write(shard, teacher.translate(shards.sentences[shard], bar.update))
+    # Workers that are forked have the corpus of this process; those of GPUs load their own.
+    load = functools.partial(Teacher, cfg, None if uses_cuda(cfg) else corpus)
+    coordinator = Coordinator(
+        Missing(missing),
+        shards,
+        functools.partial(
+            start_workers, load, uses_cuda(cfg), args.workers, args.threads_per_worker, shards
+        ),
+        functools.partial(LineBar, total, not cfg.common.no_progress_bar),
+    )
+    coordinator.translate()

@@ -2,9 +2,32 @@
 
 import hashlib
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 from .. import atomic_files
+from ..translation.chunks import DamagedChunk, Translated
+
+
+class Shard(NamedTuple):
+    """Sentences to be translated, for :class:`~..translation.coordinator.Coordinator`.
+
+    Attributes:
+        number: from 0 on.
+        sentences: their numbers in the corpus; consecutive.
+    """
+
+    number: int
+    sentences: range
+
+    @property
+    def first(self) -> int:
+        """The number of the first sentence."""
+        return self.sentences.start
+
+    @property
+    def n_lines(self) -> int:
+        """The number of sentences."""
+        return len(self.sentences)
 
 
 class Shards:
@@ -39,26 +62,44 @@ class Shards:
         """
         try:
             self._translations(shard)
-        except ValueError:
+        except DamagedChunk:
             return True
         return False
 
-    def write(self, shard: int, translations: Dict[int, str]) -> None:
+    def has(self, shard: Shard) -> bool:
+        """Whether a shard is there.
+
+        Raises:
+            DamagedChunk: if its file is not what :meth:`write` wrote.
+            OSError: if it cannot be read.
+        """
+        if not self.path(shard.number).exists():
+            return False
+        self._translations(shard.number)
+        return True
+
+    def write(self, shard: Shard, translated: Translated) -> None:
         """Write a shard.
 
         Args:
-            translations: by sentence number; sentences that were not translated are not there.
+            translated: as :func:`rendered` gives it.
+
+        Raises:
+            OSError: if the disk is full, for example; then nothing is left of it.
         """
-        lines = "".join(f"{number}\t{translations[number]}\n" for number in sorted(translations))
-        header = _header(len(translations), lines.encode("utf-8"))
-        atomic_files.write_text(self.path(shard), header.decode("ascii") + lines)
+        header = _header(translated.content.count(b"\n"), translated.content)
+        atomic_files.write_bytes(self.path(shard.number), header + translated.content)
+
+    def remove(self, shard: int) -> None:
+        """Forget a shard."""
+        self.path(shard).unlink(missing_ok=True)
 
     def read(self) -> Iterator[Tuple[int, str]]:
         """All sentences that were translated, in order, and their translations.
 
         Raises:
+            DamagedChunk: for a file that is not what :meth:`write` writes.
             OSError: for a file that cannot be read.
-            ValueError: for a file that is not what :meth:`write` writes.
         """
         for shard in range(len(self.sentences)):
             yield from self._translations(shard)
@@ -69,7 +110,7 @@ class Shards:
 
     def _translations(self, shard: int) -> List[Tuple[int, str]]:
         path, expected = self.path(shard), self.sentences[shard]
-        damaged = ValueError(f"{path}: damaged; run the command again, which translates it anew")
+        damaged = DamagedChunk(f"{path}: damaged; run the command again, which translates it anew")
         header, end, content = path.read_bytes().partition(b"\n")
         # Other characters that Python takes for ends of lines can be in a sentence.
         lines = content.split(b"\n")[:-1]
@@ -85,6 +126,16 @@ class Shards:
             last = int(number)
             translations.append((last, translation))
         return translations
+
+
+def rendered(translations: Dict[int, str]) -> Translated:
+    """A shard's lines.
+
+    Args:
+        translations: by sentence number; sentences that were not translated are not there.
+    """
+    lines = "".join(f"{number}\t{translations[number]}\n" for number in sorted(translations))
+    return Translated(lines.encode("utf-8"), {})
 
 
 def _header(n_sentences: int, content: bytes) -> bytes:

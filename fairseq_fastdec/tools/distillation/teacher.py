@@ -1,38 +1,49 @@
 """The teacher: a checkpoint or an ensemble that translates sentences of a corpus."""
 
 import os
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from fairseq import utils
 from omegaconf import OmegaConf
 
 from ..corpus import Corpus, best_translations, load_models, on_device
+from ..translation.chunks import Translated
+from .shards import Shard, rendered
 
 
 class Teacher:
     """Translates as fairseq-generate does."""
 
-    def __init__(self, cfg: Any, corpus: Corpus) -> None:
+    def __init__(self, cfg: Any, corpus: Optional[Corpus] = None) -> None:
         """
         Args:
             cfg: the configuration of fairseq-generate's command line.
+            corpus: its corpus; ``None`` to load it, in a process where it is not yet.
 
         Raises:
             OSError: if a checkpoint cannot be read.
             ValueError: for an option that the method cannot honour.
         """
         self._cfg = cfg
-        self._corpus = corpus
-        self._models = load_models(cfg, corpus.task)
-        self._generator = corpus.task.build_generator(self._models, cfg.generation)
+        self._corpus = Corpus(cfg) if corpus is None else corpus
+        task = self._corpus.task
+        self._models = load_models(cfg, task)
+        self._generator = task.build_generator(self._models, cfg.generation)
 
-    def translate(self, sentences: range, progress: Callable[[int], Any]) -> Dict[int, str]:
-        """The best hypotheses by sentence number, as tokens separated by spaces.
+    def prepare(self) -> None:
+        """Have the engine prepare the weights, for processes that are forked from this one."""
+        shortest = int(self._corpus.dataset.src_sizes.argmin())
+        self._translations(range(shortest, shortest + 1), lambda n: None)
+
+    def translate(self, shard: Shard, progress: Callable[[int], Any]) -> Translated:
+        """The best hypotheses, as tokens separated by spaces, by the sentences' numbers.
 
         Args:
-            sentences: consecutive.
             progress: told how many sentences have just been translated.
         """
+        return rendered(self._translations(shard.sentences, progress))
+
+    def _translations(self, sentences: range, progress: Callable[[int], Any]) -> Dict[int, str]:
         # Sampling does not depend on where a run was interrupted.
         utils.set_torch_seed(self._cfg.common.seed + sentences.start)
         translations = {}

@@ -10,6 +10,7 @@ From the bottom up:
 - ``worker``          a process that translates chunk after chunk
 - ``pool``            the workers of one machine; whoever dies is replaced
 - ``machine``         how many workers it gets, and what they share
+- ``cluster``         the workers of many machines
 - ``progress_bar``    lines a second, and the time left
 - ``coordinator``     hands out what is missing, and puts the output together
 - ``manifest``        what the output depends on

@@ -88,10 +88,23 @@ def _add_worker_options(group: Any) -> None:
         help="threads of each (default: 1)",
     )  # fmt: skip
     group.add_argument(
+        "--cluster", type=_cluster, metavar="ray[://HOST:PORT]",
+        help="translate on all machines of a Ray cluster: ray, the one that RAY_ADDRESS names or "
+        "that this machine is part of; ray://HOST:PORT, another; --workers are those of each "
+        "machine then",
+    )  # fmt: skip
+    group.add_argument(
         "--chunk-size", type=positive, metavar="N",
         help="lines that are sorted by length together, and that are lost at most when a worker "
         f"dies (default: {LEAST_LINES} to {MOST_LINES}, by the length of the input)",
     )  # fmt: skip
+
+
+def _cluster(text: str) -> str:
+    """The name of a cluster; argparse puts the flag before the message."""
+    if text != "ray" and not (text.startswith("ray://") and text != "ray://"):
+        raise argparse.ArgumentTypeError(f"{text}: must be ray, or ray://HOST:PORT")
+    return text
 
 
 def check(args: argparse.Namespace) -> None:

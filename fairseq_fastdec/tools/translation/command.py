@@ -20,18 +20,19 @@ from ..corpus import uses_cuda
 from ..distillation.filters import Filters
 from .arguments import LEAST_LINES, LINES_OF_A_STREAM, MOST_LINES, check, parse_args
 from .chunks import ChunkStore
-from .coordinator import Coordinator, InOrder, Part, complete
+from .cluster.ray_nodes import start_on_cluster
+from .coordinator import Coordinator, InOrder, Part, TextWork, complete
 from .directory_lock import locked
-from .machine import start_workers
+from .machine import limit_batches, start_workers
 from .manifest import Manifest, settings_of
 from .output_lines import TRANSLATED, OutputRules
-from .pool import Pool
 from .progress_bar import LineBar
 from .text_files import STANDARD_STREAM, FileContent, TextInput
 from .worker import ChunkTranslator
 
-# How many chunks a text has, unless it is short or long.
-CHUNKS_WANTED = 512
+# How many chunks a text has, unless it is short or long: several for each worker, so that all end
+# at nearly the same time.
+CHUNKS_WANTED, CHUNKS_WANTED_ON_CLUSTER = 512, 8192
 
 
 class Terminated(KeyboardInterrupt):
@@ -59,8 +60,6 @@ def run(args: argparse.Namespace) -> None:
     """
     check(args)
     cfg = to_config(args)
-    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
-        cfg.dataset.max_tokens = max_tokens_for(cfg)
     rules = OutputRules(
         args.format,
         args.with_source,
@@ -82,8 +81,7 @@ def to_standard_output(
         store = ChunkStore(Path(directory))
         output = InOrder(store, sys.stdout.buffer)
         coordinator = Coordinator(
-            text,
-            args.chunk_size or LINES_OF_A_STREAM,
+            TextWork(text, args.chunk_size or LINES_OF_A_STREAM),
             store,
             _workers(args, cfg, rules, store),
             functools.partial(LineBar, None, not cfg.common.no_progress_bar),
@@ -104,7 +102,8 @@ def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRu
         manifest = Manifest(directory)
         content = text.content()
         n_lines = number_of_lines(content)
-        chunk_size = args.chunk_size or manifest.chunk_size() or chunk_size_for(n_lines)
+        n_chunks = CHUNKS_WANTED if args.cluster is None else CHUNKS_WANTED_ON_CLUSTER
+        chunk_size = args.chunk_size or manifest.chunk_size() or chunk_size_for(n_lines, n_chunks)
         utils.import_user_module(cfg.common)
         task = tasks.setup_task(cfg.task)
         manifest.check(settings_of(cfg, task, content, chunk_size, _settings_of_output(args)))
@@ -113,8 +112,7 @@ def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRu
             return
         store = ChunkStore(directory)
         coordinator = Coordinator(
-            text,
-            chunk_size,
+            TextWork(text, chunk_size),
             store,
             _workers(args, cfg, rules, store),
             functools.partial(LineBar, n_lines, not cfg.common.no_progress_bar),
@@ -141,20 +139,16 @@ def _is_there(output: Path, manifest: Manifest) -> bool:
 
 def _workers(
     args: argparse.Namespace, cfg: Any, rules: OutputRules, store: ChunkStore
-) -> Callable[[], Pool]:
+) -> Callable[[], Any]:
+    if args.cluster is not None:
+        return functools.partial(
+            start_on_cluster, args.cluster, cfg, rules, args.workers, args.threads_per_worker, store
+        )
+    limit_batches(cfg)
     load = functools.partial(ChunkTranslator, cfg, rules)
     return functools.partial(
         start_workers, load, uses_cuda(cfg), args.workers, args.threads_per_worker, store
     )
-
-
-def max_tokens_for(cfg: Any) -> int:
-    """The source tokens to decode at once: enough for one line of any length that is allowed.
-
-    Each worker needs memory for as many.
-    """
-    least = 12000 if uses_cuda(cfg) else 1024
-    return max(least, getattr(cfg.task, "max_source_positions", None) or 0)
 
 
 def number_of_lines(content: Sequence[Optional[FileContent]]) -> Optional[int]:
@@ -163,11 +157,11 @@ def number_of_lines(content: Sequence[Optional[FileContent]]) -> Optional[int]:
     return None if None in numbers else sum(numbers)
 
 
-def chunk_size_for(n_lines: Optional[int]) -> int:
+def chunk_size_for(n_lines: Optional[int], n_chunks: int) -> int:
     """The lines to sort and lose together: many for a long text, which then has few files."""
     if n_lines is None:
         return LINES_OF_A_STREAM
-    return min(max(math.ceil(n_lines / CHUNKS_WANTED), LEAST_LINES), MOST_LINES)
+    return min(max(math.ceil(n_lines / n_chunks), LEAST_LINES), MOST_LINES)
 
 
 def _settings_of_output(args: argparse.Namespace) -> Dict[str, Any]:

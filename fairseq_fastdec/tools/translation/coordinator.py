@@ -6,12 +6,23 @@ import hashlib
 import logging
 import os
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Counter, Deque, Dict, Iterator, NamedTuple, Optional
+from typing import (
+    Any,
+    BinaryIO,
+    Callable,
+    Counter,
+    Deque,
+    Dict,
+    Iterator,
+    NamedTuple,
+    Optional,
+    Protocol,
+)
 
 from .. import atomic_files
 from .chunks import Chunk, ChunkStore, DamagedChunk, chunks_of
 from .output_lines import UntranslatedLine
-from .pool import Lost, Pool
+from .pool import Lost
 from .progress_bar import LineBar
 from .text_files import TextInput, packed
 from .worker import Crashed, Done, Failed, Progress, Stopped
@@ -20,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 # How often damaged chunks are translated again before somebody should look at the disk.
 ATTEMPTS = 3
+MENDABLE = "mend that, and the same command goes on from here"
 
 
 class Part(NamedTuple):
@@ -32,24 +44,56 @@ class Part(NamedTuple):
         return chunk.number % self.count == self.index
 
 
+class Work(Protocol):
+    """The chunks to be translated, of any kind that workers and store understand."""
+
+    def chunks(self) -> Iterator[Any]:
+        """All of them, with the numbers 0, 1, 2 and so on."""
+
+    def share_read(self) -> Optional[float]:
+        """The share of all that the chunks so far are; ``None`` where nobody knows."""
+
+    def place(self, number: int) -> str:
+        """Where the user finds a line."""
+
+
+class TextWork(NamedTuple):
+    """A text in chunks of so many lines."""
+
+    text: TextInput
+    chunk_size: int
+
+    def chunks(self) -> Iterator[Chunk]:
+        """See :class:`Work`."""
+        return chunks_of(self.text, self.chunk_size)
+
+    def share_read(self) -> Optional[float]:
+        """See :class:`Work`."""
+        return self.text.share_read()
+
+    def place(self, number: int) -> str:
+        """See :class:`Work`."""
+        return self.text.place(number)
+
+
 class Coordinator:
-    """Translates a text with a pool of workers."""
+    """Translates with a pool of workers."""
 
     def __init__(
         self,
-        text: TextInput,
-        chunk_size: int,
-        store: ChunkStore,
-        start_pool: Callable[[], Pool],
+        work: Work,
+        store: Any,
+        start_pool: Callable[[], Any],
         new_bar: Callable[[], LineBar],
     ) -> None:
         """
         Args:
-            start_pool: is called if there is something to translate.
+            store: a :class:`~.chunks.ChunkStore`, or what has its ``has`` and ``path``.
+            start_pool: is called if there is something to translate; gives a
+                :class:`~.pool.Pool`, or what has its methods.
             new_bar: gives the bar that shows how far it is.
         """
-        self._text = text
-        self._chunk_size = chunk_size
+        self._work = work
         self._store = store
         self._start_pool = start_pool
         self._new_bar = new_bar
@@ -86,7 +130,7 @@ class Coordinator:
         self,
         chunk: Optional[Chunk],
         missing: Iterator[Chunk],
-        pool: Pool,
+        pool: Any,
         written: Callable[[], Any],
     ) -> None:
         while chunk is not None or pool.is_busy:
@@ -103,9 +147,9 @@ class Coordinator:
         return self._lost.popleft() if self._lost else next(missing, None)
 
     def _missing(self, part: Part) -> Iterator[Chunk]:
-        for chunk in chunks_of(self._text, self._chunk_size):
+        for chunk in self._work.chunks():
             self._n_chunks = chunk.number + 1
-            self._bar.has_read(chunk, self._text.share_read())
+            self._bar.has_read(chunk, self._work.share_read())
             if part.has(chunk) and not self._is_there(chunk):
                 yield chunk
             else:
@@ -129,10 +173,10 @@ class Coordinator:
                 self._lost.append(chunk)
         elif isinstance(message, Stopped):
             raise UntranslatedLine(
-                message.line, f"{self._text.place(message.line)}: {message.problem}"
+                message.line, f"{self._work.place(message.line)}: {message.problem}"
             )
         elif isinstance(message, Failed):
-            raise OSError(f"{message.message}; mend that, and the same command goes on from here")
+            raise OSError(f"{message.message}; {MENDABLE}")
         elif isinstance(message, Crashed):
             raise RuntimeError(f"in a worker:\n{message.traceback}")
 
@@ -200,14 +244,17 @@ def put_together(store: ChunkStore, n_chunks: int, output: Path) -> Dict[str, An
     """
     digest, counts = hashlib.sha256(), collections.Counter()
     whole = store.directory / "output"
-    with atomic_files.replacing(whole) as partial:
-        with packed(partial, output.name) as file:
-            for number in range(n_chunks):
-                translated = store.read(number)
-                file.write(translated.content)
-                digest.update(translated.content)
-                counts.update(translated.counts)
-    os.replace(whole, output)
+    try:
+        with atomic_files.replacing(whole) as partial:
+            with packed(partial, output.name) as file:
+                for number in range(n_chunks):
+                    translated = store.read(number)
+                    file.write(translated.content)
+                    digest.update(translated.content)
+                    counts.update(translated.counts)
+        os.replace(whole, output)
+    except OSError as error:
+        raise OSError(f"{output}: {error}; {MENDABLE}") from error
     return {
         "size": output.stat().st_size,
         "sha256": digest.hexdigest(),

@@ -2,14 +2,27 @@
 
 import gc
 import os
-from typing import Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
 import torch
 
+from ..corpus import uses_cuda
 from . import cores
 from .chunks import ChunkStore
 from .pool import Pool
 from .worker import ChunkTranslator, Place
+
+
+def limit_batches(cfg: Any) -> None:
+    """Say how much is decoded at once on this machine, where the command line does not.
+
+    Each worker needs memory for as many source tokens. They are enough for one line of any length
+    that is allowed.
+    """
+    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
+        least = 12000 if uses_cuda(cfg) else 1024
+        longest = getattr(cfg.task, "max_source_positions", None) or 0
+        cfg.dataset.max_tokens = max(least, longest)
 
 
 def start_workers(

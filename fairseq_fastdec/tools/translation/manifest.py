@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq import checkpoint_utils, utils
 from omegaconf import OmegaConf
@@ -105,16 +105,23 @@ def settings_of(
         OSError: for files that cannot be read.
     """
     options = {
-        f"{group}.{name}": _by_content(value)
+        f"{group}.{name}": value
         for group in GROUPS
-        for name, value in _options(cfg[group]).items()
+        for name, value in {
+            **_options(cfg[group]),
+            **{name: {"sha256": _digest(file)} for name, file in file_options(cfg[group])},
+        }.items()
     }
     return {
         **{name: value for name, value in options.items() if name not in WITHOUT_EFFECT},
         "dictionaries": [
             _digest_of_words(words) for words in (task.source_dictionary, task.target_dictionary)
         ],
-        "checkpoints": [_digest(path) for path in _checkpoints(cfg)],
+        "checkpoints": [
+            _digest(file)
+            for path in utils.split_paths(cfg.common_eval.path)
+            for file in checkpoints_of(cfg, path)
+        ],
         "model_overrides": cfg.common_eval.model_overrides,
         "post_process": cfg.common_eval.post_process,
         "fp16": cfg.common.fp16,
@@ -126,27 +133,27 @@ def settings_of(
     }
 
 
-def _options(group: Any) -> Dict[str, Any]:
-    return {} if group is None else OmegaConf.to_container(group, enum_to_str=True)
-
-
-def _by_content(value: Any) -> Any:
-    if isinstance(value, str) and os.path.isfile(value):
-        return {"sha256": _digest(value)}
-    return value
-
-
-def _checkpoints(cfg: Any) -> List[str]:
-    """The files of ``--path``, those of sharded checkpoints among them."""
+def checkpoints_of(cfg: Any, path: str) -> List[str]:
+    """The files of one path of ``--path``: several where checkpoints are sharded."""
     checkpoint = cfg.checkpoint
     n_shards = checkpoint.checkpoint_shard_count
     return [
         checkpoint_utils.get_maybe_sharded_checkpoint_filename(
             path, checkpoint.checkpoint_suffix, shard, n_shards
         )
-        for path in utils.split_paths(cfg.common_eval.path)
         for shard in range(n_shards)
     ]
+
+
+def file_options(group: Any) -> Iterator[Tuple[str, str]]:
+    """The options of a group of the configuration whose values are names of files, with these."""
+    for name, value in _options(group).items():
+        if isinstance(value, str) and os.path.isfile(value):
+            yield name, value
+
+
+def _options(group: Any) -> Dict[str, Any]:
+    return {} if group is None else OmegaConf.to_container(group, enum_to_str=True)
 
 
 def _digest_of_words(dictionary: Any) -> str:

@@ -70,6 +70,11 @@ class Pool:
         return any(worker.has_room for worker in self._workers)
 
     @property
+    def all_are_ready(self) -> bool:
+        """Whether all workers have loaded their models, for measurements."""
+        return all(worker.is_ready for worker in self._workers)
+
+    @property
     def is_busy(self) -> bool:
         """Whether a worker has a chunk."""
         return any(worker.chunk is not None for worker in self._workers)
@@ -142,7 +147,7 @@ class Pool:
         chunk, n_done = worker.chunk, worker.n_done
         self._deaths[None if chunk is None else chunk.number] += 1
         if self._deaths[None if chunk is None else chunk.number] >= MOST_DEATHS:
-            raise WorkersDie(_told(chunk, reason))
+            raise WorkersDie(told_of_deaths(chunk, reason))
         worker.start(self._connections())
         if chunk is None:
             logger.warning("a worker ended (%s) and was replaced", reason)
@@ -215,7 +220,12 @@ def _cause_of_death(code: Optional[int]) -> str:
         return f"killed by signal {-code}"
 
 
-def _told(chunk: Optional[Chunk], reason: str) -> str:
+def told_of_deaths(chunk: Optional[Chunk], reason: str) -> str:
+    """The message where :data:`MOST_DEATHS` workers have ended over a chunk, or before the first.
+
+    Args:
+        reason: of the last.
+    """
     if chunk is None:
         return f"workers end before they translate anything ({reason}); see what they said above"
     return (

@@ -4,11 +4,23 @@ What is translated is what fairseq-interactive would translate, and as it would.
 """
 
 import math
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
 
 import torch
 from fairseq import tasks, utils
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
@@ -80,6 +92,10 @@ class Translator:
         self._max_positions = utils.resolve_max_positions(
             self.task.max_positions(), *(model.max_positions() for model in self._models)
         )
+        # To look a value up in the configuration takes longer than what is done with it for a line.
+        self._most_tokens, self._says_most = self._limit()
+        self._nbest = cfg.generation.nbest
+        self._post_process = cfg.common_eval.post_process
         eos = {getattr(self._generator, "eos", None)} - {None}
         self._stripped = getattr(self._generator, "symbols_to_strip_from_output", eos)
 
@@ -124,7 +140,7 @@ class Translator:
         progress(len(texts) - len(numbers))
         for places, hypotheses in self._decoded(tokens):
             for place, of_line in zip(places, hypotheses):
-                best = of_line[: self._cfg.generation.nbest]
+                best = of_line[: self._nbest]
                 results[numbers[place]] = Outcome(
                     len(tokens[place]) - 1, [self._hypothesis(hypo) for hypo in best]
                 )
@@ -150,14 +166,15 @@ class Translator:
         return text
 
     def _problem(self, tokens: Tensor) -> Optional[Problem]:
-        most, flag = self._most_tokens()
-        if most is None or len(tokens) <= most:
+        if self._most_tokens is None or len(tokens) <= self._most_tokens:
             return None
         return Problem(
-            "too long", f"{len(tokens)} tokens with the end mark, and {flag} allows {most}"
+            "too long",
+            f"{len(tokens)} tokens with the end mark, and {self._says_most} allows "
+            f"{self._most_tokens}",
         )
 
-    def _most_tokens(self) -> Tuple[Optional[int], str]:
+    def _limit(self) -> Tuple[Optional[int], str]:
         """The most tokens that a line can have, and what says so."""
         positions = self._max_positions
         if isinstance(positions, (tuple, list)):
@@ -194,10 +211,7 @@ class Translator:
 
     def _hypothesis(self, hypo: Dict[str, Any]) -> TextHypothesis:
         numbers = hypo["tokens"].tolist()
-        # A list: fairseq asks each element of a tensor for its value, several times.
-        text = self.task.target_dictionary.string(
-            numbers, self._cfg.common_eval.post_process, extra_symbols_to_ignore=self._stripped
-        )
+        text = _words(self.task.target_dictionary, numbers, self._post_process, self._stripped)
         for decoder in (self._bpe, self._tokenizer):
             if decoder is not None:
                 text = decoder.decode(text)
@@ -221,3 +235,14 @@ def _encoded(dictionary: Dictionary, text: str) -> Tensor:
     unknown, indices = dictionary.unk_index, dictionary.indices
     numbers = [indices.get(word, unknown) for word in text.split()]
     return torch.tensor([*numbers, dictionary.eos_index])
+
+
+def _words(
+    dictionary: Dictionary, numbers: List[int], post_process: Optional[str], stripped: Set[int]
+) -> str:
+    """``dictionary.string``, which asks several functions for each word."""
+    if type(dictionary).string is not Dictionary.string:
+        return dictionary.string(numbers, post_process, extra_symbols_to_ignore=stripped)
+    left_out = {*stripped, dictionary.eos_index, dictionary.bos_index}
+    words = [dictionary[number] for number in numbers if number not in left_out]
+    return data_utils.post_process(" ".join(words), post_process)

@@ -15,6 +15,7 @@ from fairseq.data import Dictionary, data_utils
 
 from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
 from fairseq_fastdec.tools.distillation import command, dataset, teacher
+from fairseq_fastdec.tools.translation import progress_bar
 from tests.support import command_line
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "distill.py"
@@ -295,10 +296,10 @@ def test_samples_do_not_depend_on_where_a_run_was_interrupted(distill, tmp_path)
 
 @pytest.mark.parametrize(
     "options, limits",
-    [([], (12000, None)), (["--batch-size", 3], (None, 3)), (["--max-tokens", 99], (99, None))],
+    [([], (1024, None)), (["--batch-size", 3], (None, 3)), (["--max-tokens", 99], (99, None))],
 )
 def test_batches_are_those_of_the_command_line(distill, monkeypatch, options, limits):
-    """As in fairseq-generate, which takes 12,000 tokens where no limit is given."""
+    """What this process decodes to prepare the weights shows it; workers do as it does."""
     seen = []
     plain = TranslationFastdecTask.get_batch_iterator
 
@@ -313,15 +314,39 @@ def test_batches_are_those_of_the_command_line(distill, monkeypatch, options, li
 
 def test_the_progress_bar_counts_sentences(distill, monkeypatch):
     bars = []
-    plain = command.tqdm
+    plain = progress_bar.tqdm
 
     def tqdm(**options):
         bars.append(plain(**{**options, "disable": False}))
         return bars[-1]
 
-    monkeypatch.setattr(command, "tqdm", tqdm)
+    monkeypatch.setattr(progress_bar, "tqdm", tqdm)
+    tqdm.monitor_interval = 0
     distill(*FEW, "--shard-size", 10, "--batch-size", 3)
     assert [(bar.n, bar.total) for bar in bars] == [(29, 29)]
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_the_number_of_workers_changes_nothing(distill, n_workers):
+    given = [*FEW, "--shard-size", 5]
+    whole = contents(distill(*given, "--workers", 2))
+    assert contents(distill(*given, "--workers", n_workers, destdir="other")) == whole
+
+
+def test_a_worker_that_is_killed_is_replaced(distill, monkeypatch, tmp_path, caplog):
+    plain = teacher.Teacher.translate
+    mark = tmp_path / "mark"
+
+    def translate(self, shard, progress):
+        if shard.number == 1 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(self, shard, progress)
+
+    whole = contents(distill(*FEW, "--shard-size", 10))
+    monkeypatch.setattr(teacher.Teacher, "translate", translate)
+    assert contents(distill(*FEW, "--shard-size", 10, destdir="killed")) == whole
+    assert "killed by SIGKILL" in caplog.text and mark.exists()
 
 
 def test_counts_in_words():

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from fairseq_fastdec.tools.distillation.shards import Shards
+from fairseq_fastdec.tools.distillation.shards import Shard, Shards, rendered
+from fairseq_fastdec.tools.translation.chunks import DamagedChunk
 
 
 @pytest.fixture()
@@ -13,9 +14,13 @@ def shards(tmp_path):
     return Shards(tmp_path / "shards", n_sentences=7, size=3)
 
 
+def write(shards, number, translations):
+    shards.write(Shard(number, shards.sentences[number]), rendered(translations))
+
+
 def fill(shards, numbers):
     for number in numbers:
-        shards.write(number, {n: f"t {n}" for n in reversed(shards.sentences[number])})
+        write(shards, number, {n: f"t {n}" for n in reversed(shards.sentences[number])})
 
 
 def test_every_sentence_is_in_one_shard(shards):
@@ -33,9 +38,9 @@ def test_another_process_finds_what_was_written(shards, tmp_path):
 
 
 def test_sentences_can_be_empty_or_absent_or_hold_odd_characters(shards):
-    shards.write(0, {0: "", 2: "a\u2028b\x85c \x1c"})
-    shards.write(1, {})
-    shards.write(2, {6: "ü"})
+    write(shards, 0, {0: "", 2: "a\u2028b\x85c \x1c"})
+    write(shards, 1, {})
+    write(shards, 2, {6: "ü"})
     assert list(shards.read()) == [(0, ""), (2, "a\u2028b\x85c \x1c"), (6, "ü")]
 
 
@@ -105,8 +110,13 @@ def test_damaged_shards_are_noticed(shards, tmp_path, damage):
     assert [shards.is_damaged(number) for number in range(3)] == [False, True, False]
     with pytest.raises(ValueError, match="000001.tsv: damaged; run the command again"):
         list(shards.read())
+    with pytest.raises(DamagedChunk):
+        shards.has(Shard(1, shards.sentences[1]))
     fill(shards, [1])
     assert list(shards.read()) == [(n, f"t {n}") for n in range(7)]
+    assert shards.has(Shard(1, shards.sentences[1]))
+    shards.remove(1)
+    assert not shards.has(Shard(1, shards.sentences[1])) and shards.missing() == [1]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -345,20 +344,18 @@ def test_errors_are_one_line(translate, tmp_path, given, message):
 
 
 @pytest.mark.parametrize(
-    "n_lines, size", [(None, 4096), (0, 512), (1000, 512), (1_000_000, 1954), (10**9, 8192)]
+    "n_lines, n_chunks, size",
+    [
+        (None, 512, 4096),
+        (0, 512, 512),
+        (1000, 512, 512),
+        (1_000_000, 512, 1954),
+        (10**9, 512, 8192),
+        (10**7, 8192, 1221),
+    ],
 )
-def test_the_size_of_chunks(n_lines, size):
-    assert command.chunk_size_for(n_lines) == size
-
-
-@pytest.mark.parametrize(
-    "positions, on_gpu, n_tokens",
-    [(1024, False, 1024), (4096, False, 4096), (None, False, 1024), (1024, True, 12000)],
-)
-def test_how_much_is_decoded_at_once(monkeypatch, positions, on_gpu, n_tokens):
-    monkeypatch.setattr(command, "uses_cuda", lambda _: on_gpu)
-    cfg = Namespace(task=Namespace(max_source_positions=positions))
-    assert command.max_tokens_for(cfg) == n_tokens
+def test_the_size_of_chunks(n_lines, n_chunks, size):
+    assert command.chunk_size_for(n_lines, n_chunks) == size
 
 
 def test_counts_in_words():

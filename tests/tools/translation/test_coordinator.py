@@ -11,6 +11,7 @@ from fairseq_fastdec.tools.translation.coordinator import (
     Coordinator,
     InOrder,
     Part,
+    TextWork,
     complete,
     put_together,
 )
@@ -44,7 +45,7 @@ class Job:
 
     @property
     def coordinator(self):
-        return Coordinator(self.text, 2, self.store, self.start_pool, self.new_bar)
+        return Coordinator(TextWork(self.text, 2), self.store, self.start_pool, self.new_bar)
 
     def complete(self, output):
         return complete(self.coordinator, self.text, self.store, output)
@@ -147,7 +148,8 @@ def test_lines_that_have_changed(job):
 def test_a_full_disk_while_the_output_is_made(job, tmp_path, monkeypatch):
     run = job("abcd")
     run.coordinator.translate()
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
+    message = "out: full; mend that, and the same command goes on from here"
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=message):
         patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("full")))
         put_together(run.store, 2, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,21 @@ def test_places_on_gpus(monkeypatch, n_workers, devices):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     places = machine.places_on_gpus(n_workers, 1)
     assert [place.device for place in places] == devices
+
+
+@pytest.mark.parametrize(
+    "positions, on_gpu, n_tokens",
+    [(1024, False, 1024), (4096, False, 4096), (None, False, 1024), (1024, True, 12000)],
+)
+def test_how_much_is_decoded_at_once(monkeypatch, positions, on_gpu, n_tokens):
+    monkeypatch.setattr(machine, "uses_cuda", lambda _: on_gpu)
+    dataset = Namespace(max_tokens=None, batch_size=None)
+    cfg = Namespace(task=Namespace(max_source_positions=positions), dataset=dataset)
+    machine.limit_batches(cfg)
+    assert cfg.dataset.max_tokens == n_tokens
+    cfg.dataset = Namespace(max_tokens=None, batch_size=7)
+    machine.limit_batches(cfg)
+    assert cfg.dataset.max_tokens is None
 
 
 class Prepared(Capitals):

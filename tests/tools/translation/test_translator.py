@@ -147,3 +147,20 @@ def test_ensembles_and_progress(translator_of, baseline, blockwise):
     translator = translator_of("--decoding", "greedy", path=f"{baseline}:{blockwise}")
     told = []
     assert len(translator.translate(LINES, 1, told.append)) == sum(told) == len(LINES)
+
+
+@pytest.mark.parametrize("post_process", [None, "subword_nmt", "@@ ", "sentencepiece"])
+@pytest.mark.parametrize("kind", ["fairseq's", "of others"])
+def test_words_are_those_of_the_dictionary(post_process, kind):
+    class Loud(Dictionary):
+        def string(self, *given, **rest):
+            return super().string(*given, **rest).upper()
+
+    dictionary = Dictionary() if kind == "fairseq's" else Loud()
+    for symbol in ("a@@", "b", "▁c"):
+        dictionary.add_symbol(symbol)
+    numbers, stripped = [0, 4, 5, 3, 1, 6, 99, 5, 2], {2, 5}
+    for left_out in (set(), stripped):
+        expected = dictionary.string(numbers, post_process, extra_symbols_to_ignore=left_out)
+        words = translator_module._words(dictionary, numbers, post_process, left_out)
+        assert words == expected

@@ -1,0 +1,1 @@
+"""Corpora that are translated whatever happens: kills, damage, full disks."""

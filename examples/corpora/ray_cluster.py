@@ -1,0 +1,50 @@
+"""A Ray cluster of three nodes on this machine, for programs that kill its nodes."""
+
+import os
+from typing import Any
+
+from examples.common import commands
+
+# Nobody outside this machine can reach the nodes.
+LOCAL = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20}
+N_NODES = 3
+
+
+class RayCluster:
+    """A head without processors, and nodes with one each. As a context manager it ends them.
+
+    Attributes:
+        address: for RAY_ADDRESS.
+    """
+
+    def __init__(self) -> None:
+        """
+        Raises:
+            ImportError: if Ray is not installed (``pip install -e ".[cluster]"``).
+        """
+        # By default Ray looks for a cluster on this machine at its address in the network.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        from ray.cluster_utils import Cluster
+
+        # What the nodes start looks for the package here, too.
+        places = [str(commands.ROOT), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(place for place in places if place)
+        head = {**LOCAL, "num_cpus": 0, "include_dashboard": False}
+        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.address = self._cluster.address
+        for _ in range(N_NODES):
+            self._add_node()
+
+    def __enter__(self) -> "RayCluster":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._cluster.shutdown()
+
+    def kill_a_node(self) -> None:
+        """Kill a node with all that runs there, and have another join."""
+        self._cluster.remove_node(next(iter(self._cluster.worker_nodes)), allow_graceful=False)
+        self._add_node()
+
+    def _add_node(self) -> None:
+        self._cluster.add_node(num_cpus=1, **LOCAL)

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Translate a text with several divisions of the cores, and with CTranslate2, in turns.
+
+    python examples/corpora/speed.py                          # all tables, some ten minutes
+    python examples/corpora/speed.py --beams 1 --divisions 2x1 --engines nothing --lines 1000000
+
+The model is the one that comes along, in int8. The text is segmented before, and stays so
+afterwards: CTranslate2's translate_file would tokenise in one thread. The clock runs from the first
+chunk, when models are loaded, to the output. Leave the machine to it: nothing else should run.
+"""
+
+import argparse
+import functools
+import json
+import multiprocessing
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+
+from examples.common import commands
+from examples.common.en_de import EN_DE, MODEL
+from examples.common.table import markdown
+from examples.engine.beside_ctranslate2 import prepare_small
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive, to_config
+from fairseq_fastdec.tools.translation.arguments import parse_args as parse_translation
+from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore, Translated
+from fairseq_fastdec.tools.translation.coordinator import Coordinator, TextWork, complete
+from fairseq_fastdec.tools.translation.machine import limit_batches, start_workers
+from fairseq_fastdec.tools.translation.output_lines import TRANSLATED, OutputRules
+from fairseq_fastdec.tools.translation.progress_bar import LineBar
+from fairseq_fastdec.tools.translation.text_files import TextInput
+from fairseq_fastdec.tools.translation.worker import ChunkTranslator
+
+OURS, NOTHING, CTRANSLATE2 = "ours", "nothing", "CTranslate2"
+
+
+def main() -> None:
+    """Prepare, measure in turns, print."""
+    args = parse_args()
+    if args.one is not None:
+        print(json.dumps(measured(args)))
+        return
+    args.workdir.mkdir(parents=True, exist_ok=True)
+    prepare(args.workdir, args.lines)
+    engines = args.engines
+    methods = [
+        f"{engine} {division} {tokens}"
+        for engine in engines
+        for division in args.divisions
+        for tokens in args.max_tokens
+    ]
+    for beam in args.beams:
+        results: Dict[str, List[Dict[str, float]]] = {method: [] for method in methods}
+        for _ in range(args.rounds):
+            for method in methods:
+                results[method].append(in_own_process(args, method, beam))
+        title = f"\nbeam {beam}, {args.lines} lines, int8"
+        print(table(title, results, args.lines), flush=True)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lines", type=positive, default=6000)
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--beams", type=positive, nargs="+", default=[1, 5], help="1 is greedy")
+    parser.add_argument(
+        "--divisions", nargs="+", default=["1x1", "2x1", "1x2"], metavar="WORKERSxTHREADS"
+    )
+    parser.add_argument(
+        "--max-tokens", type=int, nargs="+", default=[1024], help="source tokens decoded at once"
+    )
+    parser.add_argument(
+        "--engines", nargs="+", choices=[OURS, NOTHING, CTRANSLATE2], default=[OURS, CTRANSLATE2],
+        help="nothing: our workers give each line back as it is, at once",
+    )  # fmt: skip
+    parser.add_argument("--workdir", type=Path, default=Path("work/corpora_speed"))
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def prepare(work: Path, n_lines: int) -> None:
+    """The test set again and again, in subwords, and the model for both."""
+    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(MODEL / "bpe.codes")))
+    tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang="en", target_lang="de"))
+    lines = (EN_DE / "data" / "test.en").read_text(encoding="utf-8").splitlines()
+    segmented = [bpe.encode(tokenizer.encode(line)) for line in lines]
+    atomic_files.write_lines(
+        work / "text", (segmented[number % len(segmented)] for number in range(n_lines))
+    )
+    if not commands.finished(work):
+        prepare_small(work)
+        commands.mark_finished(work)
+
+
+def in_own_process(args: argparse.Namespace, method: str, beam: int) -> Dict[str, float]:
+    """What :func:`measured` says of a method in a process of its own."""
+    words = [sys.executable, Path(__file__).resolve(), "--one", method, "--beams", beam]
+    words += ["--workdir", args.workdir]
+    done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measured(args: argparse.Namespace) -> Dict[str, float]:
+    """The seconds of a method, and what else is known of them."""
+    engine, words, max_tokens = args.one.split()
+    (beam,) = args.beams
+    division = [int(number) for number in words.split("x")]
+    if engine == CTRANSLATE2:
+        return of_ctranslate2(args.workdir, *division, int(max_tokens), beam)
+    return of_ours(args.workdir, *division, int(max_tokens), beam, engine == NOTHING)
+
+
+def of_ours(
+    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int, does_nothing: bool
+) -> Dict[str, float]:
+    """Workers of ours: seconds, and the processors' time for decoding and for all else."""
+    given = [work / "data", "--path", work / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu"]
+    given += ["--input", work / "text", "--output", "-", "--engine-precision", "int8"]
+    given += ["--decoding", "greedy"] if beam == 1 else ["--beam", beam]
+    given += ["--max-tokens", max_tokens]
+    cfg = to_config(parse_translation([str(word) for word in given]))
+    limit_batches(cfg)
+    decoding = multiprocessing.get_context("fork").Value("d", 0.0)
+
+    def load() -> Any:
+        return Echo() if does_nothing else _timed(ChunkTranslator(cfg, OutputRules()), decoding)
+
+    with tempfile.TemporaryDirectory(dir=work) as directory:
+        store = ChunkStore(Path(directory))
+        pool = start_workers(load, False, n_workers, n_threads, store)
+        while not pool.all_are_ready:
+            pool.messages()
+        decoding.value = 0.0
+        own, began = time.process_time(), time.perf_counter()
+        text = TextInput([str(work / "text")])
+        coordinator = Coordinator(
+            TextWork(text, 512), store, lambda: pool, functools.partial(LineBar, None, False)
+        )
+        complete(coordinator, text, store, Path(directory) / "output.txt")
+        seconds = time.perf_counter() - began
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "seconds": seconds,
+        "decoding": decoding.value,
+        "workers": used.ru_utime + used.ru_stime,
+        "coordinator": time.process_time() - own,
+    }
+
+
+class Echo:
+    """Translates nothing."""
+
+    def prepare(self) -> None:
+        """Nothing is to be prepared."""
+
+    def translate(self, chunk: Chunk, progress: Callable[[int], Any]) -> Translated:
+        """The lines as they are."""
+        progress(chunk.n_lines)
+        return Translated(chunk.source, {TRANSLATED: chunk.n_lines})
+
+
+def _timed(translator: Any, decoding: Any) -> Any:
+    """Have a translator add the processor's time of its decoding to a shared number."""
+    task = translator._translator.task
+    plain: Callable = task.inference_step
+
+    @functools.wraps(plain)
+    def inference_step(*given: Any, **rest: Any) -> Any:
+        began = time.process_time()
+        result = plain(*given, **rest)
+        with decoding.get_lock():
+            decoding.value += time.process_time() - began
+        return result
+
+    task.inference_step = inference_step
+    return translator
+
+
+def of_ctranslate2(
+    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int
+) -> Dict[str, float]:
+    """The seconds of CTranslate2's translate_file."""
+    import ctranslate2
+    from ctranslate2.converters import FairseqConverter
+
+    model = work / "ctranslate2"
+    if not model.exists():
+        converter = FairseqConverter(
+            str(work / "checkpoint.pt"), str(work / "data"), source_lang="en", target_lang="de"
+        )
+        converter.convert(str(model))
+    translator = ctranslate2.Translator(
+        str(model), compute_type="int8", inter_threads=n_workers, intra_threads=n_threads
+    )
+    translator.translate_batch([["a"]])
+    began = time.perf_counter()
+    translator.translate_file(
+        str(work / "text"), str(work / "theirs.txt"), max_batch_size=max_tokens,
+        batch_type="tokens", beam_size=beam, max_decoding_length=200,
+    )  # fmt: skip
+    return {"seconds": time.perf_counter() - began}
+
+
+def table(title: str, results: Dict[str, List[Dict[str, float]]], n_lines: int) -> str:
+    """Lines a second, beside the first method, and the share of what is no decoding."""
+    first = statistics.median(round["seconds"] for round in next(iter(results.values())))
+    rows = []
+    for method, rounds in results.items():
+        seconds = statistics.median(round["seconds"] for round in rounds)
+        shares = [
+            1 - round["decoding"] / (round["workers"] + round["coordinator"])
+            for round in rounds
+            if "decoding" in round
+        ]
+        own = [1e6 * round.get("coordinator", 0) / n_lines for round in rounds]
+        rows.append(
+            {
+                "workers x threads, source tokens": method,
+                "lines/s": f"{n_lines / seconds:.0f}",
+                "beside the first": f"{first / seconds:.2f}x",
+                "beside decoding": f"{100 * statistics.median(shares):.1f} %" if shares else "",
+                "coordinator, µs a line": f"{statistics.median(own):.1f}" if shares else "",
+                "seconds": " ".join(f"{round['seconds']:.2f}" for round in rounds),
+            }
+        )
+    return markdown(title, rows)
+
+
+if __name__ == "__main__":
+    main()
