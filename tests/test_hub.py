@@ -1,6 +1,7 @@
 """The hub interface does what it is asked for, or refuses it by name."""
 
 import pytest
+import torch
 from fairseq.models.transformer import TransformerModel
 
 from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
@@ -53,6 +54,18 @@ def test_misspelt_options(hub, options, message):
             call("a b c", **options)
     with pytest.raises(ValueError, match=message):
         hub.generate(hub.encode("a b c"), **options)
+
+
+def test_every_call_draws_anew(hub):
+    def drawn():
+        options = dict(decoding="beam", beam=1, sampling=True, temperature=3.0, max_len_b=12)
+        return hub.translate(["a b c d e f g h"], **options)
+
+    torch.manual_seed(1)
+    first = [drawn() for _ in range(3)]
+    assert len({own[0] for own in first}) > 1
+    torch.manual_seed(1)
+    assert [drawn() for _ in range(3)] == first
 
 
 def test_options_that_the_hub_has_itself(hub):

@@ -46,6 +46,34 @@ def test_options_without_a_meaning(args, flag):
         build(**args)
 
 
+@pytest.mark.parametrize(
+    "args, flag",
+    [
+        (dict(no_repeat_ngram_size=2), "--no-repeat-ngram-size"),
+        (dict(sampling=True), "--sampling"),
+        (dict(diverse_beam_groups=2), "--diverse-beam-groups"),
+    ],
+)
+def test_pairs_of_tokens_name_no_generator_that_cannot_run_them(args, flag):
+    message = f"^{flag}: not possible with --decoding double_token; remove it$"
+    with pytest.raises(ValueError, match=message):
+        build(decoding="double_token", **args)
+
+
+@pytest.mark.parametrize(
+    "args, instead",
+    [
+        (dict(sampling=True), "--decoding beam, which draws --beam samples"),
+        (dict(constraints="ordered"), "--decoding fairseq"),
+        (dict(print_alignment="hard"), "--decoding fairseq"),
+        (dict(lm_path="lm.pt"), "--decoding fairseq"),
+    ],
+)
+def test_what_to_use_instead(args, instead):
+    with pytest.raises(ValueError, match=f"; remove it or use {instead}"):
+        build(**args)
+
+
 def test_fairseqs_default_beam_is_nothing_to_speak_of(caplog):
     with caplog.at_level("INFO"):
         build(beam=5)

@@ -33,7 +33,7 @@ METHODS = {
     "blockwise": {},
 }
 SMALL = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 tokens_strategy = st.lists(st.integers(4, 6), min_size=0, max_size=12)
 

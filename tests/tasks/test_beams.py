@@ -74,6 +74,23 @@ def test_the_capacity_is_what_the_user_said(corpus, baseline, caplog):
     assert re.search(r"\b[1-9]\d* refills", summary("--max-tokens", 60))
 
 
+def test_samples_depend_on_the_seed_and_not_on_the_batch(corpus, baseline):
+    def drawn(*options):
+        given = ("--sampling", "--beam", 3, "--nbest", 3, "--temperature", 3, "--max-len-b", 9)
+        return all_hypotheses(generate(corpus, baseline, *given, *options))
+
+    first = drawn("--decoding", "variable_beam", "--batch-size", 7)
+    assert sorted(first) == list(range(29)) and all(len(own) == 3 for own in first.values())
+    assert drawn("--decoding", "variable_beam", "--max-tokens", 40) == first
+    assert drawn("--decoding", "streaming", "--batch-size", 4) == first
+    assert drawn("--decoding", "beam", "--batch-size", 7) == first
+    assert drawn("--decoding", "beam", "--batch-size", 7, "--seed", 5) != first
+    limited = drawn("--decoding", "beam", "--sampling-topp", 0.2)
+    assert sum(len(set(own)) for own in limited.values()) < sum(
+        len(set(own)) for own in first.values()
+    )
+
+
 def test_decoding_stats(corpus, baseline, tmp_path):
     path = tmp_path / "stats.jsonl"
     printed = generate(

@@ -13,6 +13,7 @@ from fairseq.models.bart import BARTModel
 from fairseq.models.multilingual_transformer import MultilingualTransformerModel
 from fairseq.models.speech_to_text import S2TTransformerModel
 from fairseq.models.transformer import TransformerModel
+from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq_cli import interactive as interactive_cli
 
 from tests.support import command_line, other_tasks
@@ -34,6 +35,25 @@ def test_beams_and_ensembles(trained):
     theirs = trained.stock(*options, members=2)
     assert len(re.findall("(?m)^H-", theirs)) == 3 * other_tasks.SPLITS["test"]
     assert_same(trained.fast("--decoding", "beam", *options, members=2), theirs)
+
+
+def test_repeated_ngrams(trained, monkeypatch):
+    """fairseq's rule, which as it is called compares with padding, is shown the tokens so far."""
+    rule = NGramRepeatBlock._no_repeat_ngram
+
+    def of_tokens_so_far(self, tokens, lprobs, bsz, beam_size, step):
+        return rule(self, tokens[:, : step + 1], lprobs, bsz, beam_size, step)
+
+    monkeypatch.setattr(NGramRepeatBlock, "_no_repeat_ngram", of_tokens_so_far)
+    options = ["--min-len", 12, "--max-len-b", 14, "--batch-size", 8, "--gen-subset", "valid"]
+    for beam, decoding in ((1, "lookahead"), (3, "beam")):
+        plain, theirs = (
+            trained.stock("--beam", beam, *options, "--no-repeat-ngram-size", size)
+            for size in (0, 2)
+        )
+        assert hypotheses(plain) != hypotheses(theirs)
+        asked = ["--no-repeat-ngram-size", 2, *(["--beam", 3] if beam > 1 else [])]
+        assert_same(trained.fast("--decoding", decoding, *options, *asked), theirs)
 
 
 def test_streams(trained):

@@ -151,7 +151,9 @@ class _DecoderWeights(NamedTuple):
     def __call__(
         self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
     ) -> DecoderWeights:
-        sources = prepared(self.encoder).rehearsed(precision)
+        # Not every encoder is prepared: those of speech are fairseq's own.
+        encoder = _PREPARED.get(self.encoder)
+        sources = None if encoder is None else encoder.rehearsed(precision)
         return rehearsed_decoder(decoder, precision, own, sources)
 
 

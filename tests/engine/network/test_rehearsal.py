@@ -6,6 +6,7 @@ outputs would be others (CTranslate2's issues 847 and 1273).
 
 import pytest
 import torch
+from fairseq.models import FairseqEncoder
 
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.network.prepared_model import PreparedDecoder
@@ -124,15 +125,22 @@ def test_the_users_random_numbers_stay_theirs():
     assert torch.equal(torch.rand(2), expected)
 
 
+class Elsewhere(FairseqEncoder):
+    """An encoder without layers of its own, as those of speech can be."""
+
+    def __init__(self, encoder):
+        super().__init__(encoder.dictionary)
+        self._elsewhere = encoder
+
+    def forward(self, src_tokens, src_lengths):
+        return self._elsewhere(src_tokens, src_lengths)
+
+
 def test_an_encoder_that_is_not_prepared(caplog):
     """Its states are not known when the decoder's weights are tried."""
-    model = tiny.stir(tiny.build_model(TASK, **PRE_NORM))
-
-    class Own(type(model.encoder)):
-        def forward_scriptable(self, *args, **kwargs):
-            return super().forward_scriptable(*args, **kwargs)
-
-    model.encoder.__class__ = Own
+    model = model_of()
+    model.encoder = Elsewhere(model.encoder)
+    logits(model, "fp32")
     with caplog.at_level("INFO"):
         assert type(session_of(model).weights.cross_key_values) is Int8Linear
     assert "kept in" not in caplog.text

@@ -564,7 +564,7 @@ def test_generation_options_that_cannot_be_honoured(decoding, options, flag):
 
 
 @WAYS
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     beam=st.integers(1, 5),
     options=options_strategy,
