@@ -119,7 +119,7 @@ class Stream(Schedule):
         used = np.array(
             [numbers.size, self._source_tokens[numbers].sum(), search.widths.sum()], float
         )
-        if numbers.size and self._share(used) > self._refill_threshold:
+        if self._share(used) > self._refill_threshold:
             return []
         due: List[int] = []
         while self._waiting:
@@ -128,8 +128,9 @@ class Stream(Schedule):
                 break
             used += cost
             due.append(self._waiting.pop())
-        self.refills += self._begun
-        self._begun = True
+        if due:
+            self.refills += self._begun
+            self._begun = True
         return due
 
     def choose(self, search: UnderWay) -> Optional[np.ndarray]:

@@ -69,6 +69,18 @@ def test_capacity_in_source_tokens():
     assert len(schedule.due(NONE)) == 2
 
 
+def test_a_sentence_waits_for_room_beside_others():
+    """With no room for it nothing is refilled, and nothing is counted."""
+    schedule = stream([12, 11, 2], Capacity(source_tokens=12), threshold=0.2)
+    assert schedule.due(NONE) == [0]
+    assert schedule.due(under_way([2])) == []
+    assert schedule.refills == 0
+    assert schedule.due(NONE) == [1]
+    assert schedule.due(under_way([])) == [2]
+    assert schedule.due(NONE) == []
+    assert schedule.refills == 2
+
+
 def test_capacity_in_rows_counts_with_the_mean_width():
     schedule = stream([5] * 40, Capacity(rows=20), width=5)
     assert len(schedule.due(NONE)) == 4

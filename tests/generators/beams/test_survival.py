@@ -12,7 +12,7 @@ from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.engine.kernels.top_k import Best
 from fairseq_fastdec.generators.beams.finalization import FINALIZATIONS
 from fairseq_fastdec.generators.beams.focus import Focus
-from fairseq_fastdec.generators.beams.history import History
+from fairseq_fastdec.generators.beams.history import FEWEST_LENGTHS, History
 from fairseq_fastdec.generators.beams.slots import Slots
 from fairseq_fastdec.generators.beams.survival import CompiledSurvival, Survival
 from fairseq_fastdec.generators.constraints import GenerationRules
@@ -129,3 +129,22 @@ def test_compiled_code_does_what_numpy_does(rule, width, n_values, seed, thresho
         origins = [search.focus.origins_on(torch.device("cpu")).tolist() for search in searches]
         assert origins[0] == origins[1]
         assert ours.seen() == theirs.seen()
+
+
+@pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled), "numpy"])
+def test_a_sentence_may_be_longer_than_there_was_room_for(way, request):
+    if way == "numpy":
+        request.getfixturevalue("nothing_compiled")
+    search = Search(1, "paper", math.inf)
+    search.admit(1)
+    tokens = [*range(4, 4 + 2 * FEWEST_LENGTHS), EOS]
+    for step, token in enumerate(tokens):
+        rows = np.zeros((1, 1), dtype=np.int64)
+        best = Best(np.float32([[-step]]), rows, rows + token)
+        done = search.survival.judge(best)
+        assert (done is not None) == (token == EOS)
+        if token != EOS:
+            search.survival.extend(None)
+    (found,) = hypotheses(search, search.focus.slots)
+    assert found["tokens"] == tokens
+    assert found["positional_scores"] == [0.0] + [-1.0] * (len(tokens) - 1)

@@ -6,7 +6,14 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_fastdec.generators.blockwise.acceptance import AmongBest, Distance, Exact, MinimumBlock
+from fairseq_fastdec.generators.blockwise.acceptance import (
+    AmongBest,
+    Distance,
+    Exact,
+    MinimumBlock,
+    acceptance_rule,
+)
+from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.single.blocks import Verdicts
 
 
@@ -82,3 +89,58 @@ def test_minimum_block_asks_nothing_of_the_first_proposals():
     ]
     forbidden = torch.tensor([[6, 5, 5]])
     assert not judged(MinimumBlock(Exact(), 3), log_probs, best, forbidden)[0, 0]
+
+
+INTEGERS = Dictionary()
+for number in range(10, 15):
+    INTEGERS.add_symbol(str(number))
+TEN = INTEGERS.index("10")
+# p_1 finds 10 best, then 11, and so on.
+SCORES = torch.full((len(INTEGERS),), -9.0).index_copy(
+    0, torch.arange(TEN, TEN + 5), -torch.arange(5.0)
+)
+
+
+def accepted(**options):
+    """What the options' rule says of 10, 11, ... 14 where p_1 would say 10, and the rule."""
+    rule = acceptance_rule(DecodingOptions(decoding="blockwise", **options), INTEGERS)
+    verdict = judged(
+        rule, SCORES.repeat(1, 5, 1), torch.full((1, 5), TEN), torch.arange(TEN, TEN + 5)[None]
+    )
+    return verdict[0].tolist(), rule
+
+
+@pytest.mark.parametrize(
+    "options, n_accepted, is_exact, needs_distributions",
+    [
+        ({}, 1, True, False),
+        ({"acceptance": "topk", "acceptance_topk": 3}, 3, False, True),
+        ({"acceptance": "topk", "acceptance_topk": 10**9}, 5, False, True),
+        ({"acceptance": "distance", "acceptance_distance": 2}, 3, False, False),
+        ({"min_block_size": 2}, 1, False, False),
+        ({"min_block_size": 3}, 2, False, False),
+        ({"acceptance": "topk", "acceptance_topk": 2, "min_block_size": 5}, 4, False, True),
+        (
+            {"acceptance": "distance", "acceptance_distance": 4, "min_block_size": 2},
+            5,
+            False,
+            False,
+        ),
+    ],
+)
+def test_the_rule_that_the_options_ask_for(options, n_accepted, is_exact, needs_distributions):
+    """Whoever verifies has to know what a rule looks at, and whether greedy's tokens come out."""
+    verdict, rule = accepted(**options)
+    assert verdict == [True] * n_accepted + [False] * (5 - n_accepted)
+    assert (rule.is_exact, rule.needs_distributions) == (is_exact, needs_distributions)
+
+
+def test_words_have_no_distance():
+    words = Dictionary()
+    words.add_symbol("7")
+    words.add_symbol("madeupword0000")
+    options = DecodingOptions(decoding="blockwise", acceptance="distance")
+    assert isinstance(acceptance_rule(options, words), Distance)
+    words.add_symbol("seven")
+    with pytest.raises(ValueError, match="integers, but has 'seven'; use --acceptance exact or"):
+        acceptance_rule(options, words)
