@@ -5,7 +5,7 @@ from typing import Callable, Dict, NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
-from ..kernels.packed import PackedBFloat16, PackedLinear
+from ..kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
 from .int8 import Int8Linear, Int8Rows
 from .linear import (
     BFloat16Linear,
@@ -88,14 +88,22 @@ def rough_precision(own: Precision, model: torch.dtype, device: torch.device) ->
     """For blockwise heads whose proposals p_1 verifies, in a model of its ``own`` precision.
 
     Where only p_1's own tokens stay, the other heads' rounding changes no output, and hardly any
-    acceptance; and what they cost is to read their weights, which in bf16 are half as long. Beside
-    compiled products in fp32, oneDNN's in bf16 lose as much time as they gain.
+    acceptance; and what they cost is to read their weights. In int8 these are a quarter as long, in
+    bf16 half. Beside compiled products in fp32, oneDNN's in bf16 lose as much time as they gain.
     """
+    if _is_rounded_by_int8(own, model, device):
+        return PRECISIONS["int8"]
     in_fp32 = own.product is PlainLinear and (own.dtype or model) == torch.float32
     compiled = PackedLinear.is_available()
     has_bf16 = PackedBFloat16.is_available() if compiled else can_block(torch.bfloat16)
     halved = in_fp32 and device.type == "cpu" and has_bf16
     return PRECISIONS["bf16"] if halved else own
+
+
+def _is_rounded_by_int8(own: Precision, model: torch.dtype, device: torch.device) -> bool:
+    in_floats = own.product in (PlainLinear, BFloat16Linear)
+    is_single = (own.dtype or model) == torch.float32
+    return in_floats and is_single and device.type == "cpu" and PackedInt8.is_available()
 
 
 def precision_of(name: str, device: torch.device, equal_steps: bool = False) -> Precision:

@@ -29,7 +29,7 @@ HONOURED = {"beam", "max_len_a", "max_len_b", "min_len", "lenpen", "unnormalized
 WITHOUT_EFFECT = {"_name", "path", "no_seed_provided"}
 
 
-class Job(NamedTuple):
+class WordBatch(NamedTuple):
     """A batch as CTranslate2 takes it: numbers of sentences, their words, and search options."""
 
     ids: List[int]
@@ -101,11 +101,13 @@ class CTranslate2Runner:
                 result.translations[number] = self._corpus.translation(tokens)
         return result
 
-    def _job(self, batch: Dict[str, Any]) -> Job:
+    def _job(self, batch: Dict[str, Any]) -> WordBatch:
         source = batch["net_input"]["src_tokens"]
-        return Job(batch["id"].tolist(), self._words(source), self._search_options(source.size(1)))
+        return WordBatch(
+            batch["id"].tolist(), self._words(source), self._search_options(source.size(1))
+        )
 
-    def _translate(self, job: Job) -> Tuple[List[Any], float]:
+    def _translate(self, job: WordBatch) -> Tuple[List[Any], float]:
         """CTranslate2's answers to a batch, and the seconds that it took."""
         started = time.perf_counter()
         outputs = self._translator.translate_batch(job.sources, **job.options)
