@@ -69,3 +69,17 @@ def test_numbers_are_at_least_one(flag, capsys):
     with pytest.raises(SystemExit):
         parsed(flag, 0)
     assert f"argument {flag}: 0: must be a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_clusters():
+    assert parsed().cluster is None
+    assert parsed("--cluster", "ray").cluster == "ray"
+    assert parsed("--cluster", "ray://head:10001").cluster == "ray://head:10001"
+
+
+@pytest.mark.parametrize("name", ["slurm", "ray://", "http://head:1"])
+def test_other_clusters_are_refused(name, capsys):
+    with pytest.raises(SystemExit):
+        parsed("--cluster", name)
+    told = capsys.readouterr().err
+    assert f"argument --cluster: {name}: must be ray, or ray://HOST:PORT" in told

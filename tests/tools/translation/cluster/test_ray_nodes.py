@@ -107,7 +107,8 @@ def test_a_file_that_is_gone(monkeypatch, job_of):
 @pytest.fixture
 def cluster(monkeypatch):
     skips.needs("ray")
-    for name in ("PYTHONPATH", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):  # it sets them
+    # It sets them.
+    for name in ("PYTHONPATH", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_worker_niceness"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     with RayCluster() as cluster:
         yield cluster
