@@ -48,7 +48,6 @@ ELSEWHERE = {
     "generators/beams/request.py": "generators/beams/test_generator.py",
     "generators/beams/search.py": "generators/beams/test_generator.py",
     "generators/beams/streaming.py": "generators/beams/test_generator.py",
-    "generators/double_token/natural_order.py": "generators/double_token/test_generator.py",
     "generators/double_token/pair_beams.py": "generators/double_token/test_generator.py",
     "generators/hypothesis.py": "generators/test_against_fairseq.py",
     "generators/option_groups.py": "test_help.py",
