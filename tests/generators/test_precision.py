@@ -24,7 +24,7 @@ def decode(model, precision, decoding, beam=1, **options):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("decoding", ["blockwise", "jacobi", "gs_jacobi", "lookahead"])
+@pytest.mark.parametrize("decoding", ["blockwise", "jacobi", "gs_jacobi", "lookahead", "auto"])
 def test_the_tokens_of_greedy_decoding(precision, decoding):
     model = blockwise_model() if decoding == "blockwise" else stock_model()
     greedy = decode(model, precision, "greedy")

@@ -30,6 +30,7 @@ METHODS = {
     "gs_jacobi": dict(jacobi_block_size=4),
     "hybrid_jacobi": {},
     "lookahead": {},
+    "auto": {},
     "blockwise": {},
 }
 SMALL = settings(
