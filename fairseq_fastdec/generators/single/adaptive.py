@@ -23,6 +23,11 @@ MOST_DRAFTS, MOST_OF_TREE = 15, 15
 # search is greedy for a while, and longer each time.
 PERIOD = 16
 FIRST_REST, LONGEST_REST = 64, 8192
+# After a rest, invocations are slow until the processor has in its caches what they read. Until
+# then none is measured.
+WARM_UP = 4
+# Every so many invocations of a rest are measured; of the first ones all are.
+GREEDY_SAMPLE = 8
 # Heads that are worth less than what else there is are asked again after so many invocations.
 REST_OF_HEADS = 16
 # What was chosen is said after so many invocations.
@@ -53,7 +58,9 @@ class AdaptiveSearch:
         self._sources: List[ProposalSource] = [s for s in (drafts, heads) if s is not None]
         self._pace = Pace()
         self._profit = Profit()
-        self._n_invocations = self._rests_until = self._heads_rest_until = 0
+        self._n_invocations = self._heads_rest_until = 0
+        self._rests_until = PERIOD
+        self._warm_from = 0
         self._has_begun = self._is_up_to_date = False
         self._taken: Dict[str, List[int]] = {}
 
@@ -66,13 +73,13 @@ class AdaptiveSearch:
         while blocks.go_on():
             n_rows, before = batch.n_rows, perf_counter()
             self._n_invocations += 1
-            is_measured = self._greedy.is_known(n_rows)
-            if is_measured and self._n_invocations > self._rests_until:
+            is_due = self._n_invocations > self._rests_until
+            if is_due and self._greedy.is_known(n_rows):
                 self._look_for_proposals(batch, blocks, before)
                 continue
             self._is_up_to_date = knows_all = False
             _verify(blocks, None, 0)
-            if not is_measured:
+            if self._n_invocations <= PERIOD or self._n_invocations % GREEDY_SAMPLE == 0 or is_due:
                 self._greedy.learn(n_rows, perf_counter() - before)
         if not knows_all:
             for source in self._sources:
@@ -106,18 +113,22 @@ class AdaptiveSearch:
             if not self._has_begun:
                 source.begin(batch)
             source.resume(batch, blocks)
+        if self._n_invocations > self._warm_from + PERIOD:
+            self._warm_from = self._n_invocations + WARM_UP
         self._has_begun = self._is_up_to_date = True
 
     def _choose(self, batch: Batch, blocks: Blocks, most: int) -> "Choice":
         """Choose what the next invocation verifies, at most so many proposals a row."""
         n_rows = batch.n_rows
-        for source in self._sources:
+        worth = n_rows - self._pace.rate * self._chains.seconds(n_rows)
+        best = Choice(self._chains, None, 0, worth)
+        if most < 1:
+            return best
+        for source in self._sources if self._n_invocations > self._warm_from else ():
             n_tokens = source.costs.to_measure(n_rows, 1 + min(most, source.most))
             if n_tokens is not None:
                 n = min(n_tokens - 1, len(source.ask(batch, blocks, most)))
                 return Choice(source.costs, source, n, measures=True)
-        worth = n_rows - self._pace.rate * self._chains.seconds(n_rows)
-        best = Choice(self._chains, None, 0, worth)
         if self._drafts is not None:
             gains = self._drafts.ask(batch, blocks, most)
             n, worth = self._pace.best_size(gains, n_rows, self._chains)

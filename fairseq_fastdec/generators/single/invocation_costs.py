@@ -10,7 +10,7 @@ from typing import Deque, Dict, Hashable, List, Optional, Sequence
 from torch import nn
 
 # So many invocations of a size tell what it costs; of more the last ones do.
-N_SAMPLES = 4
+N_SAMPLES = 3
 N_REMEMBERED = 9
 # Sizes that are a quarter of an octave apart are measured apart.
 CLASSES_OF_OCTAVE = 4
@@ -19,16 +19,16 @@ LINEAR_GROWTH = 1.8
 
 
 class InvocationCosts:
-    """The least that the last invocations of n tokens took, all rows together.
+    """The median of what the last invocations of n tokens took, all rows together.
 
-    What disturbs an invocation makes it longer, never shorter. Between sizes that were measured
+    Between sizes that were measured
     lies the straight line. Beyond the largest the time is taken to grow as the tokens do, and
     before the smallest not to shrink: no invocation takes more.
     """
 
     def __init__(self) -> None:
         self._samples: Dict[int, Deque[float]] = {}
-        self._least: Dict[int, float] = {}
+        self._medians: Dict[int, float] = {}
         self._n_asked: Counter = Counter()
         self._n_wanted = N_SAMPLES
         self._sizes: List[float] = []
@@ -39,17 +39,16 @@ class InvocationCosts:
         size = _class_of(n_tokens)
         samples = self._samples.setdefault(size, deque(maxlen=N_REMEMBERED))
         samples.append(seconds)
-        least = min(samples)
-        if len(samples) >= N_SAMPLES and self._least.get(size) != least:
-            self._least[size] = least
-            known = sorted(self._least)
+        if len(samples) >= N_SAMPLES:
+            self._medians[size] = sorted(samples)[len(samples) // 2]
+            known = sorted(self._medians)
             self._sizes = [2 ** (size / CLASSES_OF_OCTAVE) for size in known]
             # More tokens never take less time; where they seem to, somebody else was at work.
-            self._seconds = list(accumulate((self._least[size] for size in known), max))
+            self._seconds = list(accumulate((self._medians[size] for size in known), max))
 
     def is_known(self, n_tokens: int) -> bool:
         """Whether invocations of about so many tokens were measured often enough."""
-        return _class_of(n_tokens) in self._least
+        return _class_of(n_tokens) in self._medians
 
     def seconds(self, n_tokens: int) -> float:
         """The seconds of an invocation; 0 if none was measured."""

@@ -98,6 +98,16 @@ def test_heads_that_are_always_right_are_used(monkeypatch):
     assert "heads verified in" in generator._search.summary()
 
 
+@pytest.mark.parametrize("length", [1, 2, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_where_no_proposal_fits_any_more(method, length):
+    args = argparse.Namespace(beam=1, max_len_b=length, min_len=length)
+    options = DecodingOptions(**METHODS[method])
+    generator = build_generator([constant_model(4)], TASK.target_dictionary, args, options)
+    for _ in range(30):
+        assert all(len(tokens) == length + 1 for tokens, _ in outputs(generator, SAMPLES[:2]))
+
+
 def test_too_many_heads_are_refused():
     with pytest.raises(ValueError, match="--decoding-block-size 9"):
         generator_for([blockwise_model()], "auto", decoding_block_size=9)
