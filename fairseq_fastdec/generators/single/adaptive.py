@@ -22,7 +22,7 @@ MOST_DRAFTS, MOST_OF_TREE = 15, 15
 # After so many invocations with proposals it shows whether they save time. If they do not, the
 # search is greedy for a while, and longer each time.
 PERIOD = 16
-FIRST_REST, LONGEST_REST = 64, 8192
+FIRST_REST, LONGEST_REST, GROWTH_OF_RESTS = 64, 8192, 4
 # After a rest, invocations are slow until the processor has in its caches what they read. Until
 # then none is measured.
 WARM_UP = 4
@@ -217,7 +217,7 @@ class Profit:
         if pays:
             self._rest = FIRST_REST
             return 0
-        rest, self._rest = self._rest, min(2 * self._rest, LONGEST_REST)
+        rest, self._rest = self._rest, min(GROWTH_OF_RESTS * self._rest, LONGEST_REST)
         return rest
 
 

@@ -101,7 +101,7 @@ def test_the_output_is_greedys_whatever_time_passes(oracle, of_token, n_sentence
 def test_rests_become_longer_while_nothing_is_gained():
     profit = Profit()
     rests = [profit.rest_after(1.0, 1.1) for _ in range(3 * PERIOD)]
-    assert [rest for rest in rests if rest] == [FIRST_REST, 2 * FIRST_REST, 4 * FIRST_REST]
+    assert [rest for rest in rests if rest] == [FIRST_REST, 4 * FIRST_REST, 16 * FIRST_REST]
     assert [n for n, rest in enumerate(rests) if rest] == [
         PERIOD - 1,
         2 * PERIOD - 1,
