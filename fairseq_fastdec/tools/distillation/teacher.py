@@ -3,6 +3,7 @@
 import os
 from typing import Any, Callable, Dict, Optional
 
+import numpy as np
 from fairseq import utils
 from omegaconf import OmegaConf
 
@@ -32,7 +33,9 @@ class Teacher:
 
     def prepare(self) -> None:
         """Have the engine prepare the weights, for processes that are forked from this one."""
-        shortest = int(self._corpus.dataset.src_sizes.argmin())
+        # Of pairs there are two sizes, and of a source one.
+        sizes = np.asarray(self._corpus.dataset.sizes)
+        shortest = int(sizes.reshape(len(sizes), -1)[:, 0].argmin())
         self._translations(range(shortest, shortest + 1), lambda n: None)
 
     def translate(self, shard: Shard, progress: Callable[[int], Any]) -> Translated:
