@@ -37,6 +37,9 @@ ON_CLUSTER = 0.3
 CHUNK = ".chunk"
 KILL, DAMAGE, FILL_DISK = "kill", "damage", "full disk"
 
+# Where nothing can be written any more, the message about it may be what fails: Python's own codes.
+EXIT_CODES = {KILL: {-signal.SIGKILL, 2}, FILL_DISK: {-signal.SIGKILL, 1, 2, 120}, DAMAGE: set()}
+
 
 class Failure(Exception):
     """The command did what it must not do."""
@@ -176,7 +179,7 @@ def translate_with_kills(run: Run, cluster: Optional[RayCluster]) -> None:
                     break
                 kind = schedule[n_past][1]
                 told = do_event(run, kind, process, cluster if on_cluster else None, draw)
-                expected |= {-signal.SIGKILL, 2} if kind != DAMAGE else set()
+                expected |= EXIT_CODES[kind]
                 run.state["events"].append(told)
                 run.save()
                 run.log(f"chunk {n_done} of {run.n_chunks}: {told}")
