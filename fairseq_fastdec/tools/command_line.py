@@ -78,6 +78,19 @@ def check_one_directory(data: str, remedy: str) -> None:
         raise ValueError(f"{data}: several data directories; {remedy}")
 
 
+def check_shard(args: argparse.Namespace) -> None:
+    """Check that there is such a part of the work.
+
+    Raises:
+        ValueError: if --shard-id is not one of --num-shards.
+    """
+    if not 0 <= args.shard_id < args.num_shards:
+        raise ValueError(
+            f"--shard-id {args.shard_id}: must be from 0 to {args.num_shards - 1} with "
+            f"--num-shards {args.num_shards}"
+        )
+
+
 def to_config(args: argparse.Namespace) -> Any:
     """The configuration of a command line of fairseq-generate.
 

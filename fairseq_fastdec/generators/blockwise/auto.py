@@ -7,7 +7,6 @@ from torch import Tensor
 
 from ..single.adaptive import AdaptiveSearch, adaptive_search
 from ..single.batch import Batch
-from ..single.drafts import draft_source
 from ..single.generator import SingleHypothesisGenerator
 from .generator import decoding_block_size
 
@@ -22,9 +21,7 @@ class AutoGenerator(SingleHypothesisGenerator):
         n_heads = 1
         if self.session.block_size:
             n_heads = decoding_block_size(self.options, self.session.block_size)
-        drafts = draft_source(
-            self.options, self.source_dictionary, self.dictionary, self.eos, replace_answers=True
-        )
+        drafts = self.draft_source(replace_answers=True)
         self._search: AdaptiveSearch = adaptive_search(self, models, drafts, n_heads)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:

@@ -12,7 +12,6 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from .batch import Batch, one_number
-from .drafts import draft_source
 from .generator import SingleHypothesisGenerator
 
 
@@ -32,13 +31,7 @@ class FixedPointGenerator(SingleHypothesisGenerator):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         # A look-up must not replace an answer that was not taken. Where a row keeps its answers
         # until the whole window agrees, the window might never agree.
-        self._drafts = draft_source(
-            self.options,
-            self.source_dictionary,
-            self.dictionary,
-            self.eos,
-            replace_answers=False,
-        )
+        self._drafts = self.draft_source(replace_answers=False)
 
     @abstractmethod
     def widths(self, batch: Batch) -> Tensor:

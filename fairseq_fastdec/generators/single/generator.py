@@ -11,6 +11,7 @@ from ..best_tokens import BestTokens
 from ..hypothesis import Hypotheses
 from ..statistics import SentenceRecord
 from .batch import Batch, Observer
+from .drafts import DraftSource, draft_source
 
 
 class SingleHypothesisGenerator(DecodingGenerator):
@@ -29,6 +30,12 @@ class SingleHypothesisGenerator(DecodingGenerator):
     @cached_property
     def _best_tokens(self) -> BestTokens:
         return BestTokens(self.session, self.rules)
+
+    def draft_source(self, replace_answers: bool) -> DraftSource:
+        """The drafts of ``--draft``; ``replace_answers`` as for :class:`~.drafts.NgramDraft`."""
+        return draft_source(
+            self.options, self.source_dictionary, self.dictionary, self.eos, replace_answers
+        )
 
     @abstractmethod
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:

@@ -9,7 +9,6 @@ from ..option_rules import AUTO
 from .adaptive import AdaptiveSearch, adaptive_search
 from .batch import Batch
 from .choose_blocks import blocks_of
-from .drafts import draft_source
 from .generator import SingleHypothesisGenerator
 
 
@@ -23,14 +22,7 @@ class LookaheadGenerator(SingleHypothesisGenerator):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         # A token that followed before is right more often than an answer to a wrong token.
-        self._drafts = draft_source(
-            self.options,
-            self.source_dictionary,
-            self.dictionary,
-            self.eos,
-            replace_answers=True,
-        )
-
+        self._drafts = self.draft_source(replace_answers=True)
         self._search: Optional[AdaptiveSearch] = None
         if self.options.lookahead_window == AUTO:
             self._search = adaptive_search(self, models, self._drafts, n_heads=1)

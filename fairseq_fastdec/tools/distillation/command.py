@@ -13,6 +13,7 @@ from ...noise import results_only
 from ..command_line import (
     check_one_directory,
     check_places,
+    check_shard,
     positive,
     program,
     to_config,
@@ -138,11 +139,7 @@ def check(args: argparse.Namespace) -> None:
     if args.path is None:
         raise ValueError("--path: name the teacher, or an ensemble of several with colons between")
     check_one_directory(args.data, "distil one at a time")
-    if not 0 <= args.shard_id < args.num_shards:
-        raise ValueError(
-            f"--shard-id {args.shard_id}: must be from 0 to {args.num_shards - 1} with "
-            f"--num-shards {args.num_shards}"
-        )
+    check_shard(args)
 
 
 class Missing(NamedTuple):

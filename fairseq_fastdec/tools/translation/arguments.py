@@ -5,7 +5,7 @@ from typing import Any, Sequence
 
 from fairseq import options
 
-from ..command_line import check_one_directory, check_places, positive, program
+from ..command_line import check_one_directory, check_places, check_shard, positive, program
 from ..distillation.filters import add_filter_options
 from .output_lines import FORMATS, ON_ERROR, PLAIN, STOP
 from .text_files import STANDARD_STREAM
@@ -127,11 +127,7 @@ def check(args: argparse.Namespace) -> None:
     if args.path is None:
         raise ValueError("--path: name the checkpoint, or several separated by colons")
     check_one_directory(args.data, "name the one with the dictionaries")
-    if not 0 <= args.shard_id < args.num_shards:
-        raise ValueError(
-            f"--shard-id {args.shard_id}: must be from 0 to {args.num_shards - 1} with "
-            f"--num-shards {args.num_shards}"
-        )
+    check_shard(args)
     if args.num_shards > 1 and STANDARD_STREAM in (args.output, *args.texts):
         raise ValueError("--num-shards: needs files that all processes see; name them")
     if args.nbest > args.beam:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine.kernels.blocks import RowBlocks
 from fairseq_fastdec.generators.single.trees import Tree, best_tree
 from tests.support.compiled import compiled
+from tests.support.drawn import draw_tokens
 
 PAD, EOS, DIM, WIDTH = 1, 2, 3, 16
 
@@ -44,12 +45,6 @@ class Rows:
         self.blocks.answers[:n] = answers.flatten()
         self.blocks.answer_scores[:n] = -1.0 - torch.arange(n)
         self.blocks.features[: n * DIM] = torch.arange(n * DIM).float()
-
-
-def draw_tokens(data, *shape):
-    size = torch.Size(shape).numel()
-    values = data.draw(st.lists(st.integers(EOS, 6), min_size=size, max_size=size))
-    return torch.tensor(values, dtype=torch.long).view(shape)
 
 
 @compiled

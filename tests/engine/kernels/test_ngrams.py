@@ -9,14 +9,9 @@ from fairseq_fastdec.engine.kernels import ngrams
 from fairseq_fastdec.engine.kernels.ngrams import NgramTable
 from fairseq_fastdec.generators.single.ngrams import NgramPools
 from tests.support.compiled import compiled
+from tests.support.drawn import draw_tokens
 
 EOS = 2
-
-
-def draw_tokens(data, *shape):
-    size = torch.Size(shape).numel()
-    values = data.draw(st.lists(st.integers(EOS, 6), min_size=size, max_size=size))
-    return torch.tensor(values, dtype=torch.long).view(shape)
 
 
 @compiled
