@@ -91,19 +91,15 @@ def rough_precision(own: Precision, model: torch.dtype, device: torch.device) ->
     acceptance; and what they cost is to read their weights. In int8 these are a quarter as long, in
     bf16 half. Beside compiled products in fp32, oneDNN's in bf16 lose as much time as they gain.
     """
-    if _is_rounded_by_int8(own, model, device):
-        return PRECISIONS["int8"]
-    in_fp32 = own.product is PlainLinear and (own.dtype or model) == torch.float32
-    compiled = PackedLinear.is_available()
-    has_bf16 = PackedBFloat16.is_available() if compiled else can_block(torch.bfloat16)
-    halved = in_fp32 and device.type == "cpu" and has_bf16
-    return PRECISIONS["bf16"] if halved else own
-
-
-def _is_rounded_by_int8(own: Precision, model: torch.dtype, device: torch.device) -> bool:
     in_floats = own.product in (PlainLinear, BFloat16Linear)
     is_single = (own.dtype or model) == torch.float32
-    return in_floats and is_single and device.type == "cpu" and PackedInt8.is_available()
+    if device.type != "cpu" or not (in_floats and is_single):
+        return own
+    if PackedInt8.is_available():
+        return PRECISIONS["int8"]
+    compiled = PackedLinear.is_available()
+    has_bf16 = PackedBFloat16.is_available() if compiled else can_block(torch.bfloat16)
+    return PRECISIONS["bf16"] if own.product is PlainLinear and has_bf16 else own
 
 
 def precision_of(name: str, device: torch.device, equal_steps: bool = False) -> Precision:

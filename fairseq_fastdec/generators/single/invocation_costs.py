@@ -39,8 +39,11 @@ class InvocationCosts:
         size = _class_of(n_tokens)
         samples = self._samples.setdefault(size, deque(maxlen=N_REMEMBERED))
         samples.append(seconds)
-        if len(samples) >= N_SAMPLES:
-            self._medians[size] = sorted(samples)[len(samples) // 2]
+        if len(samples) < N_SAMPLES:
+            return
+        median = sorted(samples)[len(samples) // 2]
+        if self._medians.get(size) != median:
+            self._medians[size] = median
             known = sorted(self._medians)
             self._sizes = [2 ** (size / CLASSES_OF_OCTAVE) for size in known]
             # More tokens never take less time; where they seem to, somebody else was at work.

@@ -37,8 +37,9 @@ class LookaheadGenerator(SingleHypothesisGenerator):
     def _decode_in_windows(self, batch: Batch, last: Tensor, window: int) -> None:
         drafts = self._drafts
         drafts.begin(batch)
-        blocks = blocks_of(batch, min(window, batch.n_left(0)))
-        unknown = last.new_full((batch.n_rows, min(window, batch.n_left(0)) - 1), self.rules.pad)
+        width = min(window, batch.n_left(0))
+        blocks = blocks_of(batch, width)
+        unknown = last.new_full((batch.n_rows, width - 1), self.rules.pad)
         # An invocation answers every position of the window: the first one's token is certain.
         blocks.begin(last, drafts.fill(batch, unknown, last.new_zeros(batch.n_rows)))
         drafts.learn(batch, *blocks.certain())
