@@ -13,7 +13,11 @@ from .scratch import Scratch
 
 
 class CompiledHeads:
-    """Some heads over features; for one thread at a time."""
+    """Some heads over features; for one thread at a time.
+
+    Attributes:
+        structure: the heads, as other structures take them.
+    """
 
     def __init__(
         self, library: Library, hidden: Packed, outputs: Sequence[Packed], n_heads: int, gelu: bool
@@ -23,7 +27,7 @@ class CompiledHeads:
         self._outputs = (structures.Linear * len(outputs))(
             *(output.structure for output in outputs)
         )
-        self._task = structures.Heads(
+        self.structure = structures.Heads(
             hidden=hidden.structure,
             outputs=ctypes.addressof(self._outputs),
             threads=library.address_of_threads(),
@@ -31,7 +35,7 @@ class CompiledHeads:
             n_heads=n_heads,
             gelu=gelu,
         )
-        self._scratch = Scratch(self._task, library.run_heads, library.heads_scratch_size)
+        self._scratch = Scratch(self.structure, library.run_heads, library.heads_scratch_size)
         self._n_heads, self._dim = n_heads, hidden.structure.inputs
 
     @classmethod
@@ -75,6 +79,6 @@ class CompiledHeads:
             features, y: the addresses of what a call takes and returns for n positions. Who calls
                 this answers for their sizes.
         """
-        task = self._task
+        task = self.structure
         task.n, task.n_threads, task.x, task.y = n, self._library.n_threads, features, y
         self._scratch.run()

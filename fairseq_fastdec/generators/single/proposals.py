@@ -9,11 +9,8 @@ from torch import Tensor
 from .batch import Batch
 from .blocks import Blocks
 from .drafts import DraftSource
-from .invocation_costs import InvocationCosts
 from .pace import AcceptanceRates, running_sums
 
-# A part in 20 of what is expected of a source comes from the last time that it was asked.
-SHARE_OF_LAST = 0.05
 # The kinds of the paths of a tree: so many for each factor of e by which they are less probable.
 KINDS_OF_FACTOR = 2
 N_PATH_KINDS = 24
@@ -25,15 +22,17 @@ class ProposalSource(ABC):
     Attributes:
         name: in the log.
         most: the most proposals of a row.
-        costs: of the invocations with its proposals, their making included.
+        rates: at which proposals are accepted, by their kinds.
     """
 
-    def __init__(self, name: str, most: int, costs: InvocationCosts) -> None:
-        self.name, self.most, self.costs = name, most, costs
-        # What a row's 1, 2, ... proposals bring on average.
-        self.gains = np.zeros(0)
-        self._rates: AcceptanceRates
+    def __init__(self, name: str, most: int) -> None:
+        self.name, self.most = name, most
+        self.rates = self.first_rates()
         self._kinds = np.zeros((0, 0), dtype=np.int64)
+
+    @abstractmethod
+    def first_rates(self) -> AcceptanceRates:
+        """The rates that are believed before anything is known."""
 
     def begin(self, batch: Batch) -> None:
         """Prepare for another batch."""
@@ -50,9 +49,7 @@ class ProposalSource(ABC):
         Returns:
             how many tokens the first 1, 2, ... of them bring, all rows together.
         """
-        gains = running_sums(self._chances(batch, blocks, min(most, self.most)))
-        self._expect(np.asarray(gains) / batch.n_rows)
-        return gains
+        return running_sums(self._chances(batch, blocks, min(most, self.most)))
 
     @abstractmethod
     def propose(self, blocks: Blocks, n: int) -> None:
@@ -61,9 +58,9 @@ class ProposalSource(ABC):
     def learn(self, batch: Batch, blocks: Blocks, was_taken: bool) -> None:
         """Learn what became of an invocation, whosever proposals were verified."""
         if was_taken:
-            accepted = blocks.accepted().cpu().numpy()
+            accepted = blocks.accepted()
             kinds = self._kinds[:, : accepted.shape[1]]
-            self._rates.learn(kinds[self._judged(accepted)], kinds[accepted])
+            self.rates.learn(kinds[self._judged(accepted)], kinds[accepted])
 
     @abstractmethod
     def _chances(self, batch: Batch, blocks: Blocks, most: int) -> np.ndarray:
@@ -73,22 +70,18 @@ class ProposalSource(ABC):
     def _judged(self, accepted: np.ndarray) -> np.ndarray:
         """Say of which proposals one learns whether they were right: bool ``[R, N]``."""
 
-    def _expect(self, gains: np.ndarray) -> None:
-        if gains.size < self.gains.size:
-            return
-        known = np.append(self.gains, gains[self.gains.size :])
-        self.gains = known + SHARE_OF_LAST * (gains - known)
-
 
 class DraftProposals(ProposalSource):
     """Drafts, whatever they come from: each is right if those before it are, or it is not."""
 
-    def __init__(self, drafts: DraftSource, most: int, costs: InvocationCosts) -> None:
-        super().__init__("drafts", most, costs)
+    def __init__(self, drafts: DraftSource, most: int) -> None:
         self._source = drafts
-        # The longer the known context, the better.
-        self._rates = AcceptanceRates([0.1, *[0.4] * (drafts.n_kinds - 1)])
+        super().__init__("drafts", most)
         self._drafts: Optional[Tensor] = None
+
+    def first_rates(self) -> AcceptanceRates:
+        # The longer the known context, the better.
+        return AcceptanceRates([0.1, *[0.4] * (self._source.n_kinds - 1)])
 
     def begin(self, batch: Batch) -> None:
         self._source.begin(batch)
@@ -111,7 +104,7 @@ class DraftProposals(ProposalSource):
         kept, n_kept = blocks.rest(most)
         self._drafts, kinds = self._source.graded(batch, kept, n_kept, blocks.next_tokens)
         self._kinds = kinds.cpu().numpy()
-        return self._rates.rates[self._kinds].cumprod(axis=1)
+        return self.rates.rates[self._kinds].cumprod(axis=1)
 
     def _judged(self, accepted: np.ndarray) -> np.ndarray:
         return np.arange(accepted.shape[1]) <= accepted.sum(axis=1, keepdims=True)
@@ -120,22 +113,23 @@ class DraftProposals(ProposalSource):
 class HeadProposals(ProposalSource):
     """Trees of the paths that the heads together find most probable."""
 
-    def __init__(self, n_heads: int, most: int, costs: InvocationCosts) -> None:
-        super().__init__("heads", most, costs)
+    def __init__(self, n_heads: int, most: int) -> None:
+        super().__init__("heads", most)
         self._n_heads = n_heads
+
+    def first_rates(self) -> AcceptanceRates:
         # Until something is known, the heads are believed.
-        self._rates = AcceptanceRates(
-            np.exp(-(np.arange(N_PATH_KINDS) + 0.5) / KINDS_OF_FACTOR).tolist()
-        )
+        costs = (np.arange(N_PATH_KINDS) + 0.5) / KINDS_OF_FACTOR
+        return AcceptanceRates(np.exp(-costs).tolist())
 
     def propose(self, blocks: Blocks, n: int) -> None:
         blocks.cut_tree(n)
 
     def _chances(self, batch: Batch, blocks: Blocks, most: int) -> np.ndarray:
-        path_scores = blocks.propose_tree(self._n_heads, most).cpu().numpy()
+        path_scores = blocks.propose_tree(self._n_heads, most)
         kinds = np.minimum(-KINDS_OF_FACTOR * path_scores, N_PATH_KINDS - 1)
         self._kinds = kinds.astype(np.int64)
-        return self._rates.rates[self._kinds]
+        return self.rates.rates[self._kinds]
 
     def _judged(self, accepted: np.ndarray) -> np.ndarray:
         return np.ones_like(accepted)
