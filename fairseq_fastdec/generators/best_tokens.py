@@ -39,7 +39,7 @@ class BestTokens:
         self._head_trees: Dict[int, Optional[HeadTrees]] = {}
 
     def head_trees(self, n_heads: int, heads: CompiledHeads, layer: Packed) -> Optional[HeadTrees]:
-        """What grows trees of the tokens of n heads; ``None`` where there is no compiled code."""
+        """Trees of the tokens of n heads, by compiled code; ``None`` where there is none."""
         known = self._head_trees.get(n_heads)
         if known is None or known.heads is not heads or known.layer is not layer:
             rules = self._rules

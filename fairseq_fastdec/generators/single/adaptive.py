@@ -126,6 +126,7 @@ class AdaptiveSearch:
             # Where somebody has good proposals already, others may not be worth asking.
             if best.n and contender.hope(pace.rate(n_rows), n_rows) < best.worth - alone:
                 continue
+            contender.choose_heads(pace.rate(n_rows), n_rows)
             gains = contender.ask(batch, blocks, most, known.n_invocations)
             n, worth = pace.best_size(gains, n_rows)
             contender.expect(worth - alone)
@@ -148,9 +149,11 @@ class AdaptiveSearch:
             verified.append(f"{name} verified in {n}{tokens}")
         costs = [f"they took {self._known.costs.summary()} token(s)"]
         costs += [
-            f"to ask for {contender.source.name} took {contender.known.costs.summary()} row(s)"
+            f"to ask for {contender.source.name} took {own.summary()} row(s)"
+            + f" by {n_heads} heads" * (n_heads > 1)
             for contender in self._contenders
-            if contender.known.costs.largest
+            for n_heads, own in sorted(contender.known.costs.items())
+            if own.largest
         ]
         return f"of {self._n_own} invocations: {', '.join(verified)}; {'; '.join(costs)}"
 
@@ -186,9 +189,14 @@ class Contender:
         self.spent = perf_counter() - before
         return gains
 
+    def choose_heads(self, rate: float, n_rows: int) -> None:
+        """:meth:`ProposalSource.choose_heads`, by what their time is worth."""
+        seconds = self.known.seconds
+        self.source.choose_heads(lambda n_heads: rate * seconds(n_heads, n_rows) / n_rows)
+
     def hope(self, rate: float, n_rows: int) -> float:
         """Tokens that the source is expected to gain, less those that the time of asking costs."""
-        return self.known.expected - rate * self.known.costs.seconds(n_rows)
+        return self.known.expected - rate * self.known.seconds(self.source.n_heads, n_rows)
 
     def expect(self, gain: float) -> None:
         """Learn what an invocation with its proposals is worth, above one with none."""
@@ -206,8 +214,9 @@ class Contender:
         """Weigh what the last answer saved, in tokens, against what asking took."""
         known, seconds = self.known, self.spent
         if known.trial.is_warm:
-            known.costs.learn(n_rows, seconds)
-            seconds = min(seconds, INTERRUPTED * known.costs.seconds(n_rows) or seconds)
+            known.costs[self.source.n_heads].learn(n_rows, seconds)
+            mostly = known.seconds(self.source.n_heads, n_rows)
+            seconds = min(seconds, INTERRUPTED * mostly or seconds)
         known.trial.learn(self.asked_at, (rate * seconds - saved) / n_rows)
 
     def end(self, batch: Batch, n_invocations: int) -> None:

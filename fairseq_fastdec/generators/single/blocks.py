@@ -128,6 +128,10 @@ class Blocks(ABC):
         """Whether each proposal was accepted by the last :meth:`verify`: bool ``[R, N]``."""
 
     @abstractmethod
+    def depths(self) -> np.ndarray:
+        """How many tokens of a tree come before each proposal: int64 ``[R, N]``."""
+
+    @abstractmethod
     def certain(self) -> Tuple[Tensor, Tensor]:
         """The tokens of chains that the last :meth:`begin` or :meth:`keep` made certain.
 

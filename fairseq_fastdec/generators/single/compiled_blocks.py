@@ -135,6 +135,9 @@ class CompiledBlocks(Blocks):
         path = self._on_host(rows.path) if self._has_trees else None
         return accepted_proposals(rows.accepted.numpy()[: self._batch.n_rows], rows.n_new, path)
 
+    def depths(self) -> np.ndarray:
+        return self._on_host(self._rows.depths)[:, 1:]
+
     def certain(self) -> Tuple[Tensor, Tensor]:
         (answers,) = self._block(self._rows.answers)
         if self._has_trees:
@@ -236,7 +239,7 @@ class CompiledBlocks(Blocks):
         return batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
 
     def _head_trees(self, n_heads: int) -> Optional[HeadTrees]:
-        """What grows trees of heads 2 ... n in one call; ``None`` if torch has to help."""
+        """Trees of heads 2 ... n in one call; ``None`` if torch has to help."""
         output = self._direct.output(1, n_heads, rough=True)
         if output is None or output.heads is None or output.types is not None:
             return None

@@ -1,7 +1,8 @@
-"""What is known of a model's invocations. It outlives the generators that have learned it."""
+"""The experience with a model's invocations. It outlives the generators that have learned it."""
 
 import weakref
-from typing import Callable, Dict, Hashable, Sequence
+from collections import defaultdict
+from typing import Callable, DefaultDict, Dict, Hashable, Sequence
 
 from torch import nn
 
@@ -14,11 +15,12 @@ FIRST = 16
 
 
 class SourceExperience:
-    """What is known of a source of proposals.
+    """The experience with a source of proposals.
 
     Attributes:
         rates: at which its proposals are accepted, by their kinds.
-        costs: of asking and of telling what became of the proposals, by the number of rows.
+        costs: of asking so many heads and of telling what became of the proposals, by the number
+            of rows.
         trial: whether to ask.
         expected: tokens that an invocation with its proposals is worth above one with none, on
             average; infinite before the first.
@@ -26,13 +28,27 @@ class SourceExperience:
 
     def __init__(self, rates: AcceptanceRates) -> None:
         self.rates = rates
-        self.costs = InvocationCosts()
+        self.costs: DefaultDict[int, InvocationCosts] = defaultdict(InvocationCosts)
         self.trial = Trial(1 + FIRST)
         self.expected = float("inf")
 
+    def seconds(self, n_heads: int, n_rows: int) -> float:
+        """The seconds of asking so many heads; 0 if that was never measured.
+
+        Of other numbers of heads than those that were asked each head takes its share of the time
+        that the nearest number takes.
+        """
+        if self.costs[n_heads].largest:
+            return self.costs[n_heads].seconds(n_rows)
+        known = [n for n, costs in self.costs.items() if costs.largest]
+        if not known:
+            return 0.0
+        nearest = min(known, key=lambda n: abs(n - n_heads))
+        return self.costs[nearest].seconds(n_rows) * (n_heads - 1) / max(nearest - 1, 1)
+
 
 class Experience:
-    """What is known of invocations.
+    """The experience with invocations.
 
     Attributes:
         n_invocations: how many there were.
@@ -49,14 +65,14 @@ class Experience:
     def of_source(
         self, kind: Hashable, first_rates: Callable[[], AcceptanceRates]
     ) -> SourceExperience:
-        """What is known of a source; ``first_rates`` are believed before it is known."""
+        """The experience with a source; ``first_rates`` are believed before it is known."""
         if kind not in self._of_sources:
             self._of_sources[kind] = SourceExperience(first_rates())
         return self._of_sources[kind]
 
 
 def experience_of(models: Sequence[nn.Module], kind: Hashable) -> Experience:
-    """What is known of an ensemble. It is kept with its first model.
+    """The experience with an ensemble. It is kept with its first model.
 
     Args:
         kind: what else the costs depend on.

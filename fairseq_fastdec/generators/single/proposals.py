@@ -1,7 +1,7 @@
 """Sources of proposals that say how many tokens they expect to bring."""
 
 from abc import ABC, abstractmethod
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 import numpy as np
 from torch import Tensor
@@ -14,6 +14,13 @@ from .pace import AcceptanceRates, running_sums
 # The kinds of the paths of a tree: so many for each factor of e by which they are less probable.
 KINDS_OF_FACTOR = 2
 N_PATH_KINDS = 24
+# The number of heads is chosen after so many answers; one of so many answers is by all heads.
+N_BEFORE_CHOICE, N_UNTIL_ALL = 16, 64
+GUESS_AT_HEAD = 0.5
+# So much of what is known of the depth of trees comes from the last one.
+SHARE_OF_LAST = 0.1
+# Tokens of a row that it costs to be answered by so many heads.
+Price = Callable[[int], float]
 
 
 class ProposalSource(ABC):
@@ -23,7 +30,10 @@ class ProposalSource(ABC):
         name: in the log.
         most: the most proposals of a row.
         rates: at which proposals are accepted, by their kinds.
+        n_heads: how many heads are asked, p_1 among them; 1 for other sources.
     """
+
+    n_heads = 1
 
     def __init__(self, name: str, most: int) -> None:
         self.name, self.most = name, most
@@ -42,6 +52,9 @@ class ProposalSource(ABC):
 
     def end(self, batch: Batch) -> None:
         """Learn from the outputs of a batch, of which something was not told."""
+
+    def choose_heads(self, price: Price) -> None:
+        """Choose whom to ask, by what that costs."""
 
     def ask(self, batch: Batch, blocks: Blocks, most: int) -> List[float]:
         """Find proposals for each row, at most so many.
@@ -111,22 +124,51 @@ class DraftProposals(ProposalSource):
 
 
 class HeadProposals(ProposalSource):
-    """Trees of the paths that the heads together find most probable."""
+    """Trees of the paths that the heads together find most probable.
+
+    The kinds are those of paths, by how probable they are, and behind them those of heads: whether
+    a path went on to p_2's token, p_3's, ..., where the tree did.
+    """
 
     def __init__(self, n_heads: int, most: int) -> None:
+        self._most_heads = self.n_heads = n_heads
+        self._n_answers = 0
+        # The share of trees in which each head has a token.
+        self._shares = np.ones(n_heads - 1)
+        self._heads = np.arange(n_heads - 1)
         super().__init__("heads", most)
-        self._n_heads = n_heads
 
     def first_rates(self) -> AcceptanceRates:
         # Until something is known, the heads are believed.
         costs = (np.arange(N_PATH_KINDS) + 0.5) / KINDS_OF_FACTOR
-        return AcceptanceRates(np.exp(-costs).tolist())
+        return AcceptanceRates([*np.exp(-costs), *[GUESS_AT_HEAD] * (self._most_heads - 1)])
+
+    def choose_heads(self, price: Price) -> None:
+        self._n_answers += 1
+        if self._n_answers % N_UNTIL_ALL == 0:
+            self.n_heads = self._most_heads
+        elif self._n_answers % N_BEFORE_CHOICE == 1 and self._n_answers > 1:
+            gains = (self.rates.rates[N_PATH_KINDS:] * self._shares).cumsum().tolist()
+            worth = [gain - price(n) for n, gain in enumerate(gains, start=2)]
+            self.n_heads = 2 + worth.index(max(worth))
 
     def propose(self, blocks: Blocks, n: int) -> None:
         blocks.cut_tree(n)
 
+    def learn(self, batch: Batch, blocks: Blocks, was_taken: bool) -> None:
+        super().learn(batch, blocks, was_taken)
+        if was_taken:
+            deepest = blocks.depths().max(axis=1)
+            reached = blocks.accepted().sum(axis=1)
+            is_tried, is_right = (self._heads < n[:, None] for n in (deepest, reached))
+            kinds = (N_PATH_KINDS + np.nonzero(which)[1] for which in (is_tried, is_right))
+            self.rates.learn(*kinds)
+            asked = slice(self.n_heads - 1)
+            news = is_tried.mean(axis=0) - self._shares
+            self._shares[asked] += SHARE_OF_LAST * news[asked]
+
     def _chances(self, batch: Batch, blocks: Blocks, most: int) -> np.ndarray:
-        path_scores = blocks.propose_tree(self._n_heads, most)
+        path_scores = blocks.propose_tree(self.n_heads, most)
         kinds = np.minimum(-KINDS_OF_FACTOR * path_scores, N_PATH_KINDS - 1)
         self._kinds = kinds.astype(np.int64)
         return self.rates.rates[self._kinds]

@@ -104,6 +104,9 @@ class TensorBlocks(Blocks):
         path = None if self._path is None else self._path.cpu().numpy()
         return accepted_proposals(self._n_accepted.cpu().numpy(), self._tokens.size(1), path)
 
+    def depths(self) -> np.ndarray:
+        return np.array([tree.depths[1:] for tree in self._trees or ()])
+
     def certain(self) -> Tuple[Tensor, Tensor]:
         return self._answers, self._n_accepted
 

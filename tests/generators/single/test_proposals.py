@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from fairseq_fastdec.generators.single.proposals import (
+    N_BEFORE_CHOICE,
     N_PATH_KINDS,
+    N_UNTIL_ALL,
     DraftProposals,
     HeadProposals,
 )
@@ -45,6 +47,9 @@ class Judged:
 
     def cut_tree(self, n):
         self.proposed = n
+
+    def depths(self):
+        return np.array([[1, 2, 2]] * 2)
 
     def accepted(self):
         return np.array(self._accepted)
@@ -93,3 +98,20 @@ def test_heads_are_believed_until_they_are_known():
     assert source.rates._tried[N_PATH_KINDS - 1] > 500
     source.propose(blocks, 2)
     assert blocks.proposed == 2
+
+
+@pytest.mark.parametrize("price, n_heads", [(0.0, 3), (0.2, 3), (0.7, 2)])
+def test_heads_that_are_not_worth_their_time_are_not_asked(price, n_heads):
+    """p_2 is always right, p_3 for one of two rows, p_4 not even in the tree."""
+    source = HeadProposals(4, 15)
+    scores = np.log([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
+    blocks = Judged(accepted=[[True, False, False], [True, True, False]], path_scores=scores)
+    asked = []
+    for _ in range(10 * N_UNTIL_ALL):
+        source.choose_heads(lambda n: (price + 0.01) * n)
+        source.ask(blocks, blocks, 3)
+        asked.append(source.n_heads)
+        source.learn(blocks, blocks, was_taken=True)
+    last = asked[-N_UNTIL_ALL:]
+    assert set(asked[:N_BEFORE_CHOICE]) == {4} and set(last) == {n_heads, 4}
+    assert last.count(n_heads) >= N_UNTIL_ALL - N_BEFORE_CHOICE
