@@ -12,7 +12,7 @@ LOST_BY_ROOT = 0.5
 LEAST_REST = 256
 
 
-class Trial:
+class SourceTrial:
     """Has a source of proposals asked while that pays, and from time to time to find out.
 
     Time is counted in invocations without proposals, those of now.
