@@ -43,7 +43,7 @@ class AdaptiveSearch:
             known: what is known of invocations. More is learned.
             proposers: those whose proposals take less time first.
         """
-        self._known, self._contenders = known, proposers
+        self._known, self._proposers = known, proposers
         self._most = max((proposer.source.most for proposer in proposers), default=0)
         self._n_own = 0
         self._is_said = False
@@ -53,7 +53,7 @@ class AdaptiveSearch:
         """Extend every row until it ends; ``last`` int64 ``[R]`` are the tokens to begin behind."""
         blocks = blocks_of(batch, 1 + self._most)
         blocks.begin(last)
-        for proposer in self._contenders:
+        for proposer in self._proposers:
             proposer.has_begun = False
         known, next_trial = self._known, self._next_trial()
         first = n = known.n_invocations
@@ -78,14 +78,14 @@ class AdaptiveSearch:
 
     def _end(self, batch: Batch, n_invocations: int) -> None:
         self._n_own += n_invocations
-        for proposer in self._contenders:
+        for proposer in self._proposers:
             proposer.end(batch, n_invocations)
         if self._n_own >= SAID_AFTER and not self._is_said:
             self._is_said = True
             logger.info(self.summary())
 
     def _next_trial(self) -> float:
-        return min((one.known.trial.next for one in self._contenders), default=math.inf)
+        return min((one.known.trial.next for one in self._proposers), default=math.inf)
 
     def _look_for_proposals(self, batch: Batch, blocks: Blocks) -> None:
         """An invocation with what is worth most."""
@@ -101,7 +101,7 @@ class AdaptiveSearch:
         seconds = perf_counter() - before
         last = blocks.taken[-1]
         taken = last if isinstance(last, int) else int(last.sum())
-        asked = [one for one in self._contenders if one.asked_at == known.n_invocations]
+        asked = [one for one in self._proposers if one.asked_at == known.n_invocations]
         if best.n and all(proposer.known.trial.is_warm for proposer in asked):
             known.costs.learn(n_rows * (1 + best.n), seconds)
         worth = known.pace.worth(taken, n_rows, best.n)
@@ -120,7 +120,7 @@ class AdaptiveSearch:
         best = Choice(None, 0, alone)
         if most < 1:
             return best
-        for proposer in self._contenders:
+        for proposer in self._proposers:
             if not proposer.known.trial.is_on(known.n_invocations):
                 continue
             # Where somebody has good proposals already, others may not be worth asking.
@@ -151,7 +151,7 @@ class AdaptiveSearch:
         costs += [
             f"to ask for {proposer.source.name} took {own.summary()} row(s)"
             + f" by {n_heads} heads" * (n_heads > 1)
-            for proposer in self._contenders
+            for proposer in self._proposers
             for n_heads, own in sorted(proposer.known.costs.items())
             if own.largest
         ]
