@@ -51,12 +51,21 @@ def of_fairseq(beam):
     return counted(generator, model, batch)
 
 
+def weights(layer):
+    """The numbers of a layer's matrices; fairseq 0.12.2 keeps some of them twice."""
+    names = ("k_proj", "v_proj", "q_proj", "out_proj", "fc1", "fc2")
+    return sum(
+        module.weight.numel()
+        for name, module in layer.named_modules()
+        if name.split(".")[-1] in names
+    )
+
+
 def by_hand():
     """Greedy decoding of one source, layer by layer."""
     _, model, batch = forced(decoding="greedy")
     n = batch["net_input"]["src_tokens"].size(1)
     encoder, decoder = model.encoder, model.decoder
-    weights = lambda layer: sum(p.numel() for p in layer.parameters() if p.dim() == 2)  # noqa: E731
     dim = decoder.embed_dim
     sum_of = sum(weights(layer) * n + 2 * dim * n * n for layer in encoder.layers)
     for layer in decoder.layers:
