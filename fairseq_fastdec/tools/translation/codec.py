@@ -1,7 +1,9 @@
 """From text to a model's tokens and back, as fairseq-interactive does it."""
 
-from typing import Any, List, NamedTuple, Optional, Set, Union
+import itertools
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Union
 
+import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
@@ -50,32 +52,48 @@ class TextCodec:
         self._post_process = cfg.common_eval.post_process
         self._stripped = stripped
 
-    def encode(self, text: str) -> Union[Tensor, Problem]:
-        """The tokens of a line, int64 ``[n]`` with EOS, as the task makes them."""
-        try:
-            if _encodes_as_fairseq(self._task):
-                return encoded(self._task.source_dictionary, self._segmented(text))
-            (tokens,), _ = self._task.get_interactive_tokens_and_lengths([text], self._segmented)
-        except Exception as error:  # a tokeniser of others may raise anything
-            return Problem(
-                "not tokenised", f"the tokeniser or BPE says {type(error).__name__}: {error}"
-            )
-        return tokens
+    def encode(self, texts: Sequence[str]) -> List[Union[Tensor, Problem]]:
+        """The tokens of lines, int64 ``[n]`` with EOS, as the task makes them."""
+        if not _encodes_as_fairseq(self._task):
+            return [self._tried(self._as_the_task_does, text) for text in texts]
+        lines = [self._tried(self._numbers, text) for text in texts]
+        tensors = iter(as_tensors([line for line in lines if isinstance(line, list)]))
+        return [next(tensors) if isinstance(line, list) else line for line in lines]
 
-    def decode(self, tokens: Tensor) -> Decoded:
-        """Text of tokens ``[m]``."""
-        kept = [number for number in tokens.tolist() if number not in self._stripped]
-        text = words(self._task.target_dictionary, kept, self._post_process)
-        for decoder in (self._bpe, self._tokenizer):
-            if decoder is not None:
-                text = decoder.decode(text)
-        return Decoded(text, len(kept))
+    def decode(self, hypotheses: Sequence[Tensor]) -> List[Decoded]:
+        """Text of tokens, each ``[m]``."""
+        numbers = torch.cat(list(hypotheses)).tolist() if hypotheses else []
+        ends = list(itertools.accumulate(len(tokens) for tokens in hypotheses))
+        return [self._decoded(numbers[start:end]) for start, end in zip([0, *ends], ends)]
 
     def forget_words(self) -> None:
         """Forget the words that the BPE has seen, where these are many; it segments them anew."""
         seen = getattr(getattr(self._bpe, "bpe", None), "cache", None)
         if isinstance(seen, dict) and len(seen) > MOST_WORDS:
             seen.clear()
+
+    def _decoded(self, numbers: List[int]) -> Decoded:
+        kept = [number for number in numbers if number not in self._stripped]
+        text = words(self._task.target_dictionary, kept, self._post_process)
+        for decoder in (self._bpe, self._tokenizer):
+            if decoder is not None:
+                text = decoder.decode(text)
+        return Decoded(text, len(kept))
+
+    def _tried(self, encode: Callable[[str], Any], text: str) -> Any:
+        try:
+            return encode(text)
+        except Exception as error:  # a tokeniser of others may raise anything
+            return Problem(
+                "not tokenised", f"the tokeniser or BPE says {type(error).__name__}: {error}"
+            )
+
+    def _as_the_task_does(self, text: str) -> Tensor:
+        (tokens,), _ = self._task.get_interactive_tokens_and_lengths([text], self._segmented)
+        return tokens
+
+    def _numbers(self, text: str) -> List[int]:
+        return numbers_of(self._task.source_dictionary, self._segmented(text))
 
     def _segmented(self, text: str) -> str:
         for encoder in (self._tokenizer, self._bpe):
@@ -95,11 +113,16 @@ def _encodes_as_fairseq(task: Any) -> bool:
     )
 
 
-def encoded(dictionary: Dictionary, text: str) -> Tensor:
+def numbers_of(dictionary: Dictionary, text: str) -> List[int]:
     """``dictionary.encode_line(text)``, which writes each number into a tensor by itself."""
     unknown, indices = dictionary.unk_index, dictionary.indices
-    numbers = [indices.get(word, unknown) for word in text.split()]
-    return torch.tensor([*numbers, dictionary.eos_index])
+    return [*(indices.get(word, unknown) for word in text.split()), dictionary.eos_index]
+
+
+def as_tensors(lines: Sequence[Sequence[int]]) -> Sequence[Tensor]:
+    """Numbers as tensors, int64: parts of one, since each call of torch takes its time."""
+    whole = np.fromiter(itertools.chain.from_iterable(lines), np.int64)
+    return torch.from_numpy(whole).split([len(line) for line in lines])
 
 
 def words(dictionary: Dictionary, numbers: List[int], post_process: Optional[str]) -> str:

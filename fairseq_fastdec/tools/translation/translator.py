@@ -4,7 +4,19 @@ What is translated is what fairseq-interactive would translate, and as it would.
 """
 
 import math
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from fairseq import tasks, utils
 from torch import Tensor
@@ -12,6 +24,13 @@ from torch import Tensor
 from ..corpus import load_models, on_device
 from .batches import batches_of
 from .codec import Problem, TextCodec
+
+
+class Hypothesis(NamedTuple):
+    """What is kept of fairseq's: its tokens ``[m]`` and its score, of base e."""
+
+    tokens: Tensor
+    score: Any
 
 
 class TextHypothesis(NamedTuple):
@@ -101,23 +120,17 @@ class Translator:
             the result of each line, in their order.
         """
         utils.set_torch_seed(seed)
-        results: List[Optional[LineResult]] = [None] * len(texts)
-        numbers, tokens = [], []
-        for number, text in enumerate(texts):
-            of_line = self._codec.encode(text.strip())
-            problem = of_line if isinstance(of_line, Problem) else self._problem(of_line)
-            if problem is None:
-                numbers.append(number)
-                tokens.append(of_line)
-            results[number] = problem
+        encoded = self._codec.encode([text.strip() for text in texts])
+        results: List[Optional[LineResult]] = [
+            of_line if isinstance(of_line, Problem) else self._problem(of_line)
+            for of_line in encoded
+        ]
+        numbers = [number for number, problem in enumerate(results) if problem is None]
+        tokens = [encoded[number] for number in numbers]
         progress(len(texts) - len(numbers))
-        for places, hypotheses in self._decoded(tokens):
-            for place, of_line in zip(places, hypotheses):
-                best = of_line[: self._nbest]
-                results[numbers[place]] = Outcome(
-                    len(tokens[place]) - 1, [self._hypothesis(hypo) for hypo in best]
-                )
-            progress(len(places))
+        found = self._decoded(tokens, progress)
+        for place, hypotheses in zip(found, self._as_text(found.values())):
+            results[numbers[place]] = Outcome(len(tokens[place]) - 1, hypotheses)
         self._codec.forget_words()
         return [result or Problem("not translated", "the task left it out") for result in results]
 
@@ -143,19 +156,33 @@ class Translator:
         return min(limits, default=(None, ""))
 
     def _decoded(
-        self, tokens: List[Tensor]
-    ) -> Iterator[Tuple[List[int], List[List[Dict[str, Any]]]]]:
-        """Places in the list and fairseq's hypotheses, batch by batch, sorted by length."""
-        if not tokens:
-            return
-        batches = batches_of(
-            self.task, tokens, self._cfg.dataset, self._max_positions, self._cfg.common.seed
-        )
-        for batch in batches:
+        self, tokens: List[Tensor], progress: Callable[[int], Any]
+    ) -> Dict[int, List[Hypothesis]]:
+        """The hypotheses of each place in the list, best first, as many as ``--nbest`` says.
+
+        All batches are made before the first is decoded, and text is made after the last: what
+        takes turns with decoding finds the processor's caches full of the model.
+        """
+        found: Dict[int, List[Hypothesis]] = {}
+        for batch in self._batches(tokens):
             batch = on_device(batch, self._cfg)
             hypotheses = self.task.inference_step(self._generator, self._models, batch)
-            yield batch["id"].tolist(), hypotheses
+            for place, of_line in zip(batch["id"].tolist(), hypotheses):
+                best = of_line[: self._nbest]
+                found[place] = [Hypothesis(hypo["tokens"], hypo["score"]) for hypo in best]
+            progress(len(hypotheses))
+        return found
 
-    def _hypothesis(self, hypo: Dict[str, Any]) -> TextHypothesis:
-        text, n_tokens = self._codec.decode(hypo["tokens"])
-        return TextHypothesis(text, float(hypo["score"]) / math.log(2), n_tokens)
+    def _batches(self, tokens: List[Tensor]) -> List[Dict[str, Any]]:
+        if not tokens:
+            return []
+        data, seed = self._cfg.dataset, self._cfg.common.seed
+        return list(batches_of(self.task, tokens, data, self._max_positions, seed))
+
+    def _as_text(self, found: Collection[List[Hypothesis]]) -> Iterator[List[TextHypothesis]]:
+        texts = iter(self._codec.decode([hypo.tokens for best in found for hypo in best]))
+        for best in found:
+            yield [
+                TextHypothesis(text, float(hypo.score) / math.log(2), n_tokens)
+                for hypo, (text, n_tokens) in zip(best, texts)
+            ]

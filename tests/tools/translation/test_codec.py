@@ -9,7 +9,13 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from fairseq.tasks import FairseqTask
 
 from fairseq_fastdec.tools.translation import codec as codec_module
-from fairseq_fastdec.tools.translation.codec import Problem, TextCodec, encoded, words
+from fairseq_fastdec.tools.translation.codec import (
+    Problem,
+    TextCodec,
+    as_tensors,
+    numbers_of,
+    words,
+)
 
 LINES = ["a b c", "", "  c  c c ", "ü a", "a\u00a0b\u2028c"]
 SYMBOLS = ("a@@", "b", "▁c")
@@ -67,30 +73,34 @@ class Lower:
 
 def test_the_tokeniser_comes_first_and_last():
     codec = codec_of(Task(Lower(), Letters()))
-    tokens = codec.encode("AB")
-    assert tokens.tolist() == [4, 5, 2] and tokens.dtype == torch.long
-    assert codec.decode(tokens) == ("AB", 2)
+    tokens = codec.encode(["AB", "", "B"])
+    assert [line.tolist() for line in tokens] == [[4, 5, 2], [2], [5, 2]]
+    assert codec.decode(tokens) == [("AB", 2), ("", 0), ("B", 1)]
+    assert codec.encode([]) == codec.decode([]) == []
 
 
 def test_what_a_tokeniser_cannot_take():
-    assert codec_of(Task(None, Letters())).encode("no") == Problem(
-        "not tokenised", "the tokeniser or BPE says KeyError: 'no word'"
-    )
+    first, problem, last = codec_of(Task(None, Letters())).encode(["b", "no", "ab"])
+    assert problem == Problem("not tokenised", "the tokeniser or BPE says KeyError: 'no word'")
+    assert (first.tolist(), last.tolist()) == ([5, 2], [4, 5, 2])
 
 
 def test_tasks_with_ways_of_their_own_are_asked():
     class Own(Task):
         def get_interactive_tokens_and_lengths(self, lines, encode_fn):
-            return [torch.tensor([len(line) for line in lines])], None
+            return [torch.tensor([len(encode_fn(line)) for line in lines])], None
 
-    assert codec_of(Own()).encode("a b").tolist() == [3]
+    asked = codec_of(Own(None, Letters())).encode(["a b", "no", "a"])
+    assert asked[0].tolist() == [3] and asked[1].kind == "not tokenised"
+    assert asked[2].tolist() == [1]
 
 
 @pytest.mark.parametrize("line", [*LINES, "a\tb", "a \x1c b\x85c", "<unk> </s> <pad>"])
 def test_words_are_looked_up_as_by_fairseq(corpus, line):
     dictionary = Dictionary.load(str(corpus / "dict.en.txt"))
     expected = dictionary.encode_line(line, add_if_not_exist=False).long()
-    assert torch.equal(encoded(dictionary, line), expected)
+    (tokens,) = as_tensors([numbers_of(dictionary, line)])
+    assert torch.equal(tokens, expected) and tokens.dtype == expected.dtype
 
 
 class Loud(Dictionary):
@@ -113,7 +123,7 @@ def test_words_are_those_of_the_dictionary(post_process, kind):
 
 def test_what_generators_leave_out_is_no_text_and_no_token():
     codec = codec_of(Task(), {2, 5})
-    assert codec.decode(torch.tensor([4, 5, 6, 5, 2])) == ("a@@ ▁c", 2)
+    assert codec.decode([torch.tensor([4, 5, 6, 5, 2])]) == [("a@@ ▁c", 2)]
 
 
 def test_words_that_a_bpe_has_seen_do_not_fill_the_memory(tmp_path, monkeypatch):
@@ -124,7 +134,7 @@ def test_words_that_a_bpe_has_seen_do_not_fill_the_memory(tmp_path, monkeypatch)
     codec = codec_of(Task(None, bpe))
     for number in range(1, 30):
         before = len(bpe.bpe.cache)
-        codec.encode(f"a{number}")
+        codec.encode([f"a{number}"])
         assert len(bpe.bpe.cache) == before + 1
         codec.forget_words()
         assert len(bpe.bpe.cache) == (0 if before == 10 else before + 1)
