@@ -138,14 +138,8 @@ def of_ours(
     source = work / ("raw" if engine == TOKENISING else "text")
     given += ["--input", source, "--output", "-", "--engine-precision", "int8"]
     if engine == TOKENISING:
-        given += [
-            "--tokenizer",
-            "moses",
-            "--bpe",
-            "subword_nmt",
-            "--bpe-codes",
-            MODEL / "bpe.codes",
-        ]
+        given += ["--tokenizer", "moses", "--bpe", "subword_nmt"]
+        given += ["--bpe-codes", MODEL / "bpe.codes"]
     given += ["--decoding", "greedy"] if beam == 1 else ["--beam", beam]
     given += ["--max-tokens", max_tokens]
     cfg = to_config(parse_translation([str(word) for word in given]))
@@ -153,9 +147,9 @@ def of_ours(
     decoding = multiprocessing.get_context("fork").Value("d", 0.0)
 
     def load() -> Any:
-        return (
-            Echo() if engine == NOTHING else _timed(ChunkTranslator(cfg, OutputRules()), decoding)
-        )
+        if engine == NOTHING:
+            return Echo()
+        return _timed(ChunkTranslator(cfg, OutputRules()), decoding)
 
     with tempfile.TemporaryDirectory(dir=work) as directory:
         store = ChunkStore(Path(directory))
