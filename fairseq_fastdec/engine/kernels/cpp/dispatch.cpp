@@ -111,8 +111,8 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(Linear),    sizeof(Norm),  sizeof(Layer),   sizeof(Model),     sizeof(Cache),
       sizeof(Costs),     sizeof(Threads), sizeof(Barrier), sizeof(Step),    sizeof(Product),
       sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
-      sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(BeamTable), sizeof(Trace),
-      sizeof(Repeats),   sizeof(Move),   sizeof(PathMove)};
+      sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(HeadTrees), sizeof(BeamTable),
+      sizeof(Trace),     sizeof(Repeats), sizeof(Move),  sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -259,6 +259,21 @@ int64_t fastdec_copy_ngrams(const NgramTable *from, NgramTable *to) {
 int64_t fastdec_grow_trees(Trees *task) {
   const Problem problem = problem_of(*task);
   return problem ? -problem : grow_trees(*task);
+}
+
+// The same for trees of heads, whose tokens are ranked first. A refused call may have written to the
+// memory between its parts.
+int64_t fastdec_grow_head_trees(const HeadTrees *task) {
+  if (const Problem problem = problem_of(*task)) return -problem;
+  if (const int64_t problem = fastdec_run_heads(task->heads)) return -problem;
+  if (const int64_t problem = fastdec_multiply(task->product)) return -problem;
+  if (task->temperature != 1) {
+    float *const logits = task->product->y;
+    const int64_t n = task->product->n * task->product->linear.outputs;
+    for (int64_t i = 0; i < n; ++i) logits[i] /= task->temperature;
+  }
+  if (const int64_t problem = fastdec_top_k(task->top_k)) return -problem;
+  return fastdec_grow_trees(task->trees);
 }
 
 // How many bytes of scratch memory judging and extending beams need.
