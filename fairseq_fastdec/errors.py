@@ -12,7 +12,7 @@ import dis
 import os
 import sys
 from types import TracebackType
-from typing import Callable, Iterator, NoReturn, Optional, Type
+from typing import Callable, Iterator, NoReturn, Optional, TextIO, Type
 
 EXIT_CODE = 2  # as argparse's
 
@@ -38,16 +38,29 @@ def flag_of(option: str) -> str:
 def end_with(message: str) -> NoReturn:
     """End the program with one line on standard error.
 
+    Where the disk of a standard stream is full, or nobody reads it, the code still tells.
+
     Raises:
         SystemExit: its text is the line, for callers in the same process; its code
             :data:`EXIT_CODE`.
     """
     line = " ".join(message.split())
-    sys.stdout.flush()
-    print(line, file=sys.stderr)
+    _write(sys.stdout, "")
+    _write(sys.stderr, f"{line}\n")
     end = SystemExit(line)
     end.code = EXIT_CODE
     raise end
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write to a standard stream, and everything that it still holds; or give it up."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except OSError:
+        # Python would try again when it ends, fail, and end with a code of its own.
+        with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())
 
 
 @contextlib.contextmanager

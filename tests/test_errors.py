@@ -205,3 +205,25 @@ def test_scripts_end_with_the_same_code(capsys):
             raise ValueError("two\nlines")
     assert end.value.code == 2
     assert capsys.readouterr().err == "benchmark.py: two lines\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_the_code_is_the_same_where_the_disk_is_full(name, unbuffered):
+    """A log on the same disk as the output: nothing can be told, and the code has to."""
+    program = (
+        "from fairseq_fastdec import errors\n"
+        "with errors.errors_in_one_line('program'):\n"
+        "    print('some output')\n"
+        "    raise ValueError('no room')"
+    )
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", program], env={**ENVIRONMENT, "PYTHONUNBUFFERED": unbuffered},
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, name: full},
+        )  # fmt: skip
+    assert ended.returncode == 2
+    if name == "stderr":
+        assert ended.stdout == b"some output\n"
+    else:
+        assert ended.stderr.startswith(b"program: ") and ended.stderr.count(b"\n") == 1

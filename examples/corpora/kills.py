@@ -37,8 +37,7 @@ ON_CLUSTER = 0.3
 CHUNK = ".chunk"
 KILL, DAMAGE, FILL_DISK = "kill", "damage", "full disk"
 
-# Where nothing can be written any more, the message about it may be what fails: Python's own codes.
-EXIT_CODES = {KILL: {-signal.SIGKILL, 2}, FILL_DISK: {-signal.SIGKILL, 1, 2, 120}, DAMAGE: set()}
+EXIT_CODES = {KILL: {-signal.SIGKILL, 2}, FILL_DISK: {2}, DAMAGE: set()}
 
 
 class Failure(Exception):

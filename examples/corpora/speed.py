@@ -3,14 +3,20 @@
 
     python examples/corpora/speed.py                          # all tables, some ten minutes
     python examples/corpora/speed.py --beams 1 --divisions 2x1 --engines nothing --lines 1000000
+    python examples/corpora/speed.py --divisions 1x1 2x1 --engines ours tokenising --lines 20000
 
 The model is the one that comes along, in int8. The text is segmented before, and stays so
-afterwards: CTranslate2's translate_file would tokenise in one thread. The clock runs from the first
-chunk, when models are loaded, to the output. Leave the machine to it: nothing else should run.
+afterwards: CTranslate2's translate_file would tokenise in one thread. "tokenising" is ours with
+text for people, tokenised and segmented by its workers. The clock runs from the first chunk, when
+models are loaded, to the output. Leave the machine to it: nothing else should run.
+
+"Beside decoding" is what the task's inference_step does not take of the processors' time of
+coordinator and workers, from when the workers are ready to their end.
 """
 
 import argparse
 import functools
+import itertools
 import json
 import multiprocessing
 import resource
@@ -40,7 +46,7 @@ from fairseq_fastdec.tools.translation.progress_bar import LineBar
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.translation.worker import ChunkTranslator
 
-OURS, NOTHING, CTRANSLATE2 = "ours", "nothing", "CTranslate2"
+OURS, TOKENISING, NOTHING, CTRANSLATE2 = "ours", "tokenising", "nothing", "CTranslate2"
 
 
 def main() -> None:
@@ -82,8 +88,10 @@ def parse_args() -> argparse.Namespace:
         "--max-tokens", type=int, nargs="+", default=[1024], help="source tokens decoded at once"
     )
     parser.add_argument(
-        "--engines", nargs="+", choices=[OURS, NOTHING, CTRANSLATE2], default=[OURS, CTRANSLATE2],
-        help="nothing: our workers give each line back as it is, at once",
+        "--engines", nargs="+", choices=[OURS, TOKENISING, NOTHING, CTRANSLATE2],
+        default=[OURS, CTRANSLATE2],
+        help="tokenising: ours, which tokenise and segment, too; nothing: our workers give each "
+        "line back as it is, at once",
     )  # fmt: skip
     parser.add_argument("--workdir", type=Path, default=Path("work/corpora_speed"))
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -96,9 +104,9 @@ def prepare(work: Path, n_lines: int) -> None:
     tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang="en", target_lang="de"))
     lines = (EN_DE / "data" / "test.en").read_text(encoding="utf-8").splitlines()
     segmented = [bpe.encode(tokenizer.encode(line)) for line in lines]
-    atomic_files.write_lines(
-        work / "text", (segmented[number % len(segmented)] for number in range(n_lines))
-    )
+    for name, of_test in (("text", segmented), ("raw", lines)):
+        again = itertools.islice(itertools.cycle(of_test), n_lines)
+        atomic_files.write_lines(work / name, again)
     if not commands.finished(work):
         prepare_small(work)
         commands.mark_finished(work)
@@ -119,15 +127,19 @@ def measured(args: argparse.Namespace) -> Dict[str, float]:
     division = [int(number) for number in words.split("x")]
     if engine == CTRANSLATE2:
         return of_ctranslate2(args.workdir, *division, int(max_tokens), beam)
-    return of_ours(args.workdir, *division, int(max_tokens), beam, engine == NOTHING)
+    return of_ours(args.workdir, *division, int(max_tokens), beam, engine)
 
 
 def of_ours(
-    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int, does_nothing: bool
+    work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int, engine: str
 ) -> Dict[str, float]:
     """Workers of ours: seconds, and the processors' time for decoding and for all else."""
     given = [work / "data", "--path", work / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu"]
-    given += ["--input", work / "text", "--output", "-", "--engine-precision", "int8"]
+    source = work / ("raw" if engine == TOKENISING else "text")
+    given += ["--input", source, "--output", "-", "--engine-precision", "int8"]
+    if engine == TOKENISING:
+        given += ["--tokenizer", "moses", "--bpe", "subword_nmt"]
+        given += ["--bpe-codes", MODEL / "bpe.codes"]
     given += ["--decoding", "greedy"] if beam == 1 else ["--beam", beam]
     given += ["--max-tokens", max_tokens]
     cfg = to_config(parse_translation([str(word) for word in given]))
@@ -135,7 +147,9 @@ def of_ours(
     decoding = multiprocessing.get_context("fork").Value("d", 0.0)
 
     def load() -> Any:
-        return Echo() if does_nothing else _timed(ChunkTranslator(cfg, OutputRules()), decoding)
+        if engine == NOTHING:
+            return Echo()
+        return _timed(ChunkTranslator(cfg, OutputRules()), decoding)
 
     with tempfile.TemporaryDirectory(dir=work) as directory:
         store = ChunkStore(Path(directory))
@@ -144,7 +158,7 @@ def of_ours(
             pool.messages()
         decoding.value = 0.0
         own, began = time.process_time(), time.perf_counter()
-        text = TextInput([str(work / "text")])
+        text = TextInput([str(source)])
         coordinator = Coordinator(
             TextWork(text, 512), store, lambda: pool, functools.partial(LineBar, None, False)
         )

@@ -118,11 +118,12 @@ def test_a_text_with_kills_is_the_same(model, tmp_path, monkeypatch):
 
 def test_ours_is_measured(tmp_path, monkeypatch, capsys):
     speed.prepare(tmp_path, 20)
-    assert len((tmp_path / "text").read_text().splitlines()) == 20
-    for engine in (speed.OURS, speed.NOTHING):
+    for name in ("text", "raw"):
+        assert len((tmp_path / name).read_text().splitlines()) == 20
+    for engine in (speed.OURS, speed.TOKENISING, speed.NOTHING):
         result = speed.measured(Namespace(one=f"{engine} 1x1 512", beams=[1], workdir=tmp_path))
         assert 0 < result["coordinator"] and 0 < result["seconds"] < 60
-        assert (result["decoding"] > 0) == (engine == speed.OURS)
+        assert (result["decoding"] > 0) == (engine != speed.NOTHING)
 
 
 def test_the_table():

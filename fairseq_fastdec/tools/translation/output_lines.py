@@ -10,7 +10,8 @@ from typing import List, Optional, Sequence
 
 from ..distillation.filters import Filters
 from .chunks import Chunk, Translated
-from .translator import LineResult, Outcome, Problem
+from .codec import Problem
+from .translator import LineResult, Outcome
 
 PLAIN, TSV, JSONL = "plain", "tsv", "jsonl"
 FORMATS = (PLAIN, TSV, JSONL)

@@ -7,24 +7,30 @@ import math
 from typing import (
     Any,
     Callable,
+    Collection,
     Dict,
     Iterator,
     List,
     NamedTuple,
     Optional,
     Sequence,
-    Set,
     Tuple,
     Union,
 )
 
-import torch
 from fairseq import tasks, utils
-from fairseq.data import Dictionary, data_utils
-from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from ..corpus import load_models, on_device
+from .batches import batches_of
+from .codec import Problem, TextCodec
+
+
+class Hypothesis(NamedTuple):
+    """What is kept of fairseq's: its tokens ``[m]`` and its score, of base e."""
+
+    tokens: Tensor
+    score: Any
 
 
 class TextHypothesis(NamedTuple):
@@ -39,18 +45,6 @@ class TextHypothesis(NamedTuple):
     text: str
     score: float
     n_tokens: int
-
-
-class Problem(NamedTuple):
-    """Why a line cannot be translated.
-
-    Attributes:
-        kind: a few words, by which such lines are counted.
-        details: a sentence's end, with what can be done.
-    """
-
-    kind: str
-    details: str
 
 
 class Outcome(NamedTuple):
@@ -87,17 +81,15 @@ class Translator:
         # A generator that samples takes one of torch's random numbers with it.
         utils.set_torch_seed(cfg.common.seed)
         self._generator = self.task.build_generator(self._models, cfg.generation)
-        self._tokenizer = self.task.build_tokenizer(cfg.tokenizer)
-        self._bpe = self.task.build_bpe(cfg.bpe)
         self._max_positions = utils.resolve_max_positions(
             self.task.max_positions(), *(model.max_positions() for model in self._models)
         )
         # To look a value up in the configuration takes longer than what is done with it for a line.
         self._most_tokens, self._says_most = self._limit()
         self._nbest = cfg.generation.nbest
-        self._post_process = cfg.common_eval.post_process
         eos = {getattr(self._generator, "eos", None)} - {None}
-        self._stripped = getattr(self._generator, "symbols_to_strip_from_output", eos)
+        stripped = getattr(self._generator, "symbols_to_strip_from_output", eos)
+        self._codec = TextCodec(cfg, self.task, stripped)
 
     def prepare(self) -> None:
         """Have the engine prepare the weights, for processes that are forked from this one.
@@ -128,42 +120,19 @@ class Translator:
             the result of each line, in their order.
         """
         utils.set_torch_seed(seed)
-        results: List[Optional[LineResult]] = [None] * len(texts)
-        numbers, tokens = [], []
-        for number, text in enumerate(texts):
-            of_line = self._tokens(text.strip())
-            problem = of_line if isinstance(of_line, Problem) else self._problem(of_line)
-            if problem is None:
-                numbers.append(number)
-                tokens.append(of_line)
-            results[number] = problem
+        encoded = self._codec.encode([text.strip() for text in texts])
+        results: List[Optional[LineResult]] = [
+            of_line if isinstance(of_line, Problem) else self._problem(of_line)
+            for of_line in encoded
+        ]
+        numbers = [number for number, problem in enumerate(results) if problem is None]
+        tokens = [encoded[number] for number in numbers]
         progress(len(texts) - len(numbers))
-        for places, hypotheses in self._decoded(tokens):
-            for place, of_line in zip(places, hypotheses):
-                best = of_line[: self._nbest]
-                results[numbers[place]] = Outcome(
-                    len(tokens[place]) - 1, [self._hypothesis(hypo) for hypo in best]
-                )
-            progress(len(places))
+        found = self._decoded(tokens, progress)
+        for place, hypotheses in zip(found, self._as_text(found.values())):
+            results[numbers[place]] = Outcome(len(tokens[place]) - 1, hypotheses)
+        self._codec.forget_words()
         return [result or Problem("not translated", "the task left it out") for result in results]
-
-    def _tokens(self, text: str) -> Union[Tensor, Problem]:
-        """The tokens of a line, int64 ``[n]`` with EOS, as the task makes them."""
-        try:
-            if _encodes_as_fairseq(self.task):
-                return _encoded(self.task.source_dictionary, self._encode(text))
-            (tokens,), _ = self.task.get_interactive_tokens_and_lengths([text], self._encode)
-        except Exception as error:  # a tokeniser of others may raise anything
-            return Problem(
-                "not tokenised", f"the tokeniser or BPE says {type(error).__name__}: {error}"
-            )
-        return tokens
-
-    def _encode(self, text: str) -> str:
-        for encoder in (self._tokenizer, self._bpe):
-            if encoder is not None:
-                text = encoder.encode(text)
-        return text
 
     def _problem(self, tokens: Tensor) -> Optional[Problem]:
         if self._most_tokens is None or len(tokens) <= self._most_tokens:
@@ -187,62 +156,33 @@ class Translator:
         return min(limits, default=(None, ""))
 
     def _decoded(
-        self, tokens: List[Tensor]
-    ) -> Iterator[Tuple[List[int], List[List[Dict[str, Any]]]]]:
-        """Places in the list and fairseq's hypotheses, batch by batch, sorted by length."""
-        if not tokens:
-            return
-        data = self._cfg.dataset
-        dataset = self.task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
-        batches = self.task.get_batch_iterator(
-            dataset,
-            max_tokens=data.max_tokens,
-            max_sentences=data.batch_size,
-            max_positions=self._max_positions,
-            ignore_invalid_inputs=True,
-            required_batch_size_multiple=data.required_batch_size_multiple,
-            seed=self._cfg.common.seed,
-            disable_iterator_cache=True,
-        )
-        for batch in batches.next_epoch_itr(shuffle=False):
+        self, tokens: List[Tensor], progress: Callable[[int], Any]
+    ) -> Dict[int, List[Hypothesis]]:
+        """The hypotheses of each place in the list, best first, as many as ``--nbest`` says.
+
+        All batches are made before the first is decoded, and text is made after the last: what
+        takes turns with decoding finds the processor's caches full of the model.
+        """
+        found: Dict[int, List[Hypothesis]] = {}
+        for batch in self._batches(tokens):
             batch = on_device(batch, self._cfg)
             hypotheses = self.task.inference_step(self._generator, self._models, batch)
-            yield batch["id"].tolist(), hypotheses
+            for place, of_line in zip(batch["id"].tolist(), hypotheses):
+                best = of_line[: self._nbest]
+                found[place] = [Hypothesis(hypo["tokens"], hypo["score"]) for hypo in best]
+            progress(len(hypotheses))
+        return found
 
-    def _hypothesis(self, hypo: Dict[str, Any]) -> TextHypothesis:
-        numbers = hypo["tokens"].tolist()
-        text = _words(self.task.target_dictionary, numbers, self._post_process, self._stripped)
-        for decoder in (self._bpe, self._tokenizer):
-            if decoder is not None:
-                text = decoder.decode(text)
-        n_tokens = sum(number not in self._stripped for number in numbers)
-        return TextHypothesis(text, float(hypo["score"]) / math.log(2), n_tokens)
+    def _batches(self, tokens: List[Tensor]) -> List[Dict[str, Any]]:
+        if not tokens:
+            return []
+        data, seed = self._cfg.dataset, self._cfg.common.seed
+        return list(batches_of(self.task, tokens, data, self._max_positions, seed))
 
-
-def _encodes_as_fairseq(task: Any) -> bool:
-    """Whether nobody has changed how fairseq looks words up."""
-    dictionary = task.source_dictionary
-    return (
-        type(task).get_interactive_tokens_and_lengths
-        is FairseqTask.get_interactive_tokens_and_lengths
-        and type(dictionary).encode_line is Dictionary.encode_line
-        and type(dictionary).index is Dictionary.index
-    )
-
-
-def _encoded(dictionary: Dictionary, text: str) -> Tensor:
-    """``dictionary.encode_line(text)``, which writes each number into a tensor by itself."""
-    unknown, indices = dictionary.unk_index, dictionary.indices
-    numbers = [indices.get(word, unknown) for word in text.split()]
-    return torch.tensor([*numbers, dictionary.eos_index])
-
-
-def _words(
-    dictionary: Dictionary, numbers: List[int], post_process: Optional[str], stripped: Set[int]
-) -> str:
-    """``dictionary.string``, which asks several functions for each word."""
-    if type(dictionary).string is not Dictionary.string:
-        return dictionary.string(numbers, post_process, extra_symbols_to_ignore=stripped)
-    left_out = {*stripped, dictionary.eos_index, dictionary.bos_index}
-    words = [dictionary[number] for number in numbers if number not in left_out]
-    return data_utils.post_process(" ".join(words), post_process)
+    def _as_text(self, found: Collection[List[Hypothesis]]) -> Iterator[List[TextHypothesis]]:
+        texts = iter(self._codec.decode([hypo.tokens for best in found for hypo in best]))
+        for best in found:
+            yield [
+                TextHypothesis(text, float(hypo.score) / math.log(2), n_tokens)
+                for hypo, (text, n_tokens) in zip(best, texts)
+            ]

@@ -1,6 +1,7 @@
 """A process that translates chunks: it is given one after the other, and keeps or returns each."""
 
 import signal
+import time
 import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -12,6 +13,9 @@ from .chunks import Chunk, ChunkStore, Translated
 from .cores import pin
 from .output_lines import NOT_UTF8, OutputRules, UntranslatedLine
 from .translator import LineResult, Translator
+
+# Seconds between two messages of a worker about its progress: each takes the coordinator's time.
+BETWEEN_REPORTS = 0.5
 
 
 class Ready(NamedTuple):
@@ -154,8 +158,10 @@ def _message(
     store: Optional[ChunkStore],
 ) -> Any:
     """Translate a chunk; what to tell the coordinator."""
+    reporter = _Reporter(connection)
     try:
-        translated = translator.translate(chunk, lambda n: _send(connection, Progress(n)))
+        translated = translator.translate(chunk, reporter.count)
+        reporter.tell()
         if store is not None:
             store.write(chunk, translated)
             translated = Translated(b"", translated.counts)
@@ -168,6 +174,27 @@ def _message(
         return Failed(str(error))
     except Exception:
         return Crashed(traceback.format_exc())
+
+
+class _Reporter:
+    """Tells the coordinator how many lines are done, now and then."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._n_lines = 0
+        self._last = time.monotonic()
+
+    def count(self, n_lines: int) -> None:
+        """Count lines; tell, unless that was done a moment ago."""
+        self._n_lines += n_lines
+        if time.monotonic() - self._last >= BETWEEN_REPORTS:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell what has not been told."""
+        if self._n_lines:
+            _send(self._connection, Progress(self._n_lines))
+        self._n_lines, self._last = 0, time.monotonic()
 
 
 def _send(connection: Connection, message: Any) -> None:

@@ -219,8 +219,12 @@ def test_a_full_disk_behind_standard_output(arguments, tmp_path):
     source = write(tmp_path / "in", ["a"])
     given = arguments("--decoding", "greedy", "--output", "-", source=source)
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([sys.executable, SCRIPT, *given], stdout=full, stderr=subprocess.PIPE)
+        done = subprocess.run(
+            [sys.executable, SCRIPT, *given], env={**os.environ, "PYTHONUNBUFFERED": ""},
+            stdout=full, stderr=subprocess.PIPE,
+        )  # fmt: skip
     assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
     assert b"translate_corpus.py: [Errno 28] No space left on device" in done.stderr
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from fairseq_fastdec.tools.distillation.filters import Filters
 from fairseq_fastdec.tools.translation.chunks import Chunk
+from fairseq_fastdec.tools.translation.codec import Problem
 from fairseq_fastdec.tools.translation.output_lines import (
     EMPTY,
     JSONL,
@@ -15,7 +16,7 @@ from fairseq_fastdec.tools.translation.output_lines import (
     OutputRules,
     UntranslatedLine,
 )
-from fairseq_fastdec.tools.translation.translator import Outcome, Problem, TextHypothesis
+from fairseq_fastdec.tools.translation.translator import Outcome, TextHypothesis
 
 CHUNK = Chunk(2, 10, "eins\nzwei\tx\nüber\r\n".encode())
 TOO_LONG = Problem("too long", "9 tokens, and 5 fit")

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from fairseq_fastdec.tools.translation import worker
 from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore
 from fairseq_fastdec.tools.translation.pool import Lost, Pool, WorkersDie
 from fairseq_fastdec.tools.translation.worker import Crashed, Done, Failed, Place, Progress, Stopped
@@ -60,7 +61,8 @@ def test_chunks_come_back_where_there_is_no_store(pool_of, tmp_path):
     assert list((tmp_path / "chunks").iterdir()) == []
 
 
-def test_progress_is_told_and_taken_back(pool_of):
+def test_progress_is_told_and_taken_back(pool_of, monkeypatch):
+    monkeypatch.setattr(worker, "BETWEEN_REPORTS", 0)
     with pool_of(1) as pool:
         pool_messages, left = [], chunks("a\ndie once\n")
         while left or pool.is_busy:

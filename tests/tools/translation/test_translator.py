@@ -4,13 +4,11 @@ import math
 import re
 
 import pytest
-import torch
 from fairseq import options
-from fairseq.data import Dictionary
 
 from fairseq_fastdec.tools.command_line import to_config
-from fairseq_fastdec.tools.translation import translator as translator_module
-from fairseq_fastdec.tools.translation.translator import Outcome, Problem, Translator
+from fairseq_fastdec.tools.translation.codec import Problem
+from fairseq_fastdec.tools.translation.translator import Outcome, Translator
 from tests.support import command_line
 
 LINES = ["a b c", "", "  c  c c ", "j i h g f e d c b a", "ü a", "a\u00a0b\u2028c", "a b c"]
@@ -97,41 +95,24 @@ def test_lines_that_are_too_long(translator_of):
 
 def test_what_a_tokeniser_cannot_take(translator_of, monkeypatch):
     translator = translator_of("--decoding", "greedy")
-
-    def encode(text):
-        if "b" in text:
-            raise KeyError("no b")
-        return text
-
-    monkeypatch.setattr(translator, "_encode", encode)
-    fine, problem = translator.translate(["a", "a b"], seed=1)
+    monkeypatch.setattr(translator, "_codec", Broken(translator._codec))
+    fine, problem = translator.translate(["b", "a b"], seed=1)
     assert isinstance(fine, Outcome)
-    assert problem == Problem("not tokenised", "the tokeniser or BPE says KeyError: 'no b'")
-    monkeypatch.setattr(translator, "_encode", lambda text: encode("b"))
-    with pytest.raises(ValueError, match="--tokenizer, --bpe: .* KeyError"):
+    assert problem == Problem("not tokenised", "no a")
+    with pytest.raises(ValueError, match="--tokenizer, --bpe: the line 'a' .* no a"):
         translator.prepare()
 
 
-def test_tasks_with_ways_of_their_own_are_asked(translator_of, monkeypatch):
-    translator = translator_of("--decoding", "greedy")
-    expected = translator.translate(LINES, seed=1)
-    asked = []
+class Broken:
+    """A codec that takes no line with an ``a``."""
 
-    class Task(type(translator.task)):
-        def get_interactive_tokens_and_lengths(self, lines, encode_fn):
-            asked.extend(lines)
-            return super().get_interactive_tokens_and_lengths(lines, encode_fn)
+    def __init__(self, codec):
+        self.decode, self.forget_words = codec.decode, codec.forget_words
+        self._encode = codec.encode
 
-    monkeypatch.setattr(translator.task, "__class__", Task)
-    assert translator.translate(LINES, seed=1) == expected
-    assert asked == [line.strip() for line in LINES]
-
-
-@pytest.mark.parametrize("line", [*LINES, "a\tb", "a \x1c b\x85c", "<unk> </s> <pad>"])
-def test_words_are_looked_up_as_by_fairseq(corpus, line):
-    dictionary = Dictionary.load(str(corpus / "dict.en.txt"))
-    expected = dictionary.encode_line(line, add_if_not_exist=False).long()
-    assert torch.equal(translator_module._encoded(dictionary, line), expected)
+    def encode(self, texts):
+        problem = Problem("not tokenised", "no a")
+        return [problem if "a" in text else self._encode([text])[0] for text in texts]
 
 
 @pytest.mark.parametrize("decoding", ["fairseq", "streaming"])
@@ -147,20 +128,3 @@ def test_ensembles_and_progress(translator_of, baseline, blockwise):
     translator = translator_of("--decoding", "greedy", path=f"{baseline}:{blockwise}")
     told = []
     assert len(translator.translate(LINES, 1, told.append)) == sum(told) == len(LINES)
-
-
-@pytest.mark.parametrize("post_process", [None, "subword_nmt", "@@ ", "sentencepiece"])
-@pytest.mark.parametrize("kind", ["fairseq's", "of others"])
-def test_words_are_those_of_the_dictionary(post_process, kind):
-    class Loud(Dictionary):
-        def string(self, *given, **rest):
-            return super().string(*given, **rest).upper()
-
-    dictionary = Dictionary() if kind == "fairseq's" else Loud()
-    for symbol in ("a@@", "b", "▁c"):
-        dictionary.add_symbol(symbol)
-    numbers, stripped = [0, 4, 5, 3, 1, 6, 99, 5, 2], {2, 5}
-    for left_out in (set(), stripped):
-        expected = dictionary.string(numbers, post_process, extra_symbols_to_ignore=left_out)
-        words = translator_module._words(dictionary, numbers, post_process, left_out)
-        assert words == expected

@@ -7,8 +7,9 @@ import time
 import pytest
 import torch
 
+from fairseq_fastdec.tools.translation import worker
 from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore
-from fairseq_fastdec.tools.translation.worker import Done, Place, Ready, serve
+from fairseq_fastdec.tools.translation.worker import Done, Place, Progress, Ready, serve
 from tests.support.capitals import Capitals
 
 FORK = multiprocessing.get_context("fork")
@@ -52,6 +53,18 @@ def test_a_chunk_is_finished_though_the_coordinator_is_gone(tmp_path):
     process.join(30)
     assert process.exitcode == 0
     assert ChunkStore(tmp_path).read(0).content == b"A\n"
+
+
+@pytest.mark.parametrize("seconds, told", [(0, [1, 1, 1]), (60, [3])], ids=["often", "seldom"])
+def test_progress_is_told_now_and_then(tmp_path, monkeypatch, seconds, told):
+    monkeypatch.setattr(worker, "BETWEEN_REPORTS", seconds)
+    connection, process = start(tmp_path)
+    connection.send(Chunk(0, 0, b"a\nb\nc\n"))
+    messages = [connection.recv() for _ in range(len(told) + 2)]
+    connection.close()
+    process.join(30)
+    assert messages[1:-1] == [Progress(n_lines) for n_lines in told]
+    assert isinstance(messages[-1], Done)
 
 
 class Placed(Capitals):

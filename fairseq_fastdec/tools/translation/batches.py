@@ -1,0 +1,74 @@
+"""Lines in batches of like lengths, as fairseq makes them, with less done for each line."""
+
+import functools
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from fairseq.data import LanguagePairDataset
+from torch import Tensor
+
+
+def batches_of(task: Any, tokens: List[Tensor], data: Any, max_positions: Any, seed: int) -> Any:
+    """The task's batches of some lines.
+
+    Args:
+        tokens: of each line, int64 ``[n]`` with EOS; at least one line.
+        data: the group ``dataset`` of fairseq's configuration.
+        max_positions: of the task and the models.
+    """
+    dataset = task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
+    if _is_collated_as_sources(dataset):
+        dataset.collater = functools.partial(sources_as_batch, dataset)
+    batches = task.get_batch_iterator(
+        dataset,
+        max_tokens=data.max_tokens,
+        max_sentences=data.batch_size,
+        max_positions=max_positions,
+        ignore_invalid_inputs=True,
+        required_batch_size_multiple=data.required_batch_size_multiple,
+        seed=seed,
+        disable_iterator_cache=True,
+    )
+    return batches.next_epoch_itr(shuffle=False)
+
+
+def sources_as_batch(
+    dataset: LanguagePairDataset,
+    samples: Sequence[Dict[str, Any]],
+    pad_to_length: Optional[Dict[str, int]] = None,
+) -> Dict[str, Any]:
+    """``LanguagePairDataset.collater`` for sentences without targets.
+
+    fairseq calls torch several times for each of them; this calls it for all at once.
+    """
+    if not samples:
+        return {}
+    sources = [sample["source"] for sample in samples]
+    sizes = torch.tensor([len(source) for source in sources])
+    width = max(int(sizes.max()), (pad_to_length or {}).get("source", 0))
+    places, pad = torch.arange(width), dataset.src_dict.pad()
+    if dataset.left_pad_source:
+        places = width - 1 - places
+    tokens = sources[0].new_full((len(sources), width), pad)
+    tokens[places < sizes[:, None]] = torch.cat(sources)
+    lengths, order = tokens.ne(pad).sum(dim=1).sort(descending=True)
+    return {
+        "id": torch.tensor([sample["id"] for sample in samples])[order],
+        "nsentences": len(samples),
+        "ntokens": lengths.sum().item(),
+        "net_input": {"src_tokens": tokens[order], "src_lengths": lengths},
+        "target": None,
+    }
+
+
+def _is_collated_as_sources(dataset: Any) -> bool:
+    """Whether a dataset is fairseq's, and has nothing but sources."""
+    return (
+        type(dataset) is LanguagePairDataset
+        and dataset.tgt is None
+        and dataset.align_dataset is None
+        and dataset.constraints is None
+        and dataset.src_lang_id is None
+        and dataset.tgt_lang_id is None
+        and dataset.pad_to_multiple == 1
+    )

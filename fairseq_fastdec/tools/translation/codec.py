@@ -1,0 +1,140 @@
+"""From text to a model's tokens and back, as fairseq-interactive does it."""
+
+import itertools
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Union
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, data_utils
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+# subword-nmt's BPE and GPT-2's keep each word that they have seen; a corpus always has new ones.
+MOST_WORDS = 50_000
+
+
+class Problem(NamedTuple):
+    """Why a line cannot be translated.
+
+    Attributes:
+        kind: a few words, by which such lines are counted.
+        details: a sentence's end, with what can be done.
+    """
+
+    kind: str
+    details: str
+
+
+class Decoded(NamedTuple):
+    """Tokens as text.
+
+    Attributes:
+        text: for people: subwords joined, detokenised.
+        n_tokens: subwords, without EOS.
+    """
+
+    text: str
+    n_tokens: int
+
+
+class TextCodec:
+    """The tokeniser, BPE and dictionaries of a command line."""
+
+    def __init__(self, cfg: Any, task: Any, stripped: Set[int]) -> None:
+        """
+        Args:
+            cfg: the configuration of fairseq-generate's command line.
+            stripped: the tokens that a generator has left out of its output.
+        """
+        self._task = task
+        self._tokenizer = task.build_tokenizer(cfg.tokenizer)
+        self._bpe = task.build_bpe(cfg.bpe)
+        self._post_process = cfg.common_eval.post_process
+        self._stripped = stripped
+
+    def encode(self, texts: Sequence[str]) -> List[Union[Tensor, Problem]]:
+        """The tokens of lines, int64 ``[n]`` with EOS, as the task makes them."""
+        if not _encodes_as_fairseq(self._task):
+            return [self._tried(self._as_the_task_does, text) for text in texts]
+        lines = [self._tried(self._numbers, text) for text in texts]
+        tensors = iter(as_tensors([line for line in lines if isinstance(line, list)]))
+        return [next(tensors) if isinstance(line, list) else line for line in lines]
+
+    def decode(self, hypotheses: Sequence[Tensor]) -> List[Decoded]:
+        """Text of tokens, each ``[m]``."""
+        numbers = torch.cat(list(hypotheses)).tolist() if hypotheses else []
+        ends = list(itertools.accumulate(len(tokens) for tokens in hypotheses))
+        return [self._decoded(numbers[start:end]) for start, end in zip([0, *ends], ends)]
+
+    def forget_words(self) -> None:
+        """Forget the words that the BPE has seen, where these are many; it segments them anew."""
+        seen = getattr(getattr(self._bpe, "bpe", None), "cache", None)
+        if isinstance(seen, dict) and len(seen) > MOST_WORDS:
+            seen.clear()
+
+    def _decoded(self, numbers: List[int]) -> Decoded:
+        kept = [number for number in numbers if number not in self._stripped]
+        text = words(self._task.target_dictionary, kept, self._post_process)
+        for decoder in (self._bpe, self._tokenizer):
+            if decoder is not None:
+                text = decoder.decode(text)
+        return Decoded(text, len(kept))
+
+    def _tried(self, encode: Callable[[str], Any], text: str) -> Any:
+        try:
+            return encode(text)
+        except Exception as error:  # a tokeniser of others may raise anything
+            return Problem(
+                "not tokenised", f"the tokeniser or BPE says {type(error).__name__}: {error}"
+            )
+
+    def _as_the_task_does(self, text: str) -> Tensor:
+        (tokens,), _ = self._task.get_interactive_tokens_and_lengths([text], self._segmented)
+        return tokens
+
+    def _numbers(self, text: str) -> List[int]:
+        return numbers_of(self._task.source_dictionary, self._segmented(text))
+
+    def _segmented(self, text: str) -> str:
+        for encoder in (self._tokenizer, self._bpe):
+            if encoder is not None:
+                text = encoder.encode(text)
+        return text
+
+
+def _encodes_as_fairseq(task: Any) -> bool:
+    """Whether nobody has changed how fairseq looks words up."""
+    dictionary = task.source_dictionary
+    return (
+        type(task).get_interactive_tokens_and_lengths
+        is FairseqTask.get_interactive_tokens_and_lengths
+        and type(dictionary).encode_line is Dictionary.encode_line
+        and type(dictionary).index is Dictionary.index
+    )
+
+
+def numbers_of(dictionary: Dictionary, text: str) -> List[int]:
+    """``dictionary.encode_line(text)``, which writes each number into a tensor by itself."""
+    unknown, indices = dictionary.unk_index, dictionary.indices
+    return [*(indices.get(word, unknown) for word in text.split()), dictionary.eos_index]
+
+
+def as_tensors(lines: Sequence[Sequence[int]]) -> Sequence[Tensor]:
+    """Numbers as tensors, int64: parts of one, since each call of torch takes its time."""
+    whole = np.fromiter(itertools.chain.from_iterable(lines), np.int64)
+    return torch.from_numpy(whole).split([len(line) for line in lines])
+
+
+def words(dictionary: Dictionary, numbers: List[int], post_process: Optional[str]) -> str:
+    """``dictionary.string(numbers, post_process)``, which asks several functions for each word."""
+    kind = type(dictionary)
+    if kind.string is not Dictionary.string or kind.__getitem__ is not Dictionary.__getitem__:
+        return dictionary.string(numbers, post_process)
+    symbols, unknown = dictionary.symbols, dictionary.unk_word
+    n_symbols, ends = len(symbols), (dictionary.eos_index, dictionary.bos_index)
+    found = [
+        symbols[number] if number < n_symbols else unknown
+        for number in numbers
+        if number not in ends
+    ]
+    return data_utils.post_process(" ".join(found), post_process)
