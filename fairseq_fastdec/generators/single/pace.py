@@ -10,8 +10,10 @@ from .invocation_costs import InvocationCosts
 SIZES = (0, 1, 2, 3, 5, 7, 11, 15, 23, 31)
 # Sizes so much larger than the largest that was measured are tried, if they are worth it.
 GROWTH = 2
-# From time to time the next larger size is measured again, if it brings so many tokens more a row.
-N_UNTIL_LARGER, LEAST_GAIN = 64, 0.1
+# A larger size has to be worth so many tokens more a row: costs are never known exactly.
+LEAST_GAIN = 0.04
+# From time to time the next larger size is measured again, if it brings as many tokens more.
+N_UNTIL_LARGER = 64
 # The rate is that of some hundred invocations.
 DECAY = 0.99
 
@@ -70,7 +72,7 @@ class Pace:
             if size > len(gains) or (n_tokens > most_tokens and size > 1):
                 break
             worth = n_rows + gains[size - 1] - rate * costs.seconds(n_tokens)
-            if worth > most_worth:
+            if worth > most_worth + LEAST_GAIN * n_rows:
                 best, most_worth = size, worth
         self._n_chosen += 1
         if best and self._n_chosen % N_UNTIL_LARGER == 0:

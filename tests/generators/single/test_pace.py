@@ -5,6 +5,7 @@ import pytest
 
 from fairseq_fastdec.generators.single.invocation_costs import N_SAMPLES, InvocationCosts
 from fairseq_fastdec.generators.single.pace import (
+    LEAST_GAIN,
     N_UNTIL_LARGER,
     SIZES,
     AcceptanceRates,
@@ -64,12 +65,18 @@ def test_larger_sizes_are_tried_step_by_step_while_they_are_worth_it():
     assert set(tried[2 * N_SAMPLES :]) == {1}
 
 
-@pytest.mark.parametrize("more, larger", [(0.2, 3), (0.05, 2)])
+@pytest.mark.parametrize("more, larger", [(0.2, 3), (0.03, 2)])
 def test_a_size_that_seemed_too_dear_is_measured_again_if_it_brings_more(more, larger):
     pace = pace_of(lambda n: 1.0 if n < 4 else 3.0)
     gains = [0.5, 0.9, 0.9 + more]
     sizes = [pace.best_size(gains, 1)[0] for _ in range(2 * N_UNTIL_LARGER)]
     assert sizes == 2 * ([2] * (N_UNTIL_LARGER - 1) + [larger])
+
+
+def test_a_larger_size_that_is_worth_hardly_more_is_left():
+    gains = [0.5, 0.5 + 0.9 * LEAST_GAIN, 0.5 + 1.8 * LEAST_GAIN]
+    assert pace_of(lambda n: 1.0).best_size(gains[:2], 1)[0] == 1
+    assert pace_of(lambda n: 1.0).best_size(gains, 1)[0] == 3
 
 
 def test_without_proposals_there_is_no_size():
