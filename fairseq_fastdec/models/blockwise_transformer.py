@@ -259,8 +259,9 @@ class BlockwiseTransformerModel(TransformerModel):
         parser.add_argument(
             "--block-ffn",
             choices=["shared", "split"],
-            help="of parallel heads: shared (default, as in the paper): every head reads all K times N hidden units; "
-            "split: each head reads its own N, which takes 2/(K+1) of the multiplications",
+            help="of parallel heads: shared (default, as in the paper): every head reads all K "
+            "times N hidden units; split: each head reads its own N, which takes 2/(K+1) of the "
+            "multiplications",
         )
         parser.add_argument(
             "--block-ffn-embed-dim",

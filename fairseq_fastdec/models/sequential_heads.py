@@ -1,9 +1,9 @@
 """Prediction heads that see the tokens before theirs, and the source: a small recurrent drafter.
 
-The heads of Stern et al. (2018) know nothing of each other: p_3 has to guess a token without knowing
-what p_2 said. Here each head is a step of one small layer, with the same weights for all of them, as
-in Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al., 2024). A step also attends to
-the source, to the keys and values that the base's last layer has already.
+The heads of Stern et al. (2018) know nothing of each other: p_3 has to guess a token without
+knowing what p_2 said. Here each head is a step of one small layer, with the same weights for all of
+them, as in Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al., 2024). A step also
+attends to the source, to the keys and values that the base's last layer has already.
 """
 
 from typing import List, NamedTuple, Optional, Sequence

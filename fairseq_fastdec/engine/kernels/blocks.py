@@ -133,6 +133,26 @@ class RowBlocks:
         rows.n_new = self.n_new = longest
         self._task.parents = self.parents.data_ptr()
 
+    def plant(self, tokens: Tensor, parents: Tensor, depths: Tensor, path_scores: Tensor) -> None:
+        """Make trees that are ready, with the next tokens as their roots.
+
+        Args:
+            tokens, parents, depths: int64 ``[R, T]``, padded as by :meth:`grow`.
+            path_scores: ``[R, T]``.
+
+        Raises:
+            ValueError: for trees of other rows, or larger ones than there is memory for.
+        """
+        rows = self._task.rows
+        n_rows, n_new = tokens.shape
+        if n_rows != rows.n_rows or n_new > self._most_new:
+            raise ValueError(f"trees {list(tokens.shape)} for {rows.n_rows} rows")
+        parts = (self.tokens, self.parents, self.depths, self.path_scores)
+        for part, given in zip(parts, (tokens, parents, depths, path_scores)):
+            part[: given.numel()] = given.flatten()
+        rows.n_new = self.n_new = n_new
+        self._task.parents = self.parents.data_ptr()
+
     def cut(self, n_new: int) -> None:
         """Leave of each tree its first ``n_new`` tokens, the most probable ones."""
         n_rows = self._task.rows.n_rows

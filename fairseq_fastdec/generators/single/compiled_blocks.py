@@ -4,7 +4,7 @@ Each of the paper's steps is a call of compiled code between fixed places in mem
 Python little, however small the model is.
 """
 
-from typing import Optional, Tuple, Union
+from typing import List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectOutput
 from .batch import Batch
 from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
+from .drafting import draft_chain, draft_trees
+from .trees import Tree, padded
 
 
 class CompiledBlocks(Blocks):
@@ -92,6 +94,9 @@ class CompiledBlocks(Blocks):
         if n_heads == 1:
             return self.propose_nothing()
         batch, rows = self._batch, self._rows
+        if batch.session.has_sequential_heads:
+            args = (Features([self._states()]), self.next_tokens, n_heads - 1, rough)
+            return self.propose(draft_chain(batch, *args))
         output = self._direct.output(1, n_heads, rough)
         if output is None:
             features = Features([self._states()])
@@ -107,6 +112,9 @@ class CompiledBlocks(Blocks):
             self.propose_nothing()
             return self._rows.path_scores[:0].view(self._batch.n_rows, 0)
         batch, n = self._batch, self._batch.n_rows
+        if batch.session.has_sequential_heads:
+            args = (Features([self._states()]), self.next_tokens, n_heads - 1, n_proposals)
+            return self._plant(draft_trees(batch, *args))
         output = self._direct.output(1, n_heads, rough=True)
         if output is None or output.types is not None:
             ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
@@ -114,9 +122,17 @@ class CompiledBlocks(Blocks):
             logits = output.layer(output.heads(self._states())).flatten(0, 1)
             if batch.session.temperature != 1:
                 logits /= batch.session.temperature
-            ranked = batch.ranked(logits, n_heads - 1, n_proposals)
+            steps = batch.restricted_steps(1, n_heads - 1)
+            ranked = batch.ranked(logits, steps, n_proposals)
         scores, tokens = (part.reshape(n, n_heads - 1, -1) for part in ranked)
         self._rows.grow(scores, tokens, n_proposals)
+        self._has_trees = True
+        return self._block(self._rows.path_scores)[0][:, 1:]
+
+    def _plant(self, trees: List[Tree]) -> Tensor:
+        self._rows.plant(
+            *(torch.tensor(part) for part in zip(*padded(trees, self._batch.rules.pad)))
+        )
         self._has_trees = True
         return self._block(self._rows.path_scores)[0][:, 1:]
 
