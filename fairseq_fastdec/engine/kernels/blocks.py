@@ -130,8 +130,7 @@ class RowBlocks:
             raise ValueError(f"scores {list(scores.shape)} of {n_proposals} for {rows.n_rows} rows")
         longest = self._library.grow_trees(ctypes.byref(trees))
         problems.check(-min(longest, 0))
-        rows.n_new = self.n_new = longest
-        self._task.parents = self.parents.data_ptr()
+        self.take_trees(longest)
 
     def plant(self, tokens: Tensor, parents: Tensor, depths: Tensor, path_scores: Tensor) -> None:
         """Make trees that are ready, with the next tokens as their roots.
@@ -150,7 +149,23 @@ class RowBlocks:
         parts = (self.tokens, self.parents, self.depths, self.path_scores)
         for part, given in zip(parts, (tokens, parents, depths, path_scores)):
             part[: given.numel()] = given.flatten()
-        rows.n_new = self.n_new = n_new
+        self.take_trees(n_new)
+
+    def place_trees(self, trees: structures.DraftTrees) -> None:
+        """Say where trees go, whose roots are the next tokens.
+
+        Raises:
+            ValueError: for larger trees than there is memory for.
+        """
+        if trees.n_proposals >= self._most_new:
+            raise ValueError(f"trees of {trees.n_proposals} in blocks of {self._most_new}")
+        trees.pad, trees.roots = self._trees.pad, self._trees.roots
+        trees.tokens, trees.parents = self._trees.tokens, self._trees.parents
+        trees.depths, trees.path_scores = self._trees.depths, self._trees.path_scores
+
+    def take_trees(self, n_new: int) -> None:
+        """Make the trees that were written there the blocks, of so many tokens each."""
+        self._task.rows.n_new = self.n_new = n_new
         self._task.parents = self.parents.data_ptr()
 
     def cut(self, n_new: int) -> None:

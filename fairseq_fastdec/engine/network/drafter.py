@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..kernels.drafts import CompiledDrafter, DraftParameters
 from ..products.precision import Precision
+from .compiled_network import activation_name
 from .weights import stacked
 
 # From queries [R, W, H, D] to what they find in their rows' sources, [R, W, H * D].
@@ -41,6 +43,38 @@ class Drafter:
     def of(cls, decoder: nn.Module, precision: Precision) -> Optional["Drafter"]:
         """The decoder's sequential heads; ``None`` if it has none."""
         return cls(decoder, precision) if has_sequential_heads(decoder) else None
+
+    def compiled(self) -> Optional[CompiledDrafter]:
+        """Compiled code for these heads, with memory of its own; ``None`` if there is none."""
+        activation = activation_name(self._activation)
+        if activation is None:
+            return None
+        linears = dict(
+            begin=self._begin,
+            token=self._token,
+            query=self._query,
+            source=self._source,
+            fc1=self._fc1,
+            fc2=self._fc2,
+        )
+        norms = dict(
+            token_norm=self._token_norm,
+            source_norm=self._source_norm,
+            ffn_norm=self._ffn_norm,
+            output_norm=self._output_norm,
+        )
+        n_heads, head_dim = self._heads_of_query
+        return CompiledDrafter.of(
+            DraftParameters(
+                n_heads=n_heads,
+                head_dim=head_dim,
+                activation=activation,
+                embed=self._embed,
+                embed_scale=self._embed_scale,
+                linears={name: getattr(own, "packed", None) for name, own in linears.items()},
+                norms=norms,
+            )
+        )
 
     @torch.no_grad()
     def begin(self, features: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Dict, NamedTuple, Optional
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.drafts import CompiledDrafter
 from ..kernels.heads import CompiledHeads
 from ..kernels.packed import Packed
 from ..network.drafter import Drafter
@@ -25,6 +26,18 @@ class DirectOutput(NamedTuple):
     """
 
     heads: Optional[CompiledHeads]
+    layer: Packed
+    types: Optional[Tensor]
+
+
+class DirectDrafts(NamedTuple):
+    """Sequential heads and their output layer, by compiled code.
+
+    Attributes:
+        compiled: the heads; layer, types: as of :class:`DirectOutput`.
+    """
+
+    compiled: CompiledDrafter
     layer: Packed
     types: Optional[Tensor]
 
@@ -75,6 +88,7 @@ class OutputLayer:
             self._shortlisted = ShortlistedOutput(shortlist, prepared.vocabulary_rows())
         self._outputs: Dict[bool, Output] = {}
         self._drafters: Dict[bool, Drafter] = {}
+        self._compiled_drafters: Dict[bool, Optional[CompiledDrafter]] = {}
         self._embed = prepared.weights().embed
         self._memory = self._embed.new_empty(0)
 
@@ -122,6 +136,16 @@ class OutputLayer:
             assert drafter is not None
             self._drafters[rough] = drafter
         return self._drafters[rough]
+
+    def direct_drafts(self, rough: bool) -> Optional[DirectDrafts]:
+        """See :meth:`DirectSteps.drafts`."""
+        if rough not in self._compiled_drafters:
+            self._compiled_drafters[rough] = self.drafter(rough).compiled()
+        compiled = self._compiled_drafters[rough]
+        packed = getattr(self._output(rough).vocabulary, "packed", None)
+        if compiled is None or packed is None:
+            return None
+        return DirectDrafts(compiled, packed, self.types)
 
     def draft_logits(self, states: Tensor, rough: bool) -> Tensor:
         """See :meth:`DecoderSession.draft_logits`."""

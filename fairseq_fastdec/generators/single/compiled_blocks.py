@@ -4,7 +4,7 @@ Each of the paper's steps is a call of compiled code between fixed places in mem
 Python little, however small the model is.
 """
 
-from typing import List, Optional, Tuple, Union
+from typing import Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -12,12 +12,13 @@ from torch import Tensor
 from ...engine import Features
 from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.blocks import RowBlocks
+from ...engine.kernels.drafts import Flags
 from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectOutput
 from .batch import Batch
 from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
-from .drafting import draft_chain, draft_trees
-from .trees import Tree, padded
+from .drafting import MOST_EXPANDED, draft_chain, draft_trees
+from .trees import padded
 
 
 class CompiledBlocks(Blocks):
@@ -95,8 +96,7 @@ class CompiledBlocks(Blocks):
             return self.propose_nothing()
         batch, rows = self._batch, self._rows
         if batch.session.has_sequential_heads:
-            args = (Features([self._states()]), self.next_tokens, n_heads - 1, rough)
-            return self.propose(draft_chain(batch, *args))
+            return self._draft_chain(n_heads - 1, rough)
         output = self._direct.output(1, n_heads, rough)
         if output is None:
             features = Features([self._states()])
@@ -113,8 +113,7 @@ class CompiledBlocks(Blocks):
             return self._rows.path_scores[:0].view(self._batch.n_rows, 0)
         batch, n = self._batch, self._batch.n_rows
         if batch.session.has_sequential_heads:
-            args = (Features([self._states()]), self.next_tokens, n_heads - 1, n_proposals)
-            return self._plant(draft_trees(batch, *args))
+            return self._draft_trees(n_heads - 1, n_proposals)
         output = self._direct.output(1, n_heads, rough=True)
         if output is None or output.types is not None:
             ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
@@ -129,12 +128,54 @@ class CompiledBlocks(Blocks):
         self._has_trees = True
         return self._block(self._rows.path_scores)[0][:, 1:]
 
-    def _plant(self, trees: List[Tree]) -> Tensor:
-        self._rows.plant(
-            *(torch.tensor(part) for part in zip(*padded(trees, self._batch.rules.pad)))
+    def _draft_chain(self, n_steps: int, rough: bool) -> None:
+        drafts = self._direct.drafts(rough)
+        if drafts is None:
+            args = (Features([self._states()]), self.next_tokens, n_steps, rough)
+            return self.propose(draft_chain(self._batch, *args))
+        rows, best = self._rows, self._for_proposals
+        best.bind(drafts.layer, drafts.types)
+        drafts.compiled.chains_at(
+            self._direct.sources(),
+            rows.states.data_ptr(),
+            rows.next_tokens.data_ptr(),
+            n_steps,
+            best,
+            self._draft_flags(n_steps),
+            rows.proposals.data_ptr(),
         )
+        self._has_trees = False
+        rows.lead(1 + n_steps)
+
+    def _draft_trees(self, n_levels: int, n_proposals: int) -> Tensor:
+        batch, rows = self._batch, self._rows
+        drafts, chooser = self._direct.drafts(rough=True), batch.best_tokens.chooser.compiled
+        if drafts is None or chooser is None or drafts.types is not None:
+            args = (Features([self._states()]), self.next_tokens, n_levels, n_proposals)
+            trees = padded(draft_trees(batch, *args), batch.rules.pad)
+            rows.plant(*(torch.tensor(part) for part in zip(*trees)))
+        else:
+            drafts.compiled.trees_at(
+                self._direct.sources(),
+                rows.states.data_ptr(),
+                n_levels,
+                n_proposals,
+                MOST_EXPANDED,
+                drafts.layer,
+                chooser,
+                batch.session.temperature,
+                self._draft_flags(n_levels),
+                rows,
+            )
         self._has_trees = True
-        return self._block(self._rows.path_scores)[0][:, 1:]
+        return self._block(rows.path_scores)[0][:, 1:]
+
+    def _draft_flags(self, n_steps: int) -> Flags:
+        """The rules about ends at each step of drafts."""
+        batch = self._batch
+        steps = batch.restricted_steps(1, n_steps)
+        steps = None if steps is None else steps.t().contiguous()
+        return Flags(*batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived))
 
     def cut_tree(self, n_proposals: int) -> None:
         self._has_trees = n_proposals > 0
