@@ -70,7 +70,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
     def draft_context(
         self, prev_output_tokens: Tensor, encoder_out: Dict[str, Any]
     ) -> Optional[DraftContext]:
-        """What sequential heads see besides the features; ``None`` for the paper's heads.
+        """Gather all that sequential heads see besides the features; ``None`` for parallel heads.
 
         Args:
             prev_output_tokens: int64 ``[B, T]``.

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 
 class DraftContext(NamedTuple):
-    """What the steps of a batch see besides the features.
+    """All that the steps of a batch see besides the features.
 
     Attributes:
         embedded: the embeddings of the tokens that the decoder was fed, ``[B, T, E]``.
@@ -133,7 +133,7 @@ class SequentialHeads(nn.Module):
         return states + self.dropout(self.fc2(hidden))
 
     def _attend(self, states: Tensor, places: Tensor, context: DraftContext) -> Tensor:
-        """What the states ``[P, C]`` of such places find in their sources: ``[P, A]``."""
+        """Attend to the sources, for the states ``[P, C]`` of such places: ``[P, A]``."""
         n_rows, n_tokens = context.embedded.shape[:2]
         queries = self.query(self.source_norm(states))
         # On the whole grid keys and values need no copies for each place.

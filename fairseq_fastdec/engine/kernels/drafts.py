@@ -11,7 +11,7 @@ from .best_token import BestToken
 from .blocks import RowBlocks
 from .loading import Library
 from .packed import Packed
-from .top_k import TopK
+from .top_k import FEW_SCORES, TopK
 from .transformer import LayerNorm, is_readable, norm_structure
 
 LINEARS = ("begin", "token", "query", "source", "fc1", "fc2")
@@ -19,7 +19,7 @@ NORMS = ("token_norm", "source_norm", "ffn_norm", "output_norm")
 
 
 class DraftParameters(NamedTuple):
-    """What compiled code computes sequential heads from.
+    """The parts and sizes of sequential heads, as compiled code needs them.
 
     Attributes:
         n_heads, head_dim: of the attention to the sources, whose queries come scaled.
@@ -36,7 +36,7 @@ class DraftParameters(NamedTuple):
     norms: Mapping[str, LayerNorm]
 
 
-class Sources(NamedTuple):
+class AttendedSources(NamedTuple):
     """The sources that the rows of a call attend to.
 
     Attributes:
@@ -122,7 +122,7 @@ class CompiledDrafter:
 
     def chains_at(
         self,
-        sources: Sources,
+        sources: AttendedSources,
         features: int,
         next_tokens: int,
         n_steps: int,
@@ -152,7 +152,7 @@ class CompiledDrafter:
 
     def trees_at(
         self,
-        sources: Sources,
+        sources: AttendedSources,
         features: int,
         n_levels: int,
         n_proposals: int,
@@ -190,7 +190,7 @@ class CompiledDrafter:
         problems.check(-min(longest, 0))
         blocks.take_trees(longest)
 
-    def _bind(self, sources: Sources, features: int, width: int) -> int:
+    def _bind(self, sources: AttendedSources, features: int, width: int) -> int:
         """Say where a call finds what; returns R."""
         draft, step = self._draft, self._draft.step
         n_rows, n = sources.past.numel(), sources.past.numel() * width
@@ -258,7 +258,9 @@ class _TreeMemory:
         task = self._task = best.task()
         task.n_types, task.n_best, task.n_per_row = self._logits.size(1), self._n_best, self._n_best
         task.scores, task.n_members = ctypes.addressof(self._members), 1
-        task.normalize = task.n_parts = task.n_threads = 1
+        few = self._logits.numel() < FEW_SCORES
+        task.normalize, task.n_parts = 1, 1
+        task.n_threads = 1 if few else self._layer.library.n_threads
         task.n_rows = task.n_beams = self._n_states
         task.best, task.tokens = self._best_scores.data_ptr(), self._best_tokens.data_ptr()
         needed = self._layer.library.top_k_scratch_size(ctypes.byref(task))

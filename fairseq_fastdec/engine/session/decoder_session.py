@@ -282,7 +282,7 @@ class DecoderSession:
 
     @torch.no_grad()
     def draft_logits(self, states: Tensor, rough: bool) -> Tensor:
-        """What sequential heads expect behind the last token of each state.
+        """The output layer over states of sequential heads, for the token behind each state's last.
 
         Returns:
             logits as :meth:`project`'s, for states ``[..., C]``.

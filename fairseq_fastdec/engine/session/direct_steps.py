@@ -2,7 +2,7 @@
 
 from typing import Dict, Optional
 
-from ..kernels.drafts import Sources
+from ..kernels.drafts import AttendedSources
 from ..network.compiled_decoder import cache_structure
 from .decoder_network import DecoderNetwork
 from .output_layer import DirectDrafts, DirectOutput
@@ -46,12 +46,12 @@ class DirectSteps:
         """
         return self._network.output.direct_drafts(rough)
 
-    def sources(self) -> Sources:
-        """What sequential heads attend to, for the rows of now."""
+    def sources(self) -> AttendedSources:
+        """The sources of the rows of now, to which sequential heads attend."""
         rows, caches = self._rows, self._network.caches
         last_layer = len(self._network.weights.layers) - 1
         lengths = (rows.row_source, rows.source_lengths, rows.lengths)
-        return Sources(cache_structure(caches.sources), last_layer, *lengths)
+        return AttendedSources(cache_structure(caches.sources), last_layer, *lengths)
 
     def output(self, first: int, last: int, rough: bool = False) -> Optional[DirectOutput]:
         """Find what computes heads ``first ... last - 1``; see :meth:`DecoderSession.project`.

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fairseq_fastdec.engine import Features
-from fairseq_fastdec.generators.single import drafting
+from fairseq_fastdec.engine.products.precision import PRECISIONS as BY_NAME
+from fairseq_fastdec.generators.single import compiled_blocks, drafting
 from fairseq_fastdec.generators.single.batch import Batch
 from fairseq_fastdec.generators.single.compiled_blocks import CompiledBlocks
 from tests.support import tiny
@@ -87,6 +88,17 @@ def test_outputs_are_greedys(method, condition, by, monkeypatch):
 def test_scores_are_greedys_bit_for_bit(method, precision):
     options = dict(engine_precision=precision)
     assert_greedys([trained_model()], METHODS[method], exact=True, **options)
+
+
+@compiled
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("method", ["chain", "tree", "few types"])
+def test_compiled_code_makes_all_proposals(method, precision, monkeypatch):
+    by_torch = []
+    for name in ("draft_chain", "draft_trees"):
+        monkeypatch.setattr(compiled_blocks, name, lambda *args: by_torch.append(args))
+    found([trained_model()], METHODS[method], engine_precision=precision)
+    assert not by_torch
 
 
 @pytest.mark.parametrize(
@@ -192,8 +204,6 @@ def test_a_tree_has_the_most_probable_paths(monkeypatch):
 
 
 def exact_precision(rough):
-    from fairseq_fastdec.engine.products.precision import PRECISIONS as BY_NAME
-
     return BY_NAME["model"]
 
 
