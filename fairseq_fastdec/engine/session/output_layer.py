@@ -152,7 +152,7 @@ class OutputLayer:
         return self._logits(self.drafter(rough).outputs(states), rough)
 
     def _logits(self, states: Tensor, rough: bool) -> Tensor:
-        """Of the output layer's inputs ``[..., C]``."""
+        """The output layer over its inputs ``[..., C]``."""
         logits = self._output(rough).vocabulary(states)
         if self._few_types(rough):
             n_lacking = self._embed.size(0) - logits.size(-1)
