@@ -255,7 +255,7 @@ class _TreeMemory:
         """Say to a task where its parts find this memory."""
         product.linear = self._layer.structure
         product.y, product.scratch = self._logits.data_ptr(), self._quantized.data_ptr()
-        task = self._task = best.task()
+        task = self._task = structures.TopK.from_buffer_copy(best.structure)
         task.n_types, task.n_best, task.n_per_row = self._logits.size(1), self._n_best, self._n_best
         task.scores, task.n_members = ctypes.addressof(self._members), 1
         few = self._logits.numel() < FEW_SCORES

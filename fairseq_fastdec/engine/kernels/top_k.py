@@ -128,10 +128,6 @@ class TopK:
         best = call.best
         return torch.from_numpy(best.scores), torch.from_numpy(best.tokens)
 
-    def task(self) -> structures.TopK:
-        """The options as a task of their own; they live as long as this object."""
-        return structures.TopK.from_buffer_copy(self._options)
-
     def for_beams(self) -> "BeamTopK":
         """The same for the rows of beams."""
         return BeamTopK(self._library, self.structure)
