@@ -23,19 +23,21 @@ KNOWN_WARNINGS = (
     # fairseq's layers call torch's attention so in training and validation.
     ("Support for mismatched key_padding_mask and attn_mask", r"torch\.nn\.functional"),
 )
+LEVELS_OF_FAIRSEQ = (logging.DEBUG, logging.INFO)
 
 
 def install() -> None:
-    """Filter the known warnings; log at INFO where fairseq has set the root logger to DEBUG.
+    """Filter the known warnings; log at the level of ``LOGLEVEL``, or at INFO.
 
-    One of fairseq's modules does that when it is imported, and its commands do not get to set the
-    level that ``LOGLEVEL`` names any more. So this sets it.
+    One of fairseq's modules sets the root logger up when it is imported (in 0.12.2 to INFO, then to
+    DEBUG), and its commands do not get to set the level that ``LOGLEVEL`` names any more. So this
+    sets it, unless somebody else has set the logger up.
     """
     for message, module in KNOWN_WARNINGS:
         warnings.filterwarnings("ignore", message, module=module)
     root = logging.getLogger()
     was_set_by_fairseq = [type(handler) for handler in root.handlers] == [logging.StreamHandler]
-    if "fairseq" in sys.modules and root.level == logging.DEBUG and was_set_by_fairseq:
+    if "fairseq" in sys.modules and root.level in LEVELS_OF_FAIRSEQ and was_set_by_fairseq:
         root.setLevel(os.environ.get("LOGLEVEL", "INFO").upper())
 
 

@@ -41,7 +41,7 @@ def test_an_import_says_nothing_and_leaves_logging_alone(config):
     assert "DEBUG" in config or done.stderr == ""
 
 
-def test_fairseqs_debug_level_goes(monkeypatch):
+def test_the_level_is_that_of_loglevel(monkeypatch):
     assert run("-c", AFTER_FAIRSEQ).stdout.split()[-1] == str(logging.INFO)
     monkeypatch.setenv("LOGLEVEL", "WARNING")
     assert run("-c", AFTER_FAIRSEQ).stdout.split()[-1] == str(logging.WARNING)

@@ -1,12 +1,16 @@
 """The best next token of each state, as fairseq's options have it."""
 
 from functools import cached_property
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
 from torch import Tensor
 
 from ..engine import EnsembleSession, Features
 from ..engine.kernels.best_token import BestToken
+from ..engine.kernels.head_trees import HeadTrees
+from ..engine.kernels.heads import CompiledHeads
+from ..engine.kernels.packed import Packed
+from ..engine.kernels.top_k import TopK
 from .constraints import GenerationRules
 from .ranking import first_maximum
 from .repeated_ngrams import RepeatedNgrams
@@ -32,6 +36,17 @@ class BestTokens:
         self.for_p1 = BestToken.of(*options)
         self.for_proposals = BestToken.of(*options)
         self.repeated_ngrams = RepeatedNgrams.of(rules)
+        self._head_trees: Dict[int, Optional[HeadTrees]] = {}
+
+    def head_trees(self, n_heads: int, heads: CompiledHeads, layer: Packed) -> Optional[HeadTrees]:
+        """Trees of the tokens of n heads, by compiled code; ``None`` where there is none."""
+        known = self._head_trees.get(n_heads)
+        if known is None or known.heads is not heads or known.layer is not layer:
+            rules = self._rules
+            top_k = TopK.of(rules.impossible, rules.eos, rules.unk, rules.unkpen)
+            known = HeadTrees.of(heads, layer, top_k, self._session.temperature)
+            self._head_trees[n_heads] = known
+        return known
 
     @cached_property
     def chooser(self) -> Chooser:

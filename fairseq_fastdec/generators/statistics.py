@@ -128,7 +128,8 @@ class StatisticsFile:
         Raises:
             ValueError: if the file cannot be written any more.
         """
-        self._append("".join(record.as_json() + "\n" for record in records).encode(), "ab")
+        if self._path is not None:
+            self._append("".join(record.as_json() + "\n" for record in records).encode(), "ab")
 
     def _append(self, content: bytes, mode: str) -> None:
         if self._path is None:

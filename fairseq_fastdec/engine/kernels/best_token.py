@@ -98,8 +98,8 @@ class BestToken:
             n,
             scores.data_ptr(),
             tokens.data_ptr(),
-            _flags(no_end, n, "no_end"),
-            _flags(only_end, n, "only_end"),
+            problems.flags(no_end, n, "no_end"),
+            problems.flags(only_end, n, "only_end"),
             forbidden=None if forbidden is None else forbidden.reshape(n, -1),
             normalize=normalize,
         )
@@ -158,7 +158,3 @@ class BestToken:
         task.eos = eos
         task.penalized = unk if self._has_penalty else -1
         self._layer, self._types = layer, types
-
-
-def _flags(flags: Optional[Tensor], n: int, what: str) -> Optional[int]:
-    return None if flags is None else problems.address(flags, n, what, torch.bool)

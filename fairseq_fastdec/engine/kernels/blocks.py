@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import loading, problems, structures
+from .head_trees import HeadTrees
 from .loading import Library
 from .row_ends import place_outputs, place_rows
 
@@ -74,6 +75,7 @@ class RowBlocks:
         self._task.rest_width = self.rest.size(1)
         self._task.rows.taken = self.taken.data_ptr()
         self._address = ctypes.c_void_p(ctypes.addressof(self._task))
+        self._address_of_parents = self.parents.data_ptr()
         self._most_new = most_new
         self._trees = structures.Trees(
             roots=self.next_tokens.data_ptr(),
@@ -122,16 +124,40 @@ class RowBlocks:
         """
         trees, rows = self._trees, self._task.rows
         trees.n_rows, trees.n_heads, trees.n_best = scores.shape
-        trees.n_proposals, trees.eos = n_proposals, rows.eos
         numbers, tokens = torch.from_numpy(scores), torch.from_numpy(ranked)
         trees.scores = problems.address(numbers, scores.size, "scores", torch.float32)
         trees.ranked = problems.address(tokens, scores.size, "tokens")
-        if trees.n_rows != rows.n_rows or n_proposals >= self._most_new:
-            raise ValueError(f"scores {list(scores.shape)} of {n_proposals} for {rows.n_rows} rows")
+        if trees.n_rows != rows.n_rows:
+            raise ValueError(f"scores {list(scores.shape)} for {rows.n_rows} rows")
+        self._expect_trees(n_proposals)
         longest = self._library.grow_trees(ctypes.byref(trees))
         problems.check(-min(longest, 0))
-        rows.n_new = self.n_new = longest
-        self._task.parents = self.parents.data_ptr()
+        self._have_trees(longest)
+
+    def grow_by(
+        self,
+        heads: HeadTrees,
+        n_proposals: int,
+        no_end: Optional[Tensor] = None,
+        has_to_end: Optional[Tensor] = None,
+    ) -> None:
+        """:meth:`grow` trees of what heads find most probable after the rows' :attr:`states`.
+
+        Args:
+            no_end, has_to_end: as for :meth:`HeadTrees.grow`.
+        """
+        self._expect_trees(n_proposals)
+        n_rows = self._task.rows.n_rows
+        self._have_trees(heads.grow(self._task.states, n_rows, self._trees, no_end, has_to_end))
+
+    def _expect_trees(self, n_proposals: int) -> None:
+        if not 0 <= n_proposals < self._most_new:
+            raise ValueError(f"{n_proposals} proposals in blocks of {self._most_new} tokens")
+        self._trees.n_proposals, self._trees.eos = n_proposals, self._task.rows.eos
+
+    def _have_trees(self, longest: int) -> None:
+        self._task.rows.n_new = self.n_new = longest
+        self._task.parents = self._address_of_parents
 
     def cut(self, n_new: int) -> None:
         """Leave of each tree its first ``n_new`` tokens, the most probable ones."""

@@ -22,12 +22,13 @@ ELF_OF_64_BITS = b"\x7fELF\x02\x01"
 
 # The functions of cpp/dispatch.cpp; each returns an integer of 64 bits.
 ENTRY_POINTS = (
-    "block", "pair", "group", "has_bf16", "has_int8", "size_of", "product_scratch_size",
-    "step_scratch_size", "step_threads", "best_token_scratch_size", "heads_scratch_size",
-    "top_k_scratch_size", "run_step", "multiply", "best_tokens", "run_heads", "top_k", "append",
+    "block", "pair", "group", "has_bf16", "has_int8", "size_of", "multiply_adds",
+    "product_scratch_size", "step_scratch_size", "step_threads", "best_token_scratch_size",
+    "heads_scratch_size", "top_k_scratch_size", "run_step", "multiply", "best_tokens", "run_heads",
+    "top_k", "append",
     "lead", "accept", "keep", "end_rows", "learn_ngrams", "guess_tokens", "copy_ngrams",
-    "grow_trees", "beam_scratch_size", "judge_beams", "extend_beams", "trace", "find_repeats",
-    "move_scratch_size", "move_rows", "move_paths",
+    "grow_trees", "grow_head_trees", "beam_scratch_size", "judge_beams", "extend_beams", "trace",
+    "find_repeats", "move_scratch_size", "move_rows", "move_paths",
 )  # fmt: skip
 
 
@@ -38,6 +39,7 @@ class Library:
         block, pair, group: how many outputs and inputs lie side by side in packed weights; see
             ``cpp/structures.h``.
         has_bf16, has_int8: whether this processor has instructions for products of such numbers.
+        multiply_adds: returns how many the products and attention of all calls so far were.
         threads: where torch has its threads; ``None`` if compiled code cannot run in them.
     """
 
@@ -61,6 +63,7 @@ class Library:
         self.group: int = library.fastdec_group()
         self.has_bf16 = bool(library.fastdec_has_bf16())
         self.has_int8 = bool(library.fastdec_has_int8())
+        self.multiply_adds = library.fastdec_multiply_adds
         library.fastdec_product_scratch_size.argtypes = (ctypes.c_int64, ctypes.c_int64)
         self.product_scratch_size = library.fastdec_product_scratch_size
         for name in ENTRY_POINTS[ENTRY_POINTS.index("step_scratch_size") :]:

@@ -1,5 +1,7 @@
 """Why compiled code refuses a call, and how it is given numbers in memory."""
 
+from typing import Optional
+
 import torch
 from torch import Tensor
 
@@ -36,3 +38,8 @@ def address(numbers: Tensor, n: int, what: str, dtype: torch.dtype = torch.int64
             f"code reads {n} of {dtype} that lie side by side on the CPU"
         )
     return numbers.data_ptr()
+
+
+def flags(of_states: Optional[Tensor], n: int, what: str) -> Optional[int]:
+    """The address of n flags, bool; ``None`` for none; and errors, as of :func:`address`."""
+    return None if of_states is None else address(of_states, n, what, torch.bool)

@@ -183,6 +183,10 @@ class Trees(ctypes.Structure):
     ]
 
 
+class HeadTrees(ctypes.Structure):
+    _fields_ = [*_fields(_POINTER, "heads", "product", "top_k", "trees"), ("temperature", _FLOAT)]
+
+
 class BeamTable(ctypes.Structure):
     _fields_ = [
         *_fields(_INT, "n_slots", "n_lengths", "width"),
@@ -250,5 +254,6 @@ class PathMove(ctypes.Structure):
 # fastdec_size_of counts them in this order.
 ALL = (
     Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
-    TopK, Append, Blocks, NgramTable, Ngrams, Trees, BeamTable, Trace, Repeats, Move, PathMove,
+    TopK, Append, Blocks, NgramTable, Ngrams, Trees, HeadTrees, BeamTable, Trace, Repeats, Move,
+    PathMove,
 )  # fmt: skip

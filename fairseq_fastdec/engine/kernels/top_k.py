@@ -73,6 +73,9 @@ class TopK:
 
     A result depends neither on the other rows or beams nor on the number of threads. The time for
     each score does not grow with n. Several threads may call it at once.
+
+    Attributes:
+        structure: the options, as other structures take them.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class TopK:
         """
         self._library = library
         self._never = (ctypes.c_int64 * len(never))(*never)
-        self._options = structures.TopK(
+        self.structure = structures.TopK(
             threads=library.address_of_threads(),
             never=ctypes.addressof(self._never),
             n_never=len(never),
@@ -118,7 +121,7 @@ class TopK:
             IndexError: for an only token, or a penalized one, of V or more.
             ValueError: for n below 1 or above V, and for numbers of other kinds.
         """
-        call = _Call(self._library, self._options)
+        call = _Call(self._library, self.structure)
         n_rows = scores.size(0)
         call.reserve(n_rows, n)
         call.run([scores], n_rows, n, n, normalize, limits)
@@ -127,7 +130,7 @@ class TopK:
 
     def for_beams(self) -> "BeamTopK":
         """The same for the rows of beams."""
-        return BeamTopK(self._library, self._options)
+        return BeamTopK(self._library, self.structure)
 
 
 class BeamTopK:

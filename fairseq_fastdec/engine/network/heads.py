@@ -61,6 +61,9 @@ class HeadWeights:
         return self._compiled[first, last]
 
     def _compile(self, first: int, last: int) -> Optional[CompiledHeads]:
+        for (start, end), more in self._compiled.items():
+            if start == first and end > last and more is not None:
+                return more.first(last - first)
         activation = self._heads.activation_fn
         if activation not in (F.relu, gelu) or not self._n_identity <= first < last:
             return None

@@ -1,8 +1,9 @@
 """A search that verifies as many proposals as their time is worth, or none."""
 
 import logging
+import math
 from time import perf_counter
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, Hashable, List, NamedTuple, Optional, Sequence
 
 from torch import Tensor, get_num_threads, nn
 
@@ -10,26 +11,20 @@ from .batch import Batch
 from .blocks import Blocks
 from .choose_blocks import blocks_of
 from .drafts import DraftSource
+from .experience import FIRST, Experience, SourceExperience, experience_of
 from .generator import SingleHypothesisGenerator
-from .invocation_costs import InvocationCosts, costs_of
-from .pace import Pace
 from .proposals import DraftProposals, HeadProposals, ProposalSource
 
 logger = logging.getLogger(__name__)
 
 # The most proposals of a row.
 MOST_DRAFTS, MOST_OF_TREE = 15, 15
-# After so many invocations with proposals it shows whether they save time. If they do not, the
-# search is greedy for a while, and longer each time.
-PERIOD = 16
-FIRST_REST, LONGEST_REST, GROWTH_OF_RESTS = 64, 8192, 4
-# After a rest, invocations are slow until the processor has in its caches what they read. Until
-# then none is measured.
-WARM_UP = 4
-# Every so many invocations of a rest are measured; of the first ones all are.
-GREEDY_SAMPLE = 8
-# Heads that are worth less than what else there is are asked again after so many invocations.
-REST_OF_HEADS = 16
+# Without proposals, one of so many invocations is measured.
+SAMPLE = 64
+# A part in 20 of what is expected of a source comes from the last time that it was asked.
+SHARE_OF_LAST = 0.05
+# Whoever takes so many times what he mostly takes was interrupted.
+INTERRUPTED = 4
 # What was chosen is said after so many invocations.
 SAID_AFTER = 512
 
@@ -37,188 +32,213 @@ SAID_AFTER = 512
 class AdaptiveSearch:
     """Chooses for each invocation what it verifies: nothing, drafts, or a tree of the heads'.
 
-    What an invocation of so many tokens costs is measured first, on invocations that decode; and
-    what proposals of a kind bring is learned from those before. The output is greedy decoding's.
+    What an invocation of so many tokens costs, and what it takes to make proposals, is measured on
+    invocations that decode; what proposals bring is learned from those before. The output is greedy
+    decoding's.
     """
 
-    def __init__(
-        self,
-        greedy: InvocationCosts,
-        chains: InvocationCosts,
-        drafts: Optional[DraftProposals] = None,
-        heads: Optional[HeadProposals] = None,
-    ) -> None:
+    def __init__(self, known: Experience, contenders: Sequence["Contender"]) -> None:
         """
         Args:
-            greedy: the costs of invocations for which nothing is looked for.
-            chains: the costs of those for which something is, drafts among them.
+            known: what is known of invocations. More is learned.
+            contenders: those whose proposals take less time first.
         """
-        self._greedy, self._chains = greedy, chains
-        self._drafts, self._heads = drafts, heads
-        self._sources: List[ProposalSource] = [s for s in (drafts, heads) if s is not None]
-        self._pace = Pace()
-        self._profit = Profit()
-        self._n_invocations = self._heads_rest_until = 0
-        self._rests_until = PERIOD
-        self._warm_from = 0
-        self._has_begun = self._is_up_to_date = False
+        self._known, self._contenders = known, contenders
+        self._most = max(contender.source.most for contender in contenders)
+        self._n_own = 0
+        self._is_said = False
         self._taken: Dict[str, List[int]] = {}
 
     def decode(self, batch: Batch, last: Tensor) -> None:
         """Extend every row until it ends; ``last`` int64 ``[R]`` are the tokens to begin behind."""
-        most = max(source.most for source in self._sources)
-        blocks = blocks_of(batch, 1 + min(most, batch.n_left(0)))
+        blocks = blocks_of(batch, 1 + self._most)
         blocks.begin(last)
-        self._has_begun, self._is_up_to_date, knows_all = False, False, True
+        for contender in self._contenders:
+            contender.has_begun = False
+        known, next_trial = self._known, self._next_trial()
+        first = n = known.n_invocations
         while blocks.go_on():
-            n_rows, before = batch.n_rows, perf_counter()
-            self._n_invocations += 1
-            is_due = self._n_invocations > self._rests_until
-            if is_due and self._greedy.is_known(n_rows):
-                self._look_for_proposals(batch, blocks, before)
-                continue
-            self._is_up_to_date = knows_all = False
-            _verify(blocks, None, 0)
-            if self._n_invocations <= PERIOD or self._n_invocations % GREEDY_SAMPLE == 0 or is_due:
-                self._greedy.learn(n_rows, perf_counter() - before)
-        if not knows_all:
-            for source in self._sources:
-                source.end(batch)
+            n += 1
+            is_measured = n % SAMPLE == 0 or n <= FIRST
+            if n >= next_trial:
+                known.n_invocations = n
+                if known.costs.is_known(batch.n_rows):
+                    self._look_for_proposals(batch, blocks)
+                    next_trial = self._next_trial()
+                    continue
+                is_measured = True
+            before = perf_counter() if is_measured else 0.0
+            blocks.propose_nothing()
+            blocks.verify()
+            blocks.keep()
+            if is_measured:
+                known.costs.learn(batch.n_rows, perf_counter() - before)
+        known.n_invocations = n
+        self._end(batch, known.n_invocations - first)
 
-    def _look_for_proposals(self, batch: Batch, blocks: Blocks, before: float) -> None:
-        """An invocation that began ``before`` now, with what is worth most."""
-        n_rows = batch.n_rows
-        if not self._is_up_to_date:
-            self._catch_up(batch, blocks)
-        choice = self._choose(batch, blocks, batch.n_left(1) - 1)
-        _verify(blocks, choice.source, choice.n)
-        for source in self._sources:
-            source.learn(batch, blocks, source is choice.source and choice.n > 0)
+    def _end(self, batch: Batch, n_invocations: int) -> None:
+        self._n_own += n_invocations
+        for contender in self._contenders:
+            contender.end(batch, n_invocations)
+        if self._n_own >= SAID_AFTER and not self._is_said:
+            self._is_said = True
+            logger.info(self.summary())
+
+    def _next_trial(self) -> int:
+        return min(contender.known.trial.next for contender in self._contenders)
+
+    def _look_for_proposals(self, batch: Batch, blocks: Blocks) -> None:
+        """An invocation with what is worth most."""
+        known, n_rows = self._known, batch.n_rows
+        best = self._choose(batch, blocks, batch.n_left(1) - 1)
+        before = perf_counter()
+        if best.contender is None:
+            blocks.propose_nothing()
+        else:
+            best.contender.source.propose(blocks, best.n)
+        blocks.verify()
+        blocks.keep()
+        seconds = perf_counter() - before
         last = blocks.taken[-1]
         taken = last if isinstance(last, int) else int(last.sum())
-        seconds = perf_counter() - before
-        choice.costs.learn(n_rows * (1 + choice.n), seconds)
-        self._pace.learn(taken, seconds)
-        self._count(choice)
-        if not choice.measures:
-            saved = taken / n_rows * self._greedy.seconds(n_rows)
-            rest = self._profit.rest_after(saved, seconds)
-            self._rests_until = self._n_invocations + rest
-            if rest:
-                for source in self._sources:
-                    source.costs.doubt()
-
-    def _catch_up(self, batch: Batch, blocks: Blocks) -> None:
-        for source in self._sources:
-            if not self._has_begun:
-                source.begin(batch)
-            source.resume(batch, blocks)
-        if self._n_invocations > self._warm_from + PERIOD:
-            self._warm_from = self._n_invocations + WARM_UP
-        self._has_begun = self._is_up_to_date = True
+        asked = [one for one in self._contenders if one.asked_at == known.n_invocations]
+        if best.n and all(contender.known.trial.is_warm for contender in asked):
+            known.costs.learn(n_rows * (1 + best.n), seconds)
+        worth = known.pace.worth(taken, n_rows, best.n)
+        for contender in asked:
+            is_taken = contender is best.contender
+            contender.learn(batch, blocks, is_taken)
+            saved = worth - best.rivals_worth if is_taken else 0.0
+            contender.book(known.pace.rate(n_rows), saved, n_rows)
+        known.pace.learn(taken, seconds + sum(contender.spent for contender in asked))
+        self._count(best)
 
     def _choose(self, batch: Batch, blocks: Blocks, most: int) -> "Choice":
         """Choose what the next invocation verifies, at most so many proposals a row."""
-        n_rows = batch.n_rows
-        worth = n_rows - self._pace.rate * self._chains.seconds(n_rows)
-        best = Choice(self._chains, None, 0, worth)
+        known, n_rows, pace = self._known, batch.n_rows, self._known.pace
+        alone = pace.worth(n_rows, n_rows, 0)
+        best = Choice(None, 0, alone)
         if most < 1:
             return best
-        for source in self._sources if self._n_invocations > self._warm_from else ():
-            n_tokens = source.costs.to_measure(n_rows, 1 + min(most, source.most))
-            if n_tokens is not None:
-                n = min(n_tokens - 1, len(source.ask(batch, blocks, most)))
-                return Choice(source.costs, source, n, measures=True)
-        if self._drafts is not None:
-            gains = self._drafts.ask(batch, blocks, most)
-            n, worth = self._pace.best_size(gains, n_rows, self._chains)
-            best = Choice(self._chains, self._drafts, n, worth)
-        return self._better_by_heads(batch, blocks, most, best)
-
-    def _better_by_heads(self, batch: Batch, blocks: Blocks, most: int, best: "Choice") -> "Choice":
-        """Ask the heads, which takes time, if what they bring on average is worth that."""
-        heads, n_rows = self._heads, batch.n_rows
-        if heads is None or self._n_invocations < self._heads_rest_until:
-            return best
-        expected = (heads.gains[:most] * n_rows).tolist()
-        if self._pace.best_size(expected, n_rows, heads.costs)[1] < best.worth:
-            self._heads_rest_until = self._n_invocations + REST_OF_HEADS
-        gains = heads.ask(batch, blocks, most)
-        n, worth = self._pace.best_size(gains, n_rows, heads.costs)
-        # What asking took is spent, whoever proposes.
-        spent = heads.costs.seconds(n_rows) - self._chains.seconds(n_rows)
-        if worth > best.worth - self._pace.rate * max(spent, 0):
-            return Choice(heads.costs, heads, n, worth)
-        return best._replace(costs=heads.costs)
+        for contender in self._contenders:
+            if not contender.known.trial.is_on(known.n_invocations):
+                continue
+            # Where somebody has good proposals already, others may not be worth asking.
+            if best.n and contender.hope(pace.rate(n_rows), n_rows) < best.worth - alone:
+                continue
+            contender.choose_heads(pace.rate(n_rows), n_rows)
+            gains = contender.ask(batch, blocks, most, known.n_invocations)
+            n, worth = pace.best_size(gains, n_rows)
+            contender.expect(worth - alone)
+            if worth > best.worth:
+                best = Choice(contender, n, worth, rivals_worth=best.worth)
+        return best
 
     def _count(self, choice: "Choice") -> None:
-        """Count what was chosen, and say it in the log once there is something to say."""
-        name = choice.source.name if choice.source is not None and choice.n else "nothing"
+        name = "nothing" if choice.contender is None else choice.contender.source.name
         taken = self._taken.setdefault(name, [0, 0])
         taken[0] += 1
         taken[1] += choice.n
-        if self._n_invocations == SAID_AFTER:
-            logger.info(self.summary())
 
     def summary(self) -> str:
         """Say in a line what invocations verified and what they took."""
         n_looked = sum(n for n, _ in self._taken.values())
-        verified = [f"nothing was looked for in {self._n_invocations - n_looked}"]
+        verified = [f"nothing was looked for in {self._n_own - n_looked}"]
         for name, (n, total) in sorted(self._taken.items()):
             tokens = f" ({total / n:.1f} tokens each)" if total else ""
             verified.append(f"{name} verified in {n}{tokens}")
-        costs = [f"they took {self._greedy.summary()} token(s)"]
-        costs += [f"with {source.name} {source.costs.summary()}" for source in self._sources]
-        return f"of {self._n_invocations} invocations: {', '.join(verified)}; {'; '.join(costs)}"
+        costs = [f"they took {self._known.costs.summary()} token(s)"]
+        costs += [
+            f"to ask for {contender.source.name} took {own.summary()} row(s)"
+            + f" by {n_heads} heads" * (n_heads > 1)
+            for contender in self._contenders
+            for n_heads, own in sorted(contender.known.costs.items())
+            if own.largest
+        ]
+        return f"of {self._n_own} invocations: {', '.join(verified)}; {'; '.join(costs)}"
+
+
+class Contender:
+    """A source of proposals, what asking it costs, and whether that pays.
+
+    Attributes:
+        known: what is known of the source. More is learned.
+        has_begun: whether the source knows the batch.
+        asked_at: the invocation for which it was asked last.
+        spent: the seconds that this took.
+    """
+
+    def __init__(self, source: ProposalSource, known: SourceExperience) -> None:
+        self.source, self.known = source, known
+        source.rates = known.rates
+        self.has_begun = False
+        self.asked_at, self.spent = 0, 0.0
+        self._n_asked = 0
+
+    def ask(self, batch: Batch, blocks: Blocks, most: int, n_invocations: int) -> List[float]:
+        """:meth:`ProposalSource.ask`, for this invocation."""
+        before = perf_counter()
+        if not self.has_begun:
+            self._n_asked = 0
+            self.source.begin(batch)
+        if not self.has_begun or self.asked_at != n_invocations - 1:
+            self.source.resume(batch, blocks)
+        self.has_begun, self.asked_at = True, n_invocations
+        self._n_asked += 1
+        gains = self.source.ask(batch, blocks, most)
+        self.spent = perf_counter() - before
+        return gains
+
+    def choose_heads(self, rate: float, n_rows: int) -> None:
+        """:meth:`ProposalSource.choose_heads`, by what their time is worth."""
+        seconds = self.known.seconds
+        self.source.choose_heads(lambda n_heads: rate * seconds(n_heads, n_rows) / n_rows)
+
+    def hope(self, rate: float, n_rows: int) -> float:
+        """Tokens that the source is expected to gain, less those that the time of asking costs."""
+        return self.known.expected - rate * self.known.seconds(self.source.n_heads, n_rows)
+
+    def expect(self, gain: float) -> None:
+        """Learn what an invocation with its proposals is worth, above one with none."""
+        known = self.known.expected
+        is_first = known == math.inf
+        self.known.expected = gain if is_first else known + SHARE_OF_LAST * (gain - known)
+
+    def learn(self, batch: Batch, blocks: Blocks, was_taken: bool) -> None:
+        """:meth:`ProposalSource.learn`."""
+        before = perf_counter()
+        self.source.learn(batch, blocks, was_taken)
+        self.spent += perf_counter() - before
+
+    def book(self, rate: float, saved: float, n_rows: int) -> None:
+        """Weigh what the last answer saved, in tokens, against what asking took."""
+        known, seconds = self.known, self.spent
+        if known.trial.is_warm:
+            known.costs[self.source.n_heads].learn(n_rows, seconds)
+            mostly = known.seconds(self.source.n_heads, n_rows)
+            seconds = min(seconds, INTERRUPTED * mostly or seconds)
+        known.trial.learn(self.asked_at, (rate * seconds - saved) / n_rows)
+
+    def end(self, batch: Batch, n_invocations: int) -> None:
+        """End a batch of so many invocations."""
+        if not self.has_begun or self._n_asked < n_invocations:
+            self.source.end(batch)
 
 
 class Choice(NamedTuple):
     """The proposals that an invocation is to verify.
 
     Attributes:
-        costs: where its time is to be learned.
-        source: whose proposals; ``None`` for none.
+        contender: whose proposals; ``None`` for none.
         n: how many a row.
         worth: see :class:`Pace`.
-        measures: whether it was chosen to measure what its size costs.
+        rivals_worth: of the second best choice.
     """
 
-    costs: InvocationCosts
-    source: Optional[ProposalSource]
+    contender: Optional[Contender]
     n: int
-    worth: float = 0.0
-    measures: bool = False
-
-
-class Profit:
-    """Compares the time of invocations with proposals to what greedy decoding would have taken."""
-
-    def __init__(self) -> None:
-        self._n = 0
-        self._saved = self._spent = 0.0
-        self._rest = FIRST_REST
-
-    def rest_after(self, saved: float, spent: float) -> int:
-        """
-        Args:
-            saved: the seconds that greedy decoding takes for the tokens of an invocation.
-            spent: the seconds that they took.
-
-        Returns:
-            for how many invocations nothing should be looked for.
-        """
-        self._n += 1
-        self._saved += saved
-        self._spent += spent
-        if self._n < PERIOD:
-            return 0
-        pays = self._saved > self._spent
-        self._n, self._saved, self._spent = 0, 0.0, 0.0
-        if pays:
-            self._rest = FIRST_REST
-            return 0
-        rest, self._rest = self._rest, min(GROWTH_OF_RESTS * self._rest, LONGEST_REST)
-        return rest
+    worth: float
+    rivals_worth: float = 0.0
 
 
 def adaptive_search(
@@ -236,21 +256,16 @@ def adaptive_search(
     """
     options = generator.options
     kind = (str(options.engine_precision), options.shortlist, options.proposal_types)
-    kind = (*kind, get_num_threads())
-    greedy, chains = (costs_of(models, (name, *kind)) for name in ("greedy", "chains"))
-    of_drafts = of_heads = None
+    known = experience_of(models, (*kind, get_num_threads()))
+    sources: Dict[Hashable, ProposalSource] = {}
     if drafts is not None:
-        of_drafts = DraftProposals(drafts, MOST_DRAFTS, chains)
+        kind_of_drafts = (options.draft_name, options.ngram_order, str(options.ngram_pool))
+        sources[kind_of_drafts] = DraftProposals(drafts, MOST_DRAFTS)
     if n_heads > 1:
-        costs = costs_of(models, ("trees", n_heads, *kind))
-        of_heads = HeadProposals(n_heads, MOST_OF_TREE, costs)
-    return AdaptiveSearch(greedy, chains, of_drafts, of_heads)
-
-
-def _verify(blocks: Blocks, source: Optional[ProposalSource], n: int) -> None:
-    if source is None or n == 0:
-        blocks.propose_nothing()
-    else:
-        source.propose(blocks, n)
-    blocks.verify()
-    blocks.keep()
+        generator.session.prepare_proposals(n_heads)
+        sources[n_heads] = HeadProposals(n_heads, MOST_OF_TREE)
+    contenders = [
+        Contender(source, known.of_source(kind, source.first_rates))
+        for kind, source in sources.items()
+    ]
+    return AdaptiveSearch(known, contenders)

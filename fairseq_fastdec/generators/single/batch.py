@@ -278,20 +278,9 @@ class Batch:
             scores and tokens ``[R * (n_heads - 1), n_best]``, head by head for each row
         """
         scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
-        return self.ranked(scores, n_heads - 1, n_best)
-
-    def ranked(self, scores: Tensor, n_heads: int, n_best: int) -> Choices:
-        """The n best tokens of heads that look at each row's next steps but one, best first.
-
-        Args:
-            scores: logits float32 ``[R * n_heads, V]``, of the first V types; may be written to.
-
-        Returns:
-            as :meth:`ranked_proposals`
-        """
         constraints = None
-        if not self._known_to_be_open(1, n_heads):
-            steps = self._steps(1, n_heads).flatten().cpu().numpy()
+        if not self._known_to_be_open(1, n_heads - 1):
+            steps = self._steps(1, n_heads - 1).flatten().cpu().numpy()
             constraints = self.rules.constraints_at(steps, self.max_len, self.n_waived)
         return self.best_tokens.chooser.choose_by_row(scores, n_best, constraints, normalize=True)
 
@@ -395,6 +384,9 @@ class Batch:
 
     def tail(self, n: int, before_first: int) -> Tensor:
         """The last n tokens of each row, int64 ``[R, n]``; ``before_first`` where it has fewer."""
+        if self.n_rows == 1 and (end := int(self.lengths)) >= n:
+            row = int(self.sentence)
+            return self._tokens[row : row + 1, end - n : end]
         positions = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
         tokens = self._tokens[self.sentence[:, None], positions.clamp(min=0)]
         return tokens.masked_fill(positions < 0, before_first)
@@ -460,19 +452,24 @@ class Batch:
     def records(self, ids: List[int]) -> List[SentenceRecord]:
         """The cost of each sentence: its invocations, tokens and blocks."""
         invocations = torch.cat(self._fed_sentences).bincount(minlength=self.n_sentences)
-        blocks: List[List[int]] = [[] for _ in range(self.n_sentences)]
-        if self._block_sizes:
-            owners = torch.cat(self._block_sentences).tolist()
-            sizes = [
-                torch.full_like(rows, size) if isinstance(size, int) else size
-                for size, rows in zip(self._block_sizes, self._block_sentences)
-            ]
-            for owner, size in zip(owners, torch.cat(sizes).tolist()):
-                if size > 0:
-                    blocks[owner].append(size)
+        blocks = self._blocks_of_sentences()
         counts = (self.source_lengths, self._final_lengths, invocations)
         columns = [column.tolist() for column in counts]
         return [SentenceRecord(*row) for row in zip(ids, *columns, blocks)]
+
+    def _blocks_of_sentences(self) -> List[List[int]]:
+        """The tokens that each sentence took at once, in order."""
+        sizes = self._block_sizes
+        if self.n_sentences == 1:
+            # The host's numbers are cheaper than tensors of one.
+            return [[n for n in map(int, sizes) if n > 0]]
+        blocks: List[List[int]] = [[] for _ in range(self.n_sentences)]
+        for size, rows in zip(sizes, self._block_sentences):
+            n_of_rows = [size] * rows.numel() if isinstance(size, int) else size.tolist()
+            for owner, n in zip(rows.tolist(), n_of_rows):
+                if n > 0:
+                    blocks[owner].append(n)
+        return blocks
 
     def _steps(self, first: int, n: int) -> Tensor:
         return self.lengths[:, None] + torch.arange(first, first + n, device=self.lengths.device)

@@ -7,7 +7,7 @@ proposals it is greedy decoding.
 from abc import ABC, abstractmethod
 from typing import List, NamedTuple, Optional, Protocol, Tuple, Union
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from .batch import Batch
@@ -98,7 +98,7 @@ class Blocks(ABC):
         """
 
     @abstractmethod
-    def propose_tree(self, n_heads: int, n_proposals: int) -> Tensor:
+    def propose_tree(self, n_heads: int, n_proposals: int) -> np.ndarray:
         """Make trees of the next token and the most probable paths by heads p_2 ... p_n.
 
         Returns:
@@ -124,8 +124,12 @@ class Blocks(ABC):
         """Extend each row by what is accepted of its block, up to and including an EOS."""
 
     @abstractmethod
-    def accepted(self) -> Tensor:
+    def accepted(self) -> np.ndarray:
         """Whether each proposal was accepted by the last :meth:`verify`: bool ``[R, N]``."""
+
+    @abstractmethod
+    def depths(self) -> np.ndarray:
+        """How many tokens of a tree come before each proposal: int64 ``[R, N]``."""
 
     @abstractmethod
     def certain(self) -> Tuple[Tensor, Tensor]:
@@ -146,7 +150,9 @@ class Blocks(ABC):
         """
 
 
-def accepted_proposals(n_accepted: Tensor, n_new: int, path: Optional[Tensor]) -> Tensor:
+def accepted_proposals(
+    n_accepted: np.ndarray, n_new: int, path: Optional[np.ndarray]
+) -> np.ndarray:
     """Whether each proposal was accepted.
 
     Args:
@@ -158,10 +164,9 @@ def accepted_proposals(n_accepted: Tensor, n_new: int, path: Optional[Tensor]) -
     Returns:
         bool ``[R, T - 1]``
     """
-    places = torch.arange(n_new, device=n_accepted.device)
     if path is None:
-        return places[:-1] < n_accepted[:, None] - 1
-    is_on_path = torch.arange(path.size(1), device=path.device) < n_accepted[:, None]
-    accepted = n_accepted.new_zeros(n_accepted.numel(), n_new, dtype=torch.bool)
-    # Beyond its end a path is 0, the place of the first token, which is no proposal.
-    return accepted.scatter(1, path, is_on_path)[:, 1:]
+        return np.arange(n_new - 1) < n_accepted[:, None] - 1
+    accepted = np.zeros((n_accepted.size, n_new), dtype=bool)
+    for row, places, n in zip(accepted, path, n_accepted):
+        row[places[:n]] = True
+    return accepted[:, 1:]

@@ -6,12 +6,14 @@ Python little, however small the model is.
 
 from typing import Optional, Tuple, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...engine import Features
 from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.blocks import RowBlocks
+from ...engine.kernels.head_trees import HeadTrees
 from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectOutput
 from .batch import Batch
@@ -102,23 +104,18 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         rows.lead(n_heads)
 
-    def propose_tree(self, n_heads: int, n_proposals: int) -> Tensor:
+    def propose_tree(self, n_heads: int, n_proposals: int) -> np.ndarray:
         if n_heads == 1:
             self.propose_nothing()
-            return self._rows.path_scores[:0].view(self._batch.n_rows, 0)
-        batch, n = self._batch, self._batch.n_rows
-        output = self._direct.output(1, n_heads, rough=True)
-        if output is None or output.types is not None:
-            ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
+            return np.empty((self._batch.n_rows, 0), dtype=np.float32)
+        trees = self._head_trees(n_heads)
+        if trees is None:
+            self._rank_and_grow(n_heads, n_proposals)
         else:
-            logits = output.layer(output.heads(self._states())).flatten(0, 1)
-            if batch.session.temperature != 1:
-                logits /= batch.session.temperature
-            ranked = batch.ranked(logits, n_heads - 1, n_proposals)
-        scores, tokens = (part.reshape(n, n_heads - 1, -1) for part in ranked)
-        self._rows.grow(scores, tokens, n_proposals)
+            steps = self._batch.restricted_steps(1, n_heads - 1)
+            self._rows.grow_by(trees, n_proposals, *self._flags_at(steps))
         self._has_trees = True
-        return self._block(self._rows.path_scores)[0][:, 1:]
+        return self._on_host(self._rows.path_scores)[:, 1:]
 
     def cut_tree(self, n_proposals: int) -> None:
         self._has_trees = n_proposals > 0
@@ -133,10 +130,13 @@ class CompiledBlocks(Blocks):
     def keep(self) -> None:
         self.taken.append(self._keep(n_known=0))
 
-    def accepted(self) -> Tensor:
-        rows, n_rows, n_new = self._rows, self._batch.n_rows, self._rows.n_new
-        path = self._block(rows.path)[0] if self._has_trees else None
-        return accepted_proposals(rows.accepted[:n_rows], n_new, path)
+    def accepted(self) -> np.ndarray:
+        rows = self._rows
+        path = self._on_host(rows.path) if self._has_trees else None
+        return accepted_proposals(rows.accepted.numpy()[: self._batch.n_rows], rows.n_new, path)
+
+    def depths(self) -> np.ndarray:
+        return self._on_host(self._rows.depths)[:, 1:]
 
     def certain(self) -> Tuple[Tensor, Tensor]:
         (answers,) = self._block(self._rows.answers)
@@ -220,8 +220,7 @@ class CompiledBlocks(Blocks):
         normalize: bool = True,
     ) -> None:
         """Choose the best tokens of n states, which are for these steps (default: any steps)."""
-        batch = self._batch
-        flags = batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
+        flags = self._flags_at(steps)
         no_end, only_end = (None if flag is None else flag.data_ptr() for flag in flags)
         best.choose_at(
             states.data_ptr(),
@@ -234,6 +233,23 @@ class CompiledBlocks(Blocks):
             forbidden=forbidden,
             normalize=normalize,
         )
+
+    def _flags_at(self, steps: Optional[Tensor]) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        batch = self._batch
+        return batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
+
+    def _head_trees(self, n_heads: int) -> Optional[HeadTrees]:
+        """Trees of heads 2 ... n in one call; ``None`` if torch has to help."""
+        output = self._direct.output(1, n_heads, rough=True)
+        if output is None or output.heads is None or output.types is not None:
+            return None
+        return self._batch.best_tokens.head_trees(n_heads, output.heads, output.layer)
+
+    def _rank_and_grow(self, n_heads: int, n_proposals: int) -> None:
+        batch, n = self._batch, self._batch.n_rows
+        ranked = batch.ranked_proposals(Features([self._states()]), n_heads, n_proposals)
+        scores, tokens = (part.reshape(n, n_heads - 1, -1) for part in ranked)
+        self._rows.grow(scores, tokens, n_proposals)
 
     def _choose_proposals(self, output: DirectOutput, n_heads: int) -> None:
         batch, rows = self._batch, self._rows
@@ -258,6 +274,11 @@ class CompiledBlocks(Blocks):
         """Views ``[R, T]`` of what is kept for the blocks, in the memory of more."""
         n_rows, n_new = self._batch.n_rows, self._rows.n_new
         return tuple(part[: n_rows * n_new].view(n_rows, n_new) for part in of_blocks)
+
+    def _on_host(self, of_blocks: Tensor) -> np.ndarray:
+        """The same as an array."""
+        n_rows, n_new = self._batch.n_rows, self._rows.n_new
+        return of_blocks.numpy()[: n_rows * n_new].reshape(n_rows, n_new)
 
     def _tell(self, first_step: int) -> None:
         """Tell the batch's observer of the step; what it is told it may keep."""

@@ -7,6 +7,7 @@ from typing import Deque, Optional, Tuple
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..options import DecodingOptions
 from .batch import Batch
@@ -145,19 +146,26 @@ class NgramDraft(DraftSource):
             self._untold.append(batch.outputs())
 
     def _learn_untold(self) -> None:
-        for tokens, lengths in self._untold:
-            everyone = torch.arange(lengths.numel())
-            contexts = torch.full((lengths.numel(), self._order - 1), BEFORE_FIRST)
-            self._pools.open(contexts, torch.zeros_like(everyone))
-            self._pools.learn(everyone, tokens.cpu().contiguous(), lengths.cpu())
+        if not self._untold:
+            return
+        lengths = torch.cat([n for _, n in self._untold]).cpu()
+        rows = [row[:n] for tokens, own in self._untold for row, n in zip(tokens, own.tolist())]
+        tokens = pad_sequence(rows, batch_first=True).cpu()
+        everyone = torch.arange(lengths.numel())
+        contexts = torch.full((lengths.numel(), self._order - 1), BEFORE_FIRST)
+        self._pools.open(contexts, torch.zeros_like(everyone))
+        self._pools.learn(everyone, tokens, lengths)
         self._untold.clear()
 
     def _open(self, batch: Batch, contexts: Tensor) -> None:
         """Go on behind these last tokens of each row, int64 ``[R, order - 1]``."""
         own = torch.arange(batch.n_sentences)
-        of_sentences = own.new_full((batch.n_sentences, self._order - 1), BEFORE_FIRST)
-        of_sentences[batch.sentence.cpu()] = contexts.cpu()
-        self._pools.open(of_sentences, torch.zeros_like(own) if self._across_sentences else own)
+        pools = torch.zeros_like(own) if self._across_sentences else own
+        of_sentences = contexts
+        if not contexts.size(0) == batch.n_sentences == 1:
+            of_sentences = own.new_full((batch.n_sentences, self._order - 1), BEFORE_FIRST)
+            of_sentences[batch.sentence.cpu()] = contexts.cpu()
+        self._pools.open(of_sentences.cpu(), pools)
 
     def fill(
         self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None

@@ -8,6 +8,8 @@ from .invocation_costs import InvocationCosts
 
 # The numbers of proposals among which a size is chosen.
 SIZES = (0, 1, 2, 3, 5, 7, 11, 15, 23, 31)
+# Sizes so much larger than the largest that was measured are tried, if they are worth it.
+GROWTH = 2
 # The rate is that of some hundred invocations.
 DECAY = 0.99
 
@@ -16,39 +18,55 @@ class Pace:
     """The tokens a second of a search, and the proposals that raise them.
 
     A search whose invocations bring E tokens in c seconds has the highest rate where each of them
-    has the largest ``E - rate * c``, for the rate that the search has (renewal theory).
+    has the largest ``E - rate * c``, for the rate that the search has (renewal theory). That is
+    what an invocation is worth.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, costs: InvocationCosts) -> None:
+        """
+        Args:
+            costs: of invocations, whoever made the proposals.
+        """
+        self._costs = costs
         self._tokens = self._seconds = 0.0
 
-    @property
-    def rate(self) -> float:
-        """Tokens a second of the last invocations; 0 before the first."""
-        return self._tokens / self._seconds if self._seconds else 0.0
+    def rate(self, n_rows: int) -> float:
+        """Tokens a second of the last invocations, or of those without proposals if that is more.
+
+        It is 0 before anything is known.
+        """
+        alone = self._costs.seconds(n_rows)
+        least = n_rows / alone if alone else 0.0
+        return max(least, self._tokens / self._seconds) if self._seconds else least
 
     def learn(self, tokens: int, seconds: float) -> None:
         """Learn from an invocation."""
         self._tokens = DECAY * self._tokens + tokens
         self._seconds = DECAY * self._seconds + seconds
 
-    def best_size(
-        self, gains: Sequence[float], n_rows: int, costs: InvocationCosts
-    ) -> Tuple[int, float]:
-        """The number of proposals that is worth most.
+    def worth(self, tokens: float, n_rows: int, n_proposals: int) -> float:
+        """Say what an invocation is worth that brings so many tokens, with so many a row fed."""
+        seconds = self._costs.seconds(n_rows * (1 + n_proposals))
+        return tokens - self.rate(n_rows) * seconds
+
+    def best_size(self, gains: Sequence[float], n_rows: int) -> Tuple[int, float]:
+        """The number of proposals that is worth most, 1 or more.
 
         Args:
             gains: how many tokens of 1, 2, ... proposals a row will be accepted, all rows together.
 
         Returns:
-            a number of proposals a row, and its ``E - rate * c``.
+            a number of proposals a row, and the worth of the invocation; 0 and ``-inf`` if there
+            are no proposals.
         """
-        rate, best, most_worth = self.rate, 0, -np.inf
-        for size in SIZES:
-            if size > len(gains):
+        rate, costs = self.rate(n_rows), self._costs
+        most_tokens = GROWTH * costs.largest
+        best, most_worth = 0, -np.inf
+        for size in SIZES[1:]:
+            n_tokens = n_rows * (1 + size)
+            if size > len(gains) or (n_tokens > most_tokens and size > 1):
                 break
-            gain = gains[size - 1] if size else 0.0
-            worth = n_rows + gain - rate * costs.seconds(n_rows * (1 + size))
+            worth = n_rows + gains[size - 1] - rate * costs.seconds(n_tokens)
             if worth > most_worth:
                 best, most_worth = size, worth
         return best, most_worth

@@ -1,7 +1,7 @@
 """Sources of proposals that say how many tokens they expect to bring."""
 
 from abc import ABC, abstractmethod
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 import numpy as np
 from torch import Tensor
@@ -9,14 +9,18 @@ from torch import Tensor
 from .batch import Batch
 from .blocks import Blocks
 from .drafts import DraftSource
-from .invocation_costs import InvocationCosts
 from .pace import AcceptanceRates, running_sums
 
-# A part in 20 of what is expected of a source comes from the last time that it was asked.
-SHARE_OF_LAST = 0.05
 # The kinds of the paths of a tree: so many for each factor of e by which they are less probable.
 KINDS_OF_FACTOR = 2
 N_PATH_KINDS = 24
+# The number of heads is chosen after so many answers; one of so many answers is by all heads.
+N_BEFORE_CHOICE, N_UNTIL_ALL = 16, 64
+GUESS_AT_HEAD = 0.5
+# So much of what is known of the depth of trees comes from the last one.
+SHARE_OF_LAST = 0.1
+# Tokens of a row that it costs to be answered by so many heads.
+Price = Callable[[int], float]
 
 
 class ProposalSource(ABC):
@@ -25,15 +29,20 @@ class ProposalSource(ABC):
     Attributes:
         name: in the log.
         most: the most proposals of a row.
-        costs: of the invocations with its proposals, their making included.
+        rates: at which proposals are accepted, by their kinds.
+        n_heads: how many heads are asked, p_1 among them; 1 for other sources.
     """
 
-    def __init__(self, name: str, most: int, costs: InvocationCosts) -> None:
-        self.name, self.most, self.costs = name, most, costs
-        # What a row's 1, 2, ... proposals bring on average.
-        self.gains = np.zeros(0)
-        self._rates: AcceptanceRates
+    n_heads = 1
+
+    def __init__(self, name: str, most: int) -> None:
+        self.name, self.most = name, most
+        self.rates = self.first_rates()
         self._kinds = np.zeros((0, 0), dtype=np.int64)
+
+    @abstractmethod
+    def first_rates(self) -> AcceptanceRates:
+        """The rates that are believed before anything is known."""
 
     def begin(self, batch: Batch) -> None:
         """Prepare for another batch."""
@@ -44,15 +53,16 @@ class ProposalSource(ABC):
     def end(self, batch: Batch) -> None:
         """Learn from the outputs of a batch, of which something was not told."""
 
+    def choose_heads(self, price: Price) -> None:
+        """Choose whom to ask, by what that costs."""
+
     def ask(self, batch: Batch, blocks: Blocks, most: int) -> List[float]:
         """Find proposals for each row, at most so many.
 
         Returns:
             how many tokens the first 1, 2, ... of them bring, all rows together.
         """
-        gains = running_sums(self._chances(batch, blocks, min(most, self.most)))
-        self._expect(np.asarray(gains) / batch.n_rows)
-        return gains
+        return running_sums(self._chances(batch, blocks, min(most, self.most)))
 
     @abstractmethod
     def propose(self, blocks: Blocks, n: int) -> None:
@@ -61,9 +71,9 @@ class ProposalSource(ABC):
     def learn(self, batch: Batch, blocks: Blocks, was_taken: bool) -> None:
         """Learn what became of an invocation, whosever proposals were verified."""
         if was_taken:
-            accepted = blocks.accepted().cpu().numpy()
+            accepted = blocks.accepted()
             kinds = self._kinds[:, : accepted.shape[1]]
-            self._rates.learn(kinds[self._judged(accepted)], kinds[accepted])
+            self.rates.learn(kinds[self._judged(accepted)], kinds[accepted])
 
     @abstractmethod
     def _chances(self, batch: Batch, blocks: Blocks, most: int) -> np.ndarray:
@@ -73,22 +83,18 @@ class ProposalSource(ABC):
     def _judged(self, accepted: np.ndarray) -> np.ndarray:
         """Say of which proposals one learns whether they were right: bool ``[R, N]``."""
 
-    def _expect(self, gains: np.ndarray) -> None:
-        if gains.size < self.gains.size:
-            return
-        known = np.append(self.gains, gains[self.gains.size :])
-        self.gains = known + SHARE_OF_LAST * (gains - known)
-
 
 class DraftProposals(ProposalSource):
     """Drafts, whatever they come from: each is right if those before it are, or it is not."""
 
-    def __init__(self, drafts: DraftSource, most: int, costs: InvocationCosts) -> None:
-        super().__init__("drafts", most, costs)
+    def __init__(self, drafts: DraftSource, most: int) -> None:
         self._source = drafts
-        # The longer the known context, the better.
-        self._rates = AcceptanceRates([0.1, *[0.4] * (drafts.n_kinds - 1)])
+        super().__init__("drafts", most)
         self._drafts: Optional[Tensor] = None
+
+    def first_rates(self) -> AcceptanceRates:
+        # The longer the known context, the better.
+        return AcceptanceRates([0.1, *[0.4] * (self._source.n_kinds - 1)])
 
     def begin(self, batch: Batch) -> None:
         self._source.begin(batch)
@@ -111,31 +117,61 @@ class DraftProposals(ProposalSource):
         kept, n_kept = blocks.rest(most)
         self._drafts, kinds = self._source.graded(batch, kept, n_kept, blocks.next_tokens)
         self._kinds = kinds.cpu().numpy()
-        return self._rates.rates[self._kinds].cumprod(axis=1)
+        return self.rates.rates[self._kinds].cumprod(axis=1)
 
     def _judged(self, accepted: np.ndarray) -> np.ndarray:
         return np.arange(accepted.shape[1]) <= accepted.sum(axis=1, keepdims=True)
 
 
 class HeadProposals(ProposalSource):
-    """Trees of the paths that the heads together find most probable."""
+    """Trees of the paths that the heads together find most probable.
 
-    def __init__(self, n_heads: int, most: int, costs: InvocationCosts) -> None:
-        super().__init__("heads", most, costs)
-        self._n_heads = n_heads
+    The kinds are those of paths, by how probable they are, and behind them those of heads: whether
+    a path went on to p_2's token, p_3's, ..., where the tree did.
+    """
+
+    def __init__(self, n_heads: int, most: int) -> None:
+        self._most_heads = self.n_heads = n_heads
+        self._n_answers = 0
+        # The share of trees in which each head has a token.
+        self._shares = np.ones(n_heads - 1)
+        self._heads = np.arange(n_heads - 1)
+        super().__init__("heads", most)
+
+    def first_rates(self) -> AcceptanceRates:
         # Until something is known, the heads are believed.
-        self._rates = AcceptanceRates(
-            np.exp(-(np.arange(N_PATH_KINDS) + 0.5) / KINDS_OF_FACTOR).tolist()
-        )
+        costs = (np.arange(N_PATH_KINDS) + 0.5) / KINDS_OF_FACTOR
+        return AcceptanceRates([*np.exp(-costs), *[GUESS_AT_HEAD] * (self._most_heads - 1)])
+
+    def choose_heads(self, price: Price) -> None:
+        self._n_answers += 1
+        if self._n_answers % N_UNTIL_ALL == 0:
+            self.n_heads = self._most_heads
+        elif self._n_answers % N_BEFORE_CHOICE == 1 and self._n_answers > 1:
+            gains = (self.rates.rates[N_PATH_KINDS:] * self._shares).cumsum().tolist()
+            worth = [gain - price(n) for n, gain in enumerate(gains, start=2)]
+            self.n_heads = 2 + worth.index(max(worth))
 
     def propose(self, blocks: Blocks, n: int) -> None:
         blocks.cut_tree(n)
 
+    def learn(self, batch: Batch, blocks: Blocks, was_taken: bool) -> None:
+        super().learn(batch, blocks, was_taken)
+        if was_taken:
+            deepest = blocks.depths().max(axis=1)
+            reached = blocks.accepted().sum(axis=1)
+            is_tried, is_right = (self._heads < n[:, None] for n in (deepest, reached))
+            kinds = (N_PATH_KINDS + np.nonzero(which)[1] for which in (is_tried, is_right))
+            self.rates.learn(*kinds)
+            asked = slice(self.n_heads - 1)
+            news = is_tried.mean(axis=0) - self._shares
+            self._shares[asked] += SHARE_OF_LAST * news[asked]
+
     def _chances(self, batch: Batch, blocks: Blocks, most: int) -> np.ndarray:
-        path_scores = blocks.propose_tree(self._n_heads, most).cpu().numpy()
+        path_scores = blocks.propose_tree(self.n_heads, most)
         kinds = np.minimum(-KINDS_OF_FACTOR * path_scores, N_PATH_KINDS - 1)
         self._kinds = kinds.astype(np.int64)
-        return self._rates.rates[self._kinds]
+        return self.rates.rates[self._kinds]
 
     def _judged(self, accepted: np.ndarray) -> np.ndarray:
         return np.ones_like(accepted)

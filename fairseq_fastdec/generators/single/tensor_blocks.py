@@ -2,6 +2,7 @@
 
 from typing import List, Optional, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,11 +63,11 @@ class TensorBlocks(Blocks):
         proposals = self._batch.proposals(self._features, n_heads, verified=rough)
         self.propose(proposals)
 
-    def propose_tree(self, n_heads: int, n_proposals: int) -> Tensor:
+    def propose_tree(self, n_heads: int, n_proposals: int) -> np.ndarray:
         batch = self._batch
         if n_heads == 1:
             self.propose_nothing()
-            return torch.empty(batch.n_rows, 0)
+            return np.empty((batch.n_rows, 0), dtype=np.float32)
         ranked = batch.ranked_proposals(self._features, n_heads, n_proposals)
         shape = (batch.n_rows, n_heads - 1, -1)
         of_rows = (part.reshape(shape).tolist() for part in ranked)
@@ -76,7 +77,8 @@ class TensorBlocks(Blocks):
         ]
         longest = max(len(tree.tokens) for tree in trees)
         self._feed_trees([tree.padded(longest, rules.pad) for tree in trees])
-        return torch.tensor([tree.path_scores[1:] for tree in self._trees or ()])
+        scores = [tree.path_scores[1:] for tree in self._trees or ()]
+        return np.array(scores, dtype=np.float32)
 
     def cut_tree(self, n_proposals: int) -> None:
         if n_proposals == 0:
@@ -98,8 +100,12 @@ class TensorBlocks(Blocks):
         self.taken.append(self._batch.keep(self._accepted, scores, n, self._path))
         self._follow(*self._following)
 
-    def accepted(self) -> Tensor:
-        return accepted_proposals(self._n_accepted, self._tokens.size(1), self._path)
+    def accepted(self) -> np.ndarray:
+        path = None if self._path is None else self._path.cpu().numpy()
+        return accepted_proposals(self._n_accepted.cpu().numpy(), self._tokens.size(1), path)
+
+    def depths(self) -> np.ndarray:
+        return np.array([tree.depths[1:] for tree in self._trees or ()])
 
     def certain(self) -> Tuple[Tensor, Tensor]:
         return self._answers, self._n_accepted

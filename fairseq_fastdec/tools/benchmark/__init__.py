@@ -6,6 +6,7 @@
 - ``processes``, ``worker`` one process for each worker of a method, and what runs in it
 - ``contest``            the rounds, in which the methods take turns
 - ``measurement``        the result of one round
+- ``operations``         what a method multiplies, where that is asked for
 - ``results``            the rows of the table, from all rounds
 - ``scoring``            BLEU, here and in the examples
 - ``report``, ``figure`` tables and plot

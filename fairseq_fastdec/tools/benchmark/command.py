@@ -113,6 +113,12 @@ def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[s
         f"model (default: {BEST}: measure 1 and as many as there are threads, and keep the faster)",
     )  # fmt: skip
     parser.add_argument(
+        "--flops", action="store_true",
+        help="count the floating-point operations of each method, too, in one more round that is "
+        "not timed: those of products of matrices and of attention, in the encoder and the "
+        "decoder; a multiply-add is two (on a CPU; not CTranslate2's)",
+    )  # fmt: skip
+    parser.add_argument(
         "--bleu-tokenize", choices=BLEU.TOKENIZERS,
         help="sacrebleu's tokenizer (default: its choice for the target language)",
     )  # fmt: skip
@@ -132,7 +138,9 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
         MethodError: if the method to compare with cannot run.
         OSError: if the results cannot be written.
     """
-    settings = Settings((args.data, *rest), args.device, args.dtype, args.threads, args.sentences)
+    settings = Settings(
+        (args.data, *rest), args.device, args.dtype, args.threads, args.sentences, args.flops
+    )
     workers = {FAIRSEQ: args.processes, CTRANSLATE2: args.inter_threads}
     methods = tuple(Method.parse(spec, workers) for spec in args.methods or DEFAULT_METHODS)
     check_methods(settings, methods)

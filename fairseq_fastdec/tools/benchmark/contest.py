@@ -7,7 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
@@ -95,6 +95,7 @@ class Entry:
     Attributes:
         memory: MiB, the peaks of the method's processes up to their end, summed up.
         memory_before: MiB that each process had taken before anything was loaded.
+        flops: floating-point operations of a round; ``None`` where they were not counted.
     """
 
     method: Method
@@ -104,6 +105,7 @@ class Entry:
     memory_before: float
     memory: float = 0.0
     rounds: List[Round] = field(default_factory=list)
+    flops: Optional[int] = None
 
 
 class Contest:
@@ -131,6 +133,7 @@ class Contest:
         self.entries: List[Entry] = []
         self.left_out: Dict[str, str] = {}
         self.references: Dict[int, str] = {}
+        self._flops: Dict[Tuple[str, int], Optional[int]] = {}
         self._failures: Dict[str, Dict[Division, str]] = {method.name: {} for method in methods}
 
     def run(self, batch_sizes: Sequence[int], n_rounds: int) -> None:
@@ -145,7 +148,8 @@ class Contest:
                 for method in self._methods
                 for division in method.divisions(self._settings)
             ]
-            self._bar.reset(total=len(contenders) * (1 + len(batch_sizes) * (1 + n_rounds)))
+            n_steps = 1 + n_rounds + self._settings.counts_flops
+            self._bar.reset(total=len(contenders) * (1 + len(batch_sizes) * n_steps))
             contenders = self._load(contenders)
             for batch_size in batch_sizes:
                 contenders = self._run_batch_size(contenders, batch_size, n_rounds)
@@ -190,6 +194,10 @@ class Contest:
             for contender, entry in list(entries.items()):
                 if not self._attempt(contender, entry, f"round {number}", self._decode):
                     del entries[contender]
+        if self._settings.counts_flops:
+            for contender, entry in list(entries.items()):
+                if not self._attempt(contender, entry, "counts", self._count):
+                    del entries[contender]
         self.entries += entries.values()
         return list(entries)
 
@@ -222,6 +230,13 @@ class Contest:
         if n_missing:
             raise MethodError(f"{n_missing} of {len(self.references)} sentences were not decoded")
         entry.rounds.append(result)
+
+    def _count(self, contender: Contender, entry: Entry) -> None:
+        # However the threads are divided, the operations are the same.
+        counted = (contender.method.name, entry.batch_size)
+        if counted not in self._flops:
+            self._flops[counted] = contender.call(worker.flops, entry.batch_size)
+        entry.flops = self._flops[counted]
 
     def _leave_out(self, contender: Contender, error: MethodError) -> None:
         method = contender.method

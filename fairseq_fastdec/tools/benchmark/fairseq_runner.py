@@ -10,6 +10,7 @@ from torch import Tensor
 from ...generators.base import DecodingGenerator
 from ..corpus import Corpus, best_translations, load_models, on_device, uses_cuda
 from .measurement import Round
+from .operations import Operations
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -73,6 +74,12 @@ class FairseqRunner:
         else:
             result.invocations, result.row_invocations = calls.calls, calls.rows
         return result
+
+    def flops(self, batches: Iterable[Dict[str, Any]]) -> int:
+        """Translate batches, and count the floating-point operations."""
+        with Operations() as counted:
+            self.decode(batches)
+        return counted.flops
 
     def _build_generator(self) -> Any:
         return self._corpus.task.build_generator(self.models, self._cfg.generation)

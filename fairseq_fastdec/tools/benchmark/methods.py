@@ -146,6 +146,7 @@ class Settings:
         dtype: ``fp32``, ``fp16`` or ``bf16``.
         threads: that a method may use, all of its workers together.
         sentences: how many, from the first on; ``None`` for all.
+        counts_flops: whether operations are counted, in a round of their own.
     """
 
     arguments: Tuple[str, ...]
@@ -153,6 +154,7 @@ class Settings:
     dtype: str
     threads: int
     sentences: Optional[int] = None
+    counts_flops: bool = False
 
 
 def configure(settings: Settings, method: Optional[Method] = None) -> Any:
@@ -195,6 +197,8 @@ def check_methods(settings: Settings, methods: Tuple[Method, ...]) -> None:
         ValueError: for names that occur twice, and for methods that would decode other sentences
             or batches than the rest.
     """
+    if settings.counts_flops and settings.device != "cpu":
+        raise ValueError("--flops: replayed CUDA graphs can't be counted; use --device cpu")
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:

@@ -28,6 +28,7 @@ COLUMNS = (
     "time ratio",
     "speed-up",
 )
+FLOPS = "GFLOPs a sentence"
 
 
 def markdown(
@@ -47,7 +48,10 @@ def markdown(
     ]
     for batch_size in dict.fromkeys(result.batch_size for result in results):
         shown = [result for result in results if result.batch_size == batch_size]
-        lines += [f"Batch size {batch_size}", "", *_table(COLUMNS, map(_row, shown)), ""]
+        counted = settings.counts_flops
+        titles = (*COLUMNS, FLOPS) if counted else COLUMNS
+        rows = [_row(result) + [_flops(result)] * counted for result in shown]
+        lines += [f"Batch size {batch_size}", "", *_table(titles, rows), ""]
         lines += _divisions(shown)
     lines += [
         "- workers x threads: how the threads were divided; a worker decodes a batch of its own, "
@@ -59,6 +63,11 @@ def markdown(
         "- peak memory: of the method's processes together; "
         f"{min(result.memory_before for result in results):.0f} MiB of each are Python's, torch's "
         "and fairseq's, also where CTranslate2 decodes",
+        *[
+            f"- {FLOPS}: thousand millions of floating-point operations, of which a multiply-add "
+            "is two, of products of matrices and attention in the encoder and the decoder"
+        ]
+        * settings.counts_flops,
         f"- BLEU: `{signature}`",
         *(f"- left out: {name}: {reason}" for name, reason in left_out.items()),
     ]
@@ -165,6 +174,11 @@ def _row(result: MethodResult) -> List[str]:
         f"{result.time_ratio:.2f} ({least:.2f} to {greatest:.2f})",
         f"{result.speed_up:.2f}x",
     ]
+
+
+def _flops(result: MethodResult) -> str:
+    """The operations of a sentence in thousand millions, empty where they were not counted."""
+    return _number(result.flops and result.flops / result.sentences / 1e9, ".3f")
 
 
 def _number(value: Optional[float], form: str) -> str:

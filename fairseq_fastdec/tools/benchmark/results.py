@@ -44,6 +44,7 @@ class MethodResult:
         time_ratio_range: the least and the greatest of those.
         memory: MiB, the peaks of the method's processes, summed up.
         memory_before: MiB that each process had taken before anything was loaded.
+        flops: floating-point operations of a round; ``None`` where they were not counted.
     """
 
     method: str
@@ -67,6 +68,7 @@ class MethodResult:
     time_ratio_range: Tuple[float, float]
     memory: float
     memory_before: float
+    flops: Optional[int] = None
 
     @property
     def speed_up(self) -> float:
@@ -144,6 +146,7 @@ def _result(
         time_ratio_range=(min(ratios), max(ratios)),
         memory=entry.memory,
         memory_before=entry.memory_before,
+        flops=entry.flops,
     )
 
 

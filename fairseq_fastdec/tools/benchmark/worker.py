@@ -1,7 +1,7 @@
 """The process of a method: it loads once, and decodes when it is told to."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
@@ -61,6 +61,14 @@ class Worker:
             return self.runner.decode(batches)
         return self.runner.decode(batches[i] for i in processes.turns.take(len(batches)))
 
+    def flops(self, batch_size: int) -> Optional[int]:
+        """The operations of one round, all of it in this process; ``None`` if nobody counts them.
+
+        After :meth:`warm_up` with that batch size.
+        """
+        count = getattr(self.runner, "flops", None)
+        return None if count is None else count(self._batches[batch_size])
+
 
 _worker: Worker
 
@@ -84,6 +92,11 @@ def warm_up(batch_size: int) -> None:
 def decode(batch_size: int) -> Round:
     """See :meth:`Worker.decode`."""
     return _worker.decode(batch_size)
+
+
+def flops(batch_size: int) -> Optional[int]:
+    """See :meth:`Worker.flops`."""
+    return _worker.flops(batch_size)
 
 
 def references() -> Dict[int, str]:

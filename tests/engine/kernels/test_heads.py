@@ -60,6 +60,20 @@ def test_what_torch_computes(precision, data):
 
 
 @compiled
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("precision", NAMES)
+def test_the_first_ones_share_the_memory_of_all(precision, shared):
+    """Of 20 numbers for each head some of a block of outputs are another head's."""
+    packed = [layer.packed for layer in layers_of(precision, 4, 20, 4 * 37, shared)]
+    heads = CompiledHeads.of(packed[0], packed[1:], 4, False)
+    x = torch.randn(3, 20, generator=torch.Generator().manual_seed(3))
+    expected = heads(x)
+    for n in (3, 1):
+        torch.testing.assert_close(heads.first(n)(x), expected[:, :n], atol=1e-5, rtol=1e-5)
+    assert torch.equal(heads(x), expected)
+
+
+@compiled
 def test_layers_that_are_not_packed_have_none():
     packed = [layer.packed for layer in layers_of("model", 2, 8, 16, True)]
     assert CompiledHeads.of(None, packed[1:], 2, False) is None

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators.single import adaptive
-from fairseq_fastdec.generators.single.adaptive import FIRST_REST, PERIOD, Profit
 from tests.support.oracle import Oracle, decode, generator_on, oracles
 
 
@@ -30,7 +29,8 @@ class Clock:
 
 def timed_generator(monkeypatch, oracle, of_step, of_token, max_len=24):
     # Costs are kept with the model, which other tests use, too.
-    monkeypatch.setattr(adaptive, "costs_of", lambda models, kind: adaptive.InvocationCosts())
+    known = adaptive.Experience()
+    monkeypatch.setattr(adaptive, "experience_of", lambda models, kind: known)
     generator = generator_on(oracle, "lookahead", max_len, lookahead_window="auto")
     clock = Clock(of_step, of_token)
     clock.watch(generator.session)
@@ -96,16 +96,3 @@ def test_the_output_is_greedys_whatever_time_passes(oracle, of_token, n_sentence
         for _ in range(3):
             expected = [oracle.greedy(sentence, max_len) for sentence in range(n_sentences)]
             assert decode(generator, n_sentences) == expected
-
-
-def test_rests_become_longer_while_nothing_is_gained():
-    profit = Profit()
-    rests = [profit.rest_after(1.0, 1.1) for _ in range(3 * PERIOD)]
-    assert [rest for rest in rests if rest] == [FIRST_REST, 4 * FIRST_REST, 16 * FIRST_REST]
-    assert [n for n, rest in enumerate(rests) if rest] == [
-        PERIOD - 1,
-        2 * PERIOD - 1,
-        3 * PERIOD - 1,
-    ]
-    assert not any(profit.rest_after(1.0, 0.9) for _ in range(PERIOD))
-    assert [profit.rest_after(1.0, 1.1) for _ in range(PERIOD)][-1] == FIRST_REST

@@ -15,33 +15,61 @@ def costs_that(seconds):
     return costs
 
 
-def pace_of(rate):
-    pace = Pace()
-    pace.learn(rate, 1.0)
-    return pace
+def pace_of(seconds):
+    return Pace(costs_that(seconds))
 
 
 def test_where_tokens_cost_nothing_all_are_verified():
-    size, worth = pace_of(1.0).best_size([0.1, 0.2, 0.3], 1, costs_that(lambda n: 1.0))
+    size, worth = pace_of(lambda n: 1.0).best_size([0.1, 0.2, 0.3], 1)
     assert size == 3 and worth == pytest.approx(0.3)
 
 
 def test_where_tokens_cost_as_much_as_steps_none_is_worth_it():
-    costs = costs_that(lambda n: float(n))
-    assert pace_of(1.0).best_size([0.9, 1.7], 1, costs) == (0, pytest.approx(0.0))
+    pace = pace_of(float)
+    size, worth = pace.best_size([0.9, 1.7], 1)
+    assert worth < pace.worth(1, 1, 0) == 0
 
 
 def test_the_best_size_gives_the_best_rate():
     """Two thirds are accepted, one by one; a token costs a fifth of an invocation."""
-    costs = costs_that(lambda n: 1.0 + 0.2 * (n - 1))
+
+    def seconds(n):
+        return 1.0 + 0.2 * (n - 1)
+
     gains = np.cumsum([(2 / 3) ** n for n in range(1, 16)]).tolist()
-    pace, best = Pace(), None
+    pace, best = pace_of(seconds), None
     for _ in range(50):
-        best = pace.best_size(gains, 1, costs)[0]
-        tokens, seconds = 1 + ([0.0] + gains)[best], costs.seconds(1 + best)
-        pace.learn(tokens, seconds)
-    rates = {n: (1 + ([0.0] + gains)[n]) / costs.seconds(1 + n) for n in SIZES if n <= 15}
+        best = pace.best_size(gains, 1)[0]
+        pace.learn(1 + ([0.0] + gains)[best], seconds(1 + best))
+    rates = {n: (1 + ([0.0] + gains)[n]) / seconds(1 + n) for n in SIZES if n <= 15}
     assert rates[best] > 0.99 * max(rates.values()) and best > 0
+
+
+def test_larger_sizes_are_tried_step_by_step_while_they_are_worth_it():
+    costs = InvocationCosts()
+    pace, tried = Pace(costs), []
+    for n in [1] * N_SAMPLES:
+        costs.learn(n, 1.0)
+    for _ in range(20):
+        size, _ = pace.best_size([0.5, 0.8, 1.0, 1.1, 1.15, 1.16, 1.17], 1)
+        costs.learn(1 + size, 1.0 if size < 3 else 2.0)
+        tried.append(size)
+    assert tried[: 2 * N_SAMPLES] == [n for n in (1, 3) for _ in range(N_SAMPLES)]
+    assert set(tried[2 * N_SAMPLES :]) == {1}
+
+
+def test_without_proposals_there_is_no_size():
+    assert pace_of(float).best_size([], 1) == (0, -np.inf)
+
+
+def test_the_rate_is_at_least_that_without_proposals():
+    pace = pace_of(lambda n: 0.5)
+    assert pace.rate(1) == 2 and pace.rate(4) == 8
+    pace.learn(3, 0.5)
+    assert pace.rate(1) == 6
+    for _ in range(1000):
+        pace.learn(1, 5.0)
+    assert pace.rate(1) == 2
 
 
 def test_rates_begin_as_guessed_and_become_what_was_seen():

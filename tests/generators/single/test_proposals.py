@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_fastdec.generators.single.invocation_costs import InvocationCosts
 from fairseq_fastdec.generators.single.proposals import (
+    N_BEFORE_CHOICE,
     N_PATH_KINDS,
+    N_UNTIL_ALL,
     DraftProposals,
     HeadProposals,
 )
@@ -47,42 +48,44 @@ class Judged:
     def cut_tree(self, n):
         self.proposed = n
 
+    def depths(self):
+        return np.array([[1, 2, 2]] * 2)
+
     def accepted(self):
-        return torch.tensor(self._accepted)
+        return np.array(self._accepted)
 
     def certain(self):
         return "tokens", "how many"
 
 
 def test_a_draft_is_as_good_as_all_before_it():
-    source = DraftProposals(KnownDrafts(), 15, InvocationCosts())
-    good, bad = source._rates.rates[1], source._rates.rates[0]
+    source = DraftProposals(KnownDrafts(), 15)
+    good, bad = source.rates.rates[1], source.rates.rates[0]
     blocks = Judged()
     gains = source.ask(blocks, blocks, 3)
     each = [good + bad, good**2 + bad * good, good**2 * bad + bad * good**2]
     assert gains == pytest.approx(np.cumsum(each).tolist())
-    assert source.gains.tolist() == pytest.approx([gain / 2 for gain in gains])
     source.propose(blocks, 2)
     assert blocks.proposed == [[5, 6], [8, 9]]
 
 
 def test_drafts_behind_a_wrong_one_are_not_judged():
-    source = DraftProposals(KnownDrafts(), 15, InvocationCosts())
-    before = source._rates._tried.copy(), source._rates._accepted.copy()
+    source = DraftProposals(KnownDrafts(), 15)
+    before = source.rates._tried.copy(), source.rates._accepted.copy()
     blocks = Judged(accepted=[[True, False], [False, False]])
     source.ask(blocks, blocks, 3)
     source.learn(blocks, blocks, was_taken=True)
     # The first row's two, and the second row's first.
-    assert (source._rates._tried - before[0]).tolist() == [1, 2]
-    assert (source._rates._accepted - before[1]).tolist() == [0, 1]
+    assert (source.rates._tried - before[0]).tolist() == [1, 2]
+    assert (source.rates._accepted - before[1]).tolist() == [0, 1]
     assert source._source.told == ("tokens", "how many")
     source.learn(blocks, blocks, was_taken=False)
-    assert (source._rates._tried - before[0]).tolist() == [1, 2]
+    assert (source.rates._tried - before[0]).tolist() == [1, 2]
 
 
 def test_heads_are_believed_until_they_are_known():
-    source = HeadProposals(4, 15, InvocationCosts())
-    scores = torch.tensor([[0.5, 0.25, 0.001], [0.5, 0.25, 0.0]]).log()
+    source = HeadProposals(4, 15)
+    scores = np.log([[0.5, 0.25, 0.001], [0.5, 0.25, 1e-300]])
     blocks = Judged(accepted=[[True, False, False], [True, True, False]], path_scores=scores)
     gains = source.ask(blocks, blocks, 3)
     assert gains[0] == pytest.approx(1.0, rel=0.3)
@@ -92,6 +95,23 @@ def test_heads_are_believed_until_they_are_known():
         source.learn(blocks, blocks, was_taken=True)
     gains = source.ask(blocks, blocks, 3)
     assert gains == pytest.approx([2.0, 3.0, 3.0], abs=0.02)
-    assert source._rates._tried[N_PATH_KINDS - 1] > 500
+    assert source.rates._tried[N_PATH_KINDS - 1] > 500
     source.propose(blocks, 2)
     assert blocks.proposed == 2
+
+
+@pytest.mark.parametrize("price, n_heads", [(0.0, 3), (0.2, 3), (0.7, 2)])
+def test_heads_that_are_not_worth_their_time_are_not_asked(price, n_heads):
+    """p_2 is always right, p_3 for one of two rows, p_4 not even in the tree."""
+    source = HeadProposals(4, 15)
+    scores = np.log([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
+    blocks = Judged(accepted=[[True, False, False], [True, True, False]], path_scores=scores)
+    asked = []
+    for _ in range(10 * N_UNTIL_ALL):
+        source.choose_heads(lambda n: (price + 0.01) * n)
+        source.ask(blocks, blocks, 3)
+        asked.append(source.n_heads)
+        source.learn(blocks, blocks, was_taken=True)
+    last = asked[-N_UNTIL_ALL:]
+    assert set(asked[:N_BEFORE_CHOICE]) == {4} and set(last) == {n_heads, 4}
+    assert last.count(n_heads) >= N_UNTIL_ALL - N_BEFORE_CHOICE

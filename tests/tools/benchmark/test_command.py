@@ -21,7 +21,7 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
     arguments = [
         corpus, "--path", baseline, "--post-process", "letter", "--device", "cpu",
         "--sentences", 20, "--rounds", 2, "--batch-size", 1, 8, "--threads", 2,
-        "--processes", 1,
+        "--processes", 1, "--flops",
         "--method", "fairseq: --decoding fairseq --beam 1",
         "--method", "lookahead: --decoding lookahead --processes 2",
         "--method", f"blockwise: --decoding blockwise --path '{blockwise}'",
@@ -55,10 +55,14 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
         # CTranslate2 leaves the empty sentence empty.
         assert result["identical"] == (19 if result["method"] == "peer" else 20)
         assert len(result["seconds"]) == 2 and result["memory"] > result["memory_before"] > 20
+        assert (result["flops"] is None) == (result["method"] == "peer")
         assert (result["latency_p95"] is not None) == (result["batch_size"] == 1)
     tried = {r["method"]: [trial["division"] for trial in r["trials"]] for r in results}
     assert tried["fairseq"] == ["1 x 2"] and tried["lookahead"] == ["2 x 1"]
     assert not peer or tried["peer"] == ["1 x 2", "2 x 1"]
+    alone = {r["method"]: r["flops"] for r in results if r["batch_size"] == 1}
+    # Both feed fairseq's tokens, and others that they guessed.
+    assert min(alone["lookahead"], alone["blockwise"]) > alone["fairseq"] > 0
     assert "tok:13a" in content["bleu_signature"]
     assert results[1]["tokens_per_invocation"] > results[0]["tokens_per_invocation"] == 1
     assert len({result["bleu"] for result in results if result["method"] != "peer"}) == 1

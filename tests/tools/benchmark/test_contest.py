@@ -54,6 +54,8 @@ def compete(monkeypatch):
                     raise MethodError("no luck")
                 if function is worker.references:
                     return {0: "a", 1: "b"}
+                if function is worker.flops:
+                    return 7
                 left = dict(list(COMPLETE.items())[: 1 if name in incomplete else 2])
                 return Round(1.0, translations=left)
 
@@ -103,6 +105,17 @@ def test_a_method_that_loses_sentences_is_left_out(compete):
 def test_nothing_can_be_compared_without_the_reference(compete):
     with pytest.raises(MethodError, match="'a', which the others are compared with: no luck"):
         compete("ab", failures=[("a", "decode", 1)])
+
+
+def test_operations_are_counted_once_a_method_and_batch_size(compete):
+    counting = Settings(("data",), "cpu", "fp32", 2, counts_flops=True)
+    contest, calls = compete("ab", settings=counting, batch_sizes=(1, 4))
+    counted = [(name, *size) for name, what, *size in calls if what == "flops"]
+    assert counted == [(f"{name} 1 x 2", size) for size in (1, 4) for name in "ab"]
+    assert {entry.flops for entry in contest.entries} == {7}
+    without, calls = compete("ab")
+    assert {entry.flops for entry in without.entries} == {None}
+    assert "flops" not in [what for _, what, *_ in calls]
 
 
 TWO = Settings(("data",), "cpu", "fp32", 2)

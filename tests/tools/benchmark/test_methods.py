@@ -133,6 +133,11 @@ def test_methods_must_go_together(settings, specs, message):
         check(settings(), *specs)
 
 
+def test_operations_of_graphs_cannot_be_counted(settings):
+    with pytest.raises(ValueError, match="--flops: .* use --device cpu"):
+        check(settings(device="cuda", counts_flops=True), "a: --beam 1")
+
+
 def test_a_path_for_all_or_for_each(corpus):
     settings = Settings((str(corpus),), "cpu", "fp32", 1)
     check(settings, "a: --path a.pt")

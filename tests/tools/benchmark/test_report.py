@@ -1,6 +1,7 @@
 """The results as Markdown and as JSON."""
 
 import json
+from dataclasses import replace
 
 from fairseq_fastdec.tools.benchmark import report
 from fairseq_fastdec.tools.benchmark.results import summarize
@@ -30,6 +31,23 @@ def test_the_table(contest):
     assert "| 5 | 1.25 | 1 of 2 | 160 | 0.50 (0.25 to 1.00) | 2.00x |" in tables[3]
     assert "- BLEU: `nrefs:1|x`" in lines
     assert "- left out: absent: is not installed" in lines
+
+
+def test_operations_have_a_column_where_they_were_counted(contest):
+    contest.entries[0].flops = 3_000_000_000
+    results = summarize(contest, "slow", Scorer())
+    counted = replace(SETTINGS, counts_flops=True)
+    lines = report.markdown(results, "slow", "nrefs:1|x", counted, {}).splitlines()
+    rows = [line for line in lines if line.count("|") == 15]
+    assert rows[0].endswith("| speed-up | GFLOPs a sentence |")
+    assert rows[2].startswith("| slow ") and rows[2].endswith("| 1.500 |")
+    assert rows[3].startswith("| fast ") and rows[3].endswith("|  |")
+    assert sum(line.startswith("- GFLOPs a sentence: ") for line in lines) == 1
+    assert not any("GFLOPs" in line for line in markdown_without_them(results).splitlines())
+
+
+def markdown_without_them(results):
+    return report.markdown(results, "slow", "nrefs:1|x", SETTINGS, {})
 
 
 def test_the_document(contest):

@@ -198,6 +198,25 @@ Problem problem_of(const Trees &task) {
   return is_empty || task.n_best > 0 ? NONE : SIZES;
 }
 
+// Whether each part takes as many numbers as the one before gives, and from where it gives them. The
+// parts check themselves.
+Problem problem_of(const HeadTrees &task) {
+  if (!task.heads || !task.product || !task.top_k || !task.trees) return SIZES;
+  const Heads &heads = *task.heads;
+  const Product &product = *task.product;
+  const TopK &top_k = *task.top_k;
+  const Trees &trees = *task.trees;
+  const bool are_alike = heads.n == trees.n_rows && heads.n_heads == trees.n_heads &&
+                         product.n == heads.n * heads.n_heads && top_k.n_rows == product.n &&
+                         top_k.n_members == 1 && !top_k.rows && trees.n_best == top_k.n_best &&
+                         product.linear.inputs == heads.hidden.inputs &&
+                         top_k.n_types == product.linear.outputs;
+  if (!are_alike || !top_k.scores) return SIZES;
+  const bool are_joined = product.x == heads.y && top_k.scores[0] == product.y &&
+                          trees.scores == top_k.best && trees.ranked == top_k.tokens;
+  return are_joined ? NONE : SIZES;
+}
+
 Problem problem_of(const Move &move) {
   if (move.n < 0 || move.used < 0 || move.used > move.head || !has_threads(move)) return SIZES;
   if (move.n > move.n_slots) return PLACES;

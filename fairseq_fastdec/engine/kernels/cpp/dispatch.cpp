@@ -5,6 +5,7 @@
 #include "blocks.h"
 #include "costs.h"
 #include "heads.h"
+#include "multiply_adds.h"
 #include "ngrams.h"
 #include "repeats.h"
 #include "row_moves.h"
@@ -110,11 +111,14 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(Linear),    sizeof(Norm),  sizeof(Layer),   sizeof(Model),     sizeof(Cache),
       sizeof(Costs),     sizeof(Threads), sizeof(Barrier), sizeof(Step),    sizeof(Product),
       sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
-      sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(BeamTable), sizeof(Trace),
-      sizeof(Repeats),   sizeof(Move),   sizeof(PathMove)};
+      sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(HeadTrees), sizeof(BeamTable),
+      sizeof(Trace),     sizeof(Repeats), sizeof(Move),  sizeof(PathMove)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
+
+// The multiply-adds of all products and attention since the library was loaded.
+int64_t fastdec_multiply_adds() { return n_multiply_adds.load(std::memory_order_relaxed); }
 
 // For tests: from now on computes in vectors of at most so many floats.
 void fastdec_set_width(int64_t widest) { kernels = kernels_for(widest); }
@@ -157,6 +161,7 @@ int64_t fastdec_step_threads(const Step *step) {
 int64_t fastdec_run_step(Step *step) {
   if (const Problem problem = problem_of(*step)) return problem;
   if (scratch_before(*step, step->n_threads) > step->scratch_size) return SCRATCH;
+  count_multiply_adds(*step);
   step->barrier.arrived = step->barrier.phase = 0;
   in_threads<Step, run_step>(step, threads_for(*step));
   return NONE;
@@ -164,6 +169,7 @@ int64_t fastdec_run_step(Step *step) {
 
 int64_t fastdec_multiply(Product *product) {
   if (const Problem problem = problem_of(*product)) return problem;
+  count_multiply_adds(*product);
   const int64_t n_threads = threads_for(*product);
   // To start threads would take longer than to quantise so little.
   const bool together = quantizes_together(product->linear, product->n);
@@ -176,6 +182,7 @@ int64_t fastdec_multiply(Product *product) {
 int64_t fastdec_best_tokens(BestToken *task) {
   if (const Problem problem = problem_of(*task)) return problem;
   if (best_token_scratch_size(*task) > task->scratch_size) return SCRATCH;
+  count_multiply_adds(*task);
   task->barrier.arrived = task->barrier.phase = 0;
   in_threads<BestToken, best_tokens>(task, threads_for(*task));
   return NONE;
@@ -184,6 +191,7 @@ int64_t fastdec_best_tokens(BestToken *task) {
 int64_t fastdec_run_heads(Heads *task) {
   if (const Problem problem = problem_of(*task)) return problem;
   if (heads_scratch_size(*task) > task->scratch_size) return SCRATCH;
+  count_multiply_adds(*task);
   task->barrier.arrived = task->barrier.phase = 0;
   in_threads<Heads, run_heads>(task, threads_for(*task));
   return NONE;
@@ -251,6 +259,21 @@ int64_t fastdec_copy_ngrams(const NgramTable *from, NgramTable *to) {
 int64_t fastdec_grow_trees(Trees *task) {
   const Problem problem = problem_of(*task);
   return problem ? -problem : grow_trees(*task);
+}
+
+// The same for trees of heads, whose tokens are ranked first. A refused call may have written to the
+// memory between its parts.
+int64_t fastdec_grow_head_trees(const HeadTrees *task) {
+  if (const Problem problem = problem_of(*task)) return -problem;
+  if (const int64_t problem = fastdec_run_heads(task->heads)) return -problem;
+  if (const int64_t problem = fastdec_multiply(task->product)) return -problem;
+  if (task->temperature != 1) {
+    float *const logits = task->product->y;
+    const int64_t n = task->product->n * task->product->linear.outputs;
+    for (int64_t i = 0; i < n; ++i) logits[i] /= task->temperature;
+  }
+  if (const int64_t problem = fastdec_top_k(task->top_k)) return -problem;
+  return fastdec_grow_trees(task->trees);
 }
 
 // How many bytes of scratch memory judging and extending beams need.

@@ -274,6 +274,15 @@ struct Trees {
   float *path_scores;                  // the same, log-probabilities of the paths to these tokens
 };
 
+// Trees of what heads find most probable, in one call: each part reads what the one before wrote.
+struct HeadTrees {
+  Heads *heads;      // from the rows' states to the output layer's inputs
+  Product *product;  // from those to logits
+  TopK *top_k;       // from those to each head's best tokens
+  Trees *trees;
+  float temperature;  // divides the logits
+};
+
 // The beams of a search, of which a step expands those in focus. The arrays are the search's own.
 struct BeamTable {
   int64_t n_slots, n_lengths, width;  // a beam has at most `width` entries, and so many final ones

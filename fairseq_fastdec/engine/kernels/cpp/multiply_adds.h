@@ -1,0 +1,73 @@
+// How much compiled code multiplies: the measure of the papers' FLOPs.
+
+#pragma once
+
+#include <atomic>
+
+#include "attention.h"
+
+namespace {
+
+// Of all calls since the library was loaded. Several threads may be in a call.
+std::atomic<int64_t> n_multiply_adds{0};
+
+INLINE int64_t multiply_adds_of(const Linear &linear, int64_t n) {
+  return n * linear.inputs * linear.outputs;
+}
+
+// The keys that all new tokens of a step's rows see, of their rows or of their sources.
+struct SeenKeys {
+  int64_t of_rows = 0, of_sources = 0;
+};
+
+INLINE SeenKeys seen_keys_of(const Step &step) {
+  SeenKeys seen;
+  int64_t path[MAX_TREE_DEPTH];
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    for (int64_t token = 0; token < step.n_new; ++token)
+      seen.of_rows += visible_to(step, row, token, path).count();
+    seen.of_sources += step.n_new * step.source_lengths[step.row_source[row]];
+  }
+  return seen;
+}
+
+// Embeddings, norms and activations, which multiply little, do not count.
+INLINE int64_t multiply_adds_of(const Step &step) {
+  const Model &model = step.model;
+  if (!model.n_layers) return 0;
+  // All layers have the same sizes.
+  const Layer &layer = model.layers[0];
+  const int64_t n = step.n_rows * step.n_new;
+  const SeenKeys seen = seen_keys_of(step);
+  int64_t of_layer = 2 * model.dim * seen.of_rows;
+  for (const Linear *linear : {&layer.self_qkv, &layer.self_out, &layer.fc1, &layer.fc2})
+    of_layer += multiply_adds_of(*linear, n);
+  if (layer.cross_query.outputs) {
+    of_layer += 2 * model.dim * seen.of_sources;
+    for (const Linear *linear : {&layer.cross_query, &layer.cross_out})
+      of_layer += multiply_adds_of(*linear, n);
+  }
+  return model.n_layers * of_layer;
+}
+
+INLINE int64_t multiply_adds_of(const Product &product) {
+  return multiply_adds_of(product.linear, product.n);
+}
+
+INLINE int64_t multiply_adds_of(const BestToken &task) {
+  return multiply_adds_of(task.linear, task.n);
+}
+
+INLINE int64_t multiply_adds_of(const Heads &task) {
+  int64_t sum = multiply_adds_of(task.hidden, task.n);
+  for (int64_t output = 0; output < task.n_outputs; ++output)
+    sum += multiply_adds_of(task.outputs[output], task.n);
+  return sum;
+}
+
+template <typename Task>
+INLINE void count_multiply_adds(const Task &task) {
+  n_multiply_adds.fetch_add(multiply_adds_of(task), std::memory_order_relaxed);
+}
+
+}  // namespace
