@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from typing import Optional, Tuple
+from typing import Iterable, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -160,16 +160,28 @@ class PackedInt8(Packed):
 
     # Inputs of 0 are quantised to this, ``ZERO_POINT`` in quantize.h.
     ZERO_POINT = 128
+    # An output layer may have a quarter of a million. The number is a multiple of all blocks.
+    OUTPUTS_AT_ONCE = 4096
 
     def __init__(
-        self, library: Library, weight_int8: Tensor, scales: Tensor, bias: Optional[Tensor]
-    ) -> None:
-        n_outputs, n_inputs = weight_int8.shape
+        self, library: Library, parts: Iterable[Tensor], n_inputs: int, scales: Tensor,
+        bias: Optional[Tensor],
+    ) -> None:  # fmt: skip
+        n_outputs, n_lines = scales.size(0), n_inputs + -n_inputs % library.group
         lacking = -n_outputs % library.block
-        filled_up = F.pad(weight_int8, (0, -n_inputs % library.group, 0, lacking))
+        grouped = torch.empty((n_outputs + lacking) * n_lines, dtype=torch.int8)
+        compensation = torch.empty(n_outputs + lacking, dtype=torch.int32)
+        begin = 0
+        for part in parts:
+            filled_up = F.pad(part, (0, n_lines - n_inputs, 0, -part.size(0) % library.block))
+            end = begin + filled_up.size(0)
+            own = _grouped(filled_up, library.block, library.group)
+            grouped[begin * n_lines : end * n_lines] = own.flatten()
+            compensation[begin:end] = -self.ZERO_POINT * filled_up.sum(dim=1, dtype=torch.int32)
+            begin = end
         memory = (
-            _grouped(filled_up, library.block, library.group),
-            -self.ZERO_POINT * filled_up.sum(dim=1, dtype=torch.int32),
+            grouped,
+            compensation,
             _filled_up(scales, n_outputs, lacking),
             _filled_up(bias, n_outputs, lacking),
         )
@@ -198,10 +210,27 @@ class PackedInt8(Packed):
             ``None`` for no numbers, elsewhere than on a CPU, where nothing was compiled, or where
             the processor has no instructions for 8-bit integers
         """
-        library = cls._usable_library()
-        if library is None or not _can_be_packed(weight_int8):
+        if weight_int8.device.type != "cpu":
             return None
-        return cls(library, weight_int8, scales, bias)
+        parts = weight_int8.split(cls.OUTPUTS_AT_ONCE)
+        return cls.of_parts(parts, weight_int8.size(1), scales, bias)
+
+    @classmethod
+    def of_parts(
+        cls, parts: Iterable[Tensor], n_inputs: int, scales: Tensor, bias: Optional[Tensor]
+    ) -> Optional["PackedInt8"]:
+        """The same of a weight that is never in memory as a whole.
+
+        Args:
+            parts: int8 ``[OUTPUTS_AT_ONCE, in]``, the last one perhaps of fewer outputs; asked for
+                one after the other, and not kept.
+            n_inputs: of each.
+            scales, bias: of all of them, as for :meth:`of`.
+        """
+        library = cls._usable_library()
+        if library is None or n_inputs == 0 or scales.numel() == 0:
+            return None
+        return cls(library, parts, n_inputs, scales, bias)
 
 
 def _can_be_packed(weight: Tensor) -> bool:
