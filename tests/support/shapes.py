@@ -9,6 +9,7 @@ from fairseq.models.transformer import Embedding, TransformerDecoderBase
 from tests.support import tiny
 from tests.support.trained_models import TASK
 
+ONE_LAYER = dict(encoder_layers=1, decoder_layers=1)
 NORMFORMER = dict(scale_attn=True, scale_fc=True, scale_heads=True, scale_resids=True)
 WIDE_ENCODER = dict(encoder_embed_dim=48, encoder_ffn_embed_dim=40, encoder_attention_heads=3)
 BART = dict(
@@ -16,6 +17,7 @@ BART = dict(
     share_all_embeddings=True, no_scale_embedding=True, activation_fn="gelu",
 )  # fmt: skip
 UPDATES = 50
+TRANSLATION = "translation"
 MODELS = {
     "norms before": dict(encoder_normalize_before=True, decoder_normalize_before=True),
     "norms before, none at the end": dict(
@@ -57,7 +59,7 @@ MODELS = {
 
 def build(embedding=None, **options):
     """A tiny transformer; with embeddings of another width, as models of one's own may have."""
-    options = {"encoder_layers": 1, "decoder_layers": 1, **options}
+    options = {**ONE_LAYER, **options}
     if embedding is None:
         return tiny.build_model(TASK, **options)
     sizes = {"decoder_output_dim": tiny.SIZES["decoder_embed_dim"], **options}
@@ -81,13 +83,15 @@ OF_COMMANDS = [name for name, options in MODELS.items() if "embedding" not in op
 
 def write_checkpoint(name, path):
     """Write what fairseq-train would have of it."""
-    model = trained(name)
-    given = {k: v for k, v in vars(model.args).items() if not isinstance(v, torch.Tensor)}
-    given.update(task="translation", criterion="cross_entropy", optimizer="adam")
+    # Without the configuration of a whole training, which takes longer to read than to decode.
+    given = vars(tiny.arguments("transformer", **{**ONE_LAYER, **MODELS[name]}))
+    plain = (bool, int, float, str, type(None))
+    model = argparse.Namespace(_name="transformer")
+    vars(model).update((k, value) for k, value in given.items() if isinstance(value, plain))
     history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
     state = {
-        "args": argparse.Namespace(**given),
-        "model": model.state_dict(),
+        "cfg": {"model": model, "task": argparse.Namespace(_name=TRANSLATION, task=TRANSLATION)},
+        "model": trained(name).state_dict(),
         "optimizer_history": [{**history, "num_updates": UPDATES}],
         "extra_state": {},
     }
