@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.packed import PackedInt8
+from ..kernels.packed import OUTPUTS_AT_ONCE, PackedInt8
 from .linear import LinearLayer
 
 # No weight is so small; a token of zeros must not divide by zero.
@@ -122,8 +122,8 @@ def _scale_of(weight: Tensor) -> Tensor:
 
 def _int8_parts(weight: Tensor, scale: Tensor) -> Iterator[Tensor]:
     """The integers of some outputs after the others, int8 ``[at most OUTPUTS_AT_ONCE, in]``."""
-    n = PackedInt8.OUTPUTS_AT_ONCE
-    for part, part_scale in zip(weight.split(n), scale.split(n)):
+    parts = (tensor.split(OUTPUTS_AT_ONCE) for tensor in (weight, scale))
+    for part, part_scale in zip(*parts):
         yield _quantised(part, part_scale).int_repr()
 
 
