@@ -1,4 +1,4 @@
-"""How much compiled code multiplies."""
+"""The multiply-adds of compiled code, counted by itself."""
 
 from . import loading
 
