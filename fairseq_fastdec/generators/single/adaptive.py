@@ -37,14 +37,14 @@ class AdaptiveSearch:
     decoding's.
     """
 
-    def __init__(self, known: Experience, contenders: Sequence["Contender"]) -> None:
+    def __init__(self, known: Experience, proposers: Sequence["Proposer"]) -> None:
         """
         Args:
             known: what is known of invocations. More is learned.
-            contenders: those whose proposals take less time first.
+            proposers: those whose proposals take less time first.
         """
-        self._known, self._contenders = known, contenders
-        self._most = max(contender.source.most for contender in contenders)
+        self._known, self._proposers = known, proposers
+        self._most = max((proposer.source.most for proposer in proposers), default=0)
         self._n_own = 0
         self._is_said = False
         self._taken: Dict[str, List[int]] = {}
@@ -53,8 +53,8 @@ class AdaptiveSearch:
         """Extend every row until it ends; ``last`` int64 ``[R]`` are the tokens to begin behind."""
         blocks = blocks_of(batch, 1 + self._most)
         blocks.begin(last)
-        for contender in self._contenders:
-            contender.has_begun = False
+        for proposer in self._proposers:
+            proposer.has_begun = False
         known, next_trial = self._known, self._next_trial()
         first = n = known.n_invocations
         while blocks.go_on():
@@ -78,39 +78,39 @@ class AdaptiveSearch:
 
     def _end(self, batch: Batch, n_invocations: int) -> None:
         self._n_own += n_invocations
-        for contender in self._contenders:
-            contender.end(batch, n_invocations)
+        for proposer in self._proposers:
+            proposer.end(batch, n_invocations)
         if self._n_own >= SAID_AFTER and not self._is_said:
             self._is_said = True
             logger.info(self.summary())
 
-    def _next_trial(self) -> int:
-        return min(contender.known.trial.next for contender in self._contenders)
+    def _next_trial(self) -> float:
+        return min((one.known.trial.next for one in self._proposers), default=math.inf)
 
     def _look_for_proposals(self, batch: Batch, blocks: Blocks) -> None:
         """An invocation with what is worth most."""
         known, n_rows = self._known, batch.n_rows
         best = self._choose(batch, blocks, batch.n_left(1) - 1)
         before = perf_counter()
-        if best.contender is None:
+        if best.proposer is None:
             blocks.propose_nothing()
         else:
-            best.contender.source.propose(blocks, best.n)
+            best.proposer.source.propose(blocks, best.n)
         blocks.verify()
         blocks.keep()
         seconds = perf_counter() - before
         last = blocks.taken[-1]
         taken = last if isinstance(last, int) else int(last.sum())
-        asked = [one for one in self._contenders if one.asked_at == known.n_invocations]
-        if best.n and all(contender.known.trial.is_warm for contender in asked):
+        asked = [one for one in self._proposers if one.asked_at == known.n_invocations]
+        if best.n and all(proposer.known.trial.is_warm for proposer in asked):
             known.costs.learn(n_rows * (1 + best.n), seconds)
         worth = known.pace.worth(taken, n_rows, best.n)
-        for contender in asked:
-            is_taken = contender is best.contender
-            contender.learn(batch, blocks, is_taken)
+        for proposer in asked:
+            is_taken = proposer is best.proposer
+            proposer.learn(batch, blocks, is_taken)
             saved = worth - best.rivals_worth if is_taken else 0.0
-            contender.book(known.pace.rate(n_rows), saved, n_rows)
-        known.pace.learn(taken, seconds + sum(contender.spent for contender in asked))
+            proposer.book(known.pace.rate(n_rows), saved, n_rows)
+        known.pace.learn(taken, seconds + sum(proposer.spent for proposer in asked))
         self._count(best)
 
     def _choose(self, batch: Batch, blocks: Blocks, most: int) -> "Choice":
@@ -120,22 +120,22 @@ class AdaptiveSearch:
         best = Choice(None, 0, alone)
         if most < 1:
             return best
-        for contender in self._contenders:
-            if not contender.known.trial.is_on(known.n_invocations):
+        for proposer in self._proposers:
+            if not proposer.known.trial.is_on(known.n_invocations):
                 continue
             # Where somebody has good proposals already, others may not be worth asking.
-            if best.n and contender.hope(pace.rate(n_rows), n_rows) < best.worth - alone:
+            if best.n and proposer.hope(pace.rate(n_rows), n_rows) < best.worth - alone:
                 continue
-            contender.choose_heads(pace.rate(n_rows), n_rows)
-            gains = contender.ask(batch, blocks, most, known.n_invocations)
+            proposer.choose_heads(pace.rate(n_rows), n_rows)
+            gains = proposer.ask(batch, blocks, most, known.n_invocations)
             n, worth = pace.best_size(gains, n_rows)
-            contender.expect(worth - alone)
+            proposer.expect(worth - alone)
             if worth > best.worth:
-                best = Choice(contender, n, worth, rivals_worth=best.worth)
+                best = Choice(proposer, n, worth, rivals_worth=best.worth)
         return best
 
     def _count(self, choice: "Choice") -> None:
-        name = "nothing" if choice.contender is None else choice.contender.source.name
+        name = "nothing" if choice.proposer is None else choice.proposer.source.name
         taken = self._taken.setdefault(name, [0, 0])
         taken[0] += 1
         taken[1] += choice.n
@@ -149,16 +149,16 @@ class AdaptiveSearch:
             verified.append(f"{name} verified in {n}{tokens}")
         costs = [f"they took {self._known.costs.summary()} token(s)"]
         costs += [
-            f"to ask for {contender.source.name} took {own.summary()} row(s)"
+            f"to ask for {proposer.source.name} took {own.summary()} row(s)"
             + f" by {n_heads} heads" * (n_heads > 1)
-            for contender in self._contenders
-            for n_heads, own in sorted(contender.known.costs.items())
+            for proposer in self._proposers
+            for n_heads, own in sorted(proposer.known.costs.items())
             if own.largest
         ]
         return f"of {self._n_own} invocations: {', '.join(verified)}; {'; '.join(costs)}"
 
 
-class Contender:
+class Proposer:
     """A source of proposals, what asking it costs, and whether that pays.
 
     Attributes:
@@ -229,13 +229,13 @@ class Choice(NamedTuple):
     """The proposals that an invocation is to verify.
 
     Attributes:
-        contender: whose proposals; ``None`` for none.
+        proposer: whose proposals; ``None`` for none.
         n: how many a row.
         worth: see :class:`Pace`.
         rivals_worth: of the second best choice.
     """
 
-    contender: Optional[Contender]
+    proposer: Optional[Proposer]
     n: int
     worth: float
     rivals_worth: float = 0.0
@@ -264,8 +264,8 @@ def adaptive_search(
     if n_heads > 1:
         generator.session.prepare_proposals(n_heads)
         sources[n_heads] = HeadProposals(n_heads, MOST_OF_TREE)
-    contenders = [
-        Contender(source, known.of_source(kind, source.first_rates))
+    proposers = [
+        Proposer(source, known.of_source(kind, source.first_rates))
         for kind, source in sources.items()
     ]
-    return AdaptiveSearch(known, contenders)
+    return AdaptiveSearch(known, proposers)

@@ -129,7 +129,7 @@ class Blocks(ABC):
 
     @abstractmethod
     def depths(self) -> np.ndarray:
-        """How many tokens of a tree come before each proposal: int64 ``[R, N]``."""
+        """The number of tokens that come before each proposal of a tree: int64 ``[R, N]``."""
 
     @abstractmethod
     def certain(self) -> Tuple[Tensor, Tensor]:

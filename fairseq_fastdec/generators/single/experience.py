@@ -8,7 +8,7 @@ from torch import nn
 
 from .invocation_costs import InvocationCosts
 from .pace import AcceptanceRates, Pace
-from .trials import Trial
+from .trials import SourceTrial
 
 # Before the first trial, so many invocations show what they cost without proposals.
 FIRST = 16
@@ -29,7 +29,7 @@ class SourceExperience:
     def __init__(self, rates: AcceptanceRates) -> None:
         self.rates = rates
         self.costs: DefaultDict[int, InvocationCosts] = defaultdict(InvocationCosts)
-        self.trial = Trial(1 + FIRST)
+        self.trial = SourceTrial(1 + FIRST)
         self.expected = float("inf")
 
     def seconds(self, n_heads: int, n_rows: int) -> float:

@@ -10,6 +10,8 @@ from .invocation_costs import InvocationCosts
 SIZES = (0, 1, 2, 3, 5, 7, 11, 15, 23, 31)
 # Sizes so much larger than the largest that was measured are tried, if they are worth it.
 GROWTH = 2
+# From time to time the next larger size is measured again, if it brings so many tokens more a row.
+N_UNTIL_LARGER, LEAST_GAIN = 64, 0.1
 # The rate is that of some hundred invocations.
 DECAY = 0.99
 
@@ -29,6 +31,7 @@ class Pace:
         """
         self._costs = costs
         self._tokens = self._seconds = 0.0
+        self._n_chosen = 0
 
     def rate(self, n_rows: int) -> float:
         """Tokens a second of the last invocations, or of those without proposals if that is more.
@@ -69,7 +72,17 @@ class Pace:
             worth = n_rows + gains[size - 1] - rate * costs.seconds(n_tokens)
             if worth > most_worth:
                 best, most_worth = size, worth
+        self._n_chosen += 1
+        if best and self._n_chosen % N_UNTIL_LARGER == 0:
+            best = _next_larger(best, gains, LEAST_GAIN * n_rows)
         return best, most_worth
+
+
+def _next_larger(size: int, gains: Sequence[float], least: float) -> int:
+    """The next size, if that brings so many tokens more; else the same."""
+    larger = next((other for other in SIZES if other > size), size)
+    brings = larger <= len(gains) and gains[larger - 1] - gains[size - 1] > least
+    return larger if brings else size
 
 
 class AcceptanceRates:

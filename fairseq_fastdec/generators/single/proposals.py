@@ -14,8 +14,8 @@ from .pace import AcceptanceRates, running_sums
 # The kinds of the paths of a tree: so many for each factor of e by which they are less probable.
 KINDS_OF_FACTOR = 2
 N_PATH_KINDS = 24
-# The number of heads is chosen after so many answers; one of so many answers is by all heads.
-N_BEFORE_CHOICE, N_UNTIL_ALL = 16, 64
+# One of so many answers is by all heads. After it the number of heads is chosen again.
+N_UNTIL_ALL = 16
 GUESS_AT_HEAD = 0.5
 # So much of what is known of the depth of trees comes from the last one.
 SHARE_OF_LAST = 0.1
@@ -147,7 +147,7 @@ class HeadProposals(ProposalSource):
         self._n_answers += 1
         if self._n_answers % N_UNTIL_ALL == 0:
             self.n_heads = self._most_heads
-        elif self._n_answers % N_BEFORE_CHOICE == 1 and self._n_answers > 1:
+        elif self._n_answers % N_UNTIL_ALL == 1 and self._n_answers > 1:
             gains = (self.rates.rates[N_PATH_KINDS:] * self._shares).cumsum().tolist()
             worth = [gain - price(n) for n, gain in enumerate(gains, start=2)]
             self.n_heads = 2 + worth.index(max(worth))

@@ -12,7 +12,7 @@ LOST_BY_ROOT = 0.5
 LEAST_REST = 256
 
 
-class Trial:
+class SourceTrial:
     """Has a source of proposals asked while that pays, and from time to time to find out.
 
     Time is counted in invocations without proposals, those of now.
@@ -54,7 +54,8 @@ class Trial:
         if self._balance < MOST_LOST:
             return
         # Another trial may lose as much.
-        root = (2 * self._lost - self._lost_before) / LOST_BY_ROOT
+        of_trial = max(0.0, self._lost - self._lost_before)
+        root = (self._lost + of_trial) / LOST_BY_ROOT
         self.next = max(int(root**2), n_invocations + LEAST_REST)
         self._lost_before = self._lost
         self._n_asked, self._balance = 0, 0.0

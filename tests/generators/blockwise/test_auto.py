@@ -7,7 +7,7 @@ import torch
 
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
-from fairseq_fastdec.generators.single import adaptive
+from fairseq_fastdec.generators.single import adaptive, experience, trials
 from tests.support import tiny
 from tests.support.blockwise import MAX_LEN, constant_model, in_fp64
 from tests.support.trained_models import TASK, blockwise_model, stock_model
@@ -19,11 +19,14 @@ SAMPLES = [
 
 
 @pytest.fixture(autouse=True)
-def own_costs(monkeypatch):
-    """Costs are kept with the model, which other tests use, too."""
-    monkeypatch.setattr(adaptive, "costs_of", lambda models, kind: adaptive.InvocationCosts())
-    for name, value in dict(PERIOD=4, FIRST_REST=3, LONGEST_REST=6).items():
-        monkeypatch.setattr(adaptive, name, value)
+def own_experience(monkeypatch):
+    """Experience is kept with the model, which other tests use, too; and trials come soon."""
+    monkeypatch.setattr(adaptive, "experience_of", lambda models, kind: experience.Experience())
+    for module, name, value in (
+        (experience, "FIRST", 4), (adaptive, "FIRST", 4),
+        (trials, "LEAST_REST", 3), (trials, "LOST_BY_ROOT", 1e3),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
 
 
 def generator_for(models, decoding, **options):
@@ -51,6 +54,7 @@ METHODS = {
     "auto": dict(decoding="auto"),
     "trees": dict(decoding="blockwise", proposal_tree="auto"),
     "fewer heads": dict(decoding="auto", decoding_block_size=2),
+    "p_1 alone": dict(decoding="blockwise", proposal_tree="auto", decoding_block_size=1),
 }
 
 
@@ -70,7 +74,7 @@ def test_a_stock_model_has_drafts_alone():
     ours, greedy = (generator_for([stock_model()], name) for name in ("auto", "greedy"))
     for _ in range(3):
         assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
-    assert "with heads" not in ours._search.summary()
+    assert "for heads" not in ours._search.summary()
 
 
 def test_in_fp64_and_behind_prefixes():

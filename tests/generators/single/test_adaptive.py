@@ -29,8 +29,7 @@ class Clock:
 
 def timed_generator(monkeypatch, oracle, of_step, of_token, max_len=24):
     # Costs are kept with the model, which other tests use, too.
-    known = adaptive.Experience()
-    monkeypatch.setattr(adaptive, "experience_of", lambda models, kind: known)
+    monkeypatch.setattr(adaptive, "experience_of", lambda models, kind: adaptive.Experience())
     generator = generator_on(oracle, "lookahead", max_len, lookahead_window="auto")
     clock = Clock(of_step, of_token)
     clock.watch(generator.session)

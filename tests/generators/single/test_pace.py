@@ -4,12 +4,18 @@ import numpy as np
 import pytest
 
 from fairseq_fastdec.generators.single.invocation_costs import N_SAMPLES, InvocationCosts
-from fairseq_fastdec.generators.single.pace import SIZES, AcceptanceRates, Pace, running_sums
+from fairseq_fastdec.generators.single.pace import (
+    N_UNTIL_LARGER,
+    SIZES,
+    AcceptanceRates,
+    Pace,
+    running_sums,
+)
 
 
 def costs_that(seconds):
     costs = InvocationCosts()
-    for n_tokens in (1, 2, 4, 8, 16, 32):
+    for n_tokens in (1, 2, 3, 4, 8, 16, 32):
         for _ in range(N_SAMPLES):
             costs.learn(n_tokens, seconds(n_tokens))
     return costs
@@ -56,6 +62,14 @@ def test_larger_sizes_are_tried_step_by_step_while_they_are_worth_it():
         tried.append(size)
     assert tried[: 2 * N_SAMPLES] == [n for n in (1, 3) for _ in range(N_SAMPLES)]
     assert set(tried[2 * N_SAMPLES :]) == {1}
+
+
+@pytest.mark.parametrize("more, larger", [(0.2, 3), (0.05, 2)])
+def test_a_size_that_seemed_too_dear_is_measured_again_if_it_brings_more(more, larger):
+    pace = pace_of(lambda n: 1.0 if n < 4 else 3.0)
+    gains = [0.5, 0.9, 0.9 + more]
+    sizes = [pace.best_size(gains, 1)[0] for _ in range(2 * N_UNTIL_LARGER)]
+    assert sizes == 2 * ([2] * (N_UNTIL_LARGER - 1) + [larger])
 
 
 def test_without_proposals_there_is_no_size():

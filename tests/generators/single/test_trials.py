@@ -7,7 +7,7 @@ from fairseq_fastdec.generators.single.trials import (
     LOST_BY_ROOT,
     MOST_LOST,
     WARM_UP,
-    Trial,
+    SourceTrial,
 )
 
 
@@ -23,12 +23,12 @@ def ask(trial, n, lost):
 
 
 def test_what_pays_is_always_asked():
-    assert asked(Trial(17), 5000, lambda n: -0.1) == list(range(17, 5001))
+    assert asked(SourceTrial(17), 5000, lambda n: -0.1) == list(range(17, 5001))
 
 
 @pytest.mark.parametrize("each", [0.2, 1.0, 5.0])
 def test_what_does_not_pay_is_asked_ever_more_rarely(each):
-    trial, n_invocations = Trial(17), 100_000
+    trial, n_invocations = SourceTrial(17), 100_000
     numbers = asked(trial, n_invocations, lambda n: each)
     for most in (4000, n_invocations):
         lost = each * sum(n <= most for n in numbers)
@@ -40,13 +40,13 @@ def test_what_does_not_pay_is_asked_ever_more_rarely(each):
 
 
 def test_slow_answers_after_a_rest_do_not_decide():
-    trial = Trial(1)
+    trial = SourceTrial(1)
     assert asked(trial, 500, lambda n: 20.0 if n <= WARM_UP else -0.1) == list(range(1, 501))
     assert trial.is_warm
 
 
 def test_what_has_paid_may_cease_to():
-    trial = Trial(1)
+    trial = SourceTrial(1)
     numbers = asked(trial, 2000, lambda n: -1.0 if n <= 1000 else 1.0)
     assert numbers == list(range(1, 1001 + 2 * int(MOST_LOST)))
     assert not trial.is_warm

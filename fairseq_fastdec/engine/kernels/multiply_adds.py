@@ -1,0 +1,9 @@
+"""How much compiled code multiplies."""
+
+from . import loading
+
+
+def multiply_adds() -> int:
+    """The multiply-adds of all products and attention so far; 0 where nothing was compiled."""
+    library = loading.library()
+    return 0 if library is None else library.multiply_adds()
