@@ -8,21 +8,27 @@ torch 1.6, files whose tensors are compressed, and all files where the system is
 
 torch's restricted unpickler reads mapped files, too. Nothing is mapped any more when the models are
 there: whoever overwrites the file later does them no harm.
+
+Matrices of models that do nothing but decode stay in the file even then (:func:`read_weights`).
+Most are read when the engine prepares them, one layer at a time, and leave memory again. So the
+model as fairseq computes with it is never in memory as a whole.
 """
 
 import contextlib
 import copy
 import functools
+import inspect
 import os
 import sys
 import threading
+import weakref
 import zipfile
 from contextvars import ContextVar
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .memory import forget_pages, trim
@@ -30,7 +36,15 @@ from .memory import forget_pages, trim
 # So many bytes of a parameter are in memory twice.
 PIECE = 1 << 22
 FIRST_BYTES = b"PK\x03\x04"
+# An attribute of parameters whose numbers are in the file yet: the mapped tensor.
+IN_FILE = "_fastdec_in_file"
+# Whoever calls these on a parameter means its first, random values.
+DRAWS = {
+    Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_,
+    nn.init.kaiming_normal_, nn.init.xavier_uniform_, nn.init.xavier_normal_,
+}  # fmt: skip
 
+_DATA = Tensor.data.__get__
 _one_at_a_time = threading.RLock()
 _copying: ContextVar[Optional["CopyByPieces"]] = ContextVar("copying", default=None)
 
@@ -53,8 +67,15 @@ class CopyByPieces(TorchFunctionMode):
     ``Module.load_state_dict`` copies so.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, defers: bool = False) -> None:
+        """
+        Args:
+            defers: leave matrices in the file, and draw no random values for parameters, which
+                would be the first to need memory for them.
+        """
         super().__init__()
+        self._defers = defers
+        self._parameters: Dict[int, "weakref.ref[nn.Parameter]"] = {}
         self._states: List[Dict[str, Any]] = []
         self._tensors: List[Tensor] = []
         self._stretches: List[Tuple[int, int]] = []
@@ -83,14 +104,32 @@ class CopyByPieces(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable, types: Any, args: tuple = (), kwargs: Optional[dict] = None
     ) -> Any:
+        kwargs = kwargs or {}
         is_copy = function is torch.Tensor.copy_ and len(args) == 2 and not kwargs
+        if self._defers and not is_copy:
+            target = args[0] if args else kwargs.get("tensor")
+            if function in DRAWS and self._is_of_parameter(target):
+                return target
+            if isinstance(target, nn.Parameter):
+                read_weight(target)
+                if function == _DATA:
+                    self._parameters[target.data_ptr()] = weakref.ref(target)
         if not is_copy or not self._is_mapped(args[1]):
-            return function(*args, **(kwargs or {}))
+            return function(*args, **kwargs)
         target, source = args
-        for part, piece in _pieces(target, source):
-            part.copy_(piece)
-            forget_pages(*_place_of(piece))
+        is_matrix = isinstance(target, nn.Parameter) and target.dim() == 2
+        if self._defers and is_matrix and target.shape == source.shape:
+            setattr(target, IN_FILE, source)
+        else:
+            _copy_by_pieces(target, source)
         return target
+
+    def _is_of_parameter(self, tensor: Any) -> bool:
+        """Whether it is a parameter, or the ``data`` of one."""
+        if isinstance(tensor, nn.Parameter) or not isinstance(tensor, Tensor):
+            return isinstance(tensor, nn.Parameter)
+        known = self._parameters.get(tensor.data_ptr(), lambda: None)()
+        return known is not None and known.shape == tensor.shape
 
     def _is_mapped(self, source: Any) -> bool:
         if not isinstance(source, Tensor) or source.layout != torch.strided or not source.numel():
@@ -102,17 +141,60 @@ class CopyByPieces(TorchFunctionMode):
 def _copying_by_pieces(load_models: Callable) -> Callable:
     @functools.wraps(load_models)
     def load_sparingly(*args: Any, **kwargs: Any) -> Any:
-        copying = CopyByPieces()
+        task = inspect.signature(load_models).bind(*args, **kwargs).arguments.get("task")
+        copying = CopyByPieces(defers=getattr(task, "defers_weights", False))
         before = _copying.set(copying)
         try:
             with copying:
-                return load_models(*args, **kwargs)
+                loaded = load_models(*args, **kwargs)
+            for model in loaded[0]:
+                _read_when_called(model)
+            return loaded
         finally:
             _copying.reset(before)
             copying.close()
             trim()
 
     return load_sparingly
+
+
+def read_weights(modules: Iterable[nn.Module], but: Collection[nn.Parameter] = ()) -> None:
+    """Read the parameters that were left in their files.
+
+    Args:
+        but: stay there. They are read when the engine prepares them (:func:`read_weight`), or when
+            a module that has them is called.
+    """
+    stay = set(map(id, but))
+    for module in modules:
+        for parameter in module.parameters():
+            if id(parameter) not in stay:
+                read_weight(parameter)
+
+
+def read_weight(parameter: nn.Parameter) -> None:
+    """Read a parameter that was left in its file; others stay as they are."""
+    source = getattr(parameter, IN_FILE, None)
+    if source is not None:
+        delattr(parameter, IN_FILE)
+        _copy_by_pieces(parameter.data, source)
+
+
+def _read_when_called(model: nn.Module) -> None:
+    """Let no module compute with weights that nobody has read."""
+    for module in model.modules():
+        # Attention takes the weights of its layers without calling them.
+        near = [module, *module.children()]
+        own = [parameter for m in near for parameter in m.parameters(recurse=False)]
+        if any(hasattr(parameter, IN_FILE) for parameter in own):
+            module.register_forward_pre_hook(_read_near)
+            module.register_state_dict_pre_hook(_read_near)
+
+
+def _read_near(module: nn.Module, *_: Any) -> None:
+    for near in (module, *module.children()):
+        for parameter in near.parameters(recurse=False):
+            read_weight(parameter)
 
 
 def _mapping_files(load_checkpoint: Callable) -> Callable:
@@ -209,6 +291,13 @@ def _stretches_of(path: str) -> Iterator[Tuple[int, int]]:
             if mapped == name:
                 start, end = (int(address, 16) for address in place.split("-"))
                 yield start, end
+
+
+def _copy_by_pieces(target: Tensor, source: Tensor) -> None:
+    """Copy a mapped tensor, whose pages leave memory."""
+    for part, piece in _pieces(target, source):
+        part.copy_(piece)
+        forget_pages(*_place_of(piece))
 
 
 def _pieces(target: Tensor, source: Tensor) -> Iterator[Tuple[Tensor, Tensor]]:

@@ -9,6 +9,7 @@ import zipfile
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.models.transformer import TransformerModel
 from fairseq.tasks.translation import TranslationTask
 
 from fairseq_fastdec import mapped_checkpoints
@@ -195,3 +196,97 @@ def test_file_systems_without_mappings(write, forgotten, monkeypatch):
     monkeypatch.setattr(torch.UntypedStorage, "from_file", refuse)
     assert_as_if_read(monkeypatch, load(path), path)
     assert forgotten == []
+
+
+@pytest.fixture
+def deferring(monkeypatch):
+    """The task says that models do nothing but decode."""
+    monkeypatch.setattr(TASK, "defers_weights", True, raising=False)
+
+
+def in_file(models):
+    return [
+        parameter
+        for model in models
+        for parameter in model.parameters()
+        if hasattr(parameter, mapped_checkpoints.IN_FILE)
+    ]
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["fp32", "fp16"])
+def test_matrices_stay_in_the_file_until_they_are_read(write, deferring, monkeypatch, half):
+    path = write(half=half)
+    models = load(path)
+    left = in_file(models)
+    assert len(left) > 20 and all(parameter.dim() == 2 for parameter in left)
+    assert is_mapped(path)
+    kept = left[3]
+    mapped_checkpoints.read_weights(models, but=[kept])
+    assert in_file(models) == [kept] and is_mapped(path)
+    mapped_checkpoints.read_weight(kept)
+    assert not is_mapped(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(TASK, "defers_weights", False)
+        assert_as_if_read(monkeypatch, models, path)
+
+
+def test_whoever_calls_a_module_has_its_weights_read(write, deferring, monkeypatch):
+    path = write()
+    net_input = tiny.random_batch(TASK, [3, 5])["net_input"]
+    (model,) = load(path)
+    own = model.eval()(**net_input)[0]
+    (other,) = load(path)
+    attention = other.encoder.layers[0].self_attn
+    x = torch.randn(3, 2, 32)
+    monkeypatch.setattr(TASK, "defers_weights", False)
+    (read,) = load(path)
+    assert torch.equal(own, read.eval()(**net_input)[0])
+    expected = read.encoder.layers[0].self_attn(x, x, x)[0]
+    assert torch.equal(attention.eval()(x, x, x)[0], expected)
+    assert len(in_file([other])) > 10
+    state = other.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in read.state_dict().items())
+
+
+def test_in_other_dtypes_and_with_shared_weights(write, deferring, tmp_path):
+    model = tiny.stir(tiny.build_model(TASK, share_all_embeddings=True))
+    state = state_of(model)
+    vars(state["args"])["share_all_embeddings"] = True
+    path = str(tmp_path / "shared.pt")
+    torch.save(state, path)
+    (loaded,) = load(path)
+    loaded.to(torch.bfloat16)
+    mapped_checkpoints.read_weights([loaded])
+    own = loaded.state_dict()
+    for name, value in model.state_dict().items():
+        if not name.endswith("_float_tensor"):
+            assert torch.equal(own[name], value.to(torch.bfloat16)), name
+
+
+def test_what_changes_a_weight_while_it_loads_stays(write, deferring, monkeypatch):
+    """Some models do so after they have loaded their state."""
+    path = write()
+    plain = TransformerModel.load_state_dict
+
+    def load_and_double(self, *args, **kwargs):
+        result = plain(self, *args, **kwargs)
+        with torch.no_grad():
+            self.encoder.layers[0].fc1.weight.mul_(2)
+            self.encoder.layers[1].fc1.weight.data.mul_(3)
+        return result
+
+    monkeypatch.setattr(TransformerModel, "load_state_dict", load_and_double)
+    (model,) = load(path)
+    mapped_checkpoints.read_weights([model])
+    expected = torch.load(path, weights_only=False)["model"]
+    for layer, factor in ((0, 2), (1, 3)):
+        own = model.encoder.layers[layer].fc1.weight
+        assert torch.equal(own, factor * expected[f"encoder.layers.{layer}.fc1.weight"])
+
+
+@pytest.mark.parametrize("arch", ["transformer", "bart_base"])
+def test_nobody_draws_numbers_that_nobody_sees(arch):
+    """They would be the first to need memory."""
+    with mapped_checkpoints.CopyByPieces(defers=True):
+        tiny.build_model(TASK, arch, seed=7, encoder_layers=1, decoder_layers=1)
+    assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(7).get_state())

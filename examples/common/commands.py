@@ -33,11 +33,14 @@ def mark_finished(directory: Path) -> None:
     (directory / "finished").touch()
 
 
-def run(command: List, log: Optional[Path] = None) -> None:
+def run(command: List, log: Optional[Path] = None) -> float:
     """Print a command, run it, and stop everything if it fails.
 
     Args:
         log: where its log goes instead of the screen.
+
+    Returns:
+        the most memory that it had, in MiB; at least what this process has had
 
     Raises:
         SystemExit: if the command fails.
@@ -46,9 +49,12 @@ def run(command: List, log: Optional[Path] = None) -> None:
     shown = shlex.join(os.path.relpath(word) if word.startswith("/") else word for word in words)
     print(f"\n+ {shown}", flush=True)
     with open(log, "w", encoding="utf-8") if log else contextlib.nullcontext() as file:
-        result = subprocess.run(words, stdout=file, stderr=file)
-    if result.returncode != 0:
+        with subprocess.Popen(words, stdout=file, stderr=file) as process:
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
         sys.exit(f"the last command failed; its output is {f'in {log}' if log else 'above'}")
+    return usage.ru_maxrss / 1024
 
 
 def fairseq(command: str) -> List:

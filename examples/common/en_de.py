@@ -140,10 +140,13 @@ def distil(
     commands.mark_finished(folder)
 
 
-def heads_options(block_size: int) -> List:
+def heads_options(block_size: int, block_heads: str = "parallel") -> List:
     """A blockwise model whose p_1 is the base, and the loss of its heads."""
+    shape = (
+        ["--block-ffn", "split"] if block_heads == "parallel" else ["--block-heads", block_heads]
+    )
     return [
-        "--arch", "blockwise_transformer", "--block-size", block_size, "--block-ffn", "split",
+        "--arch", "blockwise_transformer", "--block-size", block_size, *shape,
         "--identity-first-head",
         "--criterion", "random_sub_loss", "--sub-loss", "random-position",
         "--label-smoothing", "0.1",

@@ -1,6 +1,7 @@
 """A Ray cluster of three nodes on this machine, for programs that kill its nodes."""
 
 import os
+import socket
 from typing import Any
 
 from examples.common import commands
@@ -15,6 +16,7 @@ class RayCluster:
 
     Attributes:
         address: for RAY_ADDRESS.
+        client_address: for who is not part of it: ``ray://HOST:PORT``.
     """
 
     def __init__(self) -> None:
@@ -31,9 +33,11 @@ class RayCluster:
         # What the nodes start looks for the package here, too.
         places = [str(commands.ROOT), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(place for place in places if place)
-        head = {**LOCAL, "num_cpus": 0, "include_dashboard": False}
+        port = _free_port()
+        head = {**LOCAL, "num_cpus": 0, "include_dashboard": False, "ray_client_server_port": port}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address = self._cluster.address
+        self.client_address = f"ray://{LOCAL['node_ip_address']}:{port}"
         for _ in range(N_NODES):
             self._add_node()
 
@@ -50,3 +54,9 @@ class RayCluster:
 
     def _add_node(self) -> None:
         self._cluster.add_node(num_cpus=1, **LOCAL)
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind((LOCAL["node_ip_address"], 0))
+        return listening.getsockname()[1]

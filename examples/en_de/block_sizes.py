@@ -23,7 +23,7 @@ from fairseq_fastdec.tools.command_line import positive
 
 BASELINES_SEED = 1
 LARGEST = 8
-BLOCK_SIZES = (1, 2, 4, LARGEST)
+BLOCK_SIZES = (1, 2, 4, 6, LARGEST)
 # Heads on a frozen base learn fast; what they have learned is where fine-tuning begins. The rate
 # falls as if for 2,500 updates.
 FROZEN = [*en_de.schedule(2000, 2e-3, 100, 2500), "--max-update", "1400", "--dropout", "0.1"]

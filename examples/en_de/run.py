@@ -38,8 +38,8 @@ def run_recipe(args: argparse.Namespace) -> None:
     en_de.prepare(work, recipe)
     en_de.train_baseline(work, recipe)
     en_de.distil(work)
-    train_blockwise(work, recipe)
-    runs = decode(work, recipe)
+    frozen = train_blockwise(work, recipe, args.block_heads)
+    runs = decode(work, recipe, frozen)
     show_table(
         work, runs, f"{recipe.test_sentences} test sentences, batch size 1, {args.size} recipe"
     )
@@ -52,29 +52,41 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--size", choices=sorted(en_de.RECIPES), default="quick")
     parser.add_argument("--workdir", type=Path, help="default: work/en_de_SIZE in the repository")
+    parser.add_argument(
+        "--block-heads",
+        choices=["parallel", "sequential"],
+        default="parallel",
+        help="the paper's heads, or heads that see the tokens before theirs (default: parallel)",
+    )
     en_de.add_autocast_option(parser)
     return parser.parse_args()
 
 
-def train_blockwise(work: Path, recipe: en_de.Recipe) -> None:
-    """Four heads on top of the baseline, which stays as it is."""
-    folder = work / "frozen"
+def train_blockwise(work: Path, recipe: en_de.Recipe, block_heads: str) -> str:
+    """Four heads on top of the baseline, which stays as it is; returns their folder's name."""
+    name = "frozen" if block_heads == "parallel" else f"frozen_{block_heads}"
+    folder = work / name
     if commands.finished(folder):
-        return
+        return name
     commands.run(
         [
             *en_de.train_command(work / "distilled" / "data", folder, recipe),
             *recipe.blockwise_options,
         ]
-        + [*en_de.heads_options(4), "--freeze-base"]
+        + [*en_de.heads_options(4, block_heads), "--freeze-base"]
         + ["--finetune-from-model", work / "baseline" / "checkpoint_last.pt"]
     )
     commands.mark_finished(folder)
+    return name
 
 
-def decode(work: Path, recipe: en_de.Recipe) -> List[Run]:
-    """Every method on the same sentences, in alternating rounds."""
-    rows = [("baseline", "fairseq --beam 1"), ("frozen", "greedy"), ("frozen", "blockwise")]
+def decode(work: Path, recipe: en_de.Recipe, frozen: str) -> List[Run]:
+    """Every method on the same sentences, in alternating rounds.
+
+    Args:
+        frozen: the name of the folder of the baseline with heads.
+    """
+    rows = [("baseline", "fairseq --beam 1"), (frozen, "greedy"), (frozen, "blockwise")]
     results = []
     for number in range(1, recipe.rounds + 1):
         for model, method in rows:

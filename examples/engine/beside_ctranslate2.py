@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
 
 import torch
-from fairseq.data import Dictionary, indexed_dataset
+from fairseq.data import Dictionary
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 
 import fairseq_fastdec  # noqa: F401  (registers the architectures)
 from examples.common import commands
 from examples.common.en_de import EN_DE, MODEL
+from examples.common.random_models import random_sentences, save_checkpoint, write_side
 from examples.common.table import markdown
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
@@ -105,7 +106,8 @@ def prepare_small(work: Path) -> None:
         tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language, target_lang=language))
         text = (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8")
         lines = [bpe.encode(tokenizer.encode(line)) for line in text.splitlines()]
-        write_side(work / "data", language, dictionary, lines)
+        sentences = [dictionary.encode_line(line, add_if_not_exist=False) for line in lines]
+        write_side(work / "data", LANGUAGES, language, dictionary, sentences)
     state = torch.load(MODEL / "checkpoint.pt", weights_only=True)
     state["model"] = {
         name: value.float()
@@ -124,33 +126,14 @@ def prepare_base(work: Path) -> None:
     network, dictionary = random_model("transformer", 37000)
     (work / "data").mkdir(exist_ok=True)
     for language, length in zip(LANGUAGES, (SOURCE_LENGTH, TARGET_LENGTH)):
-        shape = (N_RANDOM_SENTENCES, length - 1)
-        sentences = torch.randint(dictionary.nspecial, len(dictionary), shape).tolist()
-        lines = [" ".join(dictionary[index] for index in sentence) for sentence in sentences]
-        write_side(work / "data", language, dictionary, lines)
+        sentences = random_sentences(dictionary, N_RANDOM_SENTENCES, length)
+        write_side(work / "data", LANGUAGES, language, dictionary, sentences)
     source, target = LANGUAGES
-    options = arguments_of("transformer")
-    vars(options).update(
-        task="translation", source_lang=source, target_lang=target, data=None,
+    options = arguments_of(
+        "transformer", task="translation", source_lang=source, target_lang=target, data=None,
         share_all_embeddings=True, criterion="cross_entropy", optimizer="adam",
     )  # fmt: skip
-    # fairseq-train would write this before the first update.
-    history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
-    state = {
-        "args": options, "model": network.state_dict(), "optimizer_history": [history],
-        "extra_state": {},
-    }  # fmt: skip
-    torch.save(state, work / "checkpoint.pt")
-
-
-def write_side(data: Path, language: str, dictionary: Dictionary, lines: List[str]) -> None:
-    """One language of a test set, as fairseq-preprocess would write it."""
-    prefix = data / f"test.{'-'.join(LANGUAGES)}.{language}"
-    builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(dictionary))
-    for line in lines:
-        builder.add_item(dictionary.encode_line(line, add_if_not_exist=False))
-    builder.finalize(f"{prefix}.idx")
-    dictionary.save(str(data / f"dict.{language}.txt"))
+    save_checkpoint(network, options, work / "checkpoint.pt", torch.float32)
 
 
 def benchmark_command(

@@ -239,11 +239,11 @@ class RandomSubLoss(FairseqCriterion):
         self, model: Any, sample: Dict[str, Any]
     ) -> Iterator[Tuple[int, Tensor]]:
         """All heads from one forward of the base, never more than one head's logits in memory."""
-        features, _ = model(**sample["net_input"], features_only=True)
         decoder = model.decoder
+        heads = (0, decoder.block_size)
+        features, _ = model(**sample["net_input"], features_only=True, heads=heads)
         for head in range(decoder.block_size):
-            own = decoder.head_features(features, head, head + 1).squeeze(-2)
-            yield head, decoder.output_layer(own)
+            yield head, decoder.output_layer(features[..., head, :])
 
     def _sub_loss(self, logits: Tensor, target: Tensor) -> Tuple[Tensor, Dict[str, Any]]:
         logits, target = logits.flatten(0, -2), target.flatten()

@@ -30,12 +30,16 @@ class Choices(NamedTuple):
 
 
 class Chooser:
-    """Chooses the best next tokens of rows, by compiled code where there is any."""
+    """Chooses the best next tokens of rows, by compiled code where there is any.
+
+    Attributes:
+        compiled: that code, or ``None``.
+    """
 
     def __init__(self, rules: GenerationRules) -> None:
         self._rules = rules
-        self._compiled = TopK.of(rules.impossible, rules.eos, rules.unk, rules.unkpen)
-        self._of_beams = None if self._compiled is None else self._compiled.for_beams()
+        self.compiled = TopK.of(rules.impossible, rules.eos, rules.unk, rules.unkpen)
+        self._of_beams = None if self.compiled is None else self.compiled.for_beams()
 
     def choose_by_row(
         self,
@@ -52,8 +56,8 @@ class Chooser:
             normalize: the scores are logits, to become log-probabilities.
         """
         n = min(n, scores.size(1))
-        if self._compiled is not None and scores.device.type == "cpu":
-            best, tokens = self._compiled(scores, n, normalize, _limits(constraints))
+        if self.compiled is not None and scores.device.type == "cpu":
+            best, tokens = self.compiled(scores, n, normalize, _limits(constraints))
             return Choices(best.numpy(), tokens.numpy())
         log_probs = self.constrained(scores, constraints, normalize)
         return Choices(*_on_host(*best_of_each(log_probs, n)))

@@ -16,15 +16,17 @@ from fairseq.models.transformer import (
 from torch import Tensor, nn
 
 from .block_heads import BlockHeads
+from .sequential_heads import DraftContext, SequentialHeads
 
 logger = logging.getLogger(__name__)
 
 
 class BlockwiseTransformerDecoder(TransformerDecoder):
-    """A stock decoder with :class:`BlockHeads` between its features and its output layer.
+    """A stock decoder with heads between its features and its output layer.
 
     Head 0 is the paper's p_1. Whoever knows nothing of heads (fairseq's generators, scorers and
-    criterions) sees p_1.
+    criterions) sees p_1. The others are :class:`BlockHeads`, the paper's, or
+    :class:`SequentialHeads`, which see the tokens before theirs.
     """
 
     def __init__(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
@@ -36,21 +38,63 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         super().__init__(args, dictionary, embed_tokens)
         self.block_size: int = args.block_size
         self.identity_first_head: bool = args.identity_first_head
-        self.heads = BlockHeads(
-            n_heads=self.block_size - int(self.identity_first_head),
-            dim=self.output_embed_dim,
+        self.heads_are_sequential = args.block_heads == "sequential"
+        options = dict(
             hidden_dim=args.block_ffn_embed_dim or args.decoder_ffn_embed_dim,
-            shared=args.block_ffn == "shared",
             activation=args.activation_fn,
             dropout=args.dropout,
             activation_dropout=args.activation_dropout or getattr(args, "relu_dropout", 0.0),
         )
+        self.heads: nn.Module
+        if self.heads_are_sequential:
+            self.heads = self._sequential_heads(args, embed_tokens, options)
+        else:
+            self.heads = BlockHeads(
+                n_heads=self.block_size - int(self.identity_first_head),
+                dim=self.output_embed_dim,
+                shared=args.block_ffn == "shared",
+                **options,
+            )
 
-    def head_features(self, features: Tensor, first: int, last: int) -> Tensor:
+    def _sequential_heads(
+        self, args: Any, embed_tokens: nn.Embedding, options: Dict[str, Any]
+    ) -> SequentialHeads:
+        return SequentialHeads(
+            dim=self.output_embed_dim,
+            embed_dim=embed_tokens.embedding_dim,
+            source_dim=args.decoder_embed_dim,
+            n_attention_heads=args.decoder_attention_heads,
+            **options,
+        )
+
+    def draft_context(
+        self, prev_output_tokens: Tensor, encoder_out: Dict[str, Any]
+    ) -> Optional[DraftContext]:
+        """Gather all that sequential heads see besides the features; ``None`` for parallel heads.
+
+        Args:
+            prev_output_tokens: int64 ``[B, T]``.
+        """
+        if not self.heads_are_sequential:
+            return None
+        attention = self.layers[len(self.layers) - 1].encoder_attn
+        states = encoder_out["encoder_out"][0].transpose(0, 1)
+        keys, values = (
+            projection(states).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+            for projection in (attention.k_proj, attention.v_proj)
+        )
+        padding = encoder_out["encoder_padding_mask"]
+        embedded = self.embed_scale * self.embed_tokens(prev_output_tokens)
+        return DraftContext(embedded, keys, values, padding[0] if padding else None)
+
+    def head_features(
+        self, features: Tensor, first: int, last: int, context: Optional[DraftContext] = None
+    ) -> Tensor:
         """The features of heads ``first ... last - 1``, and of no others.
 
         Args:
-            features: ``[..., C]`` from ``extract_features``.
+            features: ``[..., C]`` from ``extract_features``; ``[B, T, C]`` for sequential heads.
+            context: what sequential heads see, from :meth:`draft_context`.
 
         Returns:
             ``[..., last - first, C]``, ready for ``output_layer``
@@ -60,26 +104,34 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         """
         if not 0 <= first < last <= self.block_size:
             raise IndexError(f"no heads {first} to {last - 1}: block_size {self.block_size}")
+        seen = () if context is None else (context,)
         if not self.identity_first_head:
-            return self.heads(features, first, last)
+            return self.heads(features, first, last, *seen)
         if first > 0:
-            return self.heads(features, first - 1, last - 1)
+            return self.heads(features, first - 1, last - 1, *seen)
         own = features.unsqueeze(-2)
         if last == 1:
             return own
-        return torch.cat([own, self.heads(features, 0, last - 1)], dim=-2)
+        return torch.cat([own, self.heads(features, 0, last - 1, *seen)], dim=-2)
 
-    def features_by_head(self, features: Tensor, places: Sequence[Tensor]) -> Tensor:
+    def features_by_head(
+        self, features: Tensor, places: Sequence[Tensor], context: Optional[DraftContext] = None
+    ) -> Tensor:
         """The features of each head at some positions of its own, and nowhere else.
 
         Args:
             features: ``[B, T, C]`` from ``extract_features``.
-            places: for each head, p_1 first, int64 ``[P_i]``: positions as numbers below B T.
+            places: for each head, p_1 first, int64 ``[P_i]`` in ascending order: positions as
+                numbers below B T.
+            context: what sequential heads see, from :meth:`draft_context`.
 
         Returns:
             ``[P_1 + ... + P_k, C]``, one head after the other, ready for ``output_layer``
         """
         rows = features.flatten(0, 1)
+        if context is not None:
+            of_steps = self.heads.at_places(features, places[1:], context)
+            return torch.cat([rows[places[0]], *of_steps])
         # A head without positions takes part too, with none: DDP waits for its gradient.
         return torch.cat(
             [
@@ -103,7 +155,8 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
 
         Args:
             prev_output_tokens: int64 ``[B, T]``.
-            features_only: return the base features ``[B, T, C]`` before any head.
+            features_only: leave the output layer out: return the base features ``[B, T, C]`` before
+                any head, or those of ``heads``, ``[B, T, last - first, C]``.
             head: 0 for p_1, ... , k - 1 for p_k.
             heads: ``(first, last)``, instead of ``head``: heads ``first ... last - 1`` at once.
             places: instead of ``head``: where each head predicts, as for
@@ -123,12 +176,17 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             features_only=True,
             **options,
         )
-        if features_only:
+        if features_only and heads is None:
             return features, extra
-        if places is not None:
-            return self.output_layer(self.features_by_head(features, places)), extra
         first, last = heads or (head, head + 1)
-        chosen = self.head_features(features, first, last)
+        context = None
+        if last > 1 or places is not None:
+            context = self.draft_context(prev_output_tokens, encoder_out)
+        if places is not None:
+            return self.output_layer(self.features_by_head(features, places, context)), extra
+        chosen = self.head_features(features, first, last, context)
+        if features_only:
+            return chosen, extra
         if self.training and self.identity_first_head and last == 1:
             chosen = chosen + self._zero_of_heads()
         return self.output_layer(chosen if heads else chosen.squeeze(-2)), extra
@@ -148,8 +206,14 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         own = {prefix + key: value for key, value in self.heads.state_dict().items()}
         given = [key for key in state_dict if key.startswith(prefix)]
         if not given:
-            logger.info("the checkpoint has no prediction heads: they start as the identity")
+            beginning = "at random" if self.heads_are_sequential else "as the identity"
+            logger.info("the checkpoint has no prediction heads: they start %s", beginning)
             state_dict.update(own)
+        elif not any(key in own for key in given):
+            raise ValueError(
+                "the checkpoint's prediction heads are of another kind than --block-heads "
+                f"{'sequential' if self.heads_are_sequential else 'parallel'}; give the other one"
+            )
         for key in given:
             if key in own and state_dict[key].shape != own[key].shape:
                 raise ValueError(
@@ -186,16 +250,25 @@ class BlockwiseTransformerModel(TransformerModel):
             "pretrained model",
         )
         parser.add_argument(
+            "--block-heads",
+            choices=["parallel", "sequential"],
+            help="parallel (default): the paper's heads, which know nothing of each other; "
+            "sequential: each sees the tokens before its own, and the source, by one small layer "
+            "that all have in common; p_1 is the base then (--identity-first-head)",
+        )
+        parser.add_argument(
             "--block-ffn",
             choices=["shared", "split"],
-            help="shared (default, as in the paper): every head reads all K times N hidden units; "
-            "split: each head reads its own N, which takes 2/(K+1) of the multiplications",
+            help="of parallel heads: shared (default, as in the paper): every head reads all K "
+            "times N hidden units; split: each head reads its own N, which takes 2/(K+1) of the "
+            "multiplications",
         )
         parser.add_argument(
             "--block-ffn-embed-dim",
             type=int,
             metavar="N",
-            help="hidden units for each head (default: --decoder-ffn-embed-dim)",
+            help="hidden units for each head, or of the one layer of sequential heads (default: "
+            "--decoder-ffn-embed-dim)",
         )
 
     @classmethod
@@ -259,6 +332,17 @@ def _check_options(args: Any) -> None:
             "--block-size 1 with --identity-first-head: leaves no head to train; use a larger "
             "--block-size or --arch transformer"
         )
+    if args.block_heads not in ("parallel", "sequential"):
+        raise ValueError(f"--block-heads {args.block_heads}: choose parallel or sequential")
+    if args.block_heads == "sequential" and not args.identity_first_head:
+        raise ValueError(
+            "--block-heads sequential: p_1 is the base itself; add --identity-first-head"
+        )
+    if args.block_heads == "sequential" and args.block_ffn == "split":
+        raise ValueError(
+            "--block-ffn split with --block-heads sequential: these heads have one layer in "
+            "common; remove it"
+        )
     if args.block_ffn not in ("shared", "split"):
         raise ValueError(f"--block-ffn {args.block_ffn}: choose shared or split")
     if args.block_ffn_embed_dim is not None and args.block_ffn_embed_dim < 1:
@@ -276,6 +360,7 @@ def base_blockwise_architecture(args: Any) -> None:
     args.block_size = getattr(args, "block_size", 4)
     args.identity_first_head = getattr(args, "identity_first_head", False)
     args.freeze_base = getattr(args, "freeze_base", False)
+    args.block_heads = getattr(args, "block_heads", "parallel")
     args.block_ffn = getattr(args, "block_ffn", "shared")
     args.block_ffn_embed_dim = getattr(args, "block_ffn_embed_dim", None)
     base_architecture(args)

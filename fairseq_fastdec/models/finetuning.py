@@ -39,6 +39,7 @@ DIMENSIONS = ("decoder_input_dim", "decoder_output_dim")
 SHARED = ("share_decoder_input_output_embed", "share_all_embeddings")
 HEADS = {
     "block_size": 4,
+    "block_heads": "parallel",
     "block_ffn": "shared",
     "block_ffn_embed_dim": None,
     "identity_first_head": False,

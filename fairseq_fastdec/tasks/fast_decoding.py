@@ -19,6 +19,7 @@ from ..generators.generation_options import check_names
 from ..generators.methods import STOCK
 from ..generators.option_groups import add_options
 from ..generators.options import DecodingOptions, given
+from ..mapped_checkpoints import read_weights
 from .decoding_commands import is_decoding_command, warn_of_shards
 from .stock_generator import for_one_beam, settings_of
 
@@ -148,6 +149,7 @@ class FastDecoding:
         # Not all of fairseq's tasks take all three.
         asked = {name: value for name, value in asked.items() if value is not None}
         if str(options.decoding) == STOCK or scores_only or seq_gen_cls is not None:
+            read_weights(models)
             return super().build_generator(models, args, **asked)
         check_asked_for(options, args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
         build, own_args, extra = super().build_generator, args, extra_gen_cls_kwargs
@@ -155,6 +157,7 @@ class FastDecoding:
         if build.__func__ is not FairseqTask.build_generator:
             stock = build(models, for_one_beam(args), **asked)
             own_args, extra = settings_of(stock, args, self)
+        loaded = models
         models = [_encoder_decoder(model) for model in models]
         generator = build_generator(
             models,
@@ -164,13 +167,19 @@ class FastDecoding:
             extra,
             source_dictionary=self.source_dictionary,
         )
-        if self._may_release(options):
-            release_once_prepared(models)
+        will_go = release_once_prepared(models) if self._may_release(options) else []
+        read_weights(loaded, but=will_go)
         if generator.keeps_one_hypothesis and hasattr(args, "beam"):
             args.beam = 1
         if isinstance(generator, StreamingGenerator):
             generator.capacity = self._capacity
         return generator
+
+    @property
+    def defers_weights(self) -> bool:
+        """Whether models that are loaded now may leave their weights in the file for a while."""
+        options = DecodingOptions.merged(self._options, None)
+        return str(options.decoding) != STOCK and self._may_release(options)
 
     def _may_release(self, options: DecodingOptions) -> bool:
         """Whether nobody will need the models but the generator."""

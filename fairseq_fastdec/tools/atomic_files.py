@@ -8,11 +8,15 @@ from typing import Iterable, Iterator
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, flushes_name: bool = True) -> Iterator[Path]:
     """Give a path beside ``path`` to write to; after the block, what is there replaces ``path``.
 
     Where the block raises an error, ``path`` stays as it was and nothing is left beside it. The
     path given is of its own each time: several processes may write the same file.
+
+    Args:
+        flushes_name: whether a power failure right after it cannot take the file away again. The
+            disk is waited for once more then.
 
     Raises:
         OSError: if the file cannot be written.
@@ -24,18 +28,22 @@ def replacing(path: Path) -> Iterator[Path]:
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
-        _flush_names(path.parent)
+        if flushes_name:
+            _flush_names(path.parent)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes, flushes_name: bool = True) -> None:
     """Write a whole file.
+
+    Args:
+        flushes_name: see :func:`replacing`.
 
     Raises:
         OSError: if it cannot be written.
     """
-    with replacing(path) as partial:
+    with replacing(path, flushes_name) as partial:
         partial.write_bytes(content)
 
 

@@ -97,5 +97,7 @@ def to_config(args: argparse.Namespace) -> Any:
     Raises:
         OSError, ValueError: if there are no data to say which languages are meant.
     """
-    infer_languages(args)
+    # Those of speech are none of the task's options.
+    if hasattr(args, "source_lang"):
+        infer_languages(args)
     return convert_namespace_to_omegaconf(args)

@@ -52,6 +52,7 @@ def load_models(cfg: Any, task: Any) -> List[Any]:
     """
     if cfg.common_eval.path is None:
         raise ValueError("--path: name the checkpoint, or several separated by colons")
+    task.only_decodes = True
     overrides = ast.literal_eval(cfg.common_eval.model_overrides)
     models = [
         model
@@ -64,7 +65,6 @@ def load_models(cfg: Any, task: Any) -> List[Any]:
         if uses_cuda(cfg):
             model.cuda()
         model.prepare_for_inference_(cfg)
-    task.only_decodes = True
     return models
 
 
@@ -167,10 +167,18 @@ class Corpus:
     def reference(self, index: int) -> str:
         """The text of a reference, with marks where a word was not in the dictionary."""
         dictionary = self.task.target_dictionary
-        tokens = self.dataset.tgt[index]
         return self.plain(
-            dictionary.string(tokens, self._cfg.common_eval.post_process, escape_unk=True)
+            dictionary.string(
+                self._target(index), self._cfg.common_eval.post_process, escape_unk=True
+            )
         )
+
+    def _target(self, index: int) -> Tensor:
+        """Of many languages there is a data set for each pair; and one of speech has no sides."""
+        if hasattr(self.dataset, "tgt"):
+            return self.dataset.tgt[index]
+        pair = self.dataset[index]
+        return pair["target"] if isinstance(pair, dict) else pair.target
 
     def plain(self, tokens: str) -> str:
         """Text for people: subwords joined, detokenised (``--bpe``, ``--tokenizer``)."""

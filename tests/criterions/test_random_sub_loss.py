@@ -17,6 +17,7 @@ from tests.support import skips, tiny
 TASK = tiny.task(20)
 PAD = 1
 LENGTHS = [3, 8, 1, 5]
+SEQUENTIAL = dict(block_heads="sequential", identity_first_head=True)
 SUB_LOSSES = ["random", "random-position", "mean"]
 
 
@@ -64,8 +65,9 @@ def slow_loss(model, sample, head, epsilon, skip=0):
 @pytest.mark.parametrize("padded", [dict] if tiny.OLD_FAIRSEQ else [dict, left_padded])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("sub_loss", SUB_LOSSES)
-def test_validation_reports_every_head(epsilon, sub_loss, padded):
-    model = build()
+@pytest.mark.parametrize("options", [dict(), SEQUENTIAL], ids=["parallel", "sequential"])
+def test_validation_reports_every_head(epsilon, sub_loss, padded, options):
+    model = build(**options)
     sample = padded(batch())
     criterion = RandomSubLoss(TASK, epsilon, sub_loss, seed=1)
     loss, sample_size, logged = criterion(model, sample)
@@ -83,9 +85,10 @@ def test_validation_reports_every_head(epsilon, sub_loss, padded):
     assert loss.item() / sample_size == pytest.approx(sum(means) / 4, rel=1e-4)
 
 
-def test_the_random_loss_is_an_unbiased_estimate_of_the_mean(monkeypatch):
+@pytest.mark.parametrize("options", [dict(), SEQUENTIAL], ids=["parallel", "sequential"])
+def test_the_random_loss_is_an_unbiased_estimate_of_the_mean(options, monkeypatch):
     """Its average over all draws is the mean, and so is that of its gradient."""
-    model, sample = build().train(), batch()
+    model, sample = build(**options).train(), batch()
 
     def gradient(sub_loss, head=None):
         criterion = RandomSubLoss(TASK, 0.1, sub_loss, seed=1)

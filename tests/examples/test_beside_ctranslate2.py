@@ -19,7 +19,7 @@ TINY = "transformer_tiny"
 def small_base(monkeypatch):
     """A tiny network in place of transformer base."""
     monkeypatch.setattr(example, "random_model", lambda arch, n_types: random_model(TINY, 50))
-    monkeypatch.setattr(example, "arguments_of", lambda arch: arguments_of(TINY))
+    monkeypatch.setattr(example, "arguments_of", lambda arch, **given: arguments_of(TINY, **given))
     monkeypatch.setattr(example, "N_RANDOM_SENTENCES", 3)
 
 

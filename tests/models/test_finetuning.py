@@ -86,6 +86,11 @@ def test_heads_that_differ():
             dict(block_size=3, block_ffn="split", identity_first_head=True),
             trained_arch="blockwise_transformer",
         )
+    sequential = dict(block_heads="sequential", identity_first_head=True)
+    with pytest.raises(ValueError, match="give --block-heads sequential$"):
+        check(sequential, dict(identity_first_head=True), trained_arch="blockwise_transformer")
+    with pytest.raises(ValueError, match="give --block-heads parallel$"):
+        check(dict(identity_first_head=True), sequential, trained_arch="blockwise_transformer")
     with pytest.raises(ValueError, match="has prediction heads .*--arch transformer has none"):
         check(trained_arch="blockwise_transformer", arch="transformer")
 

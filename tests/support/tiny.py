@@ -78,16 +78,20 @@ def build_model(
 ) -> torch.nn.Module:
     """Any registered architecture, tiny unless overridden, in evaluation mode."""
     torch.manual_seed(seed)
+    model = ARCH_MODEL_REGISTRY[arch].build_model(arguments(arch, **overrides), of_task)
+    return model.to(dtype).eval()
+
+
+def arguments(arch: str, **overrides: Any) -> argparse.Namespace:
+    """The options of a model, tiny unless overridden."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
-    given = {**SIZES, **overrides}
-    args = argparse.Namespace(arch=arch, **given)
+    args = argparse.Namespace(arch=arch, **{**SIZES, **overrides})
     for action in parser._actions:
         if action.default not in (None, argparse.SUPPRESS) and not hasattr(args, action.dest):
             setattr(args, action.dest, action.default)
     ARCH_CONFIG_REGISTRY[arch](args)
-    model = ARCH_MODEL_REGISTRY[arch].build_model(args, of_task)
-    return model.to(dtype).eval()
+    return args
 
 
 def stir(model: torch.nn.Module, seed: int = 1, scale: float = 0.3) -> torch.nn.Module:

@@ -32,7 +32,13 @@ def mean_loss(model, batch):
 
 
 @functools.lru_cache(maxsize=None)
-def blockwise_model(identity_first_head=True, freeze_base=True, block_ffn="shared", seed=0):
+def blockwise_model(
+    identity_first_head=True,
+    freeze_base=True,
+    block_ffn="shared",
+    seed=0,
+    block_heads="parallel",
+):
     """Heads trained on top of a stock model that reverses."""
     model = tiny.build_model(
         TASK,
@@ -41,6 +47,7 @@ def blockwise_model(identity_first_head=True, freeze_base=True, block_ffn="share
         identity_first_head=identity_first_head,
         freeze_base=freeze_base,
         block_ffn=block_ffn,
+        block_heads=block_heads,
         block_size=4,
     )
     model.load_state_dict(dict(stock_model(seed).state_dict()))

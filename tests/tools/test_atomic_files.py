@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fairseq_fastdec.tools.atomic_files import replacing, write_lines, write_text
+from fairseq_fastdec.tools.atomic_files import replacing, write_bytes, write_lines, write_text
 
 
 def test_files_are_replaced(tmp_path):
@@ -34,13 +34,15 @@ def test_what_was_there_stays_where_writing_fails(tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_it_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+@pytest.mark.parametrize("flushes_name", [True, False])
+def test_it_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch, flushes_name):
     done = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda number: done.append("fsync") or fsync(number))
     monkeypatch.setattr(os, "replace", lambda *paths: done.append("replace") or replace(*paths))
-    write_text(tmp_path / "file", "content")
-    assert done == ["fsync", "replace", "fsync"]  # the last one of the directory
+    write_bytes(tmp_path / "file", b"content", flushes_name)
+    of_the_directory = ["fsync"] * flushes_name
+    assert done == ["fsync", "replace", *of_the_directory]
 
 
 def test_two_processes_write_the_same_file(tmp_path):

@@ -228,4 +228,4 @@ def loaded_with(error, cfg, monkeypatch):
         raise error
 
     monkeypatch.setattr(checkpoint_utils, "load_model_ensemble", load)
-    load_models(cfg(path="a.pt"), None)
+    load_models(cfg(path="a.pt"), SimpleNamespace())

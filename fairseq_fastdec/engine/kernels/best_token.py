@@ -143,6 +143,23 @@ class BestToken:
             task.forbidden = problems.address(forbidden, n * task.n_forbidden, "forbidden types")
         self._scratch.run()
 
+    def prepared(self, states: int, n: int, scores: int, tokens: int) -> int:
+        """Prepare the task of the layer that was bound, for compiled code that runs it itself.
+
+        Args:
+            states, scores, tokens: as for :meth:`choose_at`; scores are logits.
+
+        Returns:
+            the address of the task, which has enough scratch memory
+        """
+        task = self._task
+        task.n, task.n_threads, task.normalize = n, self._library.n_threads, 0
+        task.x, task.scores, task.tokens = states, scores, tokens
+        task.asked = task.asked_scores = task.forbidden = None
+        task.n_forbidden = 0
+        self._scratch.reserve()
+        return ctypes.addressof(task)
+
     def _take_layer(self, layer: Packed, types: Optional[Tensor]) -> None:
         never, eos, unk = self._types_of_options
         task = self._task

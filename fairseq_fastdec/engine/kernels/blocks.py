@@ -132,7 +132,7 @@ class RowBlocks:
         self._expect_trees(n_proposals)
         longest = self._library.grow_trees(ctypes.byref(trees))
         problems.check(-min(longest, 0))
-        self._have_trees(longest)
+        self.take_trees(longest)
 
     def grow_by(
         self,
@@ -148,15 +148,47 @@ class RowBlocks:
         """
         self._expect_trees(n_proposals)
         n_rows = self._task.rows.n_rows
-        self._have_trees(heads.grow(self._task.states, n_rows, self._trees, no_end, has_to_end))
+        self.take_trees(heads.grow(self._task.states, n_rows, self._trees, no_end, has_to_end))
 
     def _expect_trees(self, n_proposals: int) -> None:
         if not 0 <= n_proposals < self._most_new:
             raise ValueError(f"{n_proposals} proposals in blocks of {self._most_new} tokens")
         self._trees.n_proposals, self._trees.eos = n_proposals, self._task.rows.eos
 
-    def _have_trees(self, longest: int) -> None:
-        self._task.rows.n_new = self.n_new = longest
+    def plant(self, tokens: Tensor, parents: Tensor, depths: Tensor, path_scores: Tensor) -> None:
+        """Make trees that are ready, with the next tokens as their roots.
+
+        Args:
+            tokens, parents, depths: int64 ``[R, T]``, padded as by :meth:`grow`.
+            path_scores: ``[R, T]``.
+
+        Raises:
+            ValueError: for trees of other rows, or larger ones than there is memory for.
+        """
+        rows = self._task.rows
+        n_rows, n_new = tokens.shape
+        if n_rows != rows.n_rows or n_new > self._most_new:
+            raise ValueError(f"trees {list(tokens.shape)} for {rows.n_rows} rows")
+        parts = (self.tokens, self.parents, self.depths, self.path_scores)
+        for part, given in zip(parts, (tokens, parents, depths, path_scores)):
+            part[: given.numel()] = given.flatten()
+        self.take_trees(n_new)
+
+    def place_trees(self, trees: structures.DraftTrees) -> None:
+        """Say where trees go, whose roots are the next tokens.
+
+        Raises:
+            ValueError: for larger trees than there is memory for.
+        """
+        if trees.n_proposals >= self._most_new:
+            raise ValueError(f"trees of {trees.n_proposals} in blocks of {self._most_new}")
+        trees.pad, trees.roots = self._trees.pad, self._trees.roots
+        trees.tokens, trees.parents = self._trees.tokens, self._trees.parents
+        trees.depths, trees.path_scores = self._trees.depths, self._trees.path_scores
+
+    def take_trees(self, n_new: int) -> None:
+        """Make the trees that were written there the blocks, of so many tokens each."""
+        self._task.rows.n_new = self.n_new = n_new
         self._task.parents = self._address_of_parents
 
     def cut(self, n_new: int) -> None:

@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from typing import Optional, Tuple
+from typing import Iterable, Iterator, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -10,6 +10,10 @@ from torch.nn import functional as F
 
 from . import loading, problems, structures
 from .loading import Library
+
+# So many outputs are packed at a time: an output layer may have a quarter of a million, of which a
+# second copy would be too much. The number is a multiple of all blocks.
+OUTPUTS_AT_ONCE = 4096
 
 
 class Packed:
@@ -95,9 +99,8 @@ class PackedLinear(Packed):
 
     def __init__(self, library: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
         n_outputs, n_inputs = weight.shape
-        lacking = -n_outputs % library.block
-        blocks = F.pad(weight, (0, 0, 0, lacking)).view(-1, library.block, n_inputs)
-        memory = (blocks.transpose(1, 2).contiguous(), _filled_up(bias, n_outputs, lacking))
+        blocks = _in_blocks(weight.split(OUTPUTS_AT_ONCE), weight.shape, weight.dtype, library)
+        memory = (blocks, _filled_up(bias, n_outputs, -n_outputs % library.block))
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
         linear.weight, linear.bias = (tensor.data_ptr() for tensor in memory)
         super().__init__(library, linear, memory)
@@ -124,11 +127,10 @@ class PackedBFloat16(Packed):
 
     def __init__(self, library: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
         n_outputs, n_inputs = weight.shape
-        lacking = -n_outputs % library.block
-        filled_up = F.pad(weight.bfloat16(), (0, -n_inputs % library.pair, 0, lacking))
+        parts = weight.split(OUTPUTS_AT_ONCE)
         memory = (
-            _grouped(filled_up, library.block, library.pair),
-            _filled_up(bias, n_outputs, lacking),
+            _in_blocks(parts, weight.shape, torch.bfloat16, library, library.pair),
+            _filled_up(bias, n_outputs, -n_outputs % library.block),
         )
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
         linear.weight_bf16, linear.bias = (tensor.data_ptr() for tensor in memory)
@@ -162,14 +164,22 @@ class PackedInt8(Packed):
     ZERO_POINT = 128
 
     def __init__(
-        self, library: Library, weight_int8: Tensor, scales: Tensor, bias: Optional[Tensor]
-    ) -> None:
-        n_outputs, n_inputs = weight_int8.shape
+        self, library: Library, parts: Iterable[Tensor], n_inputs: int, scales: Tensor,
+        bias: Optional[Tensor],
+    ) -> None:  # fmt: skip
+        n_outputs = scales.size(0)
         lacking = -n_outputs % library.block
-        filled_up = F.pad(weight_int8, (0, -n_inputs % library.group, 0, lacking))
+        sums = []
+
+        def summed_up() -> Iterator[Tensor]:
+            for part in parts:
+                sums.append(part.sum(dim=1, dtype=torch.int32))
+                yield part
+
+        shape = n_outputs, n_inputs
         memory = (
-            _grouped(filled_up, library.block, library.group),
-            -self.ZERO_POINT * filled_up.sum(dim=1, dtype=torch.int32),
+            _in_blocks(summed_up(), shape, torch.int8, library, library.group),
+            F.pad(-self.ZERO_POINT * torch.cat(sums), (0, lacking)),
             _filled_up(scales, n_outputs, lacking),
             _filled_up(bias, n_outputs, lacking),
         )
@@ -198,14 +208,53 @@ class PackedInt8(Packed):
             ``None`` for no numbers, elsewhere than on a CPU, where nothing was compiled, or where
             the processor has no instructions for 8-bit integers
         """
-        library = cls._usable_library()
-        if library is None or not _can_be_packed(weight_int8):
+        if weight_int8.device.type != "cpu":
             return None
-        return cls(library, weight_int8, scales, bias)
+        parts = weight_int8.split(OUTPUTS_AT_ONCE)
+        return cls.of_parts(parts, weight_int8.size(1), scales, bias)
+
+    @classmethod
+    def of_parts(
+        cls, parts: Iterable[Tensor], n_inputs: int, scales: Tensor, bias: Optional[Tensor]
+    ) -> Optional["PackedInt8"]:
+        """The same of a weight that is never in memory as a whole.
+
+        Args:
+            parts: int8 ``[OUTPUTS_AT_ONCE, in]``, the last one perhaps of fewer outputs; asked for
+                one after the other, and not kept.
+            n_inputs: of each.
+            scales, bias: of all of them, as for :meth:`of`.
+        """
+        library = cls._usable_library()
+        if library is None or n_inputs == 0 or scales.numel() == 0:
+            return None
+        return cls(library, parts, n_inputs, scales, bias)
 
 
 def _can_be_packed(weight: Tensor) -> bool:
     return weight.device.type == "cpu" and weight.numel() > 0
+
+
+def _in_blocks(
+    parts: Iterable[Tensor], shape: Tuple[int, int], dtype: torch.dtype, library: Library,
+    group: int = 1,
+) -> Tensor:  # fmt: skip
+    """A weight as ``[blocks, groups of inputs, block, group]``, filled up with zeros.
+
+    Args:
+        parts: of the weight, ``[OUTPUTS_AT_ONCE, in]`` each, the last one perhaps of fewer outputs.
+        shape: of the weight, ``[out, in]``.
+    """
+    n_outputs, n_inputs = shape
+    lacking_inputs = -n_inputs % group
+    size = (n_outputs + -n_outputs % library.block) * (n_inputs + lacking_inputs)
+    packed, begin = torch.empty(size, dtype=dtype), 0
+    for part in parts:
+        part = F.pad(part.to(dtype), (0, lacking_inputs, 0, -part.size(0) % library.block))
+        end = begin + part.numel()
+        packed[begin:end] = _grouped(part, library.block, group).flatten()
+        begin = end
+    return packed
 
 
 def _grouped(weight: Tensor, block: int, group: int) -> Tensor:

@@ -33,8 +33,14 @@ class Scratch:
         """
         problem = self._run(self._address)
         if problem == problems.OUT_OF_SCRATCH:
-            self._memory = torch.empty(self._size_of(self._address))
-            self._task.scratch = self._memory.data_ptr()
-            self._task.scratch_size = self._memory.numel()
+            self.reserve()
             problem = self._run(self._address)
         problems.check(problem)
+
+    def reserve(self) -> None:
+        """Make room for the task."""
+        size = self._size_of(self._address)
+        if size > self._memory.numel():
+            self._memory = torch.empty(size)
+            self._task.scratch = self._memory.data_ptr()
+            self._task.scratch_size = self._memory.numel()

@@ -122,6 +122,24 @@ class Heads(ctypes.Structure):
     ]
 
 
+class Draft(ctypes.Structure):
+    _fields_ = [
+        ("step", Step),
+        *_fields(Linear, "begin", "token", "query", "source", "fc1", "fc2"),
+        *_fields(Norm, "token_norm", "source_norm", "ffn_norm", "output_norm"),
+        ("layer", _INT),
+        *_fields(_POINTER, "from_features", "outputs"),
+    ]
+
+
+class DraftChains(ctypes.Structure):
+    _fields_ = [
+        *_fields(_POINTER, "draft", "best"),
+        ("n_steps", _INT),
+        *_fields(_POINTER, "next_tokens", "no_end", "only_end", "proposals"),
+    ]
+
+
 class TopK(ctypes.Structure):
     _fields_ = [
         ("threads", _POINTER),
@@ -185,6 +203,16 @@ class Trees(ctypes.Structure):
 
 class HeadTrees(ctypes.Structure):
     _fields_ = [*_fields(_POINTER, "heads", "product", "top_k", "trees"), ("temperature", _FLOAT)]
+
+
+class DraftTrees(ctypes.Structure):
+    _fields_ = [
+        *_fields(_POINTER, "draft", "product", "best"),
+        *_fields(_INT, "n_levels", "n_proposals", "width", "eos", "pad"),
+        ("temperature", _FLOAT),
+        *_fields(_POINTER, "no_end", "only_end", "flags", "states", "roots"),
+        *_fields(_POINTER, "tokens", "parents", "depths", "path_scores"),
+    ]
 
 
 class BeamTable(ctypes.Structure):
@@ -255,5 +283,5 @@ class PathMove(ctypes.Structure):
 ALL = (
     Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
     TopK, Append, Blocks, NgramTable, Ngrams, Trees, HeadTrees, BeamTable, Trace, Repeats, Move,
-    PathMove,
+    PathMove, Draft, DraftChains, DraftTrees,
 )  # fmt: skip

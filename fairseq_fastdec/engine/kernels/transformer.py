@@ -88,8 +88,8 @@ class Transformer:
             activation=structures.EPILOGUES.index(parameters.activation),
             tokens_per_step=parameters.tokens_per_step,
             layers=ctypes.addressof(self._layers),
-            embed_norm=_norm(parameters.embed_norm),
-            final_norm=_norm(parameters.final_norm),
+            embed_norm=norm_structure(parameters.embed_norm),
+            final_norm=norm_structure(parameters.final_norm),
             embed=self.embed.data_ptr(),
             n_types=self.embed.size(0),
             embed_scale=parameters.embed_scale,
@@ -119,7 +119,7 @@ class Transformer:
         if library is None or not packed:
             return None
         n_hidden = {layer.linears["fc1"].structure.outputs for layer in parameters.layers}
-        if len(n_hidden) > 1 or not all(map(_is_readable, _vectors(parameters))):
+        if len(n_hidden) > 1 or not all(map(is_readable, _vectors(parameters))):
             return None
         return cls(library, parameters)
 
@@ -281,22 +281,23 @@ def _vectors(parameters: Parameters) -> Iterator[Tuple[Tensor, int]]:
             yield norm.bias, size
 
 
-def _is_readable(vector: Tuple[Tensor, int]) -> bool:
-    """Whether its numbers lie as compiled code reads them."""
+def is_readable(vector: Tuple[Tensor, int]) -> bool:
+    """Whether the numbers of a vector, so many of them, lie as compiled code reads them."""
     numbers, size = vector
     return numbers.dtype == torch.float32 and numbers.numel() == size and numbers.is_contiguous()
 
 
 def _layer(layer: LayerParameters) -> structures.Layer:
     linears = {name: linear.structure for name, linear in layer.linears.items()}
-    norms = {name: _norm(norm) for name, norm in layer.norms.items()}
+    norms = {name: norm_structure(norm) for name, norm in layer.norms.items()}
     scale = layer.residual_scale
     return structures.Layer(
         **linears, **norms, residual_scale=None if scale is None else scale.data_ptr()
     )
 
 
-def _norm(norm: Optional[LayerNorm]) -> structures.Norm:
+def norm_structure(norm: Optional[LayerNorm]) -> structures.Norm:
+    """A norm as compiled code takes it; one without weights for none."""
     if norm is None:
         return structures.Norm()
     return structures.Norm(norm.weight.data_ptr(), norm.bias.data_ptr(), norm.eps)

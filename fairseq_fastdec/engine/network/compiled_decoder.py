@@ -64,12 +64,12 @@ class CompiledDecoder:
         """
         cache, first_slot = rows
         self._network.bind(
-            (_cache(cache), first_slot),
+            (cache_structure(cache), first_slot),
             past,
             positions,
             row_source,
             source_lengths,
-            _cache(sources),
+            cache_structure(sources),
         )
 
     def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
@@ -142,7 +142,8 @@ def _with_table(weights: DecoderWeights, n_tokens: int) -> DecoderWeights:
     return replace(weights, embed=table, embed_scale=1.0)
 
 
-def _cache(cache: KeyValueCache) -> structures.Cache:
+def cache_structure(cache: KeyValueCache) -> structures.Cache:
+    """A cache as compiled code takes it, as long as its place stays the same."""
     address, shape = cache.place
     return transformer.cache_at(address, shape[2:], cache.dtype)
 

@@ -66,7 +66,7 @@ def compiled_transformer(
         tokens_per_step: so many tokens of a row see each other; 0: all do.
     """
     feed_forwards = [layer.feed_forward for layer in weights.layers]
-    activations = {_activation_of(own.activation) for own in feed_forwards}
+    activations = {activation_name(own.activation) for own in feed_forwards}
     if None in activations or len(activations) > 1:
         return None
     return Transformer.of(
@@ -85,7 +85,7 @@ def compiled_transformer(
     )
 
 
-def _activation_of(function: Callable[[Tensor], Tensor]) -> Optional[str]:
+def activation_name(function: Callable[[Tensor], Tensor]) -> Optional[str]:
     """The name of an activation in compiled code; ``None`` if there is none for it."""
     # fairseq makes a new function for each layer of --activation-fn linear.
     if getattr(function, "__code__", None) is LINEAR:

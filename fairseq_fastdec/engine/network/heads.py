@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from ..kernels.heads import CompiledHeads
 from ..products.linear import LinearLayer
 from ..products.precision import Precision
+from .drafter import has_sequential_heads
 
 
 class HeadWeights:
@@ -32,8 +33,9 @@ class HeadWeights:
 
     @classmethod
     def of(cls, decoder: nn.Module, precision: Precision) -> Optional["HeadWeights"]:
-        """The decoder's heads; ``None`` for a stock decoder."""
-        return cls(decoder, precision) if hasattr(decoder, "head_features") else None
+        """The decoder's heads; ``None`` for a stock decoder, and for sequential heads."""
+        is_parallel = hasattr(decoder, "head_features") and not has_sequential_heads(decoder)
+        return cls(decoder, precision) if is_parallel else None
 
     @torch.no_grad()
     def __call__(self, features: Tensor, first: int, last: int) -> Tensor:

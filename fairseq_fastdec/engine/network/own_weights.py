@@ -6,6 +6,9 @@ from typing import Iterable, Iterator, NoReturn, Sequence
 
 from torch import nn
 
+from ...mapped_checkpoints import read_weight
+from ...memory import trim
+
 
 class ReleasedWeights(ValueError):
     """Somebody needs weights that were released; the message names the option that keeps them."""
@@ -48,12 +51,17 @@ class OwnWeights:
         """
         if any(linear.weight.dim() != 2 for linear in linears):
             raise ReleasedWeights
+        for linear in linears:
+            read_weight(linear.weight)
         yield
         for linear in linears:
             if linear in self._may_go:
                 linear.weight.data = linear.weight.data.new_empty(0)
                 self.n_released += 1
                 self._close(owner)
+        if any(linear in self._may_go for linear in linears):
+            # Freed pieces of one layer are seldom of use for the next.
+            trim()
 
     def _close(self, owner: nn.Module) -> None:
         if owner not in self._closed:

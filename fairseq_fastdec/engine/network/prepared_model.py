@@ -15,6 +15,7 @@ from ...memory import trim
 from ..products.linear import LinearLayer, Rows
 from ..products.precision import Precision
 from .decoder_rehearsal import rehearsed_decoder
+from .drafter import Drafter
 from .heads import HeadWeights
 from .own_weights import OwnWeights
 from .rehearsal import Rehearsal
@@ -93,7 +94,7 @@ class Output(NamedTuple):
     """From features to logits.
 
     Attributes:
-        heads: ``None`` for a stock decoder.
+        heads: ``None`` for a stock decoder, and for one with sequential heads.
         vocabulary: from ``[..., C]`` to ``[..., V]``.
     """
 
@@ -133,6 +134,10 @@ class PreparedDecoder:
         """The heads of :meth:`output` alone, where a shortlist takes the output layer's place."""
         return self._prepared.get(_heads, precision or self._precision)
 
+    def drafter(self, precision: Precision) -> Optional[Drafter]:
+        """The sequential heads in some precision, ``None`` if there are none."""
+        return self._prepared.get(_drafter, precision)
+
     def proposals(self, precision: Precision, n_types: int) -> Output:
         """For proposals: from features to the logits of the first types alone."""
         heads = self._prepared.get(_heads, precision)
@@ -161,6 +166,12 @@ def _heads(
     decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
 ) -> Optional[HeadWeights]:
     return HeadWeights.of(decoder, precision)
+
+
+def _drafter(
+    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+) -> Optional[Drafter]:
+    return Drafter.of(decoder, precision)
 
 
 def _vocabulary(

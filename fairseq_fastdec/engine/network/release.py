@@ -2,7 +2,7 @@
 
 from collections import Counter
 from itertools import chain
-from typing import Iterator, Sequence
+from typing import Iterator, List, Sequence
 
 from torch import nn
 
@@ -12,14 +12,18 @@ from .support import unsupported_part
 from .weights import key_value_linears, layer_linears, layers_of
 
 
-def release_once_prepared(models: Sequence[nn.Module]) -> None:
+def release_once_prepared(models: Sequence[nn.Module]) -> List[nn.Parameter]:
     """Have weights of models on a CPU freed, layer by layer, when the engine prepares them.
 
     This is for commands that only decode, with one generator: afterwards the models are good for
     nothing else, in no other precision either. The linear layers of stock encoders and decoders go,
     and the output layer of a stock decoder, unless somebody else shares them. Embeddings,
     positions, norms, biases, prediction heads and all of other networks stay.
+
+    Returns:
+        the weights that will go
     """
+    will_go: List[nn.Parameter] = []
     parameters = chain.from_iterable(
         model.named_parameters(remove_duplicate=False) for model in models
     )
@@ -29,11 +33,14 @@ def release_once_prepared(models: Sequence[nn.Module]) -> None:
             continue
         coders = [model.decoder, *filter(runs_prepared, [model.encoder])]
         for coder in coders:
-            prepared(coder).may_release(
+            linears = [
                 linear
                 for linear in _prepared_linears(coder)
                 if n_users[id(linear.weight)] == 1 and linear.weight.device.type == "cpu"
-            )
+            ]
+            prepared(coder).may_release(linears)
+            will_go += (linear.weight for linear in linears)
+    return will_go
 
 
 def _prepared_linears(coder: nn.Module) -> Iterator[nn.Linear]:

@@ -1,6 +1,5 @@
 """A model's parameters in the shapes that the engine multiplies with."""
 
-import contextlib
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Protocol, Sequence
 
@@ -226,12 +225,20 @@ def _cross_key_values(
     own: OwnWeights,
     trials: Optional[LayerTrials],
 ) -> LinearLayer:
-    with contextlib.ExitStack() as reading:
-        for layer in layers:
-            reading.enter_context(own.reading(layer, key_value_linears(layer)))
-        linears = [linear for layer in layers for linear in key_value_linears(layer)]
-        made = stacked(linears, precision)
-        return made if trials is None else trials.try_key_values(made)
+    linears = [linear for layer in layers for linear in key_value_linears(layer)]
+    sizes = [linear.weight.size(0) for linear in linears]
+    # Of the layers' own weights no more than one's are in memory at a time.
+    like = precision.tensor(linears[0].bias)
+    weight, bias = like.new_empty(sum(sizes), linears[0].in_features), like.new_empty(sum(sizes))
+    parts = iter(zip(weight.split(sizes), bias.split(sizes)))
+    for layer in layers:
+        with own.reading(layer, key_value_linears(layer)):
+            for linear in key_value_linears(layer):
+                own_weight, own_bias = next(parts)
+                own_weight.copy_(linear.weight)
+                own_bias.copy_(linear.bias)
+    made = precision.linear(weight, bias)
+    return made if trials is None else trials.try_key_values(made)
 
 
 def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:

@@ -2,13 +2,13 @@
 
 import functools
 import warnings
-from typing import Optional
+from typing import Iterator, Optional
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.packed import PackedInt8
+from ..kernels.packed import OUTPUTS_AT_ONCE, PackedInt8
 from .linear import LinearLayer
 
 # No weight is so small; a token of zeros must not divide by zero.
@@ -61,9 +61,11 @@ class Int8Linear:
             bias: fp32 ``[out]`` or ``None``.
         """
         scale = _scale_of(weight)
-        quantised = _quantised(weight, scale)
-        self.packed = PackedInt8.of(quantised.int_repr(), scale, bias)
-        self._product: LinearLayer = self.packed or TokenwiseLinear(_torch_product(quantised), bias)
+        # Never as a whole in 8-bit integers and in their packed form at once.
+        self.packed = PackedInt8.of_parts(_int8_parts(weight, scale), weight.size(1), scale, bias)
+        self._product: LinearLayer = self.packed or TokenwiseLinear(
+            _torch_product(_quantised(weight, scale)), bias
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._product(x)
@@ -82,7 +84,7 @@ class Int8Rows:
         """
         self.n_outputs = weight.size(0)
         self._scale = _scale_of(weight)
-        self._weight_int8 = _quantised(weight, self._scale).int_repr()
+        self._weight_int8 = torch.cat(list(_int8_parts(weight, self._scale)))
         self._bias = bias
 
     def take(self, outputs: Tensor) -> LinearLayer:
@@ -114,7 +116,15 @@ def fewer_bits() -> Optional[bool]:
 
 
 def _scale_of(weight: Tensor) -> Tensor:
-    return (weight.abs().amax(dim=1) / 127).clamp_min_(SMALLEST_SCALE)
+    least, greatest = weight.aminmax(dim=1)
+    return (torch.maximum(greatest, -least) / 127).clamp_min_(SMALLEST_SCALE)
+
+
+def _int8_parts(weight: Tensor, scale: Tensor) -> Iterator[Tensor]:
+    """The integers of some outputs after the others, int8 ``[at most OUTPUTS_AT_ONCE, in]``."""
+    parts = (tensor.split(OUTPUTS_AT_ONCE) for tensor in (weight, scale))
+    for part, part_scale in zip(*parts):
+        yield _quantised(part, part_scale).int_repr()
 
 
 def _quantised(weight: Tensor, scale: Tensor) -> Tensor:

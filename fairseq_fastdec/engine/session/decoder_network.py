@@ -16,6 +16,7 @@ from .caches import SessionCaches
 from .output_layer import OutputLayer
 from .row_table import RowTable
 from .shortlist import Shortlist
+from .source_groups import SourceGroups
 from .step_runners import CompiledRunner, GraphRunner, StepRunner, TorchRunner
 
 
@@ -59,6 +60,7 @@ class DecoderNetwork:
         self.output = OutputLayer(
             prepared, precision, block_size_of(decoder) > 0, shortlist, proposal_types
         )
+        self._sources = SourceGroups(self.caches)
         self._graphs = graphs
         self._static = StaticDecoder(
             self.forward_pass,
@@ -86,6 +88,14 @@ class DecoderNetwork:
         weights = self.weights
         shape = (*states.shape[:2], len(weights.layers), 2, weights.n_heads, weights.head_dim)
         self.caches.add_sources(rows, weights.cross_key_values(states).view(shape))
+
+    def extend_drafts(self, rows: RowTable, states: Tensor, tokens: Tensor, rough: bool) -> Tensor:
+        """See :meth:`DecoderSession.extend_drafts`."""
+        last_layer = len(self.weights.layers) - 1
+        sources = self._sources.keys(rows)
+        return self.output.drafter(rough).step(
+            states, tokens, lambda queries: sources.attend(last_layer, queries)
+        )
 
     def _empty_caches(self, precision: Precision) -> SessionCaches:
         """Caches without rows, in the dtypes that the runner reads fastest."""

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..cuda_graphs.graphs import StepGraphs
 from ..cuda_graphs.recorders import RECORDERS
+from ..network.drafter import has_sequential_heads
 from ..network.encoder import SourceEncoder
 from ..network.forward import ForwardPass
 from ..network.heads import HeadWeights
@@ -105,7 +106,7 @@ class DecoderSession:
 
     @property
     def heads(self) -> Optional[HeadWeights]:
-        """The prepared prediction heads, ``None`` for a stock decoder; from :meth:`reset` on."""
+        """The paper's heads, prepared, ``None`` if there are none; from :meth:`reset` on."""
         return self.network.output.heads
 
     @property
@@ -122,6 +123,11 @@ class DecoderSession:
     def block_size(self) -> int:
         """The number of prediction heads: k of a blockwise model, 0 of a stock one."""
         return block_size_of(self._decoder)
+
+    @property
+    def has_sequential_heads(self) -> bool:
+        """Whether the heads see the tokens before theirs: then :meth:`extend_drafts` has them."""
+        return has_sequential_heads(self._decoder)
 
     @property
     def tokens_per_step(self) -> int:
@@ -252,6 +258,36 @@ class DecoderSession:
             for compiled code.
         """
         return self.network.output.pending(features, first, last, rough)
+
+    def begin_drafts(self, features: Tensor, rough: bool) -> Tensor:
+        """The states from which sequential heads go on: ``[R, C]`` to ``[R, 1, C]``.
+
+        Args:
+            features: at a position of each row, whose next token is known.
+            rough: as for :meth:`project`.
+        """
+        return self.network.output.drafter(rough).begin(features)[:, None]
+
+    @torch.no_grad()
+    def extend_drafts(self, states: Tensor, tokens: Tensor, rough: bool) -> Tensor:
+        """Let sequential heads see a token more.
+
+        Args:
+            states: ``[R, W, C]``, W of each row; tokens: int64 ``[R, W]``, one behind each.
+
+        Returns:
+            states ``[R, W, C]``
+        """
+        return self.network.extend_drafts(self.rows, states, tokens, rough)
+
+    @torch.no_grad()
+    def draft_logits(self, states: Tensor, rough: bool) -> Tensor:
+        """The output layer over states of sequential heads, for the token behind each state's last.
+
+        Returns:
+            logits as :meth:`project`'s, for states ``[..., C]``.
+        """
+        return self.network.output.draft_logits(states, rough)
 
     def direct(self) -> Optional[DirectSteps]:
         """Steps of the rows of now without a tensor in between; ``None`` if torch takes them."""

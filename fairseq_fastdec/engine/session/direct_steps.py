@@ -2,8 +2,10 @@
 
 from typing import Dict, Optional
 
+from ..kernels.drafts import AttendedSources
+from ..network.compiled_decoder import cache_structure
 from .decoder_network import DecoderNetwork
-from .output_layer import DirectOutput
+from .output_layer import DirectDrafts, DirectOutput
 from .row_table import RowTable
 from .step_runners import CompiledRunner
 
@@ -35,6 +37,21 @@ class DirectSteps:
     def step(self, tokens: int, n_new: int, features: int, parents: Optional[int] = None) -> None:
         """:meth:`DecoderSession.step` between addresses; see :meth:`Transformer.step_at`."""
         self._runner.step_at(self._rows, tokens, n_new, features, parents)
+
+    def drafts(self, rough: bool = False) -> Optional[DirectDrafts]:
+        """Find what computes sequential heads, which the model has to have.
+
+        Returns:
+            ``None`` if some of it was not compiled.
+        """
+        return self._network.output.direct_drafts(rough)
+
+    def sources(self) -> AttendedSources:
+        """The sources of the rows of now, to which sequential heads attend."""
+        rows, caches = self._rows, self._network.caches
+        last_layer = len(self._network.weights.layers) - 1
+        lengths = (rows.row_source, rows.source_lengths, rows.lengths)
+        return AttendedSources(cache_structure(caches.sources), last_layer, *lengths)
 
     def output(self, first: int, last: int, rough: bool = False) -> Optional[DirectOutput]:
         """Find what computes heads ``first ... last - 1``; see :meth:`DecoderSession.project`.

@@ -84,6 +84,16 @@ class EnsembleSession:
         return min(member.block_size for member in self._members)
 
     @property
+    def has_sequential_heads(self) -> bool:
+        """Whether the members' heads see the tokens before theirs."""
+        return self._members[0].has_sequential_heads
+
+    @property
+    def heads_agree(self) -> bool:
+        """Whether the members' heads are of one kind, and can propose together."""
+        return len({member.has_sequential_heads for member in self._members}) == 1
+
+    @property
     def tokens_per_step(self) -> int:
         """The number of tokens that every member predicts at once.
 
@@ -147,10 +157,7 @@ class EnsembleSession:
             scores.float() if member.normalized else F.log_softmax(scores, -1, dtype=torch.float32)
             for member, scores in zip(self._members, self._scores(features, first, last))
         ]
-        if len(log_probs) == 1:
-            return self._spread(log_probs[0])
-        mean = torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
-        return self._spread(mean)
+        return self._spread(_mean(log_probs))
 
     def direct(self) -> Optional[DirectSteps]:
         """See :meth:`DecoderSession.direct`; ``None`` for several models, too."""
@@ -236,6 +243,35 @@ class EnsembleSession:
             return self.log_probs(features, first, last)
         return self._spread(self._scores(features, first, last, rough)[0].float())
 
+    def begin_drafts(self, features: Features, rough: bool = False) -> Features:
+        """See :meth:`DecoderSession.begin_drafts`: ``[R, C]`` to ``[R, 1, C]``."""
+        return Features(
+            [
+                member.begin_drafts(own, rough)
+                for member, own in zip(self._members, features.of_members)
+            ]
+        )
+
+    def extend_drafts(self, states: Features, tokens: Tensor, rough: bool = False) -> Features:
+        """See :meth:`DecoderSession.extend_drafts`: ``[R, W, C]`` to the same."""
+        return Features(
+            [
+                member.extend_drafts(own, tokens, rough)
+                for member, own in zip(self._members, states.of_members)
+            ]
+        )
+
+    def draft_scores(self, states: Features, rough: bool = False) -> Tensor:
+        """Scores of what comes next, as :meth:`ranking_scores`: ``[..., V]``."""
+        logits = [
+            member.draft_logits(own, rough) / self.temperature
+            for member, own in zip(self._members, states.of_members)
+        ]
+        if len(logits) == 1:
+            return self._spread(logits[0].float())
+        log_probs = [F.log_softmax(own, -1, dtype=torch.float32) for own in logits]
+        return self._spread(_mean(log_probs))
+
     def _spread(self, scores: Tensor) -> Tensor:
         # The softmax comes before: it takes far less time over a shortlist than over all types.
         return scores if self._shortlist is None else self._members[0].spread(scores)
@@ -254,6 +290,13 @@ class EnsembleSession:
             own if member.normalized else own / self.temperature
             for member, own in zip(self._members, scores)
         ]
+
+
+def _mean(log_probs: List[Tensor]) -> Tensor:
+    """The logarithm of the members' mean probabilities."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
 
 
 def _session_for(

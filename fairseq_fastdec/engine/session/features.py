@@ -25,6 +25,11 @@ class Features:
         """The same part of every member's features."""
         return Features([member[index] for member in self.of_members])
 
+    def of_slots(self, slots: Tensor) -> "Features":
+        """Some of each row's ``[R, W, C]``: those at ``slots``, int64 ``[R, K]``."""
+        rows = torch.arange(slots.size(0), device=slots.device)[:, None]
+        return self[rows, slots]
+
     def token_by_token(self) -> "Features":
         """``[R, T, C]`` as ``[T * R, C]``: all rows' first tokens, then all rows' second ones."""
         return Features([member.transpose(0, 1).flatten(0, 1) for member in self.of_members])

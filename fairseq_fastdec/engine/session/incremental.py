@@ -71,6 +71,7 @@ class IncrementalSession:
 
     normalized = True
     block_size = 0
+    has_sequential_heads = False
     tokens_per_step = 1
 
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:

@@ -6,8 +6,10 @@ from typing import Dict, NamedTuple, Optional
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..kernels.drafts import CompiledDrafter
 from ..kernels.heads import CompiledHeads
 from ..kernels.packed import Packed
+from ..network.drafter import Drafter
 from ..network.heads import HeadWeights
 from ..network.prepared_model import Output, PreparedDecoder
 from ..products.precision import Precision, rough_precision
@@ -24,6 +26,18 @@ class DirectOutput(NamedTuple):
     """
 
     heads: Optional[CompiledHeads]
+    layer: Packed
+    types: Optional[Tensor]
+
+
+class DirectDrafts(NamedTuple):
+    """Sequential heads and their output layer, by compiled code.
+
+    Attributes:
+        compiled: the heads; layer, types: as of :class:`DirectOutput`.
+    """
+
+    compiled: CompiledDrafter
     layer: Packed
     types: Optional[Tensor]
 
@@ -73,12 +87,14 @@ class OutputLayer:
         if shortlist is not None:
             self._shortlisted = ShortlistedOutput(shortlist, prepared.vocabulary_rows())
         self._outputs: Dict[bool, Output] = {}
+        self._drafters: Dict[bool, Drafter] = {}
+        self._compiled_drafters: Dict[bool, Optional[CompiledDrafter]] = {}
         self._embed = prepared.weights().embed
         self._memory = self._embed.new_empty(0)
 
     @property
     def heads(self) -> Optional[HeadWeights]:
-        """The prepared prediction heads, ``None`` for a stock decoder."""
+        """The prepared prediction heads; ``None`` for a stock decoder, and for sequential heads."""
         return self._output(rough=False).heads
 
     @property
@@ -107,8 +123,37 @@ class OutputLayer:
 
     def project(self, features: Tensor, first: int, last: int, rough: bool) -> Tensor:
         """See :meth:`DecoderSession.project`."""
-        heads, vocabulary = self._output(rough)
-        logits = vocabulary(_states(heads, features, first, last))
+        return self._logits(_states(self._output(rough).heads, features, first, last), rough)
+
+    def drafter(self, rough: bool) -> Drafter:
+        """The prepared sequential heads, which the decoder has to have.
+
+        Args:
+            rough: as for :meth:`DecoderSession.project`.
+        """
+        if rough not in self._drafters:
+            drafter = self._prepared.drafter(self._precision_for(rough))
+            assert drafter is not None
+            self._drafters[rough] = drafter
+        return self._drafters[rough]
+
+    def direct_drafts(self, rough: bool) -> Optional[DirectDrafts]:
+        """See :meth:`DirectSteps.drafts`."""
+        if rough not in self._compiled_drafters:
+            self._compiled_drafters[rough] = self.drafter(rough).compiled()
+        compiled = self._compiled_drafters[rough]
+        packed = getattr(self._output(rough).vocabulary, "packed", None)
+        if compiled is None or packed is None:
+            return None
+        return DirectDrafts(compiled, packed, self.types)
+
+    def draft_logits(self, states: Tensor, rough: bool) -> Tensor:
+        """See :meth:`DecoderSession.draft_logits`."""
+        return self._logits(self.drafter(rough).outputs(states), rough)
+
+    def _logits(self, states: Tensor, rough: bool) -> Tensor:
+        """The output layer over its inputs ``[..., C]``."""
+        logits = self._output(rough).vocabulary(states)
         if self._few_types(rough):
             n_lacking = self._embed.size(0) - logits.size(-1)
             logits = F.pad(logits, (0, n_lacking), value=-math.inf)
@@ -161,10 +206,13 @@ class OutputLayer:
             self._outputs[rough] = self._prepare(rough)
         return self._outputs[rough]
 
-    def _prepare(self, rough: bool) -> Output:
-        precision = self._precision
+    def _precision_for(self, rough: bool) -> Precision:
         if rough and self._has_heads:
-            precision = rough_precision(precision, self._embed.dtype, self._embed.device)
+            return rough_precision(self._precision, self._embed.dtype, self._embed.device)
+        return self._precision
+
+    def _prepare(self, rough: bool) -> Output:
+        precision = self._precision_for(rough)
         if self._few_types(rough):
             return self._prepared.proposals(precision, self._proposal_types)
         if self._shortlisted is None:

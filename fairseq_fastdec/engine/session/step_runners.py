@@ -9,12 +9,12 @@ from torch import Tensor
 
 from ..cuda_graphs.graphs import StepGraphs
 from ..cuda_graphs.static_step import RowState, SourceLayout
-from ..network.attention import CausalMasks, causal_mask, padding_mask, tree_mask
+from ..network.attention import CausalMasks, causal_mask, tree_mask
 from ..network.compiled_decoder import CompiledDecoder
-from ..network.forward import ForwardPass, RowKeys, SourceKeys
-from ..network.source_grid import SourceGrid
+from ..network.forward import ForwardPass, RowKeys
 from .caches import SessionCaches
-from .row_table import RowTable, extremes
+from .row_table import RowTable
+from .source_groups import SourceGroups
 from .tree import TokenTree
 
 
@@ -108,8 +108,7 @@ class TorchRunner:
         self._caches = caches
         self._tokens_per_step = tokens_per_step
         self._masks = CausalMasks(caches.rows.dtype, device, tokens_per_step)
-        self._source_keys: Optional[SourceKeys] = None
-        self._grouping: Optional[int] = None
+        self._sources = SourceGroups(caches)
 
     @torch.no_grad()
     def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
@@ -124,25 +123,7 @@ class TorchRunner:
             mask=self._mask(rows, n_new, tree),
             depths=None if tree is None else tree.depths,
         )
-        return self._forward_pass(tokens, row_keys, self.source_keys(rows))
-
-    def source_keys(self, rows: RowTable) -> SourceKeys:
-        """The sources' keys, to which the rows attend; made once a grouping of the rows."""
-        if self._source_keys is None or self._grouping != rows.grouping:
-            self._source_keys = self._group(rows)
-            self._grouping = rows.grouping
-        return self._source_keys
-
-    def _group(self, rows: RowTable) -> SourceKeys:
-        # Rows come and go at the end, and their sources with them: those of paused rows lie before.
-        first = int(rows.row_source.min()) if rows.n_paused else 0
-        lengths = rows.source_lengths[first:]
-        shortest, longest = extremes(lengths)
-        cache, mask = self._caches.sources, None
-        if shortest < longest:
-            mask = padding_mask(lengths, longest, cache.dtype)
-        grid = SourceGrid.of(rows.row_source - first, lengths.numel())
-        return SourceKeys(cache, slice(first, rows.n_sources), longest, mask, grid)
+        return self._forward_pass(tokens, row_keys, self._sources.keys(rows))
 
     def _mask(self, rows: RowTable, n_new: int, tree: Optional[TokenTree]) -> Optional[Tensor]:
         """The mask of self-attention: ``[R or 1, 1, T, L]``, ``None`` where all may be seen."""

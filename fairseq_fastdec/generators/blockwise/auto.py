@@ -14,12 +14,13 @@ from .generator import decoding_block_size
 class AutoGenerator(SingleHypothesisGenerator):
     """Chooses for each invocation among greedy decoding, lookahead's drafts and heads' trees.
 
-    Heads take part if the model has some. See :class:`~..single.adaptive.AdaptiveSearch`.
+    Heads take part if the model has some, and those of an ensemble are of one kind. See
+    :class:`~..single.adaptive.AdaptiveSearch`.
     """
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         n_heads = 1
-        if self.session.block_size:
+        if self.session.block_size and self.session.heads_agree:
             n_heads = decoding_block_size(self.options, self.session.block_size)
         drafts = self.draft_source(replace_answers=True)
         self._search: AdaptiveSearch = adaptive_search(self, models, drafts, n_heads)

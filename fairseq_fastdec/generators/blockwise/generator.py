@@ -24,6 +24,11 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
+        if not self.session.heads_agree:
+            raise ValueError(
+                "--path: models with and without --block-heads sequential cannot propose together; "
+                "give models of one kind, or use --decoding greedy"
+            )
         self._n_heads = decoding_block_size(options, self.session.block_size)
         self._search: Optional[AdaptiveSearch] = None
         self._n_proposals: Optional[int] = None

@@ -278,10 +278,49 @@ class Batch:
             scores and tokens ``[R * (n_heads - 1), n_best]``, head by head for each row
         """
         scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
+        return self.ranked(scores, self.restricted_steps(1, n_heads - 1), n_best)
+
+    def best_drafts(self, scores: Tensor, depth: int) -> Tensor:
+        """The best tokens of a head that sees the tokens before its own.
+
+        Args:
+            scores: ``[R, 1, V]``; may be written to.
+            depth: how many tokens after each row's next one they come.
+
+        Returns:
+            int64 ``[R, 1]``
+        """
+        steps = self.restricted_steps(depth, 1)
+        return self.best_tokens.of_drafts(scores, steps, self.max_len, self.n_waived)
+
+    def ranked_drafts(self, scores: Tensor, depth: int, n_best: int) -> Choices:
+        """The n best tokens of such a head, best first, on the host.
+
+        Args:
+            scores: ``[R * W, V]`` behind W paths of each row; may be written to.
+            depth: as for :meth:`best_drafts`.
+
+        Returns:
+            scores and tokens ``[R * W, n_best]``
+        """
+        width = scores.size(0) // self.n_rows
+        steps = self.restricted_steps(depth, 1)
+        return self.ranked(scores, None if steps is None else steps.expand(-1, width), n_best)
+
+    def ranked(self, scores: Tensor, steps: Optional[Tensor], n_best: int) -> Choices:
+        """The n best tokens for each step, best first.
+
+        Args:
+            scores: logits float32 ``[N, V]``, of the first V types; may be written to.
+            steps: N of them, int64 ``[R, N / R]``; see :meth:`restricted_steps`.
+
+        Returns:
+            scores and tokens ``[N, n_best]``
+        """
         constraints = None
-        if not self._known_to_be_open(1, n_heads - 1):
-            steps = self._steps(1, n_heads - 1).flatten().cpu().numpy()
-            constraints = self.rules.constraints_at(steps, self.max_len, self.n_waived)
+        if steps is not None:
+            numbers = steps.flatten().cpu().numpy()
+            constraints = self.rules.constraints_at(numbers, self.max_len, self.n_waived)
         return self.best_tokens.chooser.choose_by_row(scores, n_best, constraints, normalize=True)
 
     def keep(

@@ -13,11 +13,14 @@ from torch import Tensor
 from ...engine import Features
 from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.blocks import RowBlocks
+from ...engine.kernels.drafts import Flags
 from ...engine.kernels.head_trees import HeadTrees
 from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectOutput
 from .batch import Batch
 from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
+from .drafting import MOST_EXPANDED, draft_chain, draft_trees
+from .trees import padded
 
 
 class CompiledBlocks(Blocks):
@@ -94,6 +97,8 @@ class CompiledBlocks(Blocks):
         if n_heads == 1:
             return self.propose_nothing()
         batch, rows = self._batch, self._rows
+        if batch.session.has_sequential_heads:
+            return self._draft_chain(n_heads - 1, rough)
         output = self._direct.output(1, n_heads, rough)
         if output is None:
             features = Features([self._states()])
@@ -108,6 +113,8 @@ class CompiledBlocks(Blocks):
         if n_heads == 1:
             self.propose_nothing()
             return np.empty((self._batch.n_rows, 0), dtype=np.float32)
+        if self._batch.session.has_sequential_heads:
+            return self._draft_trees(n_heads - 1, n_proposals)
         trees = self._head_trees(n_heads)
         if trees is None:
             self._rank_and_grow(n_heads, n_proposals)
@@ -116,6 +123,55 @@ class CompiledBlocks(Blocks):
             self._rows.grow_by(trees, n_proposals, *self._flags_at(steps))
         self._has_trees = True
         return self._on_host(self._rows.path_scores)[:, 1:]
+
+    def _draft_chain(self, n_steps: int, rough: bool) -> None:
+        drafts = self._direct.drafts(rough)
+        if drafts is None:
+            args = (Features([self._states()]), self.next_tokens, n_steps, rough)
+            return self.propose(draft_chain(self._batch, *args))
+        rows, best = self._rows, self._for_proposals
+        best.bind(drafts.layer, drafts.types)
+        drafts.compiled.chains_at(
+            self._direct.sources(),
+            rows.states.data_ptr(),
+            rows.next_tokens.data_ptr(),
+            n_steps,
+            best,
+            self._draft_flags(n_steps),
+            rows.proposals.data_ptr(),
+        )
+        self._has_trees = False
+        rows.lead(1 + n_steps)
+
+    def _draft_trees(self, n_levels: int, n_proposals: int) -> np.ndarray:
+        batch, rows = self._batch, self._rows
+        drafts, chooser = self._direct.drafts(rough=True), batch.best_tokens.chooser.compiled
+        if drafts is None or chooser is None or drafts.types is not None:
+            args = (Features([self._states()]), self.next_tokens, n_levels, n_proposals)
+            trees = padded(draft_trees(batch, *args), batch.rules.pad)
+            rows.plant(*(torch.tensor(part) for part in zip(*trees)))
+        else:
+            drafts.compiled.trees_at(
+                self._direct.sources(),
+                rows.states.data_ptr(),
+                n_levels,
+                n_proposals,
+                MOST_EXPANDED,
+                drafts.layer,
+                chooser,
+                batch.session.temperature,
+                self._draft_flags(n_levels),
+                rows,
+            )
+        self._has_trees = True
+        return self._on_host(rows.path_scores)[:, 1:]
+
+    def _draft_flags(self, n_steps: int) -> Flags:
+        """The rules about ends at each step of drafts."""
+        batch = self._batch
+        steps = batch.restricted_steps(1, n_steps)
+        steps = None if steps is None else steps.t().contiguous()
+        return Flags(*self._flags_at(steps))
 
     def cut_tree(self, n_proposals: int) -> None:
         self._has_trees = n_proposals > 0

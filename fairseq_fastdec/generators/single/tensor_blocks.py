@@ -10,7 +10,8 @@ from ...engine import Features, TokenTree, at
 from ..ranking import first_maximum
 from .batch import Batch, one_number
 from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
-from .trees import Tree, best_tree
+from .drafting import draft_chain, draft_trees
+from .trees import Tree, best_tree, padded
 
 
 class TensorBlocks(Blocks):
@@ -60,7 +61,11 @@ class TensorBlocks(Blocks):
         self._feed_chains(torch.cat([self._next[:, None], proposals], dim=1))
 
     def propose_chain(self, n_heads: int, rough: bool) -> None:
-        proposals = self._batch.proposals(self._features, n_heads, verified=rough)
+        batch = self._batch
+        if batch.session.has_sequential_heads:
+            proposals = draft_chain(batch, self._features, self._next, n_heads - 1, rough)
+        else:
+            proposals = batch.proposals(self._features, n_heads, verified=rough)
         self.propose(proposals)
 
     def propose_tree(self, n_heads: int, n_proposals: int) -> np.ndarray:
@@ -68,17 +73,21 @@ class TensorBlocks(Blocks):
         if n_heads == 1:
             self.propose_nothing()
             return np.empty((batch.n_rows, 0), dtype=np.float32)
+        if batch.session.has_sequential_heads:
+            trees = draft_trees(batch, self._features, self._next, n_heads - 1, n_proposals)
+        else:
+            trees = self._trees_of_heads(n_heads, n_proposals)
+        self._feed_trees(padded(trees, batch.rules.pad))
+        scores = [tree.path_scores[1:] for tree in self._trees or ()]
+        return np.array(scores, dtype=np.float32)
+
+    def _trees_of_heads(self, n_heads: int, n_proposals: int) -> List[Tree]:
+        batch = self._batch
         ranked = batch.ranked_proposals(self._features, n_heads, n_proposals)
         shape = (batch.n_rows, n_heads - 1, -1)
         of_rows = (part.reshape(shape).tolist() for part in ranked)
-        rules = batch.rules
-        trees = [
-            best_tree(*row, n_proposals, rules.eos) for row in zip(self._next.tolist(), *of_rows)
-        ]
-        longest = max(len(tree.tokens) for tree in trees)
-        self._feed_trees([tree.padded(longest, rules.pad) for tree in trees])
-        scores = [tree.path_scores[1:] for tree in self._trees or ()]
-        return np.array(scores, dtype=np.float32)
+        eos = batch.rules.eos
+        return [best_tree(*row, n_proposals, eos) for row in zip(self._next.tolist(), *of_rows)]
 
     def cut_tree(self, n_proposals: int) -> None:
         if n_proposals == 0:

@@ -8,7 +8,7 @@ al., 2024).
 
 import heapq
 import math
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Sequence
 
 
 class Tree(NamedTuple):
@@ -51,6 +51,12 @@ class Tree(NamedTuple):
             return self
         more = ([pad] * n_more, [0] * n_more, [1] * n_more, [-math.inf] * n_more)
         return Tree(*(own + of_padding for own, of_padding in zip(self, more)))
+
+
+def padded(trees: Sequence[Tree], pad: int) -> List[Tree]:
+    """Trees as long as the longest of them; see :meth:`Tree.padded`."""
+    longest = max(len(tree.tokens) for tree in trees)
+    return [tree.padded(longest, pad) for tree in trees]
 
 
 def best_tree(

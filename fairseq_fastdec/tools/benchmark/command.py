@@ -148,7 +148,7 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
     if reference not in [method.name for method in methods]:
         raise ValueError(f"--reference {reference!r}: is not the name of a method")
     cfg = configure(settings)
-    scorer = Scorer(args.bleu_tokenize, cfg.task.target_lang)
+    scorer = Scorer(args.bleu_tokenize, getattr(cfg.task, "target_lang", ""))
     args.output.mkdir(parents=True, exist_ok=True)
 
     with tqdm(unit="step", disable=cfg.common.no_progress_bar) as bar:

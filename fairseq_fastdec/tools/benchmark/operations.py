@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ...engine.kernels import loading
+from ...engine.kernels.multiply_adds import multiply_adds
 
 
 class Operations:
@@ -28,19 +28,14 @@ class Operations:
         self._before = 0
 
     def __enter__(self) -> "Operations":
-        self._before = _compiled_multiply_adds()
+        self._before = multiply_adds()
         self._torch.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._torch.__exit__(*error)
-        compiled = _compiled_multiply_adds() - self._before
+        compiled = multiply_adds() - self._before
         self.flops = self._torch.get_total_flops() + 2 * compiled
-
-
-def _compiled_multiply_adds() -> int:
-    library = loading.library()
-    return 0 if library is None else library.multiply_adds()
 
 
 def _uncounted_by_torch() -> Dict[Any, Callable[..., int]]:

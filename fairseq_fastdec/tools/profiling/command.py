@@ -134,12 +134,12 @@ def random_model(arch: str, n_types: int) -> Tuple[nn.Module, Dictionary]:
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval(), dictionary
 
 
-def arguments_of(arch: str) -> Any:
-    """The options that fairseq-train would make of ``--arch`` alone."""
+def arguments_of(arch: str, **given: Any) -> Any:
+    """The options that fairseq-train would make of ``--arch`` and of some that are given."""
     parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     args, _ = parser.parse_known_args([])
-    args.arch = arch
+    vars(args).update(given, arch=arch)
     ARCH_CONFIG_REGISTRY[arch](args)
     return args
 

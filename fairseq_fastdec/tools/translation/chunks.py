@@ -91,7 +91,7 @@ class ChunkStore:
         return self.directory / f"{number:08}.chunk"
 
     def write(self, chunk: Chunk, translated: Translated) -> None:
-        """Write a chunk.
+        """Write a chunk. A power failure right after it may take it away, and never a part of it.
 
         Raises:
             OSError: if the disk is full, for example; then nothing is left of it.
@@ -103,7 +103,8 @@ class ChunkStore:
         }
         body = json.dumps(description).encode("ascii") + b"\n" + translated.content
         header = FORMAT + _digest(body).encode("ascii") + b"\n"
-        atomic_files.write_bytes(self.path(chunk.number), header + body)
+        # Nobody decodes while a worker waits for the disk, and chunks can be translated again.
+        atomic_files.write_bytes(self.path(chunk.number), header + body, flushes_name=False)
 
     def has(self, chunk: Chunk) -> bool:
         """Whether a chunk is there.

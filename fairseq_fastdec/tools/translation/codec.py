@@ -25,7 +25,7 @@ class Problem(NamedTuple):
     details: str
 
 
-class Decoded(NamedTuple):
+class PlainText(NamedTuple):
     """Tokens as text.
 
     Attributes:
@@ -60,7 +60,7 @@ class TextCodec:
         tensors = iter(as_tensors([line for line in lines if isinstance(line, list)]))
         return [next(tensors) if isinstance(line, list) else line for line in lines]
 
-    def decode(self, hypotheses: Sequence[Tensor]) -> List[Decoded]:
+    def decode(self, hypotheses: Sequence[Tensor]) -> List[PlainText]:
         """Text of tokens, each ``[m]``."""
         numbers = torch.cat(list(hypotheses)).tolist() if hypotheses else []
         ends = list(itertools.accumulate(len(tokens) for tokens in hypotheses))
@@ -72,13 +72,13 @@ class TextCodec:
         if isinstance(seen, dict) and len(seen) > MOST_WORDS:
             seen.clear()
 
-    def _decoded(self, numbers: List[int]) -> Decoded:
+    def _decoded(self, numbers: List[int]) -> PlainText:
         kept = [number for number in numbers if number not in self._stripped]
         text = words(self._task.target_dictionary, kept, self._post_process)
         for decoder in (self._bpe, self._tokenizer):
             if decoder is not None:
                 text = decoder.decode(text)
-        return Decoded(text, len(kept))
+        return PlainText(text, len(kept))
 
     def _tried(self, encode: Callable[[str], Any], text: str) -> Any:
         try:

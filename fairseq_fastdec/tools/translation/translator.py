@@ -26,8 +26,13 @@ from .batches import batches_of
 from .codec import Problem, TextCodec
 
 
-class Hypothesis(NamedTuple):
-    """What is kept of fairseq's: its tokens ``[m]`` and its score, of base e."""
+class ScoredTokens(NamedTuple):
+    """The part of fairseq's hypotheses that becomes text.
+
+    Attributes:
+        tokens: int64 ``[m]``.
+        score: of base e.
+    """
 
     tokens: Tensor
     score: Any
@@ -157,19 +162,19 @@ class Translator:
 
     def _decoded(
         self, tokens: List[Tensor], progress: Callable[[int], Any]
-    ) -> Dict[int, List[Hypothesis]]:
+    ) -> Dict[int, List[ScoredTokens]]:
         """The hypotheses of each place in the list, best first, as many as ``--nbest`` says.
 
         All batches are made before the first is decoded, and text is made after the last: what
         takes turns with decoding finds the processor's caches full of the model.
         """
-        found: Dict[int, List[Hypothesis]] = {}
+        found: Dict[int, List[ScoredTokens]] = {}
         for batch in self._batches(tokens):
             batch = on_device(batch, self._cfg)
             hypotheses = self.task.inference_step(self._generator, self._models, batch)
             for place, of_line in zip(batch["id"].tolist(), hypotheses):
                 best = of_line[: self._nbest]
-                found[place] = [Hypothesis(hypo["tokens"], hypo["score"]) for hypo in best]
+                found[place] = [ScoredTokens(hypo["tokens"], hypo["score"]) for hypo in best]
             progress(len(hypotheses))
         return found
 
@@ -179,7 +184,7 @@ class Translator:
         data, seed = self._cfg.dataset, self._cfg.common.seed
         return list(batches_of(self.task, tokens, data, self._max_positions, seed))
 
-    def _as_text(self, found: Collection[List[Hypothesis]]) -> Iterator[List[TextHypothesis]]:
+    def _as_text(self, found: Collection[List[ScoredTokens]]) -> Iterator[List[TextHypothesis]]:
         texts = iter(self._codec.decode([hypo.tokens for best in found for hypo in best]))
         for best in found:
             yield [

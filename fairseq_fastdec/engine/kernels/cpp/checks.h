@@ -27,14 +27,17 @@ INLINE bool is_linear(const Linear &linear, int64_t inputs, int64_t outputs) {
          outputs > 0 && linear.inputs == inputs && linear.outputs == outputs;
 }
 
+INLINE bool is_activation(int64_t number) {
+  const int64_t last = static_cast<int64_t>(Epilogue::TANH);
+  return is_within(number, last + 1) && number != static_cast<int64_t>(Epilogue::ADD);
+}
+
 bool is_model(const Model &model) {
   const int64_t dim = model.dim, hidden = model.hidden;
   if (model.n_heads < 1 || model.head_dim < 1 || model.tokens_per_step < 0) return false;
   if (model.n_heads * model.head_dim != dim) return false;
   if (model.n_positions && !model.positions) return false;
-  const int64_t last = static_cast<int64_t>(Epilogue::TANH);
-  if (!is_within(model.activation, last + 1)) return false;
-  if (model.activation == static_cast<int64_t>(Epilogue::ADD)) return false;
+  if (!is_activation(model.activation)) return false;
   for (int64_t index = 0; index < model.n_layers; ++index) {
     const Layer &layer = model.layers[index];
     const bool itself = is_linear(layer.self_qkv, dim, 3 * dim) &&
@@ -108,6 +111,49 @@ Problem problem_of(const Heads &task) {
   for (int64_t output = 0; output < task.n_outputs; ++output)
     if (!is_linear(task.outputs[output], hidden.outputs / task.n_outputs, outputs)) return SIZES;
   return NONE;
+}
+
+// Of sequential heads, whose states have the size of a source's key.
+Problem problem_of(const Draft &draft) {
+  const Step &step = draft.step;
+  const Model &model = step.model;
+  const int64_t dim = model.dim, widest = model.hidden, hidden = draft.fc1.outputs;
+  if (model.n_heads < 1 || model.head_dim < 1 || model.n_heads * model.head_dim != dim) return SIZES;
+  if (!has_threads(step) || step.n_rows < 0 || step.n_new < 0 || !model.embed) return SIZES;
+  if (!is_activation(model.activation) || draft.token.inputs <= dim) return SIZES;
+  if (widest < hidden || widest < draft.token.inputs) return SIZES;
+  const bool fits = is_linear(draft.begin, dim, dim) &&
+                    is_linear(draft.token, draft.token.inputs, dim) &&
+                    is_linear(draft.query, dim, dim) && is_linear(draft.source, dim, dim) &&
+                    is_linear(draft.fc1, dim, hidden) && is_linear(draft.fc2, hidden, dim);
+  if (!fits || !is_cache(step.sources, model)) return SIZES;
+  if (draft.layer < 0 || step.n_sources > step.sources.slots) return PLACES;
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    if (!is_within(step.row_source[row], step.n_sources)) return PLACES;
+    if (!is_within(step.past[row], INT32_MAX)) return LENGTHS;
+    if (!is_within(step.source_lengths[step.row_source[row]], step.sources.length + 1))
+      return LENGTHS;
+  }
+  for (int64_t at = 0; at < step.n_rows * step.n_new; ++at)
+    if (!is_within(step.tokens[at], model.n_types)) return TOKENS;
+  return NONE;
+}
+
+Problem problem_of(const DraftChains &task) {
+  if (!task.draft || !task.best || task.n_steps < 0 || task.draft->step.n_new != 1) return SIZES;
+  const Linear &linear = task.best->linear;
+  if (task.best->n != task.draft->step.n_rows) return SIZES;
+  return linear.inputs == task.draft->step.model.dim ? NONE : SIZES;
+}
+
+Problem problem_of(const DraftTrees &task) {
+  if (!task.draft || !task.product || !task.best) return SIZES;
+  const Model &model = task.draft->step.model;
+  const Linear &linear = task.product->linear;
+  if (task.n_levels < 1 || task.n_proposals < 1 || task.width < 1) return SIZES;
+  if (task.best->n_best > task.n_proposals || task.best->n_best > linear.outputs) return SIZES;
+  if (linear.inputs != model.dim || linear.outputs > model.n_types) return SIZES;
+  return is_within(task.pad, model.n_types) ? NONE : TOKENS;
 }
 
 // Whether each beam has rows of its own, and all rows are in beams.

@@ -120,6 +120,25 @@ INLINE int64_t threads_for(const Step &step) {
   });
 }
 
+INLINE int64_t threads_for(const Draft &draft) {
+  const Step &step = draft.step;
+  if (step.n_threads == 1 || !is_measured(step.threads)) return step.n_threads;
+  const Costs &costs = step.threads->costs;
+  double n_keys = 0;
+  for (int64_t row = 0; row < step.n_rows; ++row)
+    n_keys += step.source_lengths[step.row_source[row]];
+  LayerPhases phases;
+  for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2})
+    add_product(step, *linear, phases);
+  if (draft.from_features) add_product(step, draft.begin, phases);
+  add_attention(step, step.sources, n_keys, phases);
+  return best_number(step.n_threads, [&](int64_t n_threads) {
+    double time = phases.n_meetings * meeting_time(costs, n_threads);
+    for (int64_t i = 0; i < phases.n; ++i) time += phases.phases[i].in(n_threads);
+    return time + (n_threads > 1 ? costs.start : 0);
+  });
+}
+
 // The same of a layer, and of n_others other ones that are all alike.
 template <typename Task>
 INLINE int64_t threads_for(const Task &task, const Linear &linear, const Linear &other,

@@ -4,6 +4,8 @@
 #include "best_token.h"
 #include "blocks.h"
 #include "costs.h"
+#include "draft_trees.h"
+#include "drafts.h"
 #include "heads.h"
 #include "multiply_adds.h"
 #include "ngrams.h"
@@ -24,6 +26,7 @@ struct Kernels {
   void (*best_tokens)(MultiplyFp32 multiply_fp32, const BestToken &task,
                       const ThreadSlice &slice);
   void (*top_k)(const TopK &task, const ThreadSlice &slice);
+  void (*run_draft)(MultiplyFp32 multiply_fp32, const Draft &draft, const ThreadSlice &slice);
 };
 
 #define KERNELS_FOR(NAME, VEC, TARGET)                                                        \
@@ -42,8 +45,12 @@ struct Kernels {
   TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                      \
     top_k_of_parts<VEC>(task, slice);                                                         \
   }                                                                                           \
+  TARGET void run_draft_##NAME(MultiplyFp32 multiply_fp32, const Draft &draft,                \
+                               const ThreadSlice &slice) {                                    \
+    run_draft<VEC>(multiply_fp32, draft, slice);                                              \
+  }                                                                                           \
   constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, run_step_##NAME,                  \
-                                      best_tokens_##NAME, top_k_##NAME};
+                                      best_tokens_##NAME, top_k_##NAME, run_draft_##NAME};
 
 KERNELS_FOR(any, Vec4, )
 #if defined(__x86_64__)
@@ -91,6 +98,20 @@ void run_heads(const Heads &task, const ThreadSlice &slice) {
 
 void top_k(const TopK &task, const ThreadSlice &slice) { kernels.top_k(task, slice); }
 
+void run_draft(const Draft &draft, const ThreadSlice &slice) {
+  kernels.run_draft(kernels.multiply_fp32, draft, slice);
+}
+
+// Takes a step of sequential heads.
+Problem take_draft_step(Draft &draft) {
+  if (const Problem problem = problem_of(draft)) return problem;
+  if (scratch_before(draft.step, draft.step.n_threads) > draft.step.scratch_size) return SCRATCH;
+  count_multiply_adds(draft);
+  draft.step.barrier.arrived = draft.step.barrier.phase = 0;
+  in_threads<Draft, run_draft>(&draft, threads_for(draft));
+  return NONE;
+}
+
 }  // namespace
 
 extern "C" {
@@ -112,7 +133,8 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(Costs),     sizeof(Threads), sizeof(Barrier), sizeof(Step),    sizeof(Product),
       sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
       sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(HeadTrees), sizeof(BeamTable),
-      sizeof(Trace),     sizeof(Repeats), sizeof(Move),  sizeof(PathMove)};
+      sizeof(Trace),     sizeof(Repeats), sizeof(Move),  sizeof(PathMove), sizeof(Draft),
+      sizeof(DraftChains), sizeof(DraftTrees)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -253,6 +275,69 @@ int64_t fastdec_copy_ngrams(const NgramTable *from, NgramTable *to) {
   if (!has_room(*to, from->used)) return SCRATCH;
   copy_ngrams(*from, *to);
   return NONE;
+}
+
+// The floats of scratch memory that a step of sequential heads needs, or the negative of a Problem.
+int64_t fastdec_draft_scratch_size(const Draft *draft) {
+  const Problem problem = problem_of(*draft);
+  return problem ? -problem : scratch_before(draft->step, draft->step.n_threads);
+}
+
+int64_t fastdec_run_draft(Draft *draft) { return take_draft_step(*draft); }
+
+int64_t fastdec_draft_chains(DraftChains *task) {
+  if (const Problem problem = problem_of(*task)) return problem;
+  Draft &draft = *task->draft;
+  BestToken &best = *task->best;
+  const float *const features = draft.from_features;
+  const int64_t n_rows = draft.step.n_rows;
+  int64_t problem = NONE;
+  for (int64_t i = 0; i < task->n_steps && !problem; ++i) {
+    draft.step.tokens = i ? best.tokens : task->next_tokens;
+    draft.from_features = i ? nullptr : features;
+    if ((problem = take_draft_step(draft))) break;
+    best.x = draft.outputs;
+    best.no_end = task->no_end ? task->no_end + i * n_rows : nullptr;
+    best.only_end = task->only_end ? task->only_end + i * n_rows : nullptr;
+    problem = fastdec_best_tokens(&best);
+    for (int64_t row = 0; !problem && row < n_rows; ++row)
+      task->proposals[row * task->n_steps + i] = best.tokens[row];
+  }
+  draft.from_features = features;
+  return problem;
+}
+
+// How many tokens the longest tree has, or the negative of a Problem.
+int64_t fastdec_draft_trees(DraftTrees *task) {
+  if (const Problem problem = problem_of(*task)) return -problem;
+  Draft &draft = *task->draft;
+  Product &product = *task->product;
+  TopK &best = *task->best;
+  const float *const features = draft.from_features;
+  const int64_t n_rows = draft.step.n_rows;
+  std::vector<RowPaths> rows(n_rows);
+  std::vector<int64_t> tokens(task->roots, task->roots + n_rows);
+  int64_t problem = NONE;
+  for (int64_t level = 0, width = 1; width && level < task->n_levels; ++level) {
+    draft.step.n_new = width, draft.step.tokens = tokens.data();
+    draft.from_features = level ? nullptr : features;
+    const int64_t n = product.n = best.n_rows = best.n_beams = n_rows * width;
+    take_flags(*task, level, width);
+    if ((problem = take_draft_step(draft))) break;
+    if ((problem = fastdec_multiply(&product))) break;
+    for (int64_t i = 0; task->temperature != 1 && i < n * product.linear.outputs; ++i)
+      product.y[i] /= task->temperature;
+    if ((problem = fastdec_top_k(&best))) break;
+    const int64_t n_best = best.n_best;
+    for (int64_t row = 0; row < n_rows; ++row) {
+      const int64_t at = row * width * n_best;
+      rows[row].add_children(best.best + at, best.tokens + at, level + 1, n_best);
+      rows[row].choose_level(task->n_proposals, task->width, task->eos);
+    }
+    width = lay_out_level(*task, rows, width, tokens);
+  }
+  draft.from_features = features;
+  return problem ? -problem : write_trees(*task, rows);
 }
 
 // How many tokens the longest tree has, or the negative of a Problem.

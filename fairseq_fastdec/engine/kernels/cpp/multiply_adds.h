@@ -15,19 +15,20 @@ INLINE int64_t multiply_adds_of(const Linear &linear, int64_t n) {
   return n * linear.inputs * linear.outputs;
 }
 
-// The keys that all new tokens of a step's rows see, of their rows or of their sources.
-struct SeenKeys {
-  int64_t of_rows = 0, of_sources = 0;
-};
-
-INLINE SeenKeys seen_keys_of(const Step &step) {
-  SeenKeys seen;
-  int64_t path[MAX_TREE_DEPTH];
-  for (int64_t row = 0; row < step.n_rows; ++row) {
+// The keys that all new tokens of a step see, of their rows.
+INLINE int64_t row_keys_seen(const Step &step) {
+  int64_t seen = 0, path[MAX_TREE_DEPTH];
+  for (int64_t row = 0; row < step.n_rows; ++row)
     for (int64_t token = 0; token < step.n_new; ++token)
-      seen.of_rows += visible_to(step, row, token, path).count();
-    seen.of_sources += step.n_new * step.source_lengths[step.row_source[row]];
-  }
+      seen += visible_to(step, row, token, path).count();
+  return seen;
+}
+
+// The same, of their sources.
+INLINE int64_t source_keys_seen(const Step &step) {
+  int64_t seen = 0;
+  for (int64_t row = 0; row < step.n_rows; ++row)
+    seen += step.n_new * step.source_lengths[step.row_source[row]];
   return seen;
 }
 
@@ -38,12 +39,11 @@ INLINE int64_t multiply_adds_of(const Step &step) {
   // All layers have the same sizes.
   const Layer &layer = model.layers[0];
   const int64_t n = step.n_rows * step.n_new;
-  const SeenKeys seen = seen_keys_of(step);
-  int64_t of_layer = 2 * model.dim * seen.of_rows;
+  int64_t of_layer = 2 * model.dim * row_keys_seen(step);
   for (const Linear *linear : {&layer.self_qkv, &layer.self_out, &layer.fc1, &layer.fc2})
     of_layer += multiply_adds_of(*linear, n);
   if (layer.cross_query.outputs) {
-    of_layer += 2 * model.dim * seen.of_sources;
+    of_layer += 2 * model.dim * source_keys_seen(step);
     for (const Linear *linear : {&layer.cross_query, &layer.cross_out})
       of_layer += multiply_adds_of(*linear, n);
   }
@@ -63,6 +63,15 @@ INLINE int64_t multiply_adds_of(const Heads &task) {
   for (int64_t output = 0; output < task.n_outputs; ++output)
     sum += multiply_adds_of(task.outputs[output], task.n);
   return sum;
+}
+
+INLINE int64_t multiply_adds_of(const Draft &draft) {
+  const Step &step = draft.step;
+  const int64_t n = step.n_rows * step.n_new;
+  int64_t sum = draft.from_features ? multiply_adds_of(draft.begin, n) : 0;
+  for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2})
+    sum += multiply_adds_of(*linear, n);
+  return sum + 2 * step.model.dim * source_keys_seen(step);
 }
 
 template <typename Task>

@@ -172,6 +172,28 @@ struct Heads {
   mutable Barrier barrier;
 };
 
+// A step of sequential prediction heads: one token more for each of a row's states.
+struct Draft {
+  // Its new tokens follow the states, which are its features. The model has no layers: of it, the
+  // sizes, the activation and the embeddings are read. Its `hidden` is that of the widest inputs.
+  Step step;
+  Linear begin, token, query, source, fc1, fc2;
+  Norm token_norm, source_norm, ffn_norm, output_norm;
+  int64_t layer;  // whose keys and values of the sources are attended to
+  const float *from_features;  // [n, dim], what they begin with; null: the states go on
+  float *outputs;              // [n, dim], the output layer's inputs
+};
+
+// Chains of the best token of each step.
+struct DraftChains {
+  Draft *draft;     // of one state a row
+  BestToken *best;  // whose states, tokens and scores are those of each step
+  int64_t n_steps;
+  const int64_t *next_tokens;        // [n_rows], behind which the chains go on
+  const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see BestToken
+  int64_t *proposals;                // [n_rows, n_steps]
+};
+
 struct Candidate;
 
 // The best next tokens of each row, or of each beam.
@@ -281,6 +303,22 @@ struct HeadTrees {
   TopK *top_k;       // from those to each head's best tokens
   Trees *trees;
   float temperature;  // divides the logits
+};
+
+// Trees of the most probable paths, of which the best ones of each level go on to the next.
+struct DraftTrees {
+  Draft *draft;      // of up to `width` states a row
+  Product *product;  // the output layer, whose y has room for the logits of all states
+  TopK *best;        // of a product's logits: n_proposals for each state
+  int64_t n_levels, n_proposals, width, eos, pad;
+  float temperature;                 // divides the logits
+  const uint8_t *no_end, *only_end;  // [n_levels, n_rows], see TopK; null: all may end, none has to
+  uint8_t *flags;                    // [2, n_rows * width], memory for those of a level's states
+  float *states;                     // [n_rows * width, dim], memory
+  const int64_t *roots;              // [n_rows]
+  // [n_rows, 1 + n_proposals], later the longest of the trees; see Trees.
+  int64_t *tokens, *parents, *depths;
+  float *path_scores;
 };
 
 // The beams of a search, of which a step expands those in focus. The arrays are the search's own.

@@ -32,10 +32,18 @@ INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {
   }
 }
 
+template <typename Task>
+INLINE const Threads &threads_of(const Task &task) {
+  return *task.threads;
+}
+
+INLINE const Threads &threads_of(const Draft &draft) { return *draft.step.threads; }
+
 template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
 void do_slice(void *data) {
   const Task &task = *static_cast<const Task *>(data);
-  DO(task, {task.threads->number(), task.threads->count()});
+  const Threads &threads = threads_of(task);
+  DO(task, {threads.number(), threads.count()});
 }
 
 // Calls DO in so many of the task's threads.
@@ -44,7 +52,7 @@ void in_threads(Task *task, int64_t n_threads) {
   if (n_threads == 1)
     DO(*task, {0, 1});
   else
-    task->threads->parallel(do_slice<Task, DO>, task, n_threads, 0);
+    threads_of(*task).parallel(do_slice<Task, DO>, task, n_threads, 0);
 }
 
 // The same in all of them.

@@ -60,12 +60,15 @@ int64_t grow_tree(const Trees &task, int64_t row) {
 
 // Returns how many tokens the longest tree has. Shorter ones get padding, which nothing accepts,
 // behind their roots; all lie side by side then.
-int64_t grow_trees(const Trees &task) {
+//   write: writes a row's tree, 1 + n_proposals places behind that of the row before; returns how
+//     many tokens it has
+template <typename Write>
+int64_t put_trees_side_by_side(const Trees &task, Write write) {
   const int64_t most = 1 + task.n_proposals;
   std::vector<int64_t> sizes(task.n_rows);
   int64_t longest = 1;
   for (int64_t row = 0; row < task.n_rows; ++row) {
-    sizes[row] = grow_tree(task, row);
+    sizes[row] = write(row);
     longest = std::max(longest, sizes[row]);
   }
   for (int64_t row = 0; row < task.n_rows; ++row) {
@@ -79,6 +82,10 @@ int64_t grow_trees(const Trees &task) {
     std::fill(task.path_scores + to + n, task.path_scores + to + longest, -INFINITY);
   }
   return longest;
+}
+
+int64_t grow_trees(const Trees &task) {
+  return put_trees_side_by_side(task, [&](int64_t row) { return grow_tree(task, row); });
 }
 
 }  // namespace

@@ -139,22 +139,22 @@ def wait_for(condition, process):
 def test_a_node_and_a_coordinator_that_are_killed_change_nothing(cluster, arguments, tmp_path):
     command.main([*arguments("whole"), "--workers", "1"])
 
-    def start():
-        given = [sys.executable, SCRIPT, *arguments("out"), "--cluster", "ray"]
+    def start(address):
+        given = [sys.executable, SCRIPT, *arguments("out"), "--cluster", address]
         environment = {**os.environ, "RAY_ADDRESS": cluster.address}
         return subprocess.Popen(given, env=environment, stderr=subprocess.PIPE, text=True)
 
     def n_chunks():
         return len(list((tmp_path / "out.parts").glob("*.chunk")))
 
-    first = start()
+    first = start("ray")
     wait_for(lambda: n_chunks() > 5, first)
     first.kill()
     first.communicate()
     done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out.parts").glob("*.chunk")}
     assert 5 < len(done) < N_LINES / 10
 
-    second = start()
+    second = start(cluster.client_address)
     wait_for(lambda: n_chunks() > len(done) + 5, second)
     assert {path: path.stat().st_mtime_ns for path in done} == done, "a chunk was done twice"
     cluster.kill_a_node()

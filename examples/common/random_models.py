@@ -1,0 +1,54 @@
+"""Checkpoints with random weights and data of random words, as fairseq's commands write them."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Iterable, Tuple
+
+import torch
+from fairseq.data import Dictionary, indexed_dataset
+from torch import Tensor, nn
+
+
+def save_checkpoint(network: nn.Module, options: Namespace, path: Path, dtype: torch.dtype) -> None:
+    """Write what fairseq-train would write before the first update.
+
+    Args:
+        network: has parameters of that type afterwards.
+        options: of the model and its task.
+        dtype: of the parameters in the file.
+    """
+    history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
+    state = {
+        "args": options,
+        # Converted as a whole, shared parameters stay shared, and are written once.
+        "model": network.to(dtype).state_dict(),
+        "optimizer_history": [history],
+        "extra_state": {},
+    }
+    torch.save(state, path)
+
+
+def random_sentences(dictionary: Dictionary, n_sentences: int, length: int) -> Tensor:
+    """Sentences of random words: int32 ``[n_sentences, length]``, EOS at the end."""
+    words = torch.randint(dictionary.nspecial, len(dictionary), (n_sentences, length - 1))
+    ends = torch.full((n_sentences, 1), dictionary.eos())
+    return torch.cat([words, ends], dim=1).int()
+
+
+def write_side(
+    data: Path, languages: Tuple[str, str], language: str, dictionary: Dictionary,
+    sentences: Iterable[Tensor], split: str = "test",
+) -> None:  # fmt: skip
+    """One language of a data set, as fairseq-preprocess would write it.
+
+    Args:
+        languages: of the source and of the target.
+        sentences: int ``[m]`` each, with EOS.
+        split: the name of the set.
+    """
+    prefix = data / f"{split}.{'-'.join(languages)}.{language}"
+    builder = indexed_dataset.make_builder(f"{prefix}.bin", "mmap", vocab_size=len(dictionary))
+    for sentence in sentences:
+        builder.add_item(sentence)
+    builder.finalize(f"{prefix}.idx")
+    dictionary.save(str(data / f"dict.{language}.txt"))

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Heads that see the tokens before theirs, on the base of the model that comes along.
+
+    python examples/en_de/sequential_heads.py --cpu-autocast    # some hours of one core
+
+The base stays as it is, so translations do. The heads learn its own greedy translations of the
+training data and of crossed sentences (../common/crossing.py), with --block-heads sequential. Every
+command is printed as it would be typed. A stage whose result exists is skipped, so that an
+interrupted run goes on where it was.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Dict, List
+
+from examples.common import commands, en_de
+from examples.common.crossing import crossed
+from examples.common.deeper import rewrite
+from examples.common.table import markdown, mean_block_size, read_run, signed
+from examples.common.training_text import read, without_references
+from examples.double_token.more_sources import FIRST_MODEL, without_heads
+from fairseq_fastdec.tools import atomic_files
+
+BLOCK_SIZE = 8
+N_CROSSED = 60_000
+UPDATES = 12_000
+SAVE_EVERY = 200
+# Targets that the base is sure of need no smoothing. The first heads are asked for most often.
+TRAINING = [
+    *en_de.schedule(1200, 2e-3, 100, UPDATES), "--dropout", "0", "--label-smoothing", "0",
+    "--heads-per-position", "2", "--head-decay", "0.8", "--disable-validation",
+]  # fmt: skip
+METHODS: Dict[str, List] = {
+    "chain of 3": ["--decoding-block-size", 4],
+    "chain of 7": [],
+    "tree of 7": ["--proposal-tree", 7],
+    "tree of 15": ["--proposal-tree", 15],
+    "tree of 31": ["--proposal-tree", 31],
+}
+
+
+def main() -> None:
+    """All stages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--workdir", type=Path, default=commands.ROOT / "work" / "en_de_sequential_heads"
+    )
+    en_de.add_autocast_option(parser)
+    args = parser.parse_args()
+    with commands.resumable():
+        compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
+
+
+def compare(work: Path, recipe: en_de.Recipe) -> None:
+    """From raw text to the table."""
+    work.mkdir(parents=True, exist_ok=True)
+    en_de.prepare(work, recipe)
+    without_references(work, "sources", sources)
+    en_de.distil(work, FIRST_MODEL, data="sources")
+    rewrite(FIRST_MODEL, work / "base.pt", without_heads)
+    train(work, recipe)
+    rows = [row_of(work, FIRST_MODEL, "greedy", ["--decoding", "greedy"])]
+    model = work / "heads" / "checkpoint_last.pt"
+    rows += [
+        row_of(work, model, name, ["--decoding", "blockwise", *options])
+        for name, options in METHODS.items()
+    ]
+    text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
+    print("\n" + text)
+    atomic_files.write_text(work / "table.md", text + "\n")
+
+
+def sources(work: Path) -> List[str]:
+    """Those of the training data, each once, and crossed ones."""
+    sentences = list(dict.fromkeys(read(work / "data/text/train.en")))
+    new = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=11)
+    return sentences + [" ".join(source) for source in new]
+
+
+def train(work: Path, recipe: en_de.Recipe) -> None:
+    """The heads alone."""
+    folder = work / "heads"
+    if not commands.finished(folder):
+        data = work / "distilled" / "data"
+        command = en_de.train_command(data, folder, recipe, save_every=SAVE_EVERY)
+        commands.run(
+            [*command, *en_de.heads_options(BLOCK_SIZE, "sequential"), *TRAINING]
+            + ["--freeze-base", "--finetune-from-model", work / "base.pt"]
+        )
+        commands.mark_finished(folder)
+
+
+def row_of(work: Path, model: Path, name: str, options: List) -> Dict[str, str]:
+    """A model decoded with one kind of proposals."""
+    output = en_de.decode_in_batches(work, name.replace(" ", "-"), model, options)
+    return {
+        "proposals": name,
+        "BLEU": f"{read_run(output, 'frozen', name).bleu:.2f}",
+        "mean accepted block size": f"{mean_block_size(output):.2f}",
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Decode with published models' sizes, beside fairseq: loading, memory, speed.
+
+    python examples/other_models/beside_fairseq.py                     # all: two hours
+    python examples/other_models/beside_fairseq.py m2m_100 --minutes 5
+
+Each model is written with random weights (published.py), measured, and deleted. Outputs are forced
+to 15 tokens. A measurement that is there is not made again, so the same command goes on where an
+earlier one ended. Leave the machine to it: nothing else should run.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+
+import torch
+
+from examples.common import commands
+from examples.common.table import markdown
+from examples.other_models.published import MODELS, Published
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
+
+# Tokens of every output, with EOS.
+TARGET_LENGTH = 15
+FORCED = [
+    "--min-len", str(TARGET_LENGTH - 1), "--max-len-a", "0", "--max-len-b", str(TARGET_LENGTH - 1)
+]  # fmt: skip
+SEARCHES = {"greedy": 1, "beam 5": 5}
+# Sentences decoded at once, and how many are decoded.
+BATCHES = {1: 3, 16: 16}
+FAIRSEQ, SHORTLIST = "fairseq", "int8, shortlist"
+PRECISIONS = ["fp32", "bf16", "int8"]
+
+
+class Measurement(NamedTuple):
+    """A command whose result is kept.
+
+    Attributes:
+        name: of its directory.
+        command: to run.
+        is_timed: whether its own time and memory are the result.
+    """
+
+    name: str
+    command: List[Any]
+    is_timed: bool
+
+
+def main() -> None:
+    """Build, measure, print."""
+    args = parse_args()
+    with commands.resumable():
+        for name in args.models:
+            measure(name, args)
+    print_tables(args.workdir, args.models)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
+    parser.add_argument("--workdir", type=Path, default=Path("work/other_models"))
+    parser.add_argument("--rounds", type=positive, default=2)
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    parser.add_argument(
+        "--minutes", type=positive, metavar="N", help="begin no measurement after so many"
+    )
+    parser.add_argument("--keep", action="store_true", help="do not delete the checkpoints")
+    args = parser.parse_args()
+    for name in args.models:
+        if name not in MODELS:
+            parser.error(f"{name}: there is no such model; choose from {', '.join(MODELS)}")
+    args.models = args.models or list(MODELS)
+    return args
+
+
+def measure(name: str, args: argparse.Namespace) -> None:
+    """Make the measurements of a model that are missing; the model exists as long as that takes."""
+    model, work = MODELS[name], args.workdir / name
+    left = [
+        measurement
+        for measurement in measurements(model, work, args.rounds, args.threads)
+        if not commands.finished(work / measurement.name)
+    ]
+    for measurement in left:
+        if args.minutes and time.monotonic() - BEGAN > 60 * args.minutes:
+            sys.exit(f"--minutes {args.minutes}: over; the same command goes on from here")
+        build(name, work / "model")
+        perform(measurement, work / measurement.name, args.threads)
+    if not args.keep:
+        shutil.rmtree(work / "model", ignore_errors=True)
+
+
+def build(name: str, directory: Path) -> None:
+    """The model and its data, in a process of its own, whose memory goes with it."""
+    if not commands.finished(directory):
+        commands.run([sys.executable, Path(__file__).with_name("published.py"), name, directory])
+        commands.mark_finished(directory)
+
+
+def measurements(
+    model: Published, work: Path, n_rounds: int, n_threads: int
+) -> Iterator[Measurement]:
+    """All methods in turns for each search and size of batches; then whole commands."""
+    given = [work / "model", "--path", work / "model" / "checkpoint.pt", *model.options]
+    given += [*model.search, *FORCED]
+    for search, beam in SEARCHES.items():
+        for size, n_sentences in BATCHES.items():
+            name = f"speed {search} {size}"
+            command = [*commands.script("benchmark.py"), *given]
+            command += ["--task", f"{model.task}_fastdec", "--device", "cpu", "--batch-size", size]
+            command += ["--sentences", n_sentences, "--rounds", n_rounds, "--processes", "1"]
+            command += ["--threads", n_threads, "--output", work / name, "--num-workers", "0"]
+            for method, words in methods(model, beam, work).items():
+                command += ["--method", f"{method}: {' '.join(map(str, words))}"]
+            yield Measurement(name, command, False)
+    for search, beam in SEARCHES.items():
+        for method, words in methods(model, beam, work).items():
+            command = [*commands.fairseq("generate"), *given, "--user-dir", commands.PLUGIN]
+            command += ["--task", f"{model.task}_fastdec", "--cpu", "--batch-size", "1", *words]
+            command += ["--gen-subset", "one", "--num-workers", "0"]
+            yield Measurement(f"command {search} {method}", command, True)
+
+
+def methods(model: Published, beam: int, work: Path) -> Dict[str, List[Any]]:
+    """fairseq's own search and ours in all precisions: options of fairseq-generate."""
+    search = ["--beam", str(beam)]
+    own = ["--decoding", "greedy" if beam == 1 else "beam", *search]
+    found = {FAIRSEQ: ["--decoding", "fairseq", *search]}
+    for precision in PRECISIONS:
+        found[precision] = [*own, "--engine-precision", precision]
+    if model.has_table:
+        found[SHORTLIST] = [*found["int8"], "--shortlist", work / "model" / "lex.s2t"]
+    return found
+
+
+def perform(measurement: Measurement, directory: Path, n_threads: int) -> None:
+    """Run the command, and keep what it took."""
+    directory.mkdir(parents=True, exist_ok=True)
+    os.environ["OMP_NUM_THREADS"] = str(n_threads)
+    began = time.perf_counter()
+    memory = commands.run(measurement.command, log=directory / "log.txt")
+    if measurement.is_timed:
+        taken = {"seconds": time.perf_counter() - began, "memory": memory}
+        atomic_files.write_text(directory / "taken.json", json.dumps(taken))
+    commands.mark_finished(directory)
+
+
+def print_tables(work: Path, names: List[str]) -> None:
+    """Print what has been measured, and keep it as ``tables.md``."""
+    tables = [
+        markdown(title, rows)
+        for title, rows in (
+            ("Times as fast as fairseq's own:", list(speed_rows(work, names))),
+            ("Whole commands for one sentence, seconds and MiB:", list(command_rows(work, names))),
+        )
+        if rows
+    ]
+    text = "\n\n".join(tables) + "\n"
+    atomic_files.write_text(work / "tables.md", text)
+    print("\n" + text)
+
+
+def speed_rows(work: Path, names: List[str]) -> Iterator[Dict[str, str]]:
+    """A row for each model, search and size of batches."""
+    for name, search, size in _cases(names):
+        path = work / name / f"speed {search} {size}" / "benchmark.json"
+        if path.exists():
+            results = json.loads(path.read_text(encoding="utf-8"))["results"]
+            own = {result["method"]: result for result in results}
+            row = {"": f"{MODELS[name].title}, {search}, batch {size}"}
+            row["fairseq, seconds a sentence"] = f"{1 / own[FAIRSEQ]['sentences_per_second']:.2f}"
+            for method in (*PRECISIONS, SHORTLIST):
+                row[method] = f"{1 / own[method]['time_ratio']:.1f}x" if method in own else ""
+            yield row
+
+
+def command_rows(work: Path, names: List[str]) -> Iterator[Dict[str, str]]:
+    """A row for each model and search."""
+    for name in names:
+        for search in SEARCHES:
+            row = {"": f"{MODELS[name].title}, {search}"}
+            for method in (FAIRSEQ, *PRECISIONS):
+                path = work / name / f"command {search} {method}" / "taken.json"
+                if path.exists():
+                    taken = json.loads(path.read_text(encoding="utf-8"))
+                    row[method] = f"{taken['seconds']:.1f} s, {taken['memory']:,.0f}"
+            if len(row) == 2 + len(PRECISIONS):
+                yield row
+
+
+def _cases(names: List[str]) -> Iterator[Tuple[str, str, int]]:
+    return ((name, search, size) for name in names for search in SEARCHES for size in BATCHES)
+
+
+BEGAN = time.monotonic()
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+// Trees of proposals by heads that see the tokens before theirs, level by level.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "trees.h"
+
+namespace {
+
+// A path of a tree: a token behind a path that was found before, or behind the root (-1).
+struct Path {
+  int64_t token, parent, depth, slot;  // slot: which of its row's states it was found behind
+  float score;
+};
+
+struct MoreProbable {
+  bool operator()(const Path &one, const Path &other) const { return one.score > other.score; }
+};
+
+// What one row has found.
+class RowPaths {
+ public:
+  // The children of the level's paths, of which the n best stay.
+  //   scores, tokens [width of the level, n]
+  void add_children(const float *scores, const int64_t *tokens, int64_t depth, int64_t n) {
+    std::vector<Path> children;
+    for (size_t slot = 0; slot < level.size(); ++slot)
+      for (int64_t rank = 0; rank < n; ++rank) {
+        const int64_t at = int64_t(slot) * n + rank;
+        const float score = level[slot].score + scores[at];
+        if (score > -INFINITY)
+          children.push_back({tokens[at], level[slot].place, depth, int64_t(slot), score});
+      }
+    std::stable_sort(children.begin(), children.end(), MoreProbable());
+    if (int64_t(children.size()) > n) children.resize(n);
+    first_child = found.size();
+    found.insert(found.end(), children.begin(), children.end());
+  }
+
+  // The next level: those of the last children of whose own some could be among the n best paths.
+  void choose_level(int64_t n, int64_t width, int64_t eos) {
+    float least = -INFINITY;
+    if (int64_t(found.size()) > n) {
+      // What follows a path is no more probable than the path.
+      std::vector<Path> all = found;
+      std::nth_element(all.begin(), all.begin() + n - 1, all.end(), MoreProbable());
+      least = all[n - 1].score;
+    }
+    level.clear();
+    for (size_t at = first_child; at < found.size() && int64_t(level.size()) < width; ++at)
+      if (found[at].token != eos && found[at].score > least)
+        level.push_back({int64_t(at), found[at].score});
+  }
+
+  // Writes the tree of the n best paths; returns how many tokens it has.
+  int64_t write(const DraftTrees &task, int64_t row) const {
+    const int64_t most = 1 + task.n_proposals;
+    std::vector<int64_t> order(found.size()), places(found.size(), 0);
+    for (size_t at = 0; at < order.size(); ++at) order[at] = int64_t(at);
+    // A path comes behind the one that it prolongs, which is at least as probable.
+    std::stable_sort(order.begin(), order.end(), [&](int64_t one, int64_t other) {
+      return found[one].score > found[other].score;
+    });
+    int64_t n = row * most;
+    const auto put = [&](const Path &path, int64_t parent) {
+      task.tokens[n] = path.token, task.parents[n] = parent, task.depths[n] = path.depth;
+      task.path_scores[n++] = path.score;
+    };
+    put({task.roots[row], -1, 0, 0, 0}, -1);
+    for (size_t i = 0; i < order.size() && int64_t(i) < task.n_proposals; ++i) {
+      const Path &path = found[order[i]];
+      places[order[i]] = int64_t(i) + 1;
+      put(path, path.parent < 0 ? 0 : places[path.parent]);
+    }
+    return n - row * most;
+  }
+
+  // A path that goes on, by its place among all, and its score.
+  struct Open {
+    int64_t place;
+    float score;
+  };
+  std::vector<Path> found;
+  std::vector<Open> level = {{-1, 0}};
+  size_t first_child = 0;
+};
+
+// The states and tokens of the next level, row by row; rows with fewer paths than others are filled
+// up. Returns how many states each row has.
+INLINE int64_t lay_out_level(const DraftTrees &task, const std::vector<RowPaths> &rows,
+                             int64_t width_before, std::vector<int64_t> &tokens) {
+  Step &step = task.draft->step;
+  const int64_t n_rows = step.n_rows, dim = step.model.dim;
+  size_t width = 0;
+  for (const RowPaths &row : rows) width = std::max(width, row.level.size());
+  std::copy_n(step.features, n_rows * width_before * dim, task.states);
+  tokens.assign(n_rows * width, task.pad);
+  for (int64_t row = 0; row < n_rows; ++row)
+    for (size_t slot = 0; slot < width; ++slot) {
+      const auto &level = rows[row].level;
+      const bool is_there = slot < level.size();
+      const Path *path = is_there ? &rows[row].found[level[slot].place] : nullptr;
+      const int64_t from = row * width_before + (path ? path->slot : 0);
+      const int64_t at = row * int64_t(width) + int64_t(slot);
+      std::copy_n(task.states + from * dim, dim, step.features + at * dim);
+      if (path) tokens[at] = path->token;
+    }
+  return int64_t(width);
+}
+
+// The rules about ends at a level, for each of its states.
+INLINE void take_flags(const DraftTrees &task, int64_t level, int64_t width) {
+  const int64_t n_rows = task.draft->step.n_rows, n = n_rows * width;
+  const auto take = [&](const uint8_t *of_rows, uint8_t *to) -> const uint8_t * {
+    for (int64_t at = 0; of_rows && at < n; ++at) to[at] = of_rows[level * n_rows + at / width];
+    return of_rows ? to : nullptr;
+  };
+  task.best->no_end = take(task.no_end, task.flags);
+  task.best->has_to_end = take(task.only_end, task.flags + n);
+}
+
+// Returns how many tokens the longest tree has; see put_trees_side_by_side.
+int64_t write_trees(const DraftTrees &task, const std::vector<RowPaths> &rows) {
+  Trees trees = {};
+  trees.tokens = task.tokens, trees.parents = task.parents, trees.depths = task.depths;
+  trees.path_scores = task.path_scores, trees.pad = task.pad;
+  trees.n_rows = int64_t(rows.size()), trees.n_proposals = task.n_proposals;
+  return put_trees_side_by_side(
+      trees, [&](int64_t row) { return rows[row].write(task, row); });
+}
+
+}  // namespace

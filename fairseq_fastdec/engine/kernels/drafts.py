@@ -1,0 +1,271 @@
+"""Sequential prediction heads: chains and trees of proposals in one call of compiled code."""
+
+import ctypes
+from typing import Callable, Mapping, NamedTuple, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from . import loading, problems, structures
+from .best_token import BestToken
+from .blocks import RowBlocks
+from .loading import Library
+from .packed import Packed
+from .top_k import FEW_SCORES, TopK
+from .transformer import LayerNorm, is_readable, norm_structure
+
+LINEARS = ("begin", "token", "query", "source", "fc1", "fc2")
+NORMS = ("token_norm", "source_norm", "ffn_norm", "output_norm")
+
+
+class DraftParameters(NamedTuple):
+    """The parts and sizes of sequential heads, as compiled code needs them.
+
+    Attributes:
+        n_heads, head_dim: of the attention to the sources, whose queries come scaled.
+        activation: of the feed-forward network, a name of :data:`.structures.EPILOGUES`.
+        embed: fp32 ``[V, E]``; linears, norms: by their names in :data:`LINEARS`, :data:`NORMS`.
+    """
+
+    n_heads: int
+    head_dim: int
+    activation: str
+    embed: Tensor
+    embed_scale: float
+    linears: Mapping[str, Optional[Packed]]
+    norms: Mapping[str, LayerNorm]
+
+
+class AttendedSources(NamedTuple):
+    """The sources that the rows of a call attend to.
+
+    Attributes:
+        cache: their keys and values; layer: whose of them.
+        row_source: the slot of each row's source, int64 ``[R]``; source_lengths: int64 ``[S]``.
+        past: the lengths of the rows, int64 ``[R]``.
+    """
+
+    cache: structures.Cache
+    layer: int
+    row_source: Tensor
+    source_lengths: Tensor
+    past: Tensor
+
+
+class Flags(NamedTuple):
+    """Rules about ends, bool ``[steps, R]`` each; ``None`` where they restrict nothing."""
+
+    no_end: Optional[Tensor] = None
+    only_end: Optional[Tensor] = None
+
+    def addresses(self, n: int) -> Tuple[Optional[int], Optional[int]]:
+        """Where the n numbers of each lie."""
+        no_end, only_end = (
+            None if flags is None else problems.address(flags, n, "rules about ends", torch.bool)
+            for flags in self
+        )
+        return no_end, only_end
+
+
+class CompiledDrafter:
+    """The heads of one model, and memory for their states; for one thread at a time."""
+
+    def __init__(self, library: Library, parameters: DraftParameters) -> None:
+        self._library = library
+        self._parameters = parameters  # whose memory is read
+        linears = {name: parameters.linears[name].structure for name in LINEARS}
+        dim = linears["begin"].inputs
+        model = structures.Model(
+            dim=dim,
+            n_heads=parameters.n_heads,
+            head_dim=parameters.head_dim,
+            hidden=max(linears["token"].inputs, linears["fc1"].outputs),
+            activation=structures.EPILOGUES.index(parameters.activation),
+            tokens_per_step=1,
+            embed=parameters.embed.data_ptr(),
+            n_types=parameters.embed.size(0),
+            embed_scale=parameters.embed_scale,
+        )
+        step = structures.Step(model=model, threads=library.address_of_threads(), n_new=1)
+        norms = {name: norm_structure(parameters.norms[name]) for name in NORMS}
+        self._draft = structures.Draft(step=step, **linears, **norms)
+        self._at_draft = ctypes.addressof(self._draft)
+        self._chains = structures.DraftChains(draft=self._at_draft)
+        self._product = structures.Product(threads=library.address_of_threads())
+        self._trees = structures.DraftTrees(
+            draft=self._at_draft, product=ctypes.addressof(self._product)
+        )
+        self._dim = dim
+        self._scratch = self._states = self._outputs = torch.empty(0)
+        self._tokens = torch.zeros(0, dtype=torch.long)
+        self._scores = torch.empty(0)
+        self._tree_memory: Optional[_TreeMemory] = None
+
+    @classmethod
+    def of(cls, parameters: DraftParameters) -> Optional["CompiledDrafter"]:
+        """``None`` for layers that are not packed, or where nothing was compiled.
+
+        Compiled code has one size of states, of sources' keys and of queries.
+        """
+        library = loading.library()
+        linears = [parameters.linears[name] for name in LINEARS]
+        if library is None or not all(linears):
+            return None
+        dim = linears[0].structure.inputs
+        if parameters.n_heads * parameters.head_dim != dim:
+            return None
+        norms = parameters.norms.values()
+        vectors = [vector for norm in norms for vector in (norm.weight, norm.bias)]
+        read = [(vector, dim) for vector in vectors]
+        read.append((parameters.embed, parameters.embed.numel()))
+        return cls(library, parameters) if all(map(is_readable, read)) else None
+
+    def chains_at(
+        self,
+        sources: AttendedSources,
+        features: int,
+        next_tokens: int,
+        n_steps: int,
+        best: BestToken,
+        flags: Flags,
+        proposals: int,
+    ) -> None:
+        """The best token of each of ``n_steps`` heads behind each row's next token.
+
+        Args:
+            features, next_tokens, proposals: the addresses of fp32 ``[R, C]``, int64 ``[R]`` and of
+                the result, int64 ``[R, n_steps]``. Who calls this answers for their sizes.
+            best: chooses the tokens; bound to the output layer.
+
+        Raises:
+            IndexError, ValueError: for tokens, rows and sources that are not there, and for tensors
+                of other sizes or dtypes.
+        """
+        n_rows = self._bind(sources, features, 1)
+        chains = self._chains
+        chains.best = best.prepared(
+            self._outputs.data_ptr(), n_rows, self._scores.data_ptr(), self._tokens.data_ptr()
+        )
+        chains.n_steps, chains.next_tokens, chains.proposals = n_steps, next_tokens, proposals
+        chains.no_end, chains.only_end = flags.addresses(n_steps * n_rows)
+        problems.check(self._run(self._library.draft_chains, chains, 1))
+
+    def trees_at(
+        self,
+        sources: AttendedSources,
+        features: int,
+        n_levels: int,
+        n_proposals: int,
+        width: int,
+        layer: Packed,
+        best: TopK,
+        temperature: float,
+        flags: Flags,
+        blocks: RowBlocks,
+    ) -> None:
+        """Make trees of the most probable paths, with the next tokens as their roots.
+
+        Args:
+            features: as for :meth:`chains_at`.
+            n_levels: the most tokens of a path behind the root.
+            n_proposals: how many tokens a tree has besides the root, if there are so many.
+            width: so many paths of a row go on from one level to the next.
+            layer: the output layer; best: chooses from its logits, which the temperature divides.
+            blocks: of the rows, which the trees become.
+
+        Raises:
+            IndexError, ValueError: as :meth:`chains_at`.
+        """
+        n_rows, trees, product = self._bind(sources, features, width), self._trees, self._product
+        n_best = min(n_proposals, layer.structure.outputs)
+        if self._tree_memory is None or not self._tree_memory.fits(n_rows * width, n_best, layer):
+            self._tree_memory = _TreeMemory(n_rows * width, n_best, layer)
+        self._tree_memory.place(trees, product, best)
+        product.x, product.n_threads = self._outputs.data_ptr(), self._library.n_threads
+        trees.n_levels, trees.n_proposals, trees.width = n_levels, n_proposals, width
+        trees.temperature = temperature
+        trees.no_end, trees.only_end = flags.addresses(n_levels * n_rows)
+        blocks.place_trees(trees)
+        longest = self._run(self._library.draft_trees, trees, width)
+        problems.check(-min(longest, 0))
+        blocks.take_trees(longest)
+
+    def _bind(self, sources: AttendedSources, features: int, width: int) -> int:
+        """Say where a call finds what; returns R."""
+        draft, step = self._draft, self._draft.step
+        n_rows, n = sources.past.numel(), sources.past.numel() * width
+        if self._tokens.numel() < n:
+            self._tokens = torch.zeros(n, dtype=torch.long)
+            self._states, self._outputs = torch.empty(2, n, self._dim)
+            self._scores = torch.empty(n)
+        step.n_rows, step.n_sources = n_rows, sources.source_lengths.numel()
+        step.n_threads = self._library.n_threads
+        step.sources, draft.layer = sources.cache, sources.layer
+        step.past = problems.address(sources.past, n_rows, "lengths of rows")
+        step.row_source = problems.address(sources.row_source, n_rows, "sources of rows")
+        step.source_lengths = problems.address(
+            sources.source_lengths, step.n_sources, "lengths of sources"
+        )
+        step.n_new, step.features = 1, self._states.data_ptr()
+        draft.from_features, draft.outputs = features, self._outputs.data_ptr()
+        return n_rows
+
+    def _run(self, function: Callable[..., int], task: ctypes.Structure, width: int) -> int:
+        """The result of a function, which is called again if it wants more memory."""
+        result = function(ctypes.byref(task))
+        if abs(result) == problems.OUT_OF_SCRATCH and self._has_grown(width):
+            self._draft.step.n_new = 1
+            result = function(ctypes.byref(task))
+        return result
+
+    def _has_grown(self, width: int) -> bool:
+        """Make room for a step of so many states of each row; whether there was less."""
+        step = self._draft.step
+        step.n_new, step.tokens = width, self._tokens.data_ptr()
+        size = self._library.draft_scratch_size(ctypes.byref(self._draft))
+        problems.check(-min(size, 0))
+        if size <= self._scratch.numel():
+            return False
+        self._scratch = torch.empty(size)
+        step.scratch, step.scratch_size = self._scratch.data_ptr(), size
+        return True
+
+
+class _TreeMemory:
+    """Memory for the logits of N states, and for the n best tokens of each."""
+
+    def __init__(self, n_states: int, n_best: int, layer: Packed) -> None:
+        linear, library = layer.structure, layer.library
+        self._n_states, self._n_best, self._layer = n_states, n_best, layer
+        self._logits = torch.empty(n_states, linear.outputs)
+        self._members = (ctypes.c_void_p * 1)(self._logits.data_ptr())
+        self._quantized = torch.empty(library.product_scratch_size(n_states, linear.inputs))
+        self._best_scores = torch.empty(n_states, n_best)
+        self._best_tokens = torch.empty(n_states, n_best, dtype=torch.long)
+        self._states = torch.empty(n_states, linear.inputs)
+        self._flags = torch.empty(2, n_states, dtype=torch.bool)
+        self._scratch = torch.empty(0, dtype=torch.uint8)
+        self._task = structures.TopK()
+
+    def fits(self, n_states: int, n_best: int, layer: Packed) -> bool:
+        """Whether there is enough for so many, behind that output layer."""
+        return n_states <= self._n_states and n_best == self._n_best and layer is self._layer
+
+    def place(self, trees: structures.DraftTrees, product: structures.Product, best: TopK) -> None:
+        """Say to a task where its parts find this memory."""
+        product.linear = self._layer.structure
+        product.y, product.scratch = self._logits.data_ptr(), self._quantized.data_ptr()
+        task = self._task = structures.TopK.from_buffer_copy(best.structure)
+        task.n_types, task.n_best, task.n_per_row = self._logits.size(1), self._n_best, self._n_best
+        task.scores, task.n_members = ctypes.addressof(self._members), 1
+        few = self._logits.numel() < FEW_SCORES
+        task.normalize, task.n_parts = 1, 1
+        task.n_threads = 1 if few else self._layer.library.n_threads
+        task.n_rows = task.n_beams = self._n_states
+        task.best, task.tokens = self._best_scores.data_ptr(), self._best_tokens.data_ptr()
+        needed = self._layer.library.top_k_scratch_size(ctypes.byref(task))
+        if needed > self._scratch.numel():
+            self._scratch = torch.empty(needed, dtype=torch.uint8)
+        task.scratch = self._scratch.data_ptr()
+        trees.best, trees.eos = ctypes.addressof(task), task.eos
+        trees.flags, trees.states = self._flags.data_ptr(), self._states.data_ptr()

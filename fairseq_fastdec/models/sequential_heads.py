@@ -1,0 +1,158 @@
+"""Prediction heads that see the tokens before theirs, and the source: a small recurrent drafter.
+
+The heads of Stern et al. (2018) know nothing of each other: p_3 has to guess a token without
+knowing what p_2 said. Here each head is a step of one small layer, with the same weights for all of
+them, as in Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al., 2024). A step also
+attends to the source, to the keys and values that the base's last layer has already.
+"""
+
+from typing import List, NamedTuple, Optional, Sequence
+
+import torch
+from fairseq import utils
+from fairseq.modules import FairseqDropout
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class DraftContext(NamedTuple):
+    """All that the steps of a batch see besides the features.
+
+    Attributes:
+        embedded: the embeddings of the tokens that the decoder was fed, ``[B, T, E]``.
+        keys, values: of the sources, ``[B, H, S, D]``.
+        hidden: the sources' padding, bool ``[B, S]``; ``None`` where there is none.
+    """
+
+    embedded: Tensor
+    keys: Tensor
+    values: Tensor
+    hidden: Optional[Tensor]
+
+
+class SequentialHeads(nn.Module):
+    """One small layer that goes on from p_1's features, token by token.
+
+    The state behind p_1 is a projection of its features ``[C]``. A step adds to the state what it
+    makes of the token that came next, then of the source, then of a feed-forward network; each
+    reads the normalised state. The normalised state of a step is the input of the output layer.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        embed_dim: int,
+        source_dim: int,
+        n_attention_heads: int,
+        hidden_dim: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        activation_dropout: float = 0.0,
+    ) -> None:
+        """
+        Args:
+            dim: C, of the features and the states.
+            embed_dim: E, of the tokens' embeddings.
+            source_dim: the size of a source position's key, of all attention heads together.
+            n_attention_heads: H.
+            hidden_dim: hidden units of the feed-forward network.
+        """
+        super().__init__()
+        self.n_attention_heads = n_attention_heads
+        self.begin = _linear(dim, dim)
+        self.token_norm = nn.LayerNorm(dim)
+        self.token = _linear(dim + embed_dim, dim)
+        self.source_norm = nn.LayerNorm(dim)
+        self.query = _linear(dim, source_dim)
+        self.source = _linear(source_dim, dim)
+        self.ffn_norm = nn.LayerNorm(dim)
+        self.fc1 = _linear(dim, hidden_dim)
+        self.fc2 = _linear(hidden_dim, dim)
+        self.output_norm = nn.LayerNorm(dim)
+        self.activation_fn = utils.get_activation_fn(activation)
+        self.activation_dropout = FairseqDropout(activation_dropout, type(self).__name__)
+        self.dropout = FairseqDropout(dropout, type(self).__name__)
+
+    def forward(self, features: Tensor, first: int, last: int, context: DraftContext) -> Tensor:
+        """Compute steps ``first ... last - 1`` (0-based: step 0 is p_2's) of every position.
+
+        Args:
+            features: ``[B, T, C]``.
+
+        Returns:
+            ``[B, T, last - first, C]``, ready for the output layer. Where the tokens that a step
+            would see lie beyond the last one, the result means nothing.
+        """
+        everywhere = torch.arange(features[..., 0].numel(), device=features.device)
+        outputs = self.at_places(features, [everywhere] * last, context)
+        return torch.stack(outputs[first:], dim=-2).unflatten(0, features.shape[:2])
+
+    def at_places(
+        self, features: Tensor, places: Sequence[Tensor], context: DraftContext
+    ) -> List[Tensor]:
+        """The outputs of each step at some positions of its own; no step is taken for nothing.
+
+        Args:
+            features: ``[B, T, C]``.
+            places: for each step, int64 ``[P_i]`` in ascending order: positions below B T.
+
+        Returns:
+            for each step ``[P_i, C]``.
+        """
+        n_places = features[..., 0].numel()
+        wanted = [_mask(own, n_places) for own in places]
+        for step in range(len(wanted) - 1, 0, -1):
+            wanted[step - 1] = wanted[step - 1] | wanted[step]
+        now = wanted[0].nonzero().squeeze(1)
+        states = self.begin(features.flatten(0, 1)[now])
+        outputs = []
+        for step, own in enumerate(places):
+            if step:
+                stays = wanted[step][now]
+                now, states = now[stays], states[stays]
+            states = self._step_at(states, now, step, context)
+            outputs.append(self.output_norm(states[_mask(own, n_places)[now]]))
+        return outputs
+
+    def _step_at(self, states: Tensor, places: Tensor, step: int, context: DraftContext) -> Tensor:
+        n_tokens = context.embedded.size(1)
+        # Behind the last token there is none; the results there mean nothing.
+        seen = places + (places % n_tokens + 1 + step < n_tokens) * (1 + step)
+        states = self.read_token(states, context.embedded.flatten(0, 1)[seen])
+        states = states + self.dropout(self.source(self._attend(states, places, context)))
+        return self.feed_forward(states)
+
+    def read_token(self, states: Tensor, embedded: Tensor) -> Tensor:
+        """Add what a token ``[..., E]`` says to the states ``[..., C]`` behind which it comes."""
+        both = torch.cat([self.token_norm(states), embedded.to(states.dtype)], dim=-1)
+        return states + self.dropout(self.token(both))
+
+    def feed_forward(self, states: Tensor) -> Tensor:
+        """The feed-forward network with its residual connection, ``[..., C]``."""
+        hidden = self.activation_dropout(self.activation_fn(self.fc1(self.ffn_norm(states))))
+        return states + self.dropout(self.fc2(hidden))
+
+    def _attend(self, states: Tensor, places: Tensor, context: DraftContext) -> Tensor:
+        """Attend to the sources, for the states ``[P, C]`` of such places: ``[P, A]``."""
+        n_rows, n_tokens = context.embedded.shape[:2]
+        queries = self.query(self.source_norm(states))
+        # On the whole grid keys and values need no copies for each place.
+        grid = queries.new_zeros(n_rows * n_tokens, queries.size(1)).index_copy(0, places, queries)
+        grid = grid.view(n_rows, n_tokens, self.n_attention_heads, -1).transpose(1, 2)
+        mask = None if context.hidden is None else ~context.hidden[:, None, None]
+        found = F.scaled_dot_product_attention(
+            grid, context.keys.to(grid.dtype), context.values.to(grid.dtype), attn_mask=mask
+        )
+        return found.transpose(1, 2).flatten(2).flatten(0, 1)[places]
+
+
+def _mask(places: Tensor, n: int) -> Tensor:
+    """Whether each of n positions is among the places, int64 ``[P]``: bool ``[n]``."""
+    return torch.zeros(n, dtype=torch.bool, device=places.device).index_fill(0, places, True)
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
