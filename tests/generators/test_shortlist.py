@@ -156,3 +156,15 @@ def test_options_that_are_wrong_or_of_no_use(options, message):
 def test_no_file(tmp_path):
     with pytest.raises(ValueError, match="--shortlist .*missing: cannot be read"):
         decode(stock_model(trained=False), "greedy", str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("tree", [None, 7])
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_heads_that_see_the_tokens_before_theirs(batch_size, tree, narrow):
+    """Their proposals are of the shortlist, and what stays is greedy's."""
+    model = blockwise_model(block_heads="sequential")
+    for first in range(0, len(LENGTHS), batch_size):
+        sample = tiny.random_batch(TASK, LENGTHS[first : first + batch_size], seed=first)
+        greedy = decode(model, "greedy", narrow, sample)
+        ours = decode(model, "blockwise", narrow, sample, proposal_tree=tree)
+        assert tokens(ours) == tokens(greedy)

@@ -26,6 +26,7 @@ METHODS = {
     "large tree": dict(proposal_tree=31),
     "tree of one": dict(proposal_tree=1),
     "few types": dict(proposal_types=12),
+    "tree of few types": dict(proposal_types=12, proposal_tree=7),
     "auto": dict(proposal_tree="auto"),
 }
 CONDITIONS = {
