@@ -1,4 +1,4 @@
-"""A command that only decodes holds one model in memory, and less once it is prepared."""
+"""A command that only decodes never holds the model as fairseq computes with it in memory."""
 
 import json
 import os
@@ -41,9 +41,9 @@ def test_int8(checkpoint):
     sizes = measured(checkpoint, "int8")
     model = sizes["model"]
     assert model > 100
-    assert sizes["loading"] < 1.4 * model, sizes
-    assert sizes["loaded"] < 1.3 * model, sizes
-    assert sizes["decoding"] < 1.6 * model, sizes
+    # Its matrices stay in the file until they are prepared.
+    assert sizes["loading"] < 0.5 * model, sizes
+    assert sizes["decoding"] < 1.2 * model, sizes
     assert sizes["in_the_end"] < 0.7 * model, sizes
     kept = measured(checkpoint, "int8", "--keep-model")
     assert kept["tokens"] == sizes["tokens"]

@@ -174,7 +174,10 @@ class Corpus:
         )
 
     def _target(self, index: int) -> Tensor:
-        """Of many languages there is a data set for each pair; and one of speech has no sides."""
+        """The tokens of a reference, int64 ``[m]`` with EOS.
+
+        Many languages have a data set for each pair, and speech has one without sides.
+        """
         if hasattr(self.dataset, "tgt"):
             return self.dataset.tgt[index]
         pair = self.dataset[index]
