@@ -148,6 +148,7 @@ def _copying_by_pieces(load_models: Callable) -> Callable:
             with copying:
                 loaded = load_models(*args, **kwargs)
             for model in loaded[0]:
+                _read_all_but_layers(model)
                 _read_when_called(model)
             return loaded
         finally:
@@ -178,6 +179,17 @@ def read_weight(parameter: nn.Parameter) -> None:
     if source is not None:
         delattr(parameter, IN_FILE)
         _copy_by_pieces(parameter.data, source)
+
+
+def _read_all_but_layers(model: nn.Module) -> None:
+    """Read what may be computed with in other ways than by calling its module.
+
+    A hook makes weight_norm's weights of other parameters, and fairseq removes it before decoding.
+    """
+    for module in model.modules():
+        if type(module) not in (nn.Linear, nn.Embedding) or module._forward_pre_hooks:
+            for parameter in module.parameters(recurse=False):
+                read_weight(parameter)
 
 
 def _read_when_called(model: nn.Module) -> None:

@@ -287,6 +287,30 @@ def test_what_changes_a_weight_while_it_loads_stays(write, deferring, monkeypatc
         assert torch.equal(own, factor * expected[f"encoder.layers.{layer}.fc1.weight"])
 
 
+def test_weights_of_which_others_are_made_do_not_stay(tmp_path, deferring):
+    """fairseq makes fconv's layers of them before it builds a generator."""
+    convolutions = "[(32, 3)] * 2"
+    sizes = dict(encoder_layers=convolutions, decoder_layers=convolutions)
+    model = tiny.stir(tiny.build_model(TASK, "fconv", **sizes))
+    state = state_of(model)
+    state["args"].arch = "fconv"
+    vars(state["args"]).update(sizes)
+    path = str(tmp_path / "fconv.pt")
+    torch.save(state, path)
+    (loaded,) = load(path)
+    assert in_file([loaded])  # the embeddings
+    for own in (model, loaded):
+        own.make_generation_fast_()
+    mapped_checkpoints.read_weights([loaded])
+    expected = model.state_dict()
+    assert {name for name, value in loaded.state_dict().items() if value.dim() == 2} > {
+        "encoder.fc1.weight",
+        "decoder.fc2.weight",
+    }
+    for name, value in loaded.state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+
 @pytest.mark.parametrize("arch", ["transformer", "bart_base"])
 def test_nobody_draws_numbers_that_nobody_sees(arch):
     """They would be the first to need memory."""

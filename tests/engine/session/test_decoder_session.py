@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.engine import DecoderSession
+from fairseq_fastdec.engine.session.source_groups import SourceGroups
 from tests.support import tiny
 from tests.support.full_forward import ARCHITECTURES, TOLERANCE, full_logits, random_targets
 from tests.support.replay import Replay, fuzz
@@ -205,7 +206,7 @@ def test_paused_rows_cost_nothing_and_come_back():
     replay.pause(2)
     replay.add([4, 6], False, seed=2)
     steps_by_torch(replay.session)
-    sources = replay.session.network.runner.source_keys(replay.session.rows)
+    sources = SourceGroups(replay.session.network.caches).keys(replay.session.rows)
     assert (sources.slots.start, sources.n_keys) == (2, 7)
     replay.step(3, torch.tensor([3, 3]))
     replay.select(torch.tensor([1, 1, 0, 1]))
