@@ -8,6 +8,7 @@ from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.distillation.dataset import binarize, copy_rest
 
 from . import commands
+from .crossing import crossed
 
 
 def read(path: Path) -> List[str]:
@@ -23,6 +24,18 @@ def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> N
         atomic_files.write_lines(text / f"train.{language}", lines)
     binarize(work / name, work / "data", ("en", "de"), workers=1)
     copy_rest(work / "data", work / name)
+
+
+def crossed_lines(lines: List[str], n: int, seed: int) -> List[str]:
+    """So many new sentences, of lines in subwords; see :func:`~.crossing.crossed`."""
+    new = crossed([tuple(line.split()) for line in lines], n, seed)
+    return [" ".join(sentence) for sentence in new]
+
+
+def with_crossed(work: Path, n: int, seed: int) -> List[str]:
+    """The sources of the training data, each once, and n crossed ones."""
+    sentences = list(dict.fromkeys(read(work / "data/text/train.en")))
+    return sentences + crossed_lines(sentences, n, seed)
 
 
 def without_references(work: Path, name: str, gather: Callable[[Path], List[str]]) -> None:

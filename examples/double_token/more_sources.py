@@ -16,10 +16,9 @@ from typing import Dict, List
 
 from examples.common import commands, en_de
 from examples.common.averaging import average
-from examples.common.crossing import crossed
 from examples.common.deeper import State, deepened, rewrite
 from examples.common.table import markdown, read_run, signed
-from examples.common.training_text import binarise, read, without_references
+from examples.common.training_text import binarise, crossed_lines, read, without_references
 from examples.double_token.models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search
 from examples.double_token.trainer import Training, command, training
 from fairseq_fastdec.tools import atomic_files
@@ -135,9 +134,7 @@ def mix(work: Path) -> None:
 
 def crossed_sources(work: Path) -> List[str]:
     """Sentences that are not in the training data."""
-    sentences = read(work / "distilled/data/text/train.en")
-    new = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=7)
-    return [" ".join(source) for source in new]
+    return crossed_lines(read(work / "distilled/data/text/train.en"), N_CROSSED, seed=7)
 
 
 def mixed(work: Path, language: str) -> List[str]:

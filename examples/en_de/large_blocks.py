@@ -10,15 +10,15 @@ typed. A stage whose result exists is skipped, so that an interrupted run goes o
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Dict, List
 
 from examples.common import commands, en_de
 from examples.common.averaging import average
-from examples.common.crossing import crossed
 from examples.common.deeper import deepened, rewrite
 from examples.common.table import markdown, mean_block_size, read_run, signed
-from examples.common.training_text import read, without_references
+from examples.common.training_text import with_crossed, without_references
 from fairseq_fastdec.tools import atomic_files
 
 TEACHER = commands.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
@@ -71,7 +71,7 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     """From raw text to the table."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
-    without_references(work, "sources", sources)
+    without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=11))
     en_de.distil(work, teacher, data="sources")
     train(work, teacher, recipe)
     rows = [row_of(work, teacher, "greedy", "its base before", ["--decoding", "greedy"])]
@@ -83,13 +83,6 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
     atomic_files.write_text(work / "table.md", text + "\n")
-
-
-def sources(work: Path) -> List[str]:
-    """Those of the training data, each once, and crossed ones."""
-    sentences = list(dict.fromkeys(read(work / "data/text/train.en")))
-    new = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=11)
-    return sentences + [" ".join(source) for source in new]
 
 
 def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:

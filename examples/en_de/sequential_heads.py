@@ -10,14 +10,14 @@ interrupted run goes on where it was.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Dict, List
 
 from examples.common import commands, en_de
-from examples.common.crossing import crossed
 from examples.common.deeper import rewrite
 from examples.common.table import markdown, mean_block_size, read_run, signed
-from examples.common.training_text import read, without_references
+from examples.common.training_text import with_crossed, without_references
 from examples.double_token.more_sources import FIRST_MODEL, without_heads
 from fairseq_fastdec.tools import atomic_files
 
@@ -57,7 +57,7 @@ def compare(work: Path, recipe: en_de.Recipe) -> None:
     """From raw text to the table."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
-    without_references(work, "sources", sources)
+    without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=11))
     en_de.distil(work, FIRST_MODEL, data="sources")
     rewrite(FIRST_MODEL, work / "base.pt", without_heads)
     train(work, recipe)
@@ -70,13 +70,6 @@ def compare(work: Path, recipe: en_de.Recipe) -> None:
     text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
     print("\n" + text)
     atomic_files.write_text(work / "table.md", text + "\n")
-
-
-def sources(work: Path) -> List[str]:
-    """Those of the training data, each once, and crossed ones."""
-    sentences = list(dict.fromkeys(read(work / "data/text/train.en")))
-    new = crossed([tuple(line.split()) for line in sentences], N_CROSSED, seed=11)
-    return sentences + [" ".join(source) for source in new]
 
 
 def train(work: Path, recipe: en_de.Recipe) -> None:

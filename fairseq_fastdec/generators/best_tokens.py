@@ -10,7 +10,6 @@ from ..engine.kernels.best_token import BestToken
 from ..engine.kernels.head_trees import HeadTrees
 from ..engine.kernels.heads import CompiledHeads
 from ..engine.kernels.packed import Packed
-from ..engine.kernels.top_k import TopK
 from .constraints import GenerationRules
 from .ranking import first_maximum
 from .repeated_ngrams import RepeatedNgrams
@@ -42,9 +41,7 @@ class BestTokens:
         """Trees of the tokens of n heads, by compiled code; ``None`` where there is none."""
         known = self._head_trees.get(n_heads)
         if known is None or known.heads is not heads or known.layer is not layer:
-            rules = self._rules
-            top_k = TopK.of(rules.impossible, rules.eos, rules.unk, rules.unkpen)
-            known = HeadTrees.of(heads, layer, top_k, self._session.temperature)
+            known = HeadTrees.of(heads, layer, self.chooser.compiled, self._session.temperature)
             self._head_trees[n_heads] = known
         return known
 

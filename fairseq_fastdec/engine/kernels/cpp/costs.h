@@ -107,23 +107,25 @@ INLINE int64_t best_number(int64_t limit, Time time) {
 
 INLINE bool is_measured(const Threads *threads) { return threads && threads->costs.most_threads; }
 
-// The number of threads, of those that it may have, that a step has work for.
-INLINE int64_t threads_for(const Step &step) {
-  if (step.n_threads == 1 || !is_measured(step.threads) || !step.model.n_layers)
-    return step.n_threads;
+// The number of threads, of those that a step may have, that its layers have work for.
+INLINE int64_t threads_for(const Step &step, const LayerPhases &layer, int64_t n_layers) {
   const Costs &costs = step.threads->costs;
-  const LayerPhases layer = phases_of(step);
   return best_number(step.n_threads, [&](int64_t n_threads) {
     double time = layer.n_meetings * meeting_time(costs, n_threads);
     for (int64_t i = 0; i < layer.n; ++i) time += layer.phases[i].in(n_threads);
-    return step.model.n_layers * time + (n_threads > 1 ? costs.start : 0);
+    return n_layers * time + (n_threads > 1 ? costs.start : 0);
   });
+}
+
+INLINE int64_t threads_for(const Step &step) {
+  if (step.n_threads == 1 || !is_measured(step.threads) || !step.model.n_layers)
+    return step.n_threads;
+  return threads_for(step, phases_of(step), step.model.n_layers);
 }
 
 INLINE int64_t threads_for(const Draft &draft) {
   const Step &step = draft.step;
   if (step.n_threads == 1 || !is_measured(step.threads)) return step.n_threads;
-  const Costs &costs = step.threads->costs;
   double n_keys = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
     n_keys += step.source_lengths[step.row_source[row]];
@@ -132,11 +134,7 @@ INLINE int64_t threads_for(const Draft &draft) {
     add_product(step, *linear, phases);
   if (draft.from_features) add_product(step, draft.begin, phases);
   add_attention(step, step.sources, n_keys, phases);
-  return best_number(step.n_threads, [&](int64_t n_threads) {
-    double time = phases.n_meetings * meeting_time(costs, n_threads);
-    for (int64_t i = 0; i < phases.n; ++i) time += phases.phases[i].in(n_threads);
-    return time + (n_threads > 1 ? costs.start : 0);
-  });
+  return threads_for(step, phases, 1);
 }
 
 // The same of a layer, and of n_others other ones that are all alike.

@@ -102,6 +102,12 @@ void run_draft(const Draft &draft, const ThreadSlice &slice) {
   kernels.run_draft(kernels.multiply_fp32, draft, slice);
 }
 
+// Divides what a product gave by the temperature.
+void divide_logits(const Product &product, float temperature) {
+  if (temperature == 1) return;
+  for (int64_t i = 0; i < product.n * product.linear.outputs; ++i) product.y[i] /= temperature;
+}
+
 // Takes a step of sequential heads.
 Problem take_draft_step(Draft &draft) {
   if (const Problem problem = problem_of(draft)) return problem;
@@ -321,12 +327,11 @@ int64_t fastdec_draft_trees(DraftTrees *task) {
   for (int64_t level = 0, width = 1; width && level < task->n_levels; ++level) {
     draft.step.n_new = width, draft.step.tokens = tokens.data();
     draft.from_features = level ? nullptr : features;
-    const int64_t n = product.n = best.n_rows = best.n_beams = n_rows * width;
+    product.n = best.n_rows = best.n_beams = n_rows * width;
     take_flags(*task, level, width);
     if ((problem = take_draft_step(draft))) break;
     if ((problem = fastdec_multiply(&product))) break;
-    for (int64_t i = 0; task->temperature != 1 && i < n * product.linear.outputs; ++i)
-      product.y[i] /= task->temperature;
+    divide_logits(product, task->temperature);
     if ((problem = fastdec_top_k(&best))) break;
     const int64_t n_best = best.n_best;
     for (int64_t row = 0; row < n_rows; ++row) {
@@ -352,11 +357,7 @@ int64_t fastdec_grow_head_trees(const HeadTrees *task) {
   if (const Problem problem = problem_of(*task)) return -problem;
   if (const int64_t problem = fastdec_run_heads(task->heads)) return -problem;
   if (const int64_t problem = fastdec_multiply(task->product)) return -problem;
-  if (task->temperature != 1) {
-    float *const logits = task->product->y;
-    const int64_t n = task->product->n * task->product->linear.outputs;
-    for (int64_t i = 0; i < n; ++i) logits[i] /= task->temperature;
-  }
+  divide_logits(*task->product, task->temperature);
   if (const int64_t problem = fastdec_top_k(task->top_k)) return -problem;
   return fastdec_grow_trees(task->trees);
 }
