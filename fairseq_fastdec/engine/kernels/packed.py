@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from . import loading, problems, structures
+from .large_pages import WEIGHTS
 from .loading import Library
 
 # So many outputs are packed at a time: an output layer may have a quarter of a million, of which a
@@ -248,7 +249,7 @@ def _in_blocks(
     n_outputs, n_inputs = shape
     lacking_inputs = -n_inputs % group
     size = (n_outputs + -n_outputs % library.block) * (n_inputs + lacking_inputs)
-    packed, begin = torch.empty(size, dtype=dtype), 0
+    packed, begin = WEIGHTS.empty(size, dtype), 0
     for part in parts:
         part = F.pad(part.to(dtype), (0, lacking_inputs, 0, -part.size(0) % library.block))
         end = begin + part.numel()
