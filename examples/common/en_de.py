@@ -3,13 +3,17 @@
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import List, Optional, Union
+from typing import List, Optional, Sequence, Union
 
 from . import commands
 
 EN_DE = commands.ROOT / "examples" / "en_de"
 # The model that comes along.
 MODEL = EN_DE / "model"
+BASELINE = [
+    "--arch", "transformer",
+    "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1",
+]  # fmt: skip
 
 
 @dataclass
@@ -82,8 +86,12 @@ def asked_for(recipe: Recipe, args: argparse.Namespace) -> Recipe:
     return replace(recipe, network=[*recipe.network, *["--cpu-autocast"] * args.cpu_autocast])
 
 
-def prepare(work: Path, recipe: Recipe) -> None:
-    """Tokenise, split into subwords and binarise; the test set may be cut short."""
+def prepare(work: Path, recipe: Recipe, texts: Sequence[str] = ("libreoffice",)) -> None:
+    """Tokenise, split into subwords and binarise; the test set may be cut short.
+
+    Args:
+        texts: what to train on, of ``examples/en_de/data``.
+    """
     if (work / "data" / "test.en-de.de.idx").exists():
         return
     for language in ("en", "de"):
@@ -94,7 +102,8 @@ def prepare(work: Path, recipe: Recipe) -> None:
         [
             *commands.script("prepare_data.py"),
             "-s", "en", "-t", "de", "--bpe-operations", recipe.bpe_operations,
-            "--train", EN_DE / "data" / "libreoffice", "--valid", EN_DE / "data" / "valid",
+            "--train", *(EN_DE / "data" / text for text in texts),
+            "--valid", EN_DE / "data" / "valid",
             "--test", work / "test", "--destdir", work / "data",
         ]
     )  # fmt: skip
@@ -107,8 +116,7 @@ def train_baseline(
     if not commands.finished(work / name):
         commands.run(
             train_command(work / data, work / name, recipe, seed=seed)
-            + [*recipe.baseline_options, "--arch", "transformer"]
-            + ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+            + [*recipe.baseline_options, *BASELINE]
         )
         commands.mark_finished(work / name)
 

@@ -57,11 +57,21 @@ def compare(work: Path, recipe: en_de.Recipe) -> None:
     """From raw text to the table."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
+    add_heads(work, recipe, FIRST_MODEL)
+
+
+def add_heads(work: Path, recipe: en_de.Recipe, base: Path) -> None:
+    """Train heads on a model that stays as it is, and print the table of their blocks.
+
+    Args:
+        work: has prepared text in ``data``.
+        base: a checkpoint; heads of its own are left out.
+    """
     without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=11))
-    en_de.distil(work, FIRST_MODEL, data="sources")
-    rewrite(FIRST_MODEL, work / "base.pt", without_heads)
+    en_de.distil(work, base, data="sources")
+    rewrite(base, work / "base.pt", without_heads)
     train(work, recipe)
-    rows = [row_of(work, FIRST_MODEL, "greedy", ["--decoding", "greedy"])]
+    rows = [row_of(work, base, "greedy", ["--decoding", "greedy"])]
     model = work / "heads" / "checkpoint_last.pt"
     rows += [
         row_of(work, model, name, ["--decoding", "blockwise", *options])

@@ -48,7 +48,7 @@ def on_letters(corpus, monkeypatch, caplog, *texts: str) -> List[str]:
     """
     programs, run = runner(caplog)
 
-    def prepare(work, recipe):
+    def prepare(work, recipe, _=None):
         if not (work / "data").exists():
             shutil.copytree(corpus, work / "data")
             (work / "data" / "text").mkdir()

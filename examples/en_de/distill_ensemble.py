@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Train the distilled model that comes along: taught by an ensemble, with heads of its own.
+
+    python examples/en_de/distill_ensemble.py --cpu-autocast    # most of a day of one core
+
+Two teachers learn LibreOffice's help and user interface. A student of their size begins with one of
+them and learns what both together say, by beam search, to these texts and to crossed sentences
+(../common/crossing.py). Then eight heads learn what the student says (sequential_heads.py).
+Every command is printed as it would be typed. A stage whose result exists is skipped, so that an
+interrupted run goes on where it was.
+"""
+
+import argparse
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import List
+
+from examples.common import commands, en_de
+from examples.common.averaging import N_AVERAGED, average
+from examples.common.training_text import binarise, read, with_crossed, without_references
+from examples.en_de.sequential_heads import add_heads
+
+TEXTS = ("libreoffice", "libreoffice-ui")
+RECIPE = replace(en_de.RECIPES["full"], network=en_de.network(256, 512, 5, 2))
+TEACHERS = (1, 2)  # their seeds
+TEACHING = ["--decoding", "beam", "--beam", "5"]
+N_CROSSED = 45_000
+SAVE_EVERY = 100
+TEACHER = [*en_de.schedule(3000, 2e-3, 400, 12_000), "--dropout", "0.2"]
+STUDENT = [*en_de.schedule(3000, 1.5e-3, 300, 4000), "--dropout", "0.1"]
+
+
+def main() -> None:
+    """All stages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--workdir", type=Path, default=commands.ROOT / "work" / "en_de_distill_ensemble"
+    )
+    en_de.add_autocast_option(parser)
+    args = parser.parse_args()
+    with commands.resumable():
+        build(args.workdir, en_de.asked_for(RECIPE, args))
+
+
+def build(work: Path, recipe: en_de.Recipe) -> None:
+    """From raw text to the table of the student's heads."""
+    work.mkdir(parents=True, exist_ok=True)
+    en_de.prepare(work, recipe, TEXTS)
+    teachers = [train(work, recipe, f"teacher_{seed}", "data", TEACHER, seed) for seed in TEACHERS]
+    without_references(work, "taught_sources", partial(with_crossed, n=N_CROSSED, seed=5))
+    together = ":".join(str(teacher) for teacher in teachers)
+    options = [*en_de.plugin_options(), *TEACHING]
+    en_de.distil(work, together, "taught", options, data="taught_sources")
+    mix(work)
+    begin = ["--finetune-from-model", teachers[0]]
+    student = train(work, recipe, "student", "mixed", [*STUDENT, *begin], seed=1)
+    add_heads(work, recipe, student)
+
+
+def train(work: Path, recipe: en_de.Recipe, name: str, data: str, options: List, seed: int) -> Path:
+    """A stock transformer; returns the mean of its last checkpoints."""
+    folder = work / name
+    if not commands.finished(folder):
+        commands.run(
+            en_de.train_command(
+                work / data, folder, recipe, save_every=SAVE_EVERY, keep=N_AVERAGED, seed=seed
+            )
+            + [*en_de.BASELINE, *options, "--disable-validation"]
+        )
+        commands.mark_finished(folder)
+    average(folder)
+    return folder / "averaged.pt"
+
+
+def mix(work: Path) -> None:
+    """The teachers' translations; those of whole sentences are there twice, crossed ones once."""
+    if commands.finished(work / "mixed"):
+        return
+    sources, targets = (read(work / f"taught/data/text/train.{name}") for name in ("en", "de"))
+    own = set(read(work / "data/text/train.en"))
+    whole = [pair for pair in zip(sources, targets) if pair[0] in own]
+    binarise(work, "mixed", *zip(*whole, *zip(sources, targets)))
+    commands.mark_finished(work / "mixed")
+
+
+if __name__ == "__main__":
+    main()

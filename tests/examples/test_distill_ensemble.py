@@ -1,0 +1,68 @@
+"""The example of a model taught by an ensemble: tiny models through all its stages."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from examples.common import en_de
+from examples.common.training_text import read
+from examples.en_de import distill_ensemble as example
+from examples.en_de import sequential_heads
+from tests.support import command_line, example_in_process
+
+KEPT = ("chain of 7",)
+
+
+@pytest.fixture
+def small(corpus, monkeypatch, caplog):
+    """The example on the tiny corpus, its commands in this process; returns what was run."""
+    example_in_process.cross_letters(example, monkeypatch)
+    example_in_process.cross_letters(sequential_heads, monkeypatch)
+    schedule = [*en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
+    # Students of fewer updates do not know where to end.
+    longer = [*en_de.schedule(400, 5e-3, 5, 40), "--dropout", "0"]
+    monkeypatch.setattr(example, "TEACHER", longer)
+    monkeypatch.setattr(example, "STUDENT", longer)
+    heads = [*sequential_heads.TRAINING, *schedule]
+    monkeypatch.setattr(sequential_heads, "TRAINING", heads)
+    methods = {name: sequential_heads.METHODS[name] for name in KEPT}
+    monkeypatch.setattr(sequential_heads, "METHODS", methods)
+    recipe = replace(example.RECIPE, network=command_line.TINY)
+    monkeypatch.setattr(example, "RECIPE", recipe)
+    return example_in_process.on_letters(corpus, monkeypatch, caplog, "train.en")
+
+
+def test_all_stages(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["distill_ensemble.py", "--workdir", str(tmp_path)])
+    example.main()
+    assert small.count("fairseq-train") == 4 and small.count("fairseq-generate") == 1 + len(KEPT)
+    first, second, student, heads = (
+        torch.load(tmp_path / name, weights_only=True)["model"]
+        for name in (
+            "teacher_1/averaged.pt", "teacher_2/averaged.pt", "student/averaged.pt",
+            "heads/checkpoint_last.pt",
+        )
+    )  # fmt: skip
+    name = "decoder.layers.0.fc1.weight"
+    assert (first[name] - student[name]).norm() < (second[name] - student[name]).norm()
+    assert torch.equal(heads[name], student[name]) and "decoder.heads.token.weight" in heads
+    own = set(read(tmp_path / "data/text/train.en"))
+    taught, mixed = (read(tmp_path / f"{name}/text/train.en") for name in ("taught/data", "mixed"))
+    crossed = [source for source in taught if source not in own]
+    assert crossed and len(mixed) == 2 * len(taught) - len(crossed)
+    assert (tmp_path / "table.md").read_text(encoding="utf-8") in capsys.readouterr().out + "\n"
+    n_run = len(small)
+    example.main()
+    assert len(small) == n_run
+
+
+def test_it_learns_all_the_text_that_comes_along(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(en_de.commands, "run", ran.append)
+    en_de.prepare(tmp_path, example.RECIPE, example.TEXTS)
+    words = [str(word) for word in ran[0]]
+    texts = words[words.index("--train") + 1 : words.index("--valid")]
+    assert texts == [str(en_de.EN_DE / "data" / name) for name in example.TEXTS]
+    assert all(en_de.EN_DE.joinpath("data", f"{name}.en.xz").exists() for name in example.TEXTS)
