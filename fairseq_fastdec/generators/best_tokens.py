@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..engine import EnsembleSession, Features
 from ..engine.kernels.best_token import BestToken
+from ..engine.kernels.blocks import RowBlocks
 from ..engine.kernels.head_trees import HeadTrees
 from ..engine.kernels.heads import CompiledHeads
 from ..engine.kernels.packed import Packed
@@ -36,6 +37,7 @@ class BestTokens:
         self.for_proposals = BestToken.of(*options)
         self.repeated_ngrams = RepeatedNgrams.of(rules)
         self._head_trees: Dict[int, Optional[HeadTrees]] = {}
+        self._row_blocks: Optional[RowBlocks] = None
 
     def head_trees(self, n_heads: int, heads: CompiledHeads, layer: Packed) -> Optional[HeadTrees]:
         """Trees of the tokens of n heads, by compiled code; ``None`` where there is none."""
@@ -43,6 +45,17 @@ class BestTokens:
         if known is None or known.heads is not heads or known.layer is not layer:
             known = HeadTrees.of(heads, layer, self.chooser.compiled, self._session.temperature)
             self._head_trees[n_heads] = known
+        return known
+
+    def row_blocks(self, n_rows: int, most_new: int, dim: int) -> Optional[RowBlocks]:
+        """Memory for the blocks of a batch, which is the next batch's, too; see :class:`RowBlocks`.
+
+        Returns:
+            ``None`` where nothing was compiled.
+        """
+        known = self._row_blocks
+        if known is None or not known.has_room_for(n_rows, most_new, dim):
+            self._row_blocks = known = RowBlocks.of(n_rows, most_new, dim)
         return known
 
     @cached_property

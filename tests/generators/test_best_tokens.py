@@ -60,3 +60,14 @@ def test_rules_about_lengths_are_flags():
     assert no_end.tolist() == [[False, True, False, False]]
     assert only_end.tolist() == [[False, False, False, True]]
     assert chooser.flags_at(None, 3, 0) == (None, None)
+
+
+@compiled
+def test_batches_share_the_memory_of_their_blocks_where_it_is_large_enough():
+    chooser, _ = fed([blockwise_model()])
+    first = chooser.row_blocks(4, 8, 16)
+    assert chooser.row_blocks(4, 8, 16) is first and chooser.row_blocks(1, 8, 16) is first
+    for larger in ((5, 8, 16), (5, 9, 16), (5, 9, 32)):
+        assert (other := chooser.row_blocks(*larger)) is not first
+        assert chooser.row_blocks(*larger) is other
+        first = other

@@ -1,7 +1,7 @@
 """Blocks of tokens that rows are fed: what is accepted of them and kept, by compiled code."""
 
 import ctypes
-from typing import Optional
+from typing import Optional, Tuple
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ class RowBlocks:
             after each of the block.
         asked, asked_scores: int64 and float32 ``[R, T]`` in the memory of more, the proposal after
             each token of a chain, and p_1's score of it.
-        accepted: int64 ``[R]``, how many tokens of each block.
+        accepted, taken: int64 ``[R]``, how many tokens of each block, and how many the row has got.
         rest, n_rest: int64 ``[R, most - 1]`` and ``[R]``, the answers to the rejected tokens of
             chains, guesses at what follows the next tokens, padded; and how many there are.
         path: int64 ``[R, T]`` in the memory of more, their places in a tree.
@@ -63,6 +63,8 @@ class RowBlocks:
             4, most
         )
         self.features = torch.zeros(most * dim)
+        # A number of an array costs less than a tensor's.
+        self._accepted_on_host, self._taken_on_host = self.accepted.numpy(), self.taken.numpy()
         self.n_new = 1
         self._task = structures.Blocks(dim=dim)
         for name in ("next_tokens", "next_scores", "states", "proposals", "tokens", "depths",
@@ -76,7 +78,7 @@ class RowBlocks:
         self._task.rows.taken = self.taken.data_ptr()
         self._address = ctypes.c_void_p(ctypes.addressof(self._task))
         self._address_of_parents = self.parents.data_ptr()
-        self._most_new = most_new
+        self._most_rows, self._most_new, self._dim = n_rows, most_new, dim
         self._trees = structures.Trees(
             roots=self.next_tokens.data_ptr(),
             tokens=self.tokens.data_ptr(),
@@ -90,6 +92,14 @@ class RowBlocks:
         """Arguments as those of the class; ``None`` where nothing was compiled."""
         library = loading.library()
         return None if library is None else cls(library, n_rows, most_new, dim)
+
+    def has_room_for(self, n_rows: int, most_new: int, dim: int) -> bool:
+        """Whether rows, blocks and states of these sizes can use this memory."""
+        return n_rows <= self._most_rows and (most_new, dim) == (self._most_new, self._dim)
+
+    def of_single_row(self) -> Tuple[int, int]:
+        """How many tokens of its block are accepted, and how many it has got, if it is alone."""
+        return int(self._accepted_on_host[0]), int(self._taken_on_host[0])
 
     def write_to(self, tokens: Tensor, scores: Tensor, eos: int, pad: int) -> None:
         """Say where outputs go: int64 and float32 ``[B, W]``."""

@@ -461,6 +461,8 @@ class Batch:
         if not self._some_finished:
             return None
         self._some_finished = False
+        if self.n_rows == 1:
+            return self._drop_all()
         done = self.sentence[self.finished]
         self._final_lengths[done] = self.lengths[self.finished]
         order = compaction(~self.finished)
@@ -471,6 +473,14 @@ class Batch:
         if order.numel():
             self.session.select(order)
         return order
+
+    def _drop_all(self) -> Tensor:
+        """Let all rows leave; they have all finished."""
+        self._final_lengths[self.sentence] = self.lengths
+        self.sentence, self.lengths = self.sentence[:0], self.lengths[:0]
+        self.finished = self.finished[:0]
+        self._bind_rows()
+        return self.sentence
 
     def without_finished(self, *of_rows: Rowwise) -> Tuple[Rowwise, ...]:
         """Let finished rows leave; returns what is known of those that remain, ``[R, ...]``."""

@@ -53,7 +53,7 @@ class CompiledBlocks(Blocks):
         p1 = None if direct is None else direct.output(0, 1)
         if direct is None or p1 is None:
             return None
-        rows = RowBlocks.of(batch.n_rows, most_new, direct.dim)
+        rows = batch.best_tokens.row_blocks(batch.n_rows, most_new, direct.dim)
         return None if rows is None else cls(batch, direct, p1, rows)
 
     @property
@@ -223,10 +223,14 @@ class CompiledBlocks(Blocks):
         """
         batch, rows, n = self._batch, self._rows, self._batch.n_rows
         rows.keep(self._own_scores, n_known)
-        accepted = rows.accepted[:n]
         path = self._block(rows.path)[0] if self._has_trees else None
-        batch.session.commit(int(accepted) if n == 1 else accepted, path)
-        taken = int(rows.taken[0]) if n == 1 else rows.taken[:n].clone()
+        accepted: Union[int, Tensor]
+        taken: Union[int, Tensor]
+        if n == 1:
+            accepted, taken = rows.of_single_row()
+        else:
+            accepted, taken = rows.accepted[:n], rows.taken[:n].clone()
+        batch.session.commit(accepted, path)
         if rows.n_new > n_known:
             batch.count_block(taken, 1 - n_known, rows.n_new - n_known)
         return taken
