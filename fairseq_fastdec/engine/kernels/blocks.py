@@ -98,7 +98,7 @@ class RowBlocks:
         return n_rows <= self._most_rows and (most_new, dim) == (self._most_new, self._dim)
 
     def of_single_row(self) -> Tuple[int, int]:
-        """How many tokens of its block are accepted, and how many it has got, if it is alone."""
+        """Return how many tokens are accepted of the only row's block, and how many it has got."""
         return int(self._accepted_on_host[0]), int(self._taken_on_host[0])
 
     def write_to(self, tokens: Tensor, scores: Tensor, eos: int, pad: int) -> None:
