@@ -31,7 +31,7 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from .memory import forget_pages, trim
+from .memory import forget_pages, large_pieces_apart, trim
 
 # So many bytes of a parameter are in memory twice.
 PIECE = 1 << 22
@@ -145,7 +145,7 @@ def _copying_by_pieces(load_models: Callable) -> Callable:
         copying = CopyByPieces(defers=getattr(task, "defers_weights", False))
         before = _copying.set(copying)
         try:
-            with copying:
+            with copying, large_pieces_apart():
                 loaded = load_models(*args, **kwargs)
             for model in loaded[0]:
                 _read_all_but_layers(model)

@@ -1,13 +1,23 @@
 """Memory that the process holds and no longer needs goes back to the system.
 
-Both functions do nothing where the system is not Linux with glibc.
+Nothing of this does anything where the system is not Linux with glibc.
 """
 
+import contextlib
 import ctypes
 import functools
 import mmap
+import os
 import sys
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
+
+# glibc's numbers of its settings, and the names by which a user sets them.
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
+TUNABLES = "GLIBC_TUNABLES"
+LARGE_PIECE = 1 << 20
+# What glibc itself comes to in a process that has freed large pieces.
+USUAL_LARGE_PIECE = 32 << 20
 
 
 def trim() -> None:
@@ -15,6 +25,27 @@ def trim() -> None:
     library = _c_library()
     if library is not None and hasattr(library, "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))
+
+
+@contextlib.contextmanager
+def large_pieces_apart() -> Iterator[None]:
+    """Within, pieces of a MiB or more have pages of their own, which leave when they are freed.
+
+    Otherwise small pieces that stay come to lie among the large ones, and what was freed between
+    them is lost to those that follow. Nothing changes where the user has set this.
+    """
+    library = _c_library()
+    is_set = any(name in os.environ for name in SETTINGS)
+    is_set = is_set or "glibc.malloc" in os.environ.get(TUNABLES, "")
+    if library is None or is_set or not hasattr(library, "mallopt"):
+        yield
+        return
+    library.mallopt(MMAP_THRESHOLD, LARGE_PIECE)
+    try:
+        yield
+    finally:
+        library.mallopt(MMAP_THRESHOLD, USUAL_LARGE_PIECE)
+        library.mallopt(TRIM_THRESHOLD, 2 * USUAL_LARGE_PIECE)
 
 
 def forget_pages(address: int, size: int) -> None:

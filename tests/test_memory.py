@@ -1,6 +1,8 @@
 """Pages of a mapped file leave memory, and are read again."""
 
+import ctypes
 import mmap
+import subprocess
 import sys
 
 import pytest
@@ -33,3 +35,53 @@ def test_elsewhere_nothing_happens(monkeypatch):
 def test_a_c_library_without_trim(monkeypatch):
     monkeypatch.setattr(memory, "_c_library", object)
     memory.trim()
+
+
+MAPPED = """
+import ctypes, sys
+import torch
+from fairseq_fastdec import memory
+
+class Info(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+library = ctypes.CDLL(None)
+library.mallinfo2.restype = Info
+
+def has_own_pages(n_bytes):
+    before = library.mallinfo2().hblks
+    piece = torch.empty(n_bytes, dtype=torch.uint8)
+    return library.mallinfo2().hblks > before
+
+with memory.large_pieces_apart():
+    print(has_own_pages(2 << 20), has_own_pages(1000))
+print(has_own_pages(2 << 20), has_own_pages(64 << 20))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc 2.33 counts: use it")
+@pytest.mark.parametrize(
+    "setting, expected",
+    [
+        ({}, "True False False True"),
+        ({"MALLOC_MMAP_THRESHOLD_": str(16 << 20)}, "False False False True"),
+        ({"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=16777216"}, "False False False True"),
+    ],
+    ids=["unset", "environment", "tunables"],
+)
+def test_large_pieces_have_pages_of_their_own_for_a_while(setting, expected, monkeypatch):
+    for name in (*memory.SETTINGS, memory.TUNABLES):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    done = subprocess.run(
+        [sys.executable, "-c", MAPPED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == expected.split()
+
+
+def test_without_settings_nothing_happens(monkeypatch):
+    monkeypatch.setattr(memory, "_c_library", object)
+    with memory.large_pieces_apart():
+        pass

@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, NoReturn, Sequence
 from torch import nn
 
 from ...mapped_checkpoints import read_weight
-from ...memory import trim
+from ...memory import large_pieces_apart, trim
 
 
 class ReleasedWeights(ValueError):
@@ -51,9 +51,10 @@ class OwnWeights:
         """
         if any(linear.weight.dim() != 2 for linear in linears):
             raise ReleasedWeights
-        for linear in linears:
-            read_weight(linear.weight)
-        yield
+        with large_pieces_apart():
+            for linear in linears:
+                read_weight(linear.weight)
+            yield
         for linear in linears:
             if linear in self._may_go:
                 linear.weight.data = linear.weight.data.new_empty(0)
