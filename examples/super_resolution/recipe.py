@@ -1,0 +1,140 @@
+"""The commands that prepare the data, train the models and decode with them."""
+
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+import numpy as np
+
+from examples.common import commands, en_de
+from examples.en_de.block_sizes import LARGEST, write_first_heads
+
+from . import intensities, patches, photographs
+from .patches import N_PIXELS, SOURCE, TARGET
+
+N_TRAIN = 50_000
+DIM = 128
+PATCHES_PER_UPDATE = 8
+SAVE_EVERY = 100
+# Every patch has every position: tables of them learn as soon as a step is taken.
+NETWORK = [
+    *en_de.network(DIM, 512, 2, 3),
+    "--encoder-learned-pos", "--decoder-learned-pos", "--dropout", "0",
+    "--max-source-positions", str(patches.LOW**2 + 1), "--max-target-positions", str(N_PIXELS + 1),
+]  # fmt: skip
+HEADS = [
+    "--label-smoothing", "0", "--block-ffn-embed-dim", "256", "--heads-per-position", "2",
+]  # fmt: skip
+SCHEDULES: Dict[str, List[str]] = {
+    kind: en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, 100, updates)
+    for kind, lr, updates in (
+        ("base", 2e-3, 3500),
+        ("frozen", 2e-3, 1200),
+        ("fine-tuned", 5e-4, 1500),
+    )
+}
+
+
+def prepare(work: Path) -> None:
+    """Cut the photographs into patches, and binarise their intensities."""
+    folder, text = work / "data", work / "text"
+    if commands.finished(folder):
+        return
+    text.mkdir(parents=True, exist_ok=True)
+    train = patches.draw(photographs.load(photographs.TRAIN), N_TRAIN, seed=1)
+    patches.write_pairs(text / "train", train)
+    for split, names in (("valid", photographs.VALID), ("test", photographs.TEST)):
+        patches.write_pairs(text / split, np.concatenate(of_whole(names)))
+    intensities.write_dictionary(text / "dict.txt")
+    intensities.write_embeddings(text / "embeddings.txt", DIM)
+    commands.run(
+        [
+            *commands.fairseq("preprocess"), "--source-lang", SOURCE, "--target-lang", TARGET,
+            "--trainpref", text / "train", "--validpref", text / "valid",
+            "--testpref", text / "test", "--joined-dictionary", "--srcdict", text / "dict.txt",
+            "--destdir", folder,
+        ],
+        log=work / "preprocess.txt",
+    )  # fmt: skip
+    commands.mark_finished(folder)
+
+
+def of_whole(names: Sequence[str]) -> List[np.ndarray]:
+    """The patches ``[N, 16, 16]`` of each halved photograph, from left to right and down."""
+    return [patches.tiles(patches.halved(pixels)) for pixels in photographs.load(names)]
+
+
+def train_base(work: Path, autocast: List[str]) -> Path:
+    """A stock transformer; returns its checkpoint."""
+    options = ["--arch", "transformer", "--criterion", "cross_entropy"]
+    options += ["--encoder-embed-path", work / "text" / "embeddings.txt"]
+    return _train(work, "base", "base", [*options, *autocast])
+
+
+def train_heads(work: Path, base: Path, kind: str, block_size: int, autocast: List[str]) -> Path:
+    """Heads of a kind for blocks of so many tokens; returns their checkpoint.
+
+    Args:
+        kind: ``frozen`` or ``sequential`` heads on the base as it is, or ``fine-tuned`` with it.
+    """
+    if kind == "fine-tuned":
+        frozen = _train_frozen(work, base, "frozen", "parallel", autocast)
+        return _train_fine_tuned(work, frozen, block_size, autocast)
+    return _train_frozen(work, base, kind, "parallel" if kind == "frozen" else kind, autocast)
+
+
+def decode(work: Path, label: str, model: Path, options: List) -> Path:
+    """The test patches, one after the other; returns where the results are."""
+    output = work / "decoded" / label
+    if not commands.finished(output):
+        commands.generate_into(
+            output,
+            [
+                work / "data", *_plugin_options(), "--path", model, *options, "--beam", "1",
+                "--gen-subset", "test", "--batch-size", "1", "--decoding-stats",
+                output / "stats.jsonl",
+                # The paper, too, decodes a fixed number of steps.
+                "--max-len-a", "0", "--max-len-b", N_PIXELS, "--min-len", N_PIXELS,
+            ],
+        )  # fmt: skip
+    return output
+
+
+def _train_frozen(work: Path, base: Path, name: str, block_heads: str, autocast: List[str]) -> Path:
+    """The most heads that any row needs: whichever of them propose, the others change nothing."""
+    options = [*en_de.heads_options(LARGEST, block_heads), *HEADS, "--freeze-base"]
+    return _train(work, name, "frozen", [*options, "--finetune-from-model", base, *autocast])
+
+
+def _train_fine_tuned(work: Path, frozen: Path, block_size: int, autocast: List[str]) -> Path:
+    """The base and some heads, which have learned while it was frozen."""
+    start = frozen.with_name(f"first_{block_size}.pt")
+    if not start.exists():
+        write_first_heads(frozen, block_size, start)
+    options = [*en_de.heads_options(block_size), *HEADS, "--finetune-from-model", start]
+    return _train(work, f"fine-tuned-{block_size}", "fine-tuned", [*options, *autocast])
+
+
+def _train(work: Path, name: str, kind: str, options: List) -> Path:
+    folder = work / name
+    if not commands.finished(folder):
+        commands.run(
+            [
+                *commands.fairseq("train"), work / "data", *_plugin_options(), *NETWORK,
+                *SCHEDULES[kind], *options,
+                "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
+                "--seed", "1", "--num-workers", "0", "--validate-interval", "100",
+                "--save-interval-updates", SAVE_EVERY, "--keep-interval-updates", "1",
+                "--no-epoch-checkpoints", "--log-format", "simple", "--log-interval", "50",
+                "--save-dir", folder,
+            ]
+        )  # fmt: skip
+        commands.mark_finished(folder)
+    return folder / "checkpoint_last.pt"
+
+
+def _plugin_options() -> List:
+    """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
+    return [
+        "--user-dir", commands.PLUGIN, "--task", "translation_fastdec",
+        "--source-lang", SOURCE, "--target-lang", TARGET, "--cpu",
+    ]  # fmt: skip
