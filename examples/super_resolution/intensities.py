@@ -6,6 +6,7 @@ import numpy as np
 
 from fairseq_fastdec.tools import atomic_files
 
+from .beginning import N_WAVES
 from .patches import N_INTENSITIES
 
 SHORTEST, LONGEST = 4, 4 * N_INTENSITIES
@@ -35,7 +36,9 @@ def write_embeddings(path: Path, dim: int) -> None:
 
 
 def waves(dim: int) -> np.ndarray:
-    """Embeddings of norm 1: float64 ``[256, dim]``."""
-    lengths = np.geomspace(SHORTEST, LONGEST, dim // 2)
+    """Embeddings of norm 1: float64 ``[256, dim]``, zero where positions have their first waves."""
+    lengths = np.geomspace(SHORTEST, LONGEST, dim // 2 - N_WAVES)
     angles = 2 * np.pi * np.arange(N_INTENSITIES)[:, None] / lengths
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1) / np.sqrt(dim // 2)
+    free = np.zeros((N_INTENSITIES, N_WAVES))
+    both = [free, np.sin(angles), free, np.cos(angles)]
+    return np.concatenate(both, axis=1) / np.sqrt(len(lengths))

@@ -9,7 +9,6 @@ from PIL import Image
 from fairseq_fastdec.tools import atomic_files
 
 HIGH = 16
-LOW = HIGH // 2
 N_PIXELS = HIGH * HIGH
 N_INTENSITIES = 256
 # The languages of fairseq, the ends of the files' names.
@@ -67,9 +66,23 @@ def enlarged(low: np.ndarray, method: Image.Resampling) -> np.ndarray:
     return np.stack([np.asarray(Image.fromarray(patch).resize(sizes, method)) for patch in low])
 
 
+def spread(low: np.ndarray) -> np.ndarray:
+    """Patches ``[N, 8, 8]`` with each pixel four times, where the four are that it is the mean of.
+
+    Source and target then have the same positions. A decoder that has to find out which source
+    pixel belongs to which row and column takes several times as many updates to use it at all.
+    """
+    return low.repeat(2, axis=1).repeat(2, axis=2)
+
+
+def gathered(high: np.ndarray) -> np.ndarray:
+    """The patches ``[N, 8, 8]`` that were :func:`spread`."""
+    return high[:, ::2, ::2]
+
+
 def write_pairs(prefix: Path, patches: np.ndarray) -> None:
-    """Write patches ``[N, 16, 16]`` as targets, and halved as sources, a line each."""
-    for language, pixels in ((SOURCE, halved(patches)), (TARGET, patches)):
+    """Write patches ``[N, 16, 16]`` as targets, and halved and spread as sources, a line each."""
+    for language, pixels in ((SOURCE, spread(halved(patches))), (TARGET, patches)):
         atomic_files.write_lines(Path(f"{prefix}.{language}"), lines_of(pixels))
 
 
@@ -78,14 +91,14 @@ def lines_of(patches: np.ndarray) -> List[str]:
     return [" ".join(map(str, row)) for row in patches.reshape(len(patches), -1).tolist()]
 
 
-def from_lines(lines: Iterable[str], size: int) -> np.ndarray:
-    """The patches uint8 ``[N, size, size]`` of lines.
+def from_lines(lines: Iterable[str]) -> np.ndarray:
+    """The patches uint8 ``[N, 16, 16]`` of lines.
 
     Raises:
         ValueError: if a line is not of so many intensities.
     """
     rows = [[int(symbol) for symbol in line.split()] for line in lines]
-    return np.array(rows, dtype=np.uint8).reshape(len(rows), size, size)
+    return np.array(rows, dtype=np.uint8).reshape(len(rows), HIGH, HIGH)
 
 
 def psnr(patches: np.ndarray, truth: np.ndarray) -> float:

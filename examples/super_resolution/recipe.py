@@ -6,30 +6,30 @@ from typing import Dict, List, Sequence
 import numpy as np
 
 from examples.common import commands, en_de
+from examples.common.deeper import rewrite
 from examples.en_de.block_sizes import LARGEST, write_first_heads
 
-from . import intensities, patches, photographs
+from . import beginning, intensities, patches, photographs
 from .patches import N_PIXELS, SOURCE, TARGET
 
-N_TRAIN = 50_000
+N_TRAIN = 24_000
 DIM = 128
 PATCHES_PER_UPDATE = 8
 SAVE_EVERY = 100
-# Every patch has every position: tables of them learn as soon as a step is taken.
 NETWORK = [
-    *en_de.network(DIM, 512, 2, 3),
-    "--encoder-learned-pos", "--decoder-learned-pos", "--dropout", "0",
-    "--max-source-positions", str(patches.LOW**2 + 1), "--max-target-positions", str(N_PIXELS + 1),
+    *en_de.network(DIM, 512, 1, 3), "--dropout", "0",
+    "--max-source-positions", str(N_PIXELS + 1), "--max-target-positions", str(N_PIXELS + 1),
 ]  # fmt: skip
 HEADS = [
     "--label-smoothing", "0", "--block-ffn-embed-dim", "256", "--heads-per-position", "2",
 ]  # fmt: skip
 SCHEDULES: Dict[str, List[str]] = {
-    kind: en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, 100, updates)
-    for kind, lr, updates in (
-        ("base", 2e-3, 3500),
-        ("frozen", 2e-3, 1200),
-        ("fine-tuned", 5e-4, 1500),
+    kind: en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, warmup, updates)
+    for kind, lr, warmup, updates in (
+        ("new", 1e-9, 0, 1),
+        ("base", 2e-3, 100, 800),
+        ("frozen", 2e-3, 50, 300),
+        ("fine-tuned", 1e-3, 50, 250),
     )
 }
 
@@ -66,8 +66,12 @@ def of_whole(names: Sequence[str]) -> List[np.ndarray]:
 def train_base(work: Path, autocast: List[str]) -> Path:
     """A stock transformer; returns its checkpoint."""
     options = ["--arch", "transformer", "--criterion", "cross_entropy"]
-    options += ["--encoder-embed-path", work / "text" / "embeddings.txt"]
-    return _train(work, "base", "base", [*options, *autocast])
+    embeddings = ["--encoder-embed-path", work / "text" / "embeddings.txt"]
+    # fairseq-train writes what new models begin with, but for one small step.
+    new = _train(work, "new", "new", [*options, *embeddings])
+    start = new.with_name("looking.pt")
+    rewrite(new, start, beginning.look)
+    return _train(work, "base", "base", [*options, "--finetune-from-model", start, *autocast])
 
 
 def train_heads(work: Path, base: Path, kind: str, block_size: int, autocast: List[str]) -> Path:

@@ -18,7 +18,7 @@ from examples.common.table import (
     translated_line,
 )
 
-from .patches import HIGH, LOW, enlarged, from_lines, psnr
+from .patches import enlarged, from_lines, gathered, psnr
 
 SCALE = {"nearest neighbour": Image.Resampling.NEAREST, "bicubic": Image.Resampling.BICUBIC}
 GREEDY = "greedy"
@@ -47,17 +47,16 @@ class Decoded:
 def read(outputs: Sequence[Path], setting: str, block_size: int) -> Decoded:
     """The rounds of one method."""
     results = (outputs[0] / "generate-test.txt").read_text(encoding="utf-8")
-    marks = ((r"H-(\d+)\t[^\t\n]*", HIGH), (r"S-(\d+)", LOW), (r"T-(\d+)", HIGH))
-    made, low, truth = (
-        from_lines([line for _, line in sorted(numbered(mark, results).items())], size)
-        for mark, size in marks
+    made, sources, truth = (
+        from_lines([line for _, line in sorted(numbered(mark, results).items())])
+        for mark in (r"H-(\d+)\t[^\t\n]*", r"S-(\d+)", r"T-(\d+)")
     )
     records = [json.loads(line) for line in read_lines(outputs[0] / "stats.jsonl")]
     return Decoded(
         setting=setting,
         block_size=block_size,
         patches=made,
-        low=low,
+        low=gathered(sources),
         truth=truth,
         mean_block_size=mean_block_size(outputs[0]),
         invocations=sum(record["invocations"] for record in records),
