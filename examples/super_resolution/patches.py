@@ -39,9 +39,10 @@ def joined(patches: np.ndarray, n_columns: int) -> np.ndarray:
 
 
 def draw(photographs: Sequence[np.ndarray], n: int, seed: int) -> np.ndarray:
-    """n patches ``[n, 16, 16]`` from anywhere, each turned or mirrored at random.
+    """n patches ``[n, 16, 16]`` from anywhere, turned or mirrored, brighter or darker at random.
 
-    Half of them come from the photographs as they are, half from the halved ones.
+    Half of them come from the photographs as they are, half from the halved ones. Some photographs
+    lack every other intensity: with their own brightness, they would teach just that.
     """
     random = np.random.default_rng(seed)
     sizes = [(pixels, halved(pixels)) for pixels in photographs]
@@ -50,7 +51,8 @@ def draw(photographs: Sequence[np.ndarray], n: int, seed: int) -> np.ndarray:
         pixels = sizes[random.integers(len(sizes))][random.integers(2)]
         top, left = (random.integers(size - HIGH + 1) for size in pixels.shape)
         patch = pixels[top : top + HIGH, left : left + HIGH]
-        patches[number] = symmetry(patch, int(random.integers(N_SYMMETRIES)))
+        turned = symmetry(patch, int(random.integers(N_SYMMETRIES))).astype(int)
+        patches[number] = turned + random.integers(-turned.min(), N_INTENSITIES - turned.max())
     return patches
 
 

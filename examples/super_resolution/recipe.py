@@ -12,7 +12,7 @@ from examples.en_de.block_sizes import LARGEST, write_first_heads
 from . import beginning, intensities, patches, photographs
 from .patches import N_PIXELS, SOURCE, TARGET
 
-N_TRAIN = 24_000
+N_TRAIN = 12_000
 DIM = 128
 PATCHES_PER_UPDATE = 8
 SAVE_EVERY = 100
@@ -27,9 +27,9 @@ SCHEDULES: Dict[str, List[str]] = {
     kind: en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, warmup, updates)
     for kind, lr, warmup, updates in (
         ("new", 1e-9, 0, 1),
-        ("base", 2e-3, 100, 800),
+        ("base", 2e-3, 100, 1000),
         ("frozen", 2e-3, 50, 300),
-        ("fine-tuned", 1e-3, 50, 250),
+        ("fine-tuned", 1e-3, 50, 300),
     )
 }
 

@@ -57,14 +57,17 @@ def test_a_square_has_eight_images():
         assert np.array_equal(patches.halved(turned), patches.symmetry(halved, number))
 
 
-def test_patches_are_drawn_from_both_sizes():
-    white, black = np.full((64, 80), 255, dtype=np.uint8), np.zeros((40, 40), dtype=np.uint8)
-    black[::2, ::2] = 40  # 10 when halved
-    drawn = patches.draw([white, black], 200, seed=3)
-    assert np.array_equal(drawn, patches.draw([white, black], 200, seed=3))
-    largest = drawn.reshape(200, -1).max(axis=1)
-    assert {255, 40, 10} == set(largest.tolist())
-    assert 60 < (largest == 255).sum() < 140
+def test_patches_are_drawn_from_both_sizes_and_of_any_brightness():
+    flat, dotted = np.full((64, 80), 255, dtype=np.uint8), np.zeros((40, 40), dtype=np.uint8)
+    dotted[::2, ::2] = 40  # 10 when halved, and flat
+    dotted[:, :2] = 200
+    drawn = patches.draw([flat, dotted], 300, seed=3)
+    assert np.array_equal(drawn, patches.draw([flat, dotted], 300, seed=3))
+    contrasts = np.ptp(drawn.reshape(300, -1), axis=1)
+    assert {0, 40} < set(contrasts.tolist()) <= {0, 40, 160, 190, 200}
+    assert 60 < (contrasts == 40).sum() < 100
+    levels = drawn[contrasts == 0][:, 0, 0]
+    assert levels.min() < 10 and levels.max() > 245 and len(set(levels.tolist())) > 100
 
 
 def test_lines_and_back(tmp_path):
