@@ -1,7 +1,8 @@
 """The commands that prepare the data, train the models and decode with them."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import List, Sequence
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from examples.en_de.block_sizes import LARGEST, write_first_heads
 from . import beginning, intensities, patches, photographs
 from .patches import N_PIXELS, SOURCE, TARGET
 
-N_TRAIN = 12_000
 DIM = 128
 PATCHES_PER_UPDATE = 8
 SAVE_EVERY = 100
@@ -23,24 +23,28 @@ NETWORK = [
 HEADS = [
     "--label-smoothing", "0", "--block-ffn-embed-dim", "256", "--heads-per-position", "2",
 ]  # fmt: skip
-SCHEDULES: Dict[str, List[str]] = {
-    kind: en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, warmup, updates)
-    for kind, lr, warmup, updates in (
-        ("new", 1e-9, 0, 1),
-        ("base", 2e-3, 100, 1000),
-        ("frozen", 2e-3, 50, 300),
-        ("fine-tuned", 1e-3, 50, 300),
-    )
-}
 
 
-def prepare(work: Path) -> None:
+@dataclass(frozen=True)
+class Size:
+    """How much is learned: patches, and updates of the base, of frozen heads, of fine-tuning."""
+
+    n_train: int
+    base: int
+    frozen: int
+    fine_tuned: int
+
+
+SIZES = {"quick": Size(12_000, 500, 150, 150), "full": Size(32_000, 4000, 1500, 1500)}
+
+
+def prepare(work: Path, size: Size) -> None:
     """Cut the photographs into patches, and binarise their intensities."""
     folder, text = work / "data", work / "text"
     if commands.finished(folder):
         return
     text.mkdir(parents=True, exist_ok=True)
-    train = patches.draw(photographs.load(photographs.TRAIN), N_TRAIN, seed=1)
+    train = patches.draw(photographs.load(photographs.TRAIN), size.n_train, seed=1)
     patches.write_pairs(text / "train", train)
     for split, names in (("valid", photographs.VALID), ("test", photographs.TEST)):
         patches.write_pairs(text / split, np.concatenate(of_whole(names)))
@@ -63,27 +67,33 @@ def of_whole(names: Sequence[str]) -> List[np.ndarray]:
     return [patches.tiles(patches.halved(pixels)) for pixels in photographs.load(names)]
 
 
-def train_base(work: Path, autocast: List[str]) -> Path:
+def train_base(work: Path, size: Size, autocast: List[str]) -> Path:
     """A stock transformer; returns its checkpoint."""
     options = ["--arch", "transformer", "--criterion", "cross_entropy"]
     embeddings = ["--encoder-embed-path", work / "text" / "embeddings.txt"]
     # fairseq-train writes what new models begin with, but for one small step.
-    new = _train(work, "new", "new", [*options, *embeddings])
+    new = _train(work, "new", _schedule(1e-9, 0, 1), [*options, *embeddings])
     start = new.with_name("looking.pt")
     rewrite(new, start, beginning.look)
-    return _train(work, "base", "base", [*options, "--finetune-from-model", start, *autocast])
+    options += ["--finetune-from-model", start, *autocast]
+    return _train(work, "base", _schedule(2e-3, 100, size.base), options)
 
 
-def train_heads(work: Path, base: Path, kind: str, block_size: int, autocast: List[str]) -> Path:
+def train_heads(
+    work: Path, size: Size, base: Path, kind: str, block_size: int, autocast: List[str]
+) -> Path:
     """Heads of a kind for blocks of so many tokens; returns their checkpoint.
 
     Args:
         kind: ``frozen`` or ``sequential`` heads on the base as it is, or ``fine-tuned`` with it.
     """
-    if kind == "fine-tuned":
-        frozen = _train_frozen(work, base, "frozen", "parallel", autocast)
-        return _train_fine_tuned(work, frozen, block_size, autocast)
-    return _train_frozen(work, base, kind, "parallel" if kind == "frozen" else kind, autocast)
+    block_heads = "sequential" if kind == "sequential" else "parallel"
+    # The most heads that any row needs: whichever of them propose, the others change nothing.
+    options = [*en_de.heads_options(LARGEST, block_heads), *HEADS, "--freeze-base"]
+    options += ["--finetune-from-model", base, *autocast]
+    name = "frozen" if kind == "fine-tuned" else kind
+    heads = _train(work, name, _schedule(2e-3, 50, size.frozen), options)
+    return heads if name == kind else _fine_tune(work, size, heads, block_size, autocast)
 
 
 def decode(work: Path, label: str, model: Path, options: List) -> Path:
@@ -103,28 +113,26 @@ def decode(work: Path, label: str, model: Path, options: List) -> Path:
     return output
 
 
-def _train_frozen(work: Path, base: Path, name: str, block_heads: str, autocast: List[str]) -> Path:
-    """The most heads that any row needs: whichever of them propose, the others change nothing."""
-    options = [*en_de.heads_options(LARGEST, block_heads), *HEADS, "--freeze-base"]
-    return _train(work, name, "frozen", [*options, "--finetune-from-model", base, *autocast])
-
-
-def _train_fine_tuned(work: Path, frozen: Path, block_size: int, autocast: List[str]) -> Path:
+def _fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: List[str]) -> Path:
     """The base and some heads, which have learned while it was frozen."""
     start = frozen.with_name(f"first_{block_size}.pt")
     if not start.exists():
         write_first_heads(frozen, block_size, start)
-    options = [*en_de.heads_options(block_size), *HEADS, "--finetune-from-model", start]
-    return _train(work, f"fine-tuned-{block_size}", "fine-tuned", [*options, *autocast])
+    options = [*en_de.heads_options(block_size), *HEADS, "--finetune-from-model", start, *autocast]
+    return _train(work, f"fine-tuned-{block_size}", _schedule(1e-3, 50, size.fine_tuned), options)
 
 
-def _train(work: Path, name: str, kind: str, options: List) -> Path:
+def _schedule(lr: float, warmup: int, updates: int) -> List[str]:
+    return en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, warmup, updates)
+
+
+def _train(work: Path, name: str, schedule: List[str], options: List) -> Path:
     folder = work / name
     if not commands.finished(folder):
         commands.run(
             [
                 *commands.fairseq("train"), work / "data", *_plugin_options(), *NETWORK,
-                *SCHEDULES[kind], *options,
+                *schedule, *options,
                 "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
                 "--seed", "1", "--num-workers", "0", "--validate-interval", "100",
                 "--save-interval-updates", SAVE_EVERY, "--keep-interval-updates", "1",

@@ -2,7 +2,8 @@
 """Table 2 of Stern et al. (2018), super-resolution, on photographs that come with scikit-image.
 
     pip install scikit-image
-    python examples/super_resolution/run.py --cpu-autocast    # an hour and a half of one core
+    python examples/super_resolution/run.py --cpu-autocast                # shortened: half an hour
+    python examples/super_resolution/run.py --cpu-autocast --size full    # some hours of one core
     python examples/super_resolution/run.py --block-sizes 4 --settings both    # one cell
 
 Grey patches of 8x8 pixels become patches of 16x16, an intensity at a time. It prints mean accepted
@@ -79,7 +80,10 @@ def parse_args() -> argparse.Namespace:
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
     )
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / "super_resolution")
+    parser.add_argument("--size", choices=sorted(recipe.SIZES), default="quick")
+    parser.add_argument(
+        "--workdir", type=Path, help="default: work/super_resolution_SIZE in the repository"
+    )
     parser.add_argument(
         "--rounds",
         type=positive,
@@ -93,10 +97,10 @@ def parse_args() -> argparse.Namespace:
 
 def compare(args: argparse.Namespace) -> None:
     """From photographs to the tables and the picture."""
-    work = args.workdir
+    work = args.workdir or commands.ROOT / "work" / f"super_resolution_{args.size}"
     work.mkdir(parents=True, exist_ok=True)
-    recipe.prepare(work)
-    methods = train(args)
+    recipe.prepare(work, recipe.SIZES[args.size])
+    methods = train(work, args)
     decoded = decode(work, methods, args.rounds)
     tables = [results.block_sizes(decoded), results.qualities(decoded)]
     print("\n" + "\n\n".join(tables))
@@ -104,15 +108,15 @@ def compare(args: argparse.Namespace) -> None:
     draw(work / "super_resolution.png", decoded)
 
 
-def train(args: argparse.Namespace) -> List[Method]:
+def train(work: Path, args: argparse.Namespace) -> List[Method]:
     """Everything that is to be decoded; models are trained once, whichever cells they are for."""
-    work, autocast = args.workdir, ["--cpu-autocast"] * args.cpu_autocast
-    base = recipe.train_base(work, autocast)
+    size, autocast = recipe.SIZES[args.size], ["--cpu-autocast"] * args.cpu_autocast
+    base = recipe.train_base(work, size, autocast)
     methods = [Method(results.GREEDY, 1, base, ["--decoding", "greedy"])]
     for name in args.settings:
         setting = SETTINGS[name]
         for k in args.block_sizes:
-            model = recipe.train_heads(work, base, setting.heads, k, autocast)
+            model = recipe.train_heads(work, size, base, setting.heads, k, autocast)
             methods.append(Method(name, k, model, setting.options(k)))
     return methods
 

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.modules import SinusoidalPositionalEmbedding
 from PIL import Image
 
-from examples.common import commands, en_de
+from examples.common import commands
 from examples.super_resolution import (
     beginning,
     intensities,
@@ -175,7 +175,7 @@ def test_all_commands_parse(tmp_path, monkeypatch):
     for name in ("new", "base", "frozen", "fine-tuned-2", "sequential"):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(sys, "argv", ["run.py", "--workdir", str(tmp_path), "--block-sizes", "2"])
-    methods = example.train(example.parse_args())
+    methods = example.train(tmp_path, example.parse_args())
     assert [method.model.parent.name for method in methods] == [
         "base", "frozen", "frozen", "fine-tuned-2", "fine-tuned-2", "sequential", "sequential",
     ]  # fmt: skip
@@ -201,14 +201,12 @@ def small(monkeypatch, caplog):
         photographs, "load", lambda names: [photograph(seed=len(name)) for name in names]
     )
     monkeypatch.setattr(example, "load", photographs.load)
-    monkeypatch.setattr(recipe, "N_TRAIN", 64)
     monkeypatch.setattr(recipe, "DIM", 64)
     sizes = ["--max-source-positions", "257", "--max-target-positions", "257"]
     sizes += ["--encoder-embed-dim", "64", "--decoder-embed-dim", "64"]
     monkeypatch.setattr(recipe, "NETWORK", [*command_line.TINY, *sizes])
-    schedule = en_de.schedule(4 * 257, 3e-3, 2, 6)
-    new = {"new": recipe.SCHEDULES["new"]}
-    monkeypatch.setattr(recipe, "SCHEDULES", dict.fromkeys(recipe.SCHEDULES, schedule) | new)
+    monkeypatch.setattr(recipe, "PATCHES_PER_UPDATE", 4)
+    monkeypatch.setattr(recipe, "SIZES", {"quick": recipe.Size(64, 6, 6, 6)})
     return programs
 
 
