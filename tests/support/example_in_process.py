@@ -23,7 +23,9 @@ def runner(caplog) -> Tuple[List[str], Callable]:
         program, *arguments = map(str, command)
         programs.append(Path(program).name)
         caplog.clear()
-        if program.endswith("fairseq-train"):
+        if program.endswith("fairseq-preprocess"):
+            command_line.preprocess(*arguments)
+        elif program.endswith("fairseq-train"):
             command_line.run(train_cli, *arguments, "--num-workers", 0)
         elif program.endswith("fairseq-generate"):
             with caplog.at_level(logging.INFO):

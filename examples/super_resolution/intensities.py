@@ -1,0 +1,44 @@
+"""The 256 intensities as symbols: fairseq's dictionary of them, and their first embeddings."""
+
+from pathlib import Path
+
+import numpy as np
+
+from fairseq_fastdec.tools import atomic_files
+
+from .beginning import N_WAVES
+from .patches import N_INTENSITIES
+
+SHORTEST, LONGEST = 4, 4 * N_INTENSITIES
+
+
+def write_dictionary(path: Path) -> None:
+    """The file for ``fairseq-preprocess --srcdict``: the symbols are the integers themselves.
+
+    ``--acceptance distance`` takes the distance of two symbols from what they say, not from where
+    they stand in the dictionary.
+    """
+    atomic_files.write_lines(path, (f"{value} 1" for value in range(N_INTENSITIES)))
+
+
+def write_embeddings(path: Path, dim: int) -> None:
+    """The file for ``--encoder-embed-path``: embeddings with which the training begins.
+
+    New embeddings know nothing of each other. Here those of near intensities are alike, as
+    those of near positions are in a transformer: an intensity has its place on waves of many
+    lengths.
+    """
+    lines = (
+        " ".join([str(value), *(f"{number:.5f}" for number in row)])
+        for value, row in enumerate(waves(dim))
+    )
+    atomic_files.write_lines(path, [f"{N_INTENSITIES} {dim}", *lines])
+
+
+def waves(dim: int) -> np.ndarray:
+    """Embeddings of norm 1: float64 ``[256, dim]``, zero where positions have their first waves."""
+    lengths = np.geomspace(SHORTEST, LONGEST, dim // 2 - N_WAVES)
+    angles = 2 * np.pi * np.arange(N_INTENSITIES)[:, None] / lengths
+    free = np.zeros((N_INTENSITIES, N_WAVES))
+    both = [free, np.sin(angles), free, np.cos(angles)]
+    return np.concatenate(both, axis=1) / np.sqrt(len(lengths))

@@ -1,0 +1,39 @@
+"""The photographs: scikit-image's own, all free to use (README.md has the licence of each)."""
+
+import importlib
+import sys
+from typing import Any, List, Sequence
+
+import numpy as np
+from PIL import Image
+
+TRAIN = (
+    "astronaut", "brick", "camera", "clock", "grass", "gravel", "hubble_deep_field", "retina",
+    "rocket",
+)  # fmt: skip
+VALID = ("coins",)
+TEST = ("chelsea", "coffee")
+
+
+def load(names: Sequence[str]) -> List[np.ndarray]:
+    """Photographs by their names in ``skimage.data``, as intensities: uint8 ``[H, W]`` each.
+
+    Raises:
+        SystemExit: if scikit-image is not installed.
+    """
+    data = _of_scikit_image()
+    return [grey(getattr(data, name)()) for name in names]
+
+
+def grey(pixels: np.ndarray) -> np.ndarray:
+    """The intensities uint8 ``[H, W]`` of a photograph ``[H, W]`` or ``[H, W, 3]``."""
+    if pixels.ndim == 3:
+        return np.asarray(Image.fromarray(pixels).convert("L"))
+    return pixels
+
+
+def _of_scikit_image() -> Any:
+    try:
+        return importlib.import_module("skimage.data")
+    except ImportError:
+        sys.exit("the photographs are scikit-image's: pip install scikit-image")

@@ -1,0 +1,152 @@
+"""The commands that prepare the data, train the models and decode with them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Sequence
+
+import numpy as np
+
+from examples.common import commands, en_de
+from examples.common.deeper import rewrite
+from examples.en_de.block_sizes import LARGEST, write_first_heads
+
+from . import beginning, intensities, patches, photographs
+from .patches import N_PIXELS, SOURCE, TARGET
+
+DIM = 128
+PATCHES_PER_UPDATE = 8
+SAVE_EVERY = 100
+NETWORK = [
+    *en_de.network(DIM, 512, 1, 3), "--dropout", "0",
+    "--max-source-positions", str(N_PIXELS + 1), "--max-target-positions", str(N_PIXELS + 1),
+]  # fmt: skip
+HEADS = [
+    "--label-smoothing", "0", "--block-ffn-embed-dim", "256", "--heads-per-position", "2",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is learned: patches, and updates of the base, of frozen heads, of fine-tuning."""
+
+    n_train: int
+    base: int
+    frozen: int
+    fine_tuned: int
+
+
+SIZES = {"quick": Size(12_000, 500, 150, 150), "full": Size(32_000, 4000, 1500, 1500)}
+
+
+def prepare(work: Path, size: Size) -> None:
+    """Cut the photographs into patches, and binarise their intensities."""
+    folder, text = work / "data", work / "text"
+    if commands.finished(folder):
+        return
+    text.mkdir(parents=True, exist_ok=True)
+    train = patches.draw(photographs.load(photographs.TRAIN), size.n_train, seed=1)
+    patches.write_pairs(text / "train", train)
+    for split, names in (("valid", photographs.VALID), ("test", photographs.TEST)):
+        patches.write_pairs(text / split, np.concatenate(of_whole(names)))
+    intensities.write_dictionary(text / "dict.txt")
+    intensities.write_embeddings(text / "embeddings.txt", DIM)
+    commands.run(
+        [
+            *commands.fairseq("preprocess"), "--source-lang", SOURCE, "--target-lang", TARGET,
+            "--trainpref", text / "train", "--validpref", text / "valid",
+            "--testpref", text / "test", "--joined-dictionary", "--srcdict", text / "dict.txt",
+            "--destdir", folder,
+        ],
+        log=work / "preprocess.txt",
+    )  # fmt: skip
+    commands.mark_finished(folder)
+
+
+def of_whole(names: Sequence[str]) -> List[np.ndarray]:
+    """The patches ``[N, 16, 16]`` of each halved photograph, from left to right and down."""
+    return [patches.tiles(patches.halved(pixels)) for pixels in photographs.load(names)]
+
+
+def train_base(work: Path, size: Size, autocast: List[str]) -> Path:
+    """A stock transformer; returns its checkpoint."""
+    options = ["--arch", "transformer", "--criterion", "cross_entropy"]
+    embeddings = ["--encoder-embed-path", work / "text" / "embeddings.txt"]
+    # fairseq-train writes what new models begin with, but for one small step.
+    new = _train(work, "new", _schedule(1e-9, 0, 1), [*options, *embeddings])
+    start = new.with_name("looking.pt")
+    rewrite(new, start, beginning.look)
+    options += ["--finetune-from-model", start, *autocast]
+    return _train(work, "base", _schedule(2e-3, 100, size.base), options)
+
+
+def train_heads(
+    work: Path, size: Size, base: Path, kind: str, block_size: int, autocast: List[str]
+) -> Path:
+    """Heads of a kind for blocks of so many tokens; returns their checkpoint.
+
+    Args:
+        kind: ``frozen`` or ``sequential`` heads on the base as it is, or ``fine-tuned`` with it.
+    """
+    block_heads = "sequential" if kind == "sequential" else "parallel"
+    # The most heads that any row needs: whichever of them propose, the others change nothing.
+    options = [*en_de.heads_options(LARGEST, block_heads), *HEADS, "--freeze-base"]
+    options += ["--finetune-from-model", base, *autocast]
+    name = "frozen" if kind == "fine-tuned" else kind
+    heads = _train(work, name, _schedule(2e-3, 50, size.frozen), options)
+    return heads if name == kind else _fine_tune(work, size, heads, block_size, autocast)
+
+
+def decode(work: Path, label: str, model: Path, options: List) -> Path:
+    """The test patches, one after the other; returns where the results are."""
+    output = work / "decoded" / label
+    if not commands.finished(output):
+        commands.generate_into(
+            output,
+            [
+                work / "data", *_plugin_options(), "--path", model, *options, "--beam", "1",
+                "--gen-subset", "test", "--batch-size", "1", "--decoding-stats",
+                output / "stats.jsonl",
+                # The paper, too, decodes a fixed number of steps.
+                "--max-len-a", "0", "--max-len-b", N_PIXELS, "--min-len", N_PIXELS,
+            ],
+        )  # fmt: skip
+    return output
+
+
+def _fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: List[str]) -> Path:
+    """The base and some heads, which have learned while it was frozen."""
+    start = frozen.with_name(f"first_{block_size}.pt")
+    if not start.exists():
+        write_first_heads(frozen, block_size, start)
+    options = [*en_de.heads_options(block_size), *HEADS, "--finetune-from-model", start, *autocast]
+    return _train(work, f"fine-tuned-{block_size}", _schedule(1e-3, 50, size.fine_tuned), options)
+
+
+def _schedule(lr: float, warmup: int, updates: int) -> List[str]:
+    return en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, warmup, updates)
+
+
+def _train(work: Path, name: str, schedule: List[str], options: List) -> Path:
+    folder = work / name
+    if not commands.finished(folder):
+        commands.run(
+            [
+                *commands.fairseq("train"), work / "data", *_plugin_options(), *NETWORK,
+                *schedule, *options,
+                "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
+                "--seed", "1", "--num-workers", "0", "--validate-interval", "100",
+                "--save-interval-updates", SAVE_EVERY, "--keep-interval-updates", "1",
+                "--no-epoch-checkpoints", "--log-format", "simple", "--log-interval", "50",
+                "--save-dir", folder,
+            ]
+        )  # fmt: skip
+        commands.mark_finished(folder)
+    return folder / "checkpoint_last.pt"
+
+
+def _plugin_options() -> List:
+    """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
+    return [
+        "--user-dir", commands.PLUGIN, "--task", "translation_fastdec",
+        "--source-lang", SOURCE, "--target-lang", TARGET, "--cpu",
+    ]  # fmt: skip

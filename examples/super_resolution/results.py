@@ -1,0 +1,115 @@
+"""What fairseq-generate left: the patches of each method, how good they are and what they took."""
+
+import json
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+import numpy as np
+from PIL import Image
+
+from examples.common.table import (
+    markdown,
+    mean_block_size,
+    numbered,
+    read_lines,
+    translated_line,
+)
+
+from .patches import enlarged, from_lines, gathered, psnr
+
+SCALE = {"nearest neighbour": Image.Resampling.NEAREST, "bicubic": Image.Resampling.BICUBIC}
+GREEDY = "greedy"
+
+
+@dataclass
+class Decoded:
+    """The test patches as one method made them.
+
+    Attributes:
+        setting: a column of the paper's Table 2, or another one.
+        patches: uint8 ``[N, 16, 16]``; low, their sources: ``[N, 8, 8]``; truth: as ``patches``.
+        seconds: of each round.
+    """
+
+    setting: str
+    block_size: int
+    patches: np.ndarray
+    low: np.ndarray
+    truth: np.ndarray
+    mean_block_size: float
+    invocations: int
+    seconds: List[float]
+
+
+def read(outputs: Sequence[Path], setting: str, block_size: int) -> Decoded:
+    """The rounds of one method."""
+    results = (outputs[0] / "generate-test.txt").read_text(encoding="utf-8")
+    made, sources, truth = (
+        from_lines([line for _, line in sorted(numbered(mark, results).items())])
+        for mark in (r"H-(\d+)\t[^\t\n]*", r"S-(\d+)", r"T-(\d+)")
+    )
+    records = [json.loads(line) for line in read_lines(outputs[0] / "stats.jsonl")]
+    return Decoded(
+        setting=setting,
+        block_size=block_size,
+        patches=made,
+        low=gathered(sources),
+        truth=truth,
+        mean_block_size=mean_block_size(outputs[0]),
+        invocations=sum(record["invocations"] for record in records),
+        seconds=[_seconds(output) for output in outputs],
+    )
+
+
+def block_sizes(decoded: List[Decoded]) -> str:
+    """Table 2 of the paper: mean accepted block sizes."""
+    cells = {(run.block_size, run.setting): f"{run.mean_block_size:.2f}" for run in decoded}
+    settings = list(dict.fromkeys(setting for _, setting in cells if setting != GREEDY))
+    # In the paper's first column the row k = 1 is greedy decoding.
+    cells[1, settings[0]] = cells.pop((1, GREEDY))
+    rows = [
+        {"k": str(k), **{setting: cells.get((k, setting), "") for setting in settings}}
+        for k in sorted({block_size for block_size, _ in cells})
+    ]
+    return markdown("Mean accepted block size", rows)
+
+
+def qualities(decoded: List[Decoded]) -> str:
+    """How good the patches of each method are, and what they took, beside greedy decoding's."""
+    greedy = next(run for run in decoded if run.setting == GREEDY)
+    rows = [
+        _row(method, "", psnr(enlarged(greedy.low, by), greedy.truth))
+        for method, by in SCALE.items()
+    ]
+    for run in decoded:
+        shares = [own / its for own, its in zip(run.seconds, greedy.seconds)]
+        more = (
+            f"{run.mean_block_size:.2f}",
+            str(run.invocations),
+            f"{statistics.median(run.seconds):.1f}",
+            f"{statistics.median(shares):.2f}",
+        )
+        rows.append(_row(run.setting, str(run.block_size), psnr(run.patches, run.truth), *more))
+    return markdown("PSNR of all pixels of the test patches; medians of alternating rounds", rows)
+
+
+def _row(setting: str, block_size: str, quality: float, *more: str) -> Dict[str, str]:
+    names = ("mean accepted block size", "decoder invocations", "seconds", "time, to greedy's")
+    return {
+        "method": setting,
+        "k": block_size,
+        "PSNR": f"{quality:.2f}",
+        **dict(zip(names, more or [""] * len(names))),
+    }
+
+
+def _seconds(output: Path) -> float:
+    """The time of all patches, without start-up."""
+    tokens, rate = re.search(
+        r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output)
+    ).groups()
+    # fairseq prints the seconds too, but rounded to tenths.
+    return int(tokens.replace(",", "")) / float(rate)
