@@ -41,7 +41,7 @@ class Size:
 
 SIZES = {
     "quick": Size({"test": 200, "valid": 200}, en_de.schedule(4000, 4e-3, 50, 500)),
-    "full": Size({"test": 1000, "valid": 500}, en_de.schedule(4000, 4e-3, 100, 1000)),
+    "full": Size({"test": 500, "valid": 500}, en_de.schedule(4000, 4e-3, 100, 800)),
 }
 
 # One layer on either side and attention, as in Dong and Lapata's parser.

@@ -200,8 +200,8 @@ class RecurrentSession(FairseqSession):
         if self._rows is None or n_rows == n_resting:
             return
         rows = self._rows if self._resting is None else self._resting.joined(self._rows)
-        everyone = torch.arange(rows.source.numel(), device=rows.source.device)
-        self._resting, self._rows = rows.gather(everyone[:n_rows]), rows.gather(everyone[n_rows:])
+        self._resting = _Rows(rows.source[:n_rows], rows.state[:, :n_rows])
+        self._rows = _Rows(rows.source[n_rows:], rows.state[:, n_rows:])
         self._forget_step()
 
     def _forget_step(self) -> None:
