@@ -2,12 +2,14 @@
 
 import ast
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from fairseq.logging import meters
 
 from examples.common import commands, en_de
-from examples.parsing import corpus, results, scores
+from examples.parsing import corpus, cpu_clock, results, scores
 from examples.parsing import run as example
 from examples.parsing.trees import Words, brackets, linearised
 from tests.support import example_in_process
@@ -152,6 +154,21 @@ def small(tmp_path, monkeypatch, caplog):
     arguments = ["--workdir", str(tmp_path / "work"), "--rounds", "1"]
     monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
     return programs
+
+
+def test_the_processors_clock_stands_still_while_others_work(monkeypatch):
+    monkeypatch.setattr(meters, "time", meters.time)
+    watch, seen = meters.StopwatchMeter(), []
+
+    def decode():
+        watch.start()
+        time.sleep(0.2)
+        watch.stop()
+        seen.append(watch.sum)
+
+    monkeypatch.setattr(cpu_clock.generate, "cli_main", decode)
+    cpu_clock.main()
+    assert seen[0] < 0.1
 
 
 def test_both_deltas_of_the_paper():
