@@ -38,7 +38,7 @@ class _Rows:
 
     def gather(self, rows: Tensor) -> "_Rows":
         """Row i becomes what row ``rows[i]`` was: int64 ``[R']``."""
-        return _Rows(self.source[rows], self.state[:, rows])
+        return _Rows(self.source[rows], self.state.index_select(1, rows))
 
     def joined(self, others: "_Rows") -> "_Rows":
         """These rows, and others behind them."""
@@ -60,7 +60,9 @@ class _Sources:
 
     def gather(self, columns: Tensor) -> "_Sources":
         """The sources in these columns, int64 ``[B']``."""
-        return _Sources(self.outputs[:, columns], self.padding[:, columns])
+        return _Sources(
+            self.outputs.index_select(1, columns), self.padding.index_select(1, columns)
+        )
 
     def joined(self, others: "_Sources") -> "_Sources":
         """These sources, and others behind them, in the width of the longest."""
