@@ -73,10 +73,15 @@ def variable(delta: float) -> Dict[str, List[str]]:
 METHODS = {
     FIXED: ["--decoding", "fairseq", "--beam", str(WIDTH), "--batch-size", str(SENTENCES)],
     "FIXED": ["--decoding", "beam", "--beam", str(WIDTH), "--batch-size", str(SENTENCES)],
+    # The paper's rule for candidates that have ended, and no pruning (appendix A.1).
+    "FIXED-OURS": [
+        "--decoding", "variable_beam", "--beam", str(WIDTH), "--batch-size", str(SENTENCES),
+        "--prune-threshold", "inf", "--max-candidates", str(WIDTH),
+    ],
     "GREEDY": ["--decoding", "greedy", "--beam", "1", "--batch-size", str(ROWS)],
     **variable(10),
     **variable(2.5),
-}
+}  # fmt: skip
 
 
 def main() -> None:
