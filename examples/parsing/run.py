@@ -18,7 +18,7 @@ from typing import Dict, List, Optional
 
 from examples.common import commands, en_de
 from examples.parsing import corpus, cpu_clock
-from examples.parsing.results import Run, read_run, show_table
+from examples.parsing.parse_results import Run, read_run, show_table
 from fairseq_fastdec.tools.command_line import positive
 
 # n sentences of k candidates each: what any method may expand at once (section 4.2).

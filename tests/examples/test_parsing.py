@@ -9,8 +9,9 @@ import pytest
 from fairseq.logging import meters
 
 from examples.common import commands, en_de
-from examples.parsing import corpus, cpu_clock, results, scores
+from examples.parsing import corpus, cpu_clock, scores
 from examples.parsing import run as example
+from examples.parsing.parse_results import COLUMNS
 from examples.parsing.trees import Words, brackets, linearised
 from tests.support import example_in_process
 
@@ -185,8 +186,8 @@ def test_all_stages(small, tmp_path, capsys):
     table = (tmp_path / "work" / "table.md").read_text(encoding="utf-8")
     assert table in capsys.readouterr().out
     lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    assert tuple(lines[0]) == results.COLUMNS
-    rows = {line[0]: dict(zip(results.COLUMNS, line)) for line in lines[1:]}
+    assert tuple(lines[0]) == COLUMNS
+    rows = {line[0]: dict(zip(COLUMNS, line)) for line in lines[1:]}
     assert list(rows) == list(example.METHODS)
     # The same hypotheses in another order of work, of as many candidates.
     batch, *streams = (
@@ -196,7 +197,7 @@ def test_all_stages(small, tmp_path, capsys):
         for column in ("exact match", "F1", "oracle: exact match", "oracle: F1", "expansions"):
             assert stream[column] == batch[column]
     own, theirs = rows["FIXED"], rows["FIXED, fairseq's"]
-    assert [own[c] for c in results.COLUMNS[1:5]] == [theirs[c] for c in results.COLUMNS[1:5]]
+    assert [own[c] for c in COLUMNS[1:5]] == [theirs[c] for c in COLUMNS[1:5]]
     assert (theirs["time"], theirs["timesteps"]) == ("1.00 (1.00 to 1.00)", "-")
     assert float(own["expansions a step"]) <= example.ROWS
 
