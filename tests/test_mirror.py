@@ -40,6 +40,7 @@ ELSEWHERE = {
     "engine/session/decoder_network.py": "engine/session/test_step_runners.py",
     "engine/session/ensemble.py": "generators/test_against_fairseq.py",
     "engine/session/direct_steps.py": "generators/single/test_compiled_blocks.py",
+    "engine/session/fairseq_session.py": "engine/session/test_incremental.py",
     "engine/session/features.py": "generators/test_against_fairseq.py",
     "engine/session/output_layer.py": "engine/session/test_shortlist.py",
     "engine/session/source_groups.py": "engine/session/test_step_runners.py",

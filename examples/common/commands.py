@@ -67,10 +67,15 @@ def script(name: str) -> List:
     return [sys.executable, ROOT / "scripts" / name]
 
 
-def generate_into(output: Path, arguments: List) -> None:
-    """fairseq-generate; translations and log go to ``output``, which is finished then."""
+def generate_into(output: Path, arguments: List, program: Optional[List] = None) -> None:
+    """fairseq-generate; translations and log go to ``output``, which is finished then.
+
+    Args:
+        program: what is run in place of fairseq-generate.
+    """
     output.mkdir(parents=True, exist_ok=True)
-    run([*fairseq("generate"), *arguments, "--results-path", output], log=output / "log.txt")
+    command = [*(program or fairseq("generate")), *arguments, "--results-path", output]
+    run(command, log=output / "log.txt")
     print("  " + translated_line(output))
     mark_finished(output)
 

@@ -178,8 +178,21 @@ def train_command(
     """
     return [
         *commands.fairseq("train"), data, *plugin_options(task), *recipe.network,
+        *optimizer_options(seed), *saving_options(save_dir, save_every, keep),
+    ]  # fmt: skip
+
+
+def optimizer_options(seed: int = 1) -> List:
+    """Adam as for transformers."""
+    return [
         "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
         "--seed", seed,
+    ]  # fmt: skip
+
+
+def saving_options(save_dir: Path, save_every: int, keep: int = 1) -> List:
+    """Where and how often a training is saved, and what it logs; see :func:`train_command`."""
+    return [
         "--save-interval-updates", save_every, "--keep-interval-updates", keep,
         "--no-epoch-checkpoints", "--validate-interval", "100",
         "--log-format", "simple", "--log-interval", "50", "--save-dir", save_dir,

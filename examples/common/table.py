@@ -43,9 +43,7 @@ def read_run(output: Path, model: str, method: str) -> Run:
     """Parse what fairseq-generate left in ``output``, and ``--decoding-stats``."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations, references = read_texts(results)
-    numbers = re.search(r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output))
-    tokens, tokens_per_second = numbers.groups()
-    n_tokens = int(tokens.replace(",", ""))
+    n_tokens, seconds = tokens_and_seconds(output)
     records = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
     # fairseq's own generator calls the decoder once for each token of a single sentence.
     invocations = sum(record["invocations"] for record in records) if records else n_tokens
@@ -54,8 +52,7 @@ def read_run(output: Path, model: str, method: str) -> Run:
         method=method,
         # Not fairseq's line "Generate test with ...": its default --scoring counts subwords.
         bleu=SCORER.score(translations, references),
-        # fairseq prints the seconds too, but rounded to tenths.
-        seconds=n_tokens / float(tokens_per_second),
+        seconds=seconds,
         tokens=n_tokens,
         invocations=invocations,
         hypotheses=numbered(r"H-(\d+)\t[^\t\n]*", results),
@@ -79,6 +76,15 @@ def mean_block_size(output: Path) -> float:
     sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
     blocks = [size for sentence in sentences for size in sentence["blocks"]]
     return sum(blocks) / len(blocks) if blocks else 1.0
+
+
+def tokens_and_seconds(output: Path) -> Tuple[int, float]:
+    """The tokens that fairseq-generate wrote, and how long the search took."""
+    numbers = re.search(r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output))
+    tokens, tokens_per_second = numbers.groups()
+    n_tokens = int(tokens.replace(",", ""))
+    # fairseq prints the seconds too, but rounded to tenths.
+    return n_tokens, n_tokens / float(tokens_per_second)
 
 
 def translated_line(output: Path) -> str:

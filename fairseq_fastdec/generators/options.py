@@ -221,7 +221,10 @@ class DecodingOptions(FairseqDataclass):
     )
     max_beam_rows: Optional[int] = field(
         default=None,
-        metadata={"help": "streaming: expand at most this many candidates at once"},
+        metadata={
+            "help": "streaming: expand at most this many candidates at once; --batch-size may say "
+            "how many sentences are under way then, and without it no more are than that takes"
+        },
     )
 
     def __post_init__(self) -> None:

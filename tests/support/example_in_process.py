@@ -1,5 +1,6 @@
 """The commands that examples print and run, in this process."""
 
+import gc
 import logging
 import shutil
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Callable, List, Tuple
 
 from fairseq_cli import generate as generate_cli
+from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 
 from examples.common import commands, crossing, en_de
@@ -30,7 +32,11 @@ def runner(caplog) -> Tuple[List[str], Callable]:
         elif program.endswith("fairseq-generate"):
             with caplog.at_level(logging.INFO):
                 command_line.run(generate_cli, *arguments)
+                # The generator logs its summary when it goes.
+                gc.collect()
             log.write_text(caplog.text, encoding="utf-8")
+        elif program.endswith("fairseq-preprocess"):
+            command_line.run(preprocess_cli, *arguments)
         elif arguments[0].endswith("distill.py"):
             distillation.main([*arguments[1:], "--cpu", "--no-progress-bar", "--num-workers", "0"])
         else:

@@ -12,9 +12,11 @@ from torch.nn import functional as F
 from ..network.support import unsupported_part
 from .decoder_session import DecoderSession
 from .direct_steps import DirectSteps
+from .fairseq_session import FairseqSession, decodes_incrementally
 from .features import Features
-from .incremental import IncrementalSession, decodes_incrementally
+from .incremental import IncrementalSession
 from .output_layer import PendingProduct
+from .recurrent import RecurrentSession, is_recurrent
 from .scores import Scores
 from .shortlist import Shortlist
 from .tree import TokenTree
@@ -69,7 +71,7 @@ class EnsembleSession:
         self._shortlist = shortlist
 
     @property
-    def members(self) -> List[Union[DecoderSession, IncrementalSession]]:
+    def members(self) -> List[Union[DecoderSession, FairseqSession]]:
         """The models' own sessions."""
         return self._members
 
@@ -221,9 +223,7 @@ class EnsembleSession:
         ]
         return Scores(log_probs, True)
 
-    def _scores_of(
-        self, member: Union[DecoderSession, IncrementalSession], features: Tensor
-    ) -> Tensor:
+    def _scores_of(self, member: Union[DecoderSession, FairseqSession], features: Tensor) -> Tensor:
         """A member's logits, divided by the temperature, or its log-probabilities."""
         if member.normalized:
             return member.project(features)[..., 0, :].float()
@@ -307,7 +307,7 @@ def _session_for(
     shortlist: Optional[Shortlist],
     cuda_graphs: str,
     proposal_types: Optional[int],
-) -> Union[DecoderSession, IncrementalSession]:
+) -> Union[DecoderSession, FairseqSession]:
     problem = unsupported_part(model)
     if problem is None or not decodes_incrementally(model):
         return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs, proposal_types)
@@ -321,4 +321,4 @@ def _session_for(
             f"--shortlist: {problem}; remove it, such models compute all types of the vocabulary"
         )
     logger.info("%s: decoding it through fairseq's incremental state, which is slower", problem)
-    return IncrementalSession(model, temperature)
+    return (RecurrentSession if is_recurrent(model) else IncrementalSession)(model, temperature)

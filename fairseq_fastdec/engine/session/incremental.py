@@ -1,34 +1,18 @@
 """The session for models that the engine cannot run: it uses fairseq's incremental decoding."""
 
 import copy
-import inspect
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
-from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
-from torch import Tensor, nn
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
 
 from ..network.encoder import select_sentences
+from .fairseq_session import FairseqSession, refuse_trees, source_lengths
 from .tree import TokenTree
 
 State = Dict[str, Any]
-
-
-def decodes_incrementally(model: nn.Module) -> bool:
-    """Whether :class:`IncrementalSession` can run a model.
-
-    It cannot run non-autoregressive decoders, which inherit the interface and do not keep it. Only
-    the engine can use prediction heads, or decoders of several tokens a step.
-    """
-    if not isinstance(model, FairseqEncoderDecoderModel):
-        return False
-    decoder = model.decoder
-    takes_state = "incremental_state" in inspect.signature(decoder.forward).parameters
-    has_heads = hasattr(decoder, "head_features")
-    one_token = getattr(decoder, "tokens_per_step", 1) == 1
-    stepwise = takes_state and not has_heads and one_token
-    return isinstance(decoder, FairseqIncrementalDecoder) and stepwise
 
 
 @dataclass
@@ -56,7 +40,7 @@ class _Group:
         self.states = [self.states[n]]
 
 
-class IncrementalSession:
+class IncrementalSession(FairseqSession):
     """The interface of :class:`DecoderSession` for any fairseq model with incremental decoding.
 
     It is slower than the engine, but needs no more of a model than fairseq's own generator does. So
@@ -69,19 +53,13 @@ class IncrementalSession:
     states between them until the commit, so that keeping fewer tokens needs no recomputation.
     """
 
-    normalized = True
-    block_size = 0
-    has_sequential_heads = False
-    tokens_per_step = 1
-
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """
         Args:
-            model: one for which :func:`decodes_incrementally` is true.
-            temperature: divides what the decoder returns, where fairseq's generator divides it.
+            model: one for which :func:`~.fairseq_session.decodes_incrementally` is true.
+            temperature: see :class:`FairseqSession`.
         """
-        self._model = model
-        self._temperature = temperature
+        super().__init__(model, temperature)
         self._groups: List[_Group] = []
         self._paused: List[_Group] = []
 
@@ -107,7 +85,7 @@ class IncrementalSession:
         # and decodes other numbers of rows wrongly.
         self._model.decoder.set_beam_size(1)
         # Recurrent encoders need the sources in this order.
-        order = _lengths(net_input).argsort(descending=True, stable=True)
+        order = source_lengths(net_input).argsort(descending=True, stable=True)
         encoder_out = self._model.encoder.forward_torchscript(select_sentences(net_input, order))
         tokens = order.new_empty(order.numel(), 0)
         self._groups.append(_Group(self.n_rows + order, 0, tokens, encoder_out, [{}]))
@@ -127,7 +105,7 @@ class IncrementalSession:
             RuntimeError: if there are no rows, or all are paused.
             ValueError: for a tree.
         """
-        _refuse_trees(tree)
+        refuse_trees(tree)
         if not self._groups:
             raise RuntimeError("the session has no rows for a step; call reset and add first")
         outputs = [self._feed(group, tokens[group.rows]) for group in self._groups]
@@ -146,7 +124,7 @@ class IncrementalSession:
         Raises:
             ValueError: for a path.
         """
-        _refuse_trees(path)
+        refuse_trees(path)
         kept = []
         for group in self._groups:
             counts = torch.full_like(group.rows, n) if isinstance(n, int) else n[group.rows]
@@ -190,21 +168,6 @@ class IncrementalSession:
                 part = self._gather(part, members, rows)
                 (self._groups if goes_on else self._paused).append(part)
 
-    def project(
-        self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False
-    ) -> Tensor:
-        """The log-probabilities of the only head, from ``[..., V]`` to ``[..., 1, V]``.
-
-        Args:
-            features: from :meth:`step`.
-            first, last, rough: ignored; the engine's sessions have more heads.
-
-        Returns:
-            log-probabilities, not logits, as ``normalized`` says
-        """
-        # Generators may write into scores, so they get a copy.
-        return features.unsqueeze(-2).clone()
-
     def _feed(self, group: _Group, new: Tensor) -> Tensor:
         """Feed ``[G, T]`` tokens to a group: log-probabilities ``[G, T, V]``."""
         group.tokens = torch.cat([group.tokens[:, : group.length], new], dim=1)
@@ -216,8 +179,7 @@ class IncrementalSession:
             scores, *extra = self._model.decoder.forward(
                 group.tokens[:, :length], encoder_out=group.encoder_out, incremental_state=state
             )
-            net_output = (scores[:, -1:] / self._temperature, *extra)
-            outputs.append(self._model.get_normalized_probs(net_output, log_probs=True))
+            outputs.append(self._log_probs(scores[:, -1:], extra))
             group.states.append(state)
         return torch.cat(outputs, dim=1)
 
@@ -240,25 +202,6 @@ class IncrementalSession:
             reorder(state, torch.cat([members, members[:1]]))
             members = torch.arange(n_before, device=members.device)
         reorder(state, members)
-
-
-def _lengths(net_input: Dict[str, Any]) -> Tensor:
-    """The sources' lengths, int64 ``[B]``; 0 where a batch does not tell, as all are alike then.
-
-    Audio models are given a padding mask instead, or nothing.
-    """
-    if "src_lengths" in net_input:
-        return net_input["src_lengths"]
-    padding = net_input.get("padding_mask")
-    if padding is not None:
-        return (~padding).sum(dim=1)
-    content = next(value for value in net_input.values() if isinstance(value, Tensor))
-    return torch.zeros(content.size(0), dtype=torch.long, device=content.device)
-
-
-def _refuse_trees(tree: Optional[object]) -> None:
-    if tree is not None:
-        raise ValueError("trees of tokens: fairseq's incremental decoding cannot feed them")
 
 
 def _divide(group: _Group, labels: Tensor) -> Iterator[Tuple[int, _Group, Tensor]]:

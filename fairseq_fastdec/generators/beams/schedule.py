@@ -62,6 +62,9 @@ class AllAtOnce(Schedule):
 class Capacity:
     """The most that is decoded at once; ``None`` sets no limit.
 
+    Rows limit what a step expands. Without a number of sentences they limit what is under way, too;
+    with one, so many are under way, and those that a step has no room for fill the next.
+
     Attributes:
         sentences: n of Yang et al. 2020, --batch-size.
         source_tokens: EOS included, padding not, --max-tokens.
@@ -154,5 +157,6 @@ class Stream(Schedule):
     def _share(self, used: np.ndarray) -> float:
         """The share of the capacity that so many sentences, source tokens and rows take."""
         capacity = self._capacity
-        limits = (capacity.sentences, capacity.source_tokens, capacity.rows)
+        rows = capacity.rows if capacity.sentences is None else None
+        limits = (capacity.sentences, capacity.source_tokens, rows)
         return max((u / limit for u, limit in zip(used, limits) if limit), default=0.0)

@@ -89,6 +89,16 @@ def test_capacity_in_rows_counts_with_the_mean_width():
     assert len(schedule.due(NONE)) > 15
 
 
+def test_beside_a_number_of_sentences_rows_limit_the_steps_alone():
+    """Section 3: more sentences wait than a step expands, so that every step can be full."""
+    schedule = stream([5] * 40, Capacity(sentences=30, rows=20), width=5)
+    assert len(schedule.due(NONE)) == 30
+    chosen = schedule.choose(under_way(range(30), widths=[3] * 30))
+    assert chosen.sum() == 6
+    assert schedule.due(under_way(range(6))) == []
+    assert len(schedule.due(under_way(range(5)))) == 10
+
+
 def test_the_tightest_limit_counts():
     schedule = stream([5] * 40, Capacity(sentences=30, source_tokens=50, rows=1000))
     assert len(schedule.due(NONE)) == 10

@@ -1,0 +1,92 @@
+"""The streaming paper's Tables 2 and 6, from the files of the runs of fairseq-generate."""
+
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from examples.common.table import markdown, numbered, read_lines, tokens_and_seconds
+from examples.parsing.scores import Scores, score
+from fairseq_fastdec.tools import atomic_files
+
+COLUMNS = (
+    "method",
+    "exact match",
+    "F1",
+    "oracle: exact match",
+    "oracle: F1",
+    "seconds",
+    "time",
+    "timesteps",
+    "expansions",
+    "expansions a step",
+)
+
+
+@dataclass
+class Run:
+    """One round of one method.
+
+    Attributes:
+        timesteps: decoder calls for a batch; ``None`` for fairseq's own search, which counts none.
+        expansions: rows in them all; ``None`` likewise.
+    """
+
+    scores: Scores
+    seconds: float
+    timesteps: Optional[int]
+    expansions: Optional[int]
+
+
+def read_run(output: Path) -> Run:
+    """Parse what fairseq-generate left in ``output``."""
+    results = (output / "generate-test.txt").read_text(encoding="utf-8")
+    log = "\n".join(read_lines(output / "log.txt")) + results
+    counted = re.search(r" (\d+) decoder invocations, (\d+) row invocations", log)
+    timesteps, expansions = map(int, counted.groups()) if counted else (None, None)
+    scores = score(all_parses(results), numbered(r"T-(\d+)", results))
+    return Run(scores, tokens_and_seconds(output)[1], timesteps, expansions)
+
+
+def all_parses(results: str) -> Dict[int, List[str]]:
+    """All hypotheses of each sentence, best first, by sentence number."""
+    parses: Dict[int, List[str]] = {}
+    for number, parse in re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", results):
+        parses.setdefault(int(number), []).append(parse)
+    return parses
+
+
+def show_table(work: Path, runs: Dict[str, List[Run]], reference: str, title: str) -> None:
+    """Print the table, and keep it as Markdown.
+
+    Args:
+        runs: the rounds of each method, in order.
+        reference: the method that times are compared with.
+    """
+    rows = [row_of(method, rounds, runs[reference]) for method, rounds in runs.items()]
+    text = markdown(title, rows)
+    print("\n" + text)
+    atomic_files.write_text(work / "table.md", text + "\n")
+
+
+def row_of(method: str, rounds: List[Run], reference: List[Run]) -> Dict[str, str]:
+    """One line of the table."""
+    first = rounds[0]
+    scores = first.scores
+    ratios = [own.seconds / theirs.seconds for own, theirs in zip(rounds, reference)]
+    counts = ("-", "-", "-")
+    if first.timesteps and first.expansions:
+        rate = first.expansions / first.timesteps
+        counts = (str(first.timesteps), str(first.expansions), f"{rate:.1f}")
+    values = (
+        method,
+        *(
+            f"{value:.1f}"
+            for value in (scores.exact, scores.f1, scores.oracle_exact, scores.oracle_f1)
+        ),
+        f"{statistics.median(run.seconds for run in rounds):.1f}",
+        f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        *counts,
+    )
+    return dict(zip(COLUMNS, values))

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Tables 2 and 6 of the streaming paper (Yang et al. 2020): an LSTM that parses Python.
+
+    python examples/parsing/run.py                 # shortened: some minutes on one core
+    python examples/parsing/run.py --size full     # about half an hour
+
+The text is the standard library of the Python that runs. Every command is printed as it would be
+typed. A stage whose result exists is skipped, so that an interrupted run goes on where it was;
+--workdir names where results are kept.
+"""
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from examples.common import commands, en_de
+from examples.parsing import corpus, cpu_clock
+from examples.parsing.parse_results import Run, read_run, show_table
+from fairseq_fastdec.tools.command_line import positive
+
+# n sentences of k candidates each: what any method may expand at once (section 4.2).
+SENTENCES, WIDTH = 10, 10
+ROWS = SENTENCES * WIDTH
+FIXED = "FIXED, fairseq's"
+
+
+@dataclass
+class Size:
+    """The settings that differ between the sizes.
+
+    Attributes:
+        most: statements of a part of the data, see :func:`corpus.write`.
+        training: how much is learned at once, and for how long.
+    """
+
+    most: Dict[str, int]
+    training: List[str]
+
+
+SIZES = {
+    "quick": Size({"test": 200, "valid": 200}, en_de.schedule(4000, 4e-3, 50, 500)),
+    "full": Size({"test": 500, "valid": 500}, en_de.schedule(4000, 4e-3, 100, 800)),
+}
+
+# One layer on either side and attention, as in Dong and Lapata's parser.
+NETWORK = [
+    "--arch", "lstm", "--dropout", "0.2",
+    "--encoder-embed-dim", "128", "--encoder-hidden-size", "128", "--encoder-bidirectional",
+    "--decoder-embed-dim", "128", "--decoder-hidden-size", "256", "--decoder-out-embed-dim", "128",
+    "--share-decoder-input-output-embed",
+]  # fmt: skip
+
+
+def variable(delta: float) -> Dict[str, List[str]]:
+    """The two searches with beams of variable width, pruned by delta and M = 3."""
+    pruning = ["--beam", str(WIDTH), "--prune-threshold", str(delta), "--max-candidates", "3"]
+    # As in the paper, more sentences are under way than a step expands.
+    streaming = ["--batch-size", str(ROWS), "--max-beam-rows", str(ROWS)]
+    return {
+        f"VAR-BATCH, delta {delta}": [
+            "--decoding", "variable_beam", *pruning, "--batch-size", str(SENTENCES),
+        ],
+        f"VAR-STREAM, delta {delta}": ["--decoding", "streaming", *pruning, *streaming],
+        f"VAR-STR-FIFO, delta {delta}": [
+            "--decoding", "streaming", *pruning, *streaming, "--stream-policy", "fifo",
+        ],
+    }  # fmt: skip
+
+
+METHODS = {
+    FIXED: ["--decoding", "fairseq", "--beam", str(WIDTH), "--batch-size", str(SENTENCES)],
+    "FIXED": ["--decoding", "beam", "--beam", str(WIDTH), "--batch-size", str(SENTENCES)],
+    # The paper's rule for candidates that have ended, and no pruning (appendix A.1).
+    "FIXED-OURS": [
+        "--decoding", "variable_beam", "--beam", str(WIDTH), "--batch-size", str(SENTENCES),
+        "--prune-threshold", "inf", "--max-candidates", str(WIDTH),
+    ],
+    "GREEDY": ["--decoding", "greedy", "--beam", "1", "--batch-size", str(ROWS)],
+    **variable(10),
+    **variable(2.5),
+}  # fmt: skip
+
+
+def main() -> None:
+    """All stages."""
+    args = parse_args()
+    with commands.resumable():
+        run_recipe(args)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", choices=sorted(SIZES), default="quick")
+    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="default: 3")
+    parser.add_argument(
+        "--cpu-time",
+        action="store_true",
+        help="count the seconds that the search has a processor for, if others need it, too; "
+        "OMP_NUM_THREADS=1 goes with it",
+    )
+    parser.add_argument("--workdir", type=Path, help="default: work/parsing_SIZE in the repository")
+    return parser.parse_args()
+
+
+def run_recipe(args: argparse.Namespace) -> None:
+    """From the standard library to the table."""
+    size = SIZES[args.size]
+    work = args.workdir or commands.ROOT / "work" / f"parsing_{args.size}"
+    work.mkdir(parents=True, exist_ok=True)
+    prepare(work, size)
+    train(work, size)
+    runs = decode(work, args.rounds, args.cpu_time)
+    title = (
+        f"{size.most['test']} statements, at most {ROWS} candidates at once, {args.size} recipe. "
+        f"Seconds{' of a processor' * args.cpu_time}: medians of alternating rounds "
+        f"({args.rounds}). Time: to {FIXED}, in the same round (least to greatest)."
+    )
+    show_table(work, runs, FIXED, title)
+
+
+def prepare(work: Path, size: Size) -> None:
+    """Write the statements, and binarise them."""
+    if commands.finished(work / "data"):
+        return
+    text = work / "text"
+    sizes = corpus.write(text, size.most)
+    print("statements: " + ", ".join(f"{number} {part}" for part, number in sizes.items()))
+    command = [*commands.fairseq("preprocess"), *languages(), "--destdir", work / "data"]
+    for part in ("train", "valid", "test"):
+        command += [f"--{part}pref", text / part]
+    commands.run(command)
+    commands.mark_finished(work / "data")
+
+
+def train(work: Path, size: Size) -> None:
+    """A stock LSTM."""
+    if commands.finished(work / "lstm"):
+        return
+    commands.run(
+        [
+            *commands.fairseq("train"), work / "data", *plugin_options(), *NETWORK,
+            *size.training, *en_de.optimizer_options(), "--criterion", "cross_entropy",
+            *en_de.saving_options(work / "lstm", save_every=250),
+        ]
+    )  # fmt: skip
+    commands.mark_finished(work / "lstm")
+
+
+def decode(work: Path, rounds: int, cpu_time: bool) -> Dict[str, List[Run]]:
+    """Every method on the same statements, in alternating rounds.
+
+    Args:
+        cpu_time: whether the processor's time counts, and not the clock's.
+    """
+    clock = "processor" if cpu_time else "clock"
+    program = [sys.executable, Path(cpu_clock.__file__)] if cpu_time else None
+    runs: Dict[str, List[Run]] = {method: [] for method in METHODS}
+    for number in range(1, rounds + 1):
+        for method, options in METHODS.items():
+            output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {clock} {number}")
+            if not commands.finished(output):
+                generate(work, output, options, program)
+            runs[method].append(read_run(output))
+    return runs
+
+
+def generate(work: Path, output: Path, options: List[str], program: Optional[List]) -> None:
+    """fairseq-generate with one method; of beams all hypotheses, for the oracle."""
+    width = options[options.index("--beam") + 1]
+    commands.generate_into(
+        output,
+        [
+            work / "data", *plugin_options(), *options, "--nbest", width,
+            "--path", work / "lstm" / "checkpoint_last.pt", "--gen-subset", "test",
+        ],
+        program,
+    )  # fmt: skip
+
+
+def languages() -> List[str]:
+    """What is translated into what."""
+    return ["--source-lang", corpus.SOURCE, "--target-lang", corpus.TARGET]
+
+
+def plugin_options() -> List:
+    """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
+    return [
+        "--user-dir", commands.PLUGIN, "--task", "translation_fastdec", *languages(), "--cpu",
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""How good parses are: exact match and labelled brackets, of the first parse and of the best one.
+
+The best one of all parses of a sentence is what an oracle would pick (Yang et al. 2020, Table 2).
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Dict, List
+
+from examples.parsing.trees import brackets
+
+
+@dataclass
+class Scores:
+    """Of a test set, each in percent.
+
+    Attributes:
+        exact: first parses that are the reference, token by token.
+        f1: F1 of the labelled brackets of all first parses together. What is no tree has none.
+        oracle_exact, oracle_f1: the same if each sentence's best parse came first.
+    """
+
+    exact: float
+    f1: float
+    oracle_exact: float
+    oracle_f1: float
+
+
+def score(parses: Dict[int, List[str]], references: Dict[int, str]) -> Scores:
+    """Scores of parses, best first, by sentence number.
+
+    Raises:
+        KeyError: for a reference without parses.
+    """
+    first = {number: parses[number][0] for number in references}
+    best = {
+        number: max(parses[number], key=lambda parse: _quality(parse, reference))
+        for number, reference in references.items()
+    }
+    return Scores(
+        _exact(first, references), _f1(first, references),
+        _exact(best, references), _f1(best, references),
+    )  # fmt: skip
+
+
+def _exact(parses: Dict[int, str], references: Dict[int, str]) -> float:
+    same = sum(parses[number] == reference for number, reference in references.items())
+    return 100 * same / len(references)
+
+
+def _f1(parses: Dict[int, str], references: Dict[int, str]) -> float:
+    counts = [_matched(parses[number], reference) for number, reference in references.items()]
+    matched, both = (sum(values) for values in zip(*counts))
+    return 100 * 2 * matched / both
+
+
+def _quality(parse: str, reference: str):
+    matched, both = _matched(parse, reference)
+    return parse == reference, matched / both
+
+
+def _matched(parse: str, reference: str):
+    """The brackets that two trees share, and those of both together."""
+    own = brackets(parse.split()) or Counter()
+    expected = brackets(reference.split()) or Counter()
+    return (own & expected).total(), own.total() + expected.total()
