@@ -53,7 +53,8 @@ def test_generate_prints_translations_and_one_line(corpus, baseline):
         "--cpu", "--no-progress-bar",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (summary,) = done.stderr.splitlines()
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    summary = done.stderr.strip()
     assert summary.startswith("greedy decoding: 29 sentences")
     *lines, score = done.stdout.splitlines()
     assert {line[:2] for line in lines} == set(f"{letter}-" for letter in "STHDP")

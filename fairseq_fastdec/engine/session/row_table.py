@@ -91,13 +91,7 @@ class RowTable:
 
         The lengths stay in the same memory, so that a runner need not look for them again.
         """
-        if isinstance(n, int) and self.lengths.is_cpu:
-            # torch adds by much code, which the weights of a large model have driven out of the
-            # processor's caches.
-            on_host = self.lengths.numpy()
-            on_host += n
-        else:
-            self.lengths += n
+        self.lengths += n
         if not isinstance(n, int):
             self.shortest, self.longest = extremes(self.lengths)
         elif self.n_rows:

@@ -39,10 +39,12 @@ def test_small_tensors_share_a_region_that_begins_with_a_page():
     assert second.data_ptr() - first.data_ptr() == 128
 
 
-@pytest.mark.skipif(not ADVICE.exists(), reason="no large pages here")
+@pytest.mark.skipif(not ADVICE.exists(), reason="no large pages here: use Linux with them")
 def test_the_system_gives_large_pages():
     if "[never]" in ADVICE.read_text():
-        pytest.skip("the system's owner has turned them off")
+        pytest.skip(
+            "large pages are off: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+        )
     tensor = LargePages().empty(4 * PAGE, torch.int8).zero_()
     assert large_kib_at(tensor.data_ptr()) >= PAGE // 1024
 
