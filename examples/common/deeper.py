@@ -39,6 +39,24 @@ def deepened(state: State, n_layers: int) -> State:
     return state
 
 
+def write_first_heads(checkpoint: Path, block_size: int, output: Path) -> None:
+    """Write a blockwise model whose p_1 is the base with its first heads only.
+
+    Args:
+        block_size: k of the model that is written, at most the checkpoint's.
+    """
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    model = state["cfg"]["model"]
+    n_before, n_kept = model.block_size - 1, block_size - 1
+    for name, parameter in state["model"].items():
+        if ".heads." in name:
+            share = parameter.size(0) // n_before * n_kept
+            state["model"][name] = parameter[:share].clone()
+    model.block_size = block_size
+    with replacing(output) as partial:
+        torch.save(state, partial)
+
+
 def _last_layer(state: State) -> int:
     return max(int(name.split(".")[2]) for name in state if name.startswith(LAYERS))
 

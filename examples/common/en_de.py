@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List, Optional, Sequence, Union
 
-from . import commands
+from . import arguments, commands
 
 EN_DE = commands.ROOT / "examples" / "en_de"
 # The model that comes along.
 MODEL = EN_DE / "model"
-BASELINE = [
-    "--arch", "transformer",
-    "--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1",
-]  # fmt: skip
+CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
+BASELINE = ["--arch", "transformer", *CROSS_ENTROPY]
 
 
 @dataclass
@@ -79,6 +77,14 @@ def add_autocast_option(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="train with --cpu-autocast: faster on processors with bfloat16 instructions",
     )
+
+
+def recipe_parser(text: Optional[str], name: str) -> argparse.ArgumentParser:
+    """The command line of a recipe: ``--workdir``, by default ``work/NAME``, and autocast."""
+    parser = arguments.described(text)
+    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / name)
+    add_autocast_option(parser)
+    return parser
 
 
 def asked_for(recipe: Recipe, args: argparse.Namespace) -> Recipe:

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from examples.common import commands
+from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.corpora.ray_cluster import RayCluster
 from fairseq_fastdec.tools import atomic_files
@@ -59,9 +59,7 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("--lines", type=positive, default=20000)
     parser.add_argument("--kills", type=positive, default=6)
     parser.add_argument("--ray", action="store_true", help="on a Ray cluster, too")

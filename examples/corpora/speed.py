@@ -31,7 +31,7 @@ from typing import Any, Callable, Dict, List
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 
-from examples.common import commands
+from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from examples.engine.beside_ctranslate2 import prepare_small
@@ -75,9 +75,7 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("--lines", type=positive, default=6000)
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--beams", type=positive, nargs="+", default=[1, 5], help="1 is greedy")

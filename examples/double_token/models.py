@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Callable, List, Optional
 
+from examples.common.en_de import CROSS_ENTROPY
+
 DOUBLE_TOKEN = "translation_double_token"
-CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
 # fairseq's README for non-autoregressive models has these options.
 MASK_PREDICT_TRAINING = [
     "--noise", "random_mask", "--arch", "cmlm_transformer",

@@ -9,7 +9,6 @@ single-token one. Every command is printed as it would be typed. A stage whose r
 skipped, so that an interrupted run goes on where it was.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List
@@ -65,14 +64,7 @@ STAGES = (
 
 def main() -> None:
     """All stages."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--workdir", type=Path, default=commands.ROOT / "work" / "double_token_more_sources"
-    )
-    en_de.add_autocast_option(parser)
-    args = parser.parse_args()
+    args = en_de.recipe_parser(__doc__, "double_token_more_sources").parse_args()
     with commands.resumable():
         compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import List
 
-from examples.common import commands, en_de
+from examples.common import arguments, commands, en_de
 from examples.common.averaging import average
 from examples.double_token.comparison import Decoded, read_decoded, show_comparison
 from examples.double_token.models import (
@@ -31,7 +31,6 @@ from examples.double_token.models import (
 from examples.double_token.precision import show_precision
 from examples.double_token.trainer import Training, command, training
 from fairseq_fastdec.tools import atomic_files
-from fairseq_fastdec.tools.command_line import positive
 
 # Beam widths and batch sizes; the first are the paper's.
 SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
@@ -77,20 +76,10 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("--size", choices=sorted(SIZES), default="quick")
-    parser.add_argument(
-        "--workdir", type=Path, help="default: work/double_token_SIZE in the repository"
-    )
-    parser.add_argument(
-        "--rounds",
-        type=positive,
-        default=3,
-        metavar="N",
-        help="in which the methods take turns (default: 3)",
-    )
+    arguments.add_sized_workdir(parser, "double_token")
+    arguments.add_rounds(parser)
     en_de.add_autocast_option(parser)
     return parser.parse_args()
 
@@ -99,8 +88,7 @@ def compare(args: argparse.Namespace) -> None:
     """From raw text to the tables."""
     size = SIZES[args.size]
     own_task = replace(size, recipe=en_de.asked_for(size.recipe, args))
-    work = args.workdir or commands.ROOT / "work" / f"double_token_{args.size}"
-    work.mkdir(parents=True, exist_ok=True)
+    work = arguments.sized_workdir(args, "double_token")
     en_de.prepare(work, size.recipe)
     for model in MODELS:
         if model.distilled:

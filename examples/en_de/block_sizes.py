@@ -13,10 +13,9 @@ import argparse
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-import torch
-
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import commands, en_de
+from examples.common.deeper import write_first_heads
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
@@ -66,9 +65,7 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = en_de.recipe_parser(__doc__, "en_de_full")
     parser.add_argument(
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
     )
@@ -80,8 +77,6 @@ def parse_args() -> argparse.Namespace:
         metavar="N",
         help=f"of the model that distils (default: {BASELINES_SEED}, the baseline itself)",
     )
-    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / "en_de_full")
-    en_de.add_autocast_option(parser)
     return parser.parse_args()
 
 
@@ -174,19 +169,6 @@ def train_fine_tuned(
         )
         commands.mark_finished(folder)
     return folder / "checkpoint_last.pt"
-
-
-def write_first_heads(checkpoint: Path, block_size: int, output: Path) -> None:
-    """A checkpoint of :func:`heads_options` with its first heads only."""
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    n_learned = block_size - 1  # p_1 is the base itself
-    for name, parameter in state["model"].items():
-        if ".heads." in name:
-            share = parameter.size(0) // (LARGEST - 1) * n_learned
-            state["model"][name] = parameter[:share].clone()
-    state["cfg"]["model"].block_size = block_size
-    with atomic_files.replacing(output) as partial:
-        torch.save(state, partial)
 
 
 def row_of(

@@ -18,6 +18,7 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 from omegaconf import open_dict
 
+from examples.common import arguments
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
@@ -49,9 +50,7 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument(
         "text", nargs="*", help="English sentences (default: standard input, if any)"
     )

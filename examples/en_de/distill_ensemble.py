@@ -10,7 +10,6 @@ Every command is printed as it would be typed. A stage whose result exists is sk
 interrupted run goes on where it was.
 """
 
-import argparse
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,14 +32,7 @@ STUDENT = [*en_de.schedule(3000, 1.5e-3, 300, 4000), "--dropout", "0.1"]
 
 def main() -> None:
     """All stages."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--workdir", type=Path, default=commands.ROOT / "work" / "en_de_distill_ensemble"
-    )
-    en_de.add_autocast_option(parser)
-    args = parser.parse_args()
+    args = en_de.recipe_parser(__doc__, "en_de_distill_ensemble").parse_args()
     with commands.resumable():
         build(args.workdir, en_de.asked_for(RECIPE, args))
 

@@ -12,6 +12,7 @@ from typing import Dict
 import torch
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
+from examples.common import arguments
 from fairseq_fastdec.tools.atomic_files import replacing
 
 # Decoding and further training need these parts of a checkpoint, and no optimizer's state.
@@ -22,9 +23,7 @@ PLACES = ("data", "save_dir", "finetune_from_model", "restore_file", "user_dir")
 
 def main() -> None:
     """Read the command line and export."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("workdir", type=Path, help="that of run.py")
     parser.add_argument("model", help="the name of a directory in it")
     parser.add_argument("output", type=Path, help="a directory; made if it is not there")

@@ -9,7 +9,6 @@ data and of crossed sentences (../common/crossing.py). Every command is printed 
 typed. A stage whose result exists is skipped, so that an interrupted run goes on where it was.
 """
 
-import argparse
 from functools import partial
 from pathlib import Path
 from typing import Dict, List
@@ -47,19 +46,13 @@ METHODS: Dict[str, List] = {
 
 def main() -> None:
     """All stages."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = en_de.recipe_parser(__doc__, "en_de_large_blocks")
     parser.add_argument(
         "--teacher",
         type=Path,
         default=TEACHER,
         help="a single-token model of more_sources.py (default: in its default work directory)",
     )
-    parser.add_argument(
-        "--workdir", type=Path, default=commands.ROOT / "work" / "en_de_large_blocks"
-    )
-    en_de.add_autocast_option(parser)
     args = parser.parse_args()
     if not args.teacher.exists():
         parser.error(f"--teacher {args.teacher}: not there; more_sources.py makes it")

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import List
 
-from examples.common import commands, en_de
+from examples.common import arguments, commands, en_de
 from examples.common.table import Run, read_run, show_table
 
 METHODS = {
@@ -33,8 +33,7 @@ def main() -> None:
 def run_recipe(args: argparse.Namespace) -> None:
     """From raw text to the table."""
     recipe = en_de.asked_for(en_de.RECIPES[args.size], args)
-    work = args.workdir or commands.ROOT / "work" / f"en_de_{args.size}"
-    work.mkdir(parents=True, exist_ok=True)
+    work = arguments.sized_workdir(args, "en_de")
     en_de.prepare(work, recipe)
     en_de.train_baseline(work, recipe)
     en_de.distil(work)
@@ -47,11 +46,9 @@ def run_recipe(args: argparse.Namespace) -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("--size", choices=sorted(en_de.RECIPES), default="quick")
-    parser.add_argument("--workdir", type=Path, help="default: work/en_de_SIZE in the repository")
+    arguments.add_sized_workdir(parser, "en_de")
     parser.add_argument(
         "--block-heads",
         choices=["parallel", "sequential"],

@@ -9,7 +9,6 @@ command is printed as it would be typed. A stage whose result exists is skipped,
 interrupted run goes on where it was.
 """
 
-import argparse
 from functools import partial
 from pathlib import Path
 from typing import Dict, List
@@ -41,14 +40,7 @@ METHODS: Dict[str, List] = {
 
 def main() -> None:
     """All stages."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--workdir", type=Path, default=commands.ROOT / "work" / "en_de_sequential_heads"
-    )
-    en_de.add_autocast_option(parser)
-    args = parser.parse_args()
+    args = en_de.recipe_parser(__doc__, "en_de_sequential_heads").parse_args()
     with commands.resumable():
         compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
 

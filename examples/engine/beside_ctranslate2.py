@@ -23,7 +23,7 @@ from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizer
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 
 import fairseq_fastdec  # noqa: F401  (registers the architectures)
-from examples.common import commands
+from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.random_models import random_sentences, save_checkpoint, write_side
 from examples.common.table import markdown
@@ -82,9 +82,7 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--workdir", type=Path, default=Path("work/beside_ctranslate2"))
     parser.add_argument("--rounds", type=positive, default=3)

@@ -20,7 +20,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import torch
 
-from examples.common import commands
+from examples.common import arguments, commands
 from examples.common.table import markdown
 from examples.other_models.published import MODELS, Published
 from fairseq_fastdec.tools import atomic_files
@@ -63,9 +63,7 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--workdir", type=Path, default=Path("work/other_models"))
     parser.add_argument("--rounds", type=positive, default=2)

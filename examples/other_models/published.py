@@ -7,7 +7,6 @@ The architectures are as published, in fp16 as the files are. Words are random, 
 what a model says means nothing, and what it costs is the same.
 """
 
-import argparse
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -19,6 +18,7 @@ from fairseq import options, tasks
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from examples.common import arguments
 from examples.common.random_models import random_sentences, save_checkpoint, write_side
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.profiling.command import arguments_of
@@ -109,9 +109,7 @@ MODELS = {
 
 def main() -> None:
     """Write the checkpoint, ``checkpoint.pt``, and the data beside it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("directory", type=Path)
     args = parser.parse_args()

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from examples.common import commands, en_de
+from examples.common import arguments, commands, en_de
 from examples.parsing import corpus, cpu_clock
 from examples.parsing.parse_results import Run, read_run, show_table
-from fairseq_fastdec.tools.command_line import positive
 
 # n sentences of k candidates each: what any method may expand at once (section 4.2).
 SENTENCES, WIDTH = 10, 10
@@ -93,26 +92,23 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument("--size", choices=sorted(SIZES), default="quick")
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="default: 3")
+    arguments.add_rounds(parser)
     parser.add_argument(
         "--cpu-time",
         action="store_true",
         help="count the seconds that the search has a processor for, if others need it, too; "
         "OMP_NUM_THREADS=1 goes with it",
     )
-    parser.add_argument("--workdir", type=Path, help="default: work/parsing_SIZE in the repository")
+    arguments.add_sized_workdir(parser, "parsing")
     return parser.parse_args()
 
 
 def run_recipe(args: argparse.Namespace) -> None:
     """From the standard library to the table."""
     size = SIZES[args.size]
-    work = args.workdir or commands.ROOT / "work" / f"parsing_{args.size}"
-    work.mkdir(parents=True, exist_ok=True)
+    work = arguments.sized_workdir(args, "parsing")
     prepare(work, size)
     train(work, size)
     runs = decode(work, args.rounds, args.cpu_time)

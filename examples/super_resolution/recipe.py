@@ -7,8 +7,7 @@ from typing import List, Sequence
 import numpy as np
 
 from examples.common import commands, en_de
-from examples.common.deeper import rewrite
-from examples.en_de.block_sizes import LARGEST, write_first_heads
+from examples.common.deeper import rewrite, write_first_heads
 
 from . import beginning, intensities, patches, photographs
 from .patches import N_PIXELS, SOURCE, TARGET
@@ -16,6 +15,7 @@ from .patches import N_PIXELS, SOURCE, TARGET
 DIM = 128
 PATCHES_PER_UPDATE = 8
 SAVE_EVERY = 100
+LARGEST = 8
 NETWORK = [
     *en_de.network(DIM, 512, 1, 3), "--dropout", "0",
     "--max-source-positions", str(N_PIXELS + 1), "--max-target-positions", str(N_PIXELS + 1),

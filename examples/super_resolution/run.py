@@ -17,12 +17,11 @@ import argparse
 from pathlib import Path
 from typing import List, NamedTuple
 
-from examples.common import commands, en_de
+from examples.common import arguments, commands, en_de
 from examples.super_resolution import picture, recipe, results
 from examples.super_resolution.patches import HIGH, halved, joined
 from examples.super_resolution.photographs import TEST, load
 from fairseq_fastdec.tools import atomic_files
-from fairseq_fastdec.tools.command_line import positive
 
 BLOCK_SIZES = (2, 4, 8)
 EPSILON = 2
@@ -73,32 +72,21 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument(
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
     )
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument("--size", choices=sorted(recipe.SIZES), default="quick")
-    parser.add_argument(
-        "--workdir", type=Path, help="default: work/super_resolution_SIZE in the repository"
-    )
-    parser.add_argument(
-        "--rounds",
-        type=positive,
-        default=3,
-        metavar="N",
-        help="in which the methods take turns (default: 3)",
-    )
+    arguments.add_sized_workdir(parser, "super_resolution")
+    arguments.add_rounds(parser)
     en_de.add_autocast_option(parser)
     return parser.parse_args()
 
 
 def compare(args: argparse.Namespace) -> None:
     """From photographs to the tables and the picture."""
-    work = args.workdir or commands.ROOT / "work" / f"super_resolution_{args.size}"
-    work.mkdir(parents=True, exist_ok=True)
+    work = arguments.sized_workdir(args, "super_resolution")
     recipe.prepare(work, recipe.SIZES[args.size])
     methods = train(work, args)
     decoded = decode(work, methods, args.rounds)

@@ -16,12 +16,11 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from examples.common import commands
+from examples.common import arguments, commands
 from examples.wmt_ensemble.demo import build_demo
 from examples.wmt_ensemble.newstest import prepare, read_lines
 from examples.wmt_ensemble.results import Run, read_run, show_table
 from fairseq_fastdec.tools import atomic_files
-from fairseq_fastdec.tools.command_line import positive
 
 BASELINE = "fairseq --beam 5"
 PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
@@ -55,9 +54,7 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = arguments.described(__doc__)
     parser.add_argument(
         "directory", type=Path, nargs="?", help="an unpacked model archive with a test set in it"
     )
@@ -68,7 +65,7 @@ def parse_args() -> argparse.Namespace:
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="METHOD",
         help="some of: " + ", ".join(METHODS),
     )  # fmt: skip
-    parser.add_argument("--rounds", type=positive, default=3, metavar="N", help="default: 3")
+    arguments.add_rounds(parser)
     parser.add_argument(
         "--sentences", type=int, default=0, metavar="N", help="only the first N of the test set"
     )

@@ -12,7 +12,7 @@ import sacrebleu
 import torch
 from fairseq import options
 
-from examples.common import commands, en_de
+from examples.common import commands, deeper, en_de
 from examples.common.table import read_run, show_table, signed
 from examples.en_de import block_sizes, demo, export
 from fairseq_fastdec.tools.distillation import command
@@ -211,7 +211,7 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
     tiny.stir(large)
     cfg = {"model": argparse.Namespace(block_size=block_sizes.LARGEST)}
     torch.save({"model": large.state_dict(), "cfg": cfg}, tmp_path / "large.pt")
-    block_sizes.write_first_heads(tmp_path / "large.pt", 3, tmp_path / "small.pt")
+    deeper.write_first_heads(tmp_path / "large.pt", 3, tmp_path / "small.pt")
     state = torch.load(tmp_path / "small.pt", weights_only=True)
     small.load_state_dict(state["model"])
     features = torch.randn(2, 5, large.decoder.output_embed_dim)

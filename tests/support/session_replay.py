@@ -1,9 +1,11 @@
 """Sessions that run fairseq's decoders: any split gives what the plain full forward gives."""
 
+import pytest
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from hypothesis import strategies as st
 
+from fairseq_fastdec.engine import TokenTree
 from tests.support import tiny
 
 TASK = tiny.task(20)
@@ -106,3 +108,31 @@ def fuzz(session_class, model, draw):
             n_new = draw(st.integers(1, 3))
             kept = [draw(st.integers(0, n_new)) for _ in range(n_rows)]
             replay.step(n_new, torch.tensor(kept), draw(st.integers(0, 2)))
+
+
+def check_no_rows(session):
+    """A session without rows, before it had any and after all are paused."""
+    for _ in range(2):
+        assert session.n_rows == 0
+        with pytest.raises(RuntimeError, match="no rows for a step; call reset and add first"):
+            session.step(torch.zeros(0, 1, dtype=torch.long))
+        session.commit(1)
+        session.select(torch.zeros(0, dtype=torch.long))
+        session.reset(LENGTH)
+    session.add(tiny.random_batch(TASK, [3, 5])["net_input"])
+    with pytest.raises(ValueError, match=r"pause\(3\): the session has 2 rows"):
+        session.pause(3)
+    session.pause(2)
+    with pytest.raises(RuntimeError, match="no rows for a step"):
+        session.step(torch.zeros(0, 1, dtype=torch.long))
+
+
+def check_trees_are_refused(session):
+    """Neither fed nor committed."""
+    session.reset(LENGTH)
+    session.add(tiny.random_batch(TASK, [4])["net_input"])
+    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
+        session.step(torch.tensor([[5, 6]]), TokenTree(torch.tensor([[-1, -1]])))
+    session.step(torch.tensor([[5, 6]]))
+    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
+        session.commit(1, torch.tensor([[1]]))

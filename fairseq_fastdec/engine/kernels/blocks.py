@@ -1,7 +1,7 @@
 """Blocks of tokens that rows are fed: what is accepted of them and kept, by compiled code."""
 
 import ctypes
-from typing import Optional, Tuple
+from typing import Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -96,10 +96,6 @@ class RowBlocks:
     def has_room_for(self, n_rows: int, most_new: int, dim: int) -> bool:
         """Whether rows, blocks and states of these sizes can use this memory."""
         return n_rows <= self._most_rows and (most_new, dim) == (self._most_new, self._dim)
-
-    def of_single_row(self) -> Tuple[int, int]:
-        """Return how many tokens are accepted of the only row's block, and how many it has got."""
-        return int(self._accepted_on_host[0]), int(self._taken_on_host[0])
 
     def write_to(self, tokens: Tensor, scores: Tensor, eos: int, pad: int) -> None:
         """Say where outputs go: int64 and float32 ``[B, W]``."""
@@ -244,6 +240,17 @@ class RowBlocks:
         n_ended = self._library.keep(self._address)
         problems.check(-min(n_ended, 0))
         return n_ended
+
+    def kept(self) -> Tuple[Union[int, Tensor], Union[int, Tensor]]:
+        """Count the tokens of each block that are accepted, and those that its row has got.
+
+        Returns:
+            two numbers where a row is alone, else int64 ``[R]`` both; the second is the caller's.
+        """
+        n_rows = self._task.rows.n_rows
+        if n_rows == 1:
+            return int(self._accepted_on_host[0]), int(self._taken_on_host[0])
+        return self.accepted[:n_rows], self.taken[:n_rows].clone()
 
     def end_rows(self) -> int:
         """End the rows whose next token is EOS; returns how many have ended, now or before."""

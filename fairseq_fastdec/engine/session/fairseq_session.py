@@ -1,11 +1,14 @@
 """The parts that sessions have in common whose steps are fairseq's own."""
 
 import inspect
+from abc import ABC, abstractmethod
 from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
+
+from .tree import TokenTree
 
 
 def decodes_incrementally(model: nn.Module) -> bool:
@@ -24,7 +27,7 @@ def decodes_incrementally(model: nn.Module) -> bool:
     return isinstance(decoder, FairseqIncrementalDecoder) and stepwise
 
 
-class FairseqSession:
+class FairseqSession(ABC):
     """A session of one head whose features are the model's own log-probabilities.
 
     See :class:`~.decoder_session.DecoderSession` for what sessions are asked for.
@@ -42,6 +45,35 @@ class FairseqSession:
         """
         self._model = model
         self._temperature = temperature
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """The number of rows now, without those that are paused."""
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
+        """Feed T tokens to every row, after the tokens that the row has committed.
+
+        Args:
+            tokens: int64 ``[R, T]``. Rows that have fewer to feed are filled up with anything.
+            tree: must be ``None``: trees are of proposals, and such models have no heads for them.
+
+        Returns:
+            features ``[R, T, V]``: the model's own log-probabilities.
+
+        Raises:
+            RuntimeError: if there are no rows, or all are paused.
+            ValueError: for a tree.
+        """
+        refuse_trees(tree)
+        if not self.n_rows:
+            raise RuntimeError("the session has no rows for a step; call reset and add first")
+        return self._step(tokens)
+
+    @abstractmethod
+    def _step(self, tokens: Tensor) -> Tensor:
+        """:meth:`step` of one row or more."""
 
     def project(
         self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False

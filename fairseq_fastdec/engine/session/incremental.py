@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..network.encoder import select_sentences
 from .fairseq_session import FairseqSession, refuse_trees, source_lengths
-from .tree import TokenTree
 
 State = Dict[str, Any]
 
@@ -90,24 +89,7 @@ class IncrementalSession(FairseqSession):
         tokens = order.new_empty(order.numel(), 0)
         self._groups.append(_Group(self.n_rows + order, 0, tokens, encoder_out, [{}]))
 
-    @torch.no_grad()
-    def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
-        """Feed T tokens to every row, after the tokens that the row has committed.
-
-        Args:
-            tokens: int64 ``[R, T]``. Rows that have fewer to feed are filled up with anything.
-            tree: must be ``None``: trees are of proposals, and such models have no heads for them.
-
-        Returns:
-            features ``[R, T, V]``: the model's own log-probabilities.
-
-        Raises:
-            RuntimeError: if there are no rows, or all are paused.
-            ValueError: for a tree.
-        """
-        refuse_trees(tree)
-        if not self._groups:
-            raise RuntimeError("the session has no rows for a step; call reset and add first")
+    def _step(self, tokens: Tensor) -> Tensor:
         outputs = [self._feed(group, tokens[group.rows]) for group in self._groups]
         features = outputs[0].new_empty(*tokens.shape, outputs[0].size(-1))
         for group, output in zip(self._groups, outputs):
@@ -119,7 +101,7 @@ class IncrementalSession(FairseqSession):
         """Keep the first n tokens of the last step, the same number for all rows or ``[R]``.
 
         Args:
-            path: must be ``None``, see :meth:`step`.
+            path: must be ``None``, as a tree, see :meth:`step`.
 
         Raises:
             ValueError: for a path.

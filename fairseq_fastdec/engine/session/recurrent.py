@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from ..network.encoder import select_sentences
 from .fairseq_session import FairseqSession, refuse_trees, source_lengths
-from .tree import TokenTree
 
 
 def is_recurrent(model: nn.Module) -> bool:
@@ -130,24 +129,8 @@ class RecurrentSession(FairseqSession):
         self._rows = new if self._rows is None else self._rows.joined(new)
         self._forget_step()
 
-    @torch.no_grad()
-    def step(self, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
-        """Feed T tokens to every row, after the tokens that the row has committed.
-
-        Args:
-            tokens: int64 ``[R, T]``. Rows that have fewer to feed are filled up with anything.
-            tree: must be ``None``.
-
-        Returns:
-            features ``[R, T, V]``: the model's own log-probabilities.
-
-        Raises:
-            RuntimeError: if there are no rows, or all are paused.
-            ValueError: for a tree.
-        """
-        refuse_trees(tree)
-        if self._rows is None or self._sources is None or not self.n_rows:
-            raise RuntimeError("the session has no rows for a step; call reset and add first")
+    def _step(self, tokens: Tensor) -> Tensor:
+        assert self._rows is not None and self._sources is not None
         if self._read is None:
             self._read = self._sources.gather(self._rows.source)
         self._states = [self._rows.state]

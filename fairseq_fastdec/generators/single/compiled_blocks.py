@@ -221,15 +221,10 @@ class CompiledBlocks(Blocks):
         Args:
             n_known: 1 if the rows have their blocks' first tokens already.
         """
-        batch, rows, n = self._batch, self._rows, self._batch.n_rows
+        batch, rows = self._batch, self._rows
         rows.keep(self._own_scores, n_known)
+        accepted, taken = rows.kept()
         path = self._block(rows.path)[0] if self._has_trees else None
-        accepted: Union[int, Tensor]
-        taken: Union[int, Tensor]
-        if n == 1:
-            accepted, taken = rows.of_single_row()
-        else:
-            accepted, taken = rows.accepted[:n], rows.taken[:n].clone()
         batch.session.commit(accepted, path)
         if rows.n_new > n_known:
             batch.count_block(taken, 1 - n_known, rows.n_new - n_known)

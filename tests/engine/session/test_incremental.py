@@ -7,10 +7,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import IncrementalSession, TokenTree
+from fairseq_fastdec.engine import IncrementalSession
 from tests.support import tiny
 from tests.support.doubles import table_model
-from tests.support.session_replay import LENGTH, TASK, fuzz
+from tests.support.session_replay import (
+    LENGTH,
+    TASK,
+    check_no_rows,
+    check_trees_are_refused,
+    fuzz,
+)
 
 CONV = "[(32, 3)] * 2"
 MODELS = {
@@ -76,28 +82,8 @@ def test_rows_of_one_length_stay_together():
 
 
 def test_no_rows():
-    session = IncrementalSession(build("lstm"))
-    for _ in range(2):
-        assert session.n_rows == 0
-        with pytest.raises(RuntimeError, match="no rows for a step; call reset and add first"):
-            session.step(torch.zeros(0, 1, dtype=torch.long))
-        session.commit(1)
-        session.select(torch.zeros(0, dtype=torch.long))
-        session.reset(LENGTH)
-    session.add(tiny.random_batch(TASK, [3, 5])["net_input"])
-    with pytest.raises(ValueError, match=r"pause\(3\): the session has 2 rows"):
-        session.pause(3)
-    session.pause(2)
-    with pytest.raises(RuntimeError, match="no rows for a step"):
-        session.step(torch.zeros(0, 1, dtype=torch.long))
+    check_no_rows(IncrementalSession(build("lstm")))
 
 
 def test_trees_are_refused():
-    session = IncrementalSession(build("lstm"))
-    session.reset(LENGTH)
-    session.add(tiny.random_batch(TASK, [4])["net_input"])
-    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
-        session.step(torch.tensor([[5, 6]]), TokenTree(torch.tensor([[-1, -1]])))
-    session.step(torch.tensor([[5, 6]]))
-    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
-        session.commit(1, torch.tensor([[1]]))
+    check_trees_are_refused(IncrementalSession(build("lstm")))

@@ -8,10 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import EnsembleSession, TokenTree
+from fairseq_fastdec.engine import EnsembleSession
 from fairseq_fastdec.engine.session.recurrent import RecurrentSession, is_recurrent
 from tests.support import tiny
-from tests.support.session_replay import LENGTH, TASK, fuzz
+from tests.support.session_replay import (
+    LENGTH,
+    TASK,
+    check_no_rows,
+    check_trees_are_refused,
+    fuzz,
+)
 
 MODELS = {
     "plain": dict(),
@@ -88,19 +94,7 @@ def test_scores_may_be_written_into():
 
 def test_no_rows():
     session = RecurrentSession(build())
-    for _ in range(2):
-        assert session.n_rows == 0
-        with pytest.raises(RuntimeError, match="no rows for a step; call reset and add first"):
-            session.step(torch.zeros(0, 1, dtype=torch.long))
-        session.commit(1)
-        session.select(torch.zeros(0, dtype=torch.long))
-        session.reset(LENGTH)
-    session.add(tiny.random_batch(TASK, [3, 5])["net_input"])
-    with pytest.raises(ValueError, match=r"pause\(3\): the session has 2 rows"):
-        session.pause(3)
-    session.pause(2)
-    with pytest.raises(RuntimeError, match="no rows for a step"):
-        session.step(torch.zeros(0, 1, dtype=torch.long))
+    check_no_rows(session)
     session.pause(0)
     session.select(torch.zeros(0, dtype=torch.long))
     session.add(tiny.random_batch(TASK, [4])["net_input"])
@@ -108,11 +102,4 @@ def test_no_rows():
 
 
 def test_trees_are_refused():
-    session = RecurrentSession(build())
-    session.reset(LENGTH)
-    session.add(tiny.random_batch(TASK, [4])["net_input"])
-    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
-        session.step(torch.tensor([[5, 6]]), TokenTree(torch.tensor([[-1, -1]])))
-    session.step(torch.tensor([[5, 6]]))
-    with pytest.raises(ValueError, match="trees of tokens: .* cannot feed them"):
-        session.commit(1, torch.tensor([[1]]))
+    check_trees_are_refused(RecurrentSession(build()))
