@@ -102,8 +102,8 @@ def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[s
     )  # fmt: skip
     parser.add_argument(
         "--processes", type=number_of_workers, default=BEST, metavar="N",
-        help="decode so many batches side by side, in as many processes, of which each loads the "
-        "model and has its part of the threads; in a method's OPTIONS, for that one (default: "
+        help="decode so many batches side by side, in as many processes, which share the weights "
+        "and have a part of the threads each; in a method's OPTIONS, for that one (default: "
         f"{BEST}: measure 1 and the greatest number up to {MOST_PROCESSES} that divides the "
         "threads, and keep the faster; 1 takes least memory)",
     )  # fmt: skip

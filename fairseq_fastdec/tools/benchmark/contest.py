@@ -14,7 +14,7 @@ from tqdm import tqdm
 from . import worker
 from .measurement import Round, peak_memory, together
 from .methods import FAIRSEQ, Division, Method, Settings
-from .processes import new_team
+from .processes import in_team, new_team
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Contender:
 
     Attributes:
         beam_width: 1 where one hypothesis is kept.
-        memory_before: MiB that each process had taken before anything was loaded.
+        memory_before: MiB that the first process had taken before anything was loaded.
     """
 
     beam_width: int
@@ -46,10 +46,10 @@ class Contender:
         self.division = division
         # CTranslate2's workers are threads of one process.
         n_processes = division.workers if method.engine == FAIRSEQ else 1
-        self._processes = [stack.enter_context(process) for process in new_team(n_processes)]
+        self._process = stack.enter_context(new_team(n_processes))
 
     def load(self, settings: Settings, shared: Path) -> None:
-        """Load the model in all processes.
+        """Load the model, and start all processes.
 
         Args:
             shared: a directory for what several processes can read.
@@ -57,8 +57,8 @@ class Contender:
         Raises:
             MethodError: if the method cannot run here.
         """
-        loaded = self.call_all(worker.load, self.method, settings, self.division, shared)
-        self.beam_width, self.memory_before = loaded[0]
+        loaded = self.call(worker.load, self.method, settings, self.division, shared)
+        self.beam_width, self.memory_before = loaded
 
     def call(self, function: Callable, *args: Any) -> Any:
         """Run one of the worker's functions in the first process, and wait for it.
@@ -66,7 +66,7 @@ class Contender:
         Raises:
             MethodError: if the function fails, or the process ends.
         """
-        return self._result(self._processes[0].submit(function, *args))
+        return self._result(self._process.submit(function, *args))
 
     def call_all(self, function: Callable, *args: Any) -> List[Any]:
         """Run one of the worker's functions in all processes at once, and wait for them.
@@ -74,8 +74,7 @@ class Contender:
         Raises:
             MethodError: if the function fails in one, or one ends.
         """
-        futures = [process.submit(function, *args) for process in self._processes]
-        return [self._result(future) for future in futures]
+        return self._result(self._process.submit(in_team, function, *args))
 
     def _result(self, future: "Future[Any]") -> Any:
         try:
@@ -93,8 +92,9 @@ class Entry:
     """All rounds of one method, with one division of the threads, at one batch size.
 
     Attributes:
-        memory: MiB, the peaks of the method's processes up to their end, summed up.
-        memory_before: MiB that each process had taken before anything was loaded.
+        memory: MiB, the peaks of the method's processes so far, summed up; what they share counts
+            once.
+        memory_before: MiB that the first process had taken before anything was loaded.
         flops: floating-point operations of a round; ``None`` where they were not counted.
     """
 

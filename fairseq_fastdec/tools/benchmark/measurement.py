@@ -54,13 +54,24 @@ def peak_memory() -> float:
     """The most main memory that this process has had so far, in MiB.
 
     The kernel's figure for the address space: what ``getrusage`` says on Linux includes what the
-    parent process had when it started this one.
+    parent process had when it started this one. Of what a forked process still shares with others
+    it has its part, so that their figures can be summed up.
     """
     status = Path("/proc/self/status")
     if status.exists():
-        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(fields["VmHWM"].split()[0]) / 1024
+        kib = _kib(status)["VmHWM"]
+        pages = Path("/proc/self/smaps_rollup")
+        shares = _kib(pages) if pages.exists() else {}
+        if "Pss_Anon" in shares:
+            kib -= shares["Anonymous"] - shares["Pss_Anon"]
+        return kib / 1024
     import resource  # does not exist on Windows
 
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def _kib(path: Path) -> Dict[str, int]:
+    """A file of the kernel's, its fields in KiB."""
+    fields = (line.partition(":")[::2] for line in path.read_text().splitlines())
+    return {name: int(value.split()[0]) for name, value in fields if value.endswith(" kB")}

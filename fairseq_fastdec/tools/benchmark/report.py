@@ -60,8 +60,8 @@ def markdown(
         f"- time ratio: to {reference}; the median over the rounds (least to greatest)",
         "- identical sentences: to those of the first method of the same beam width",
         "- tokens per invocation: for each row, that is, sentence or candidate, in a decoder call",
-        "- peak memory: of the method's processes together; "
-        f"{min(result.memory_before for result in results):.0f} MiB of each are Python's, torch's "
+        "- peak memory: of the method's processes together, which share their weights; "
+        f"{min(result.memory_before for result in results):.0f} MiB of it are Python's, torch's "
         "and fairseq's, also where CTranslate2 decodes",
         *[
             f"- {FLOPS}: thousand millions of floating-point operations, of which a multiply-add "

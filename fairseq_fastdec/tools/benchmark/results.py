@@ -42,8 +42,8 @@ class MethodResult:
         identical_to: the first method of the same beam width.
         time_ratio: median over the rounds of the time to the reference method's in that round.
         time_ratio_range: the least and the greatest of those.
-        memory: MiB, the peaks of the method's processes, summed up.
-        memory_before: MiB that each process had taken before anything was loaded.
+        memory: MiB, the peaks of the method's processes, summed up; what they share counts once.
+        memory_before: MiB that the first process had taken before anything was loaded.
         flops: floating-point operations of a round; ``None`` where they were not counted.
     """
 

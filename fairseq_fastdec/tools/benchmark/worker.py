@@ -10,7 +10,8 @@ from . import processes
 from .ctranslate2_runner import CTranslate2Runner
 from .fairseq_runner import FairseqRunner
 from .measurement import Round, peak_memory
-from .methods import CTRANSLATE2, Division, Method, Settings, configure
+from .methods import CTRANSLATE2, FAIRSEQ, Division, Method, Settings, configure
+from .processes import begin_team
 
 WARM_UP_BATCHES = 8
 
@@ -28,7 +29,6 @@ class Worker:
         Raises:
             ImportError, ValueError, OSError: if the method cannot run here; the message says why.
         """
-        torch.set_num_threads(division.threads)
         self.memory_before = peak_memory()
         self._cfg = configure(settings, method)
         self.corpus = Corpus(self._cfg)
@@ -43,6 +43,11 @@ class Worker:
         else:
             self.runner = FairseqRunner(self._cfg, self.corpus, settings.dtype)
         self._batches: Dict[int, List[Dict[str, Any]]] = {}
+
+    def prepare(self) -> None:
+        """Have the engine prepare the weights, for processes that are forked from this one."""
+        self._cfg.dataset.batch_size = 1
+        self.runner.decode(self.corpus.batches(self.sentences[:1], self.runner.models))
 
     def warm_up(self, batch_size: int) -> None:
         """Load the batches, and decode some of all lengths."""
@@ -70,18 +75,35 @@ class Worker:
         return None if count is None else count(self._batches[batch_size])
 
 
-_worker: Worker
+_worker: Optional[Worker] = None
 
 
 def load(method: Method, settings: Settings, division: Division, shared: Path) -> Tuple[int, float]:
-    """Load a method into this process.
+    """Load a method into this process, and start those that decode beside it.
 
     Returns:
-        its beam width, and the MiB that the process had taken before.
+        its beam width, and the MiB that this process had taken before.
     """
-    global _worker
-    _worker = Worker(method, settings, division, shared)
+    if method.engine == FAIRSEQ and division.workers > 1:
+        # A process that has computed in several threads must not be forked.
+        _begin(method, settings, division, shared, n_threads=1)
+        _worker.prepare()
+        begin_team(division.workers - 1, _begin, method, settings, division, shared)
+    _begin(method, settings, division, shared)
     return _worker.runner.beam_width, _worker.memory_before
+
+
+def _begin(
+    method: Method,
+    settings: Settings,
+    division: Division,
+    shared: Path,
+    n_threads: Optional[int] = None,
+) -> None:
+    """Take a share of the threads; load what this process has not from the one before."""
+    global _worker
+    torch.set_num_threads(n_threads or division.threads)
+    _worker = _worker or Worker(method, settings, division, shared)
 
 
 def warm_up(batch_size: int) -> None:

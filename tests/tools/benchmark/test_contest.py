@@ -11,6 +11,7 @@ from fairseq_fastdec.tools.benchmark import worker
 from fairseq_fastdec.tools.benchmark.contest import Contender, Contest, MethodError
 from fairseq_fastdec.tools.benchmark.measurement import Round, peak_memory
 from fairseq_fastdec.tools.benchmark.methods import CTRANSLATE2, Division, Method, Settings
+from fairseq_fastdec.tools.benchmark.processes import begin_team
 from fairseq_fastdec.tools.corpus import Translation
 
 SETTINGS = Settings(("data",), "cpu", "fp32", 1)
@@ -147,6 +148,7 @@ def test_one_division_that_fails_leaves_the_other(compete):
 def test_workers_are_processes_but_for_ctranslate2(engine, n_processes):
     with ExitStack() as stack:
         made = Contender(Method("x", (), engine), Division(3, 1), stack)
+        made.call(begin_team, n_processes - 1, os.getpid)
         assert len(set(made.call_all(os.getpid))) == n_processes
 
 
@@ -174,3 +176,19 @@ def test_the_memory_is_the_process_own(contender):
     own, other = peak_memory(), contender.call(peak_memory)
     del ballast
     assert own > 1200 > other > 20
+
+
+def test_memory_that_processes_share_counts_once(contender):
+    contender.call(hold, 400)
+    contender.call(begin_team, 2, os.getpid)
+    first, second, third = contender.call_all(peak_memory)
+    assert 400 < first + second + third < 3 * 400
+    contender.call_all(hold, 400)
+    assert sum(contender.call_all(peak_memory)) > 3 * 400
+
+
+def hold(n_mib):
+    """In another process: take memory, and write to all of it."""
+    global held
+    held = bytearray(n_mib * 2**20)
+    held[::4096] = b"x" * len(held[::4096])
