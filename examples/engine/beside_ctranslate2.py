@@ -25,11 +25,11 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 import fairseq_fastdec  # noqa: F401  (registers the architectures)
 from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
-from examples.common.random_models import random_sentences, save_checkpoint, write_side
+from examples.common.random_base import FORCED, TYPES, save_base, write_sentences
+from examples.common.random_models import write_side
 from examples.common.table import markdown
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
-from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
 
 LANGUAGES = ("en", "de")
 BATCH_SIZES = (1, 32)
@@ -39,9 +39,6 @@ PRECISIONS = {
     "int8": (["--engine-precision", "int8"], ["--compute-type", "int8"]),
 }
 OURS, THEIRS = "ours", "CTranslate2"
-# Tokens with EOS.
-SOURCE_LENGTH, TARGET_LENGTH = 20, 31
-N_RANDOM_SENTENCES = 256
 
 
 class Model(NamedTuple):
@@ -119,19 +116,9 @@ def prepare_small(work: Path) -> None:
 
 
 def prepare_base(work: Path) -> None:
-    """Random sentences of 37,000 types, and a transformer base as it is before training."""
-    torch.manual_seed(1)
-    network, dictionary = random_model("transformer", 37000)
-    (work / "data").mkdir(exist_ok=True)
-    for language, length in zip(LANGUAGES, (SOURCE_LENGTH, TARGET_LENGTH)):
-        sentences = random_sentences(dictionary, N_RANDOM_SENTENCES, length)
-        write_side(work / "data", LANGUAGES, language, dictionary, sentences)
-    source, target = LANGUAGES
-    options = arguments_of(
-        "transformer", task="translation", source_lang=source, target_lang=target, data=None,
-        share_all_embeddings=True, criterion="cross_entropy", optimizer="adam",
-    )  # fmt: skip
-    save_checkpoint(network, options, work / "checkpoint.pt", torch.float32)
+    """Random sentences, and a transformer base as it is before training."""
+    write_sentences(work / "data", LANGUAGES)
+    save_base(work / "checkpoint.pt", LANGUAGES, seed=1)
 
 
 def benchmark_command(
@@ -201,10 +188,9 @@ MODELS = {
         200,
     ),
     "base": Model(
-        "Transformer base, 37,000 types, random weights, 31 tokens from 20",
+        f"Transformer base, {TYPES:,} types, random weights, 31 tokens from 20",
         prepare_base,
-        ["--min-len", str(TARGET_LENGTH - 1), "--max-len-a", "0",
-         "--max-len-b", str(TARGET_LENGTH - 1)],
+        FORCED,
         64,
     ),
 }  # fmt: skip

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from examples.common import random_base
 from examples.engine import beside_ctranslate2 as example
 from fairseq_fastdec.tools.benchmark import command
 from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings, check_methods
@@ -18,9 +19,11 @@ TINY = "transformer_tiny"
 @pytest.fixture()
 def small_base(monkeypatch):
     """A tiny network in place of transformer base."""
-    monkeypatch.setattr(example, "random_model", lambda arch, n_types: random_model(TINY, 50))
-    monkeypatch.setattr(example, "arguments_of", lambda arch, **given: arguments_of(TINY, **given))
-    monkeypatch.setattr(example, "N_RANDOM_SENTENCES", 3)
+    monkeypatch.setattr(random_base, "random_model", lambda arch, n_types: random_model(TINY, 50))
+    monkeypatch.setattr(
+        random_base, "arguments_of", lambda arch, **given: arguments_of(TINY, **given)
+    )
+    monkeypatch.setattr(random_base, "N_SENTENCES", 3)
 
 
 def settings_of(work, name, sentences=2):

@@ -123,14 +123,13 @@ def load(args: argparse.Namespace) -> Tuple[nn.Module, Dictionary]:
     return models[0].eval(), task.target_dictionary
 
 
-def random_model(arch: str, n_types: int) -> Tuple[nn.Module, Dictionary]:
-    """An architecture as it is before training, with shared embeddings."""
+def random_model(arch: str, n_types: int, **given: Any) -> Tuple[nn.Module, Dictionary]:
+    """An architecture as it is before training, with shared embeddings and options given."""
     dictionary = Dictionary()
     for index in range(n_types - dictionary.nspecial):
         dictionary.add_symbol(f"w{index}")
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
-    args = arguments_of(arch)
-    args.share_all_embeddings = True
+    args = arguments_of(arch, share_all_embeddings=True, **given)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval(), dictionary
 
 

@@ -1,0 +1,63 @@
+"""Transformer base as it is before training, and sentences of random words for it.
+
+What decoding takes depends on the size of a model and the number of tokens, and not on what its
+weights have learnt, where all outputs have the same length.
+"""
+
+from pathlib import Path
+from typing import Any, Callable, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from torch import nn
+
+from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
+
+from .random_models import random_sentences, save_checkpoint, write_side
+
+TYPES = 37000
+# Tokens with EOS.
+SOURCE_LENGTH, TARGET_LENGTH = 20, 31
+N_SENTENCES = 256
+# Every output has TARGET_LENGTH tokens.
+FORCED = [
+    "--min-len", str(TARGET_LENGTH - 1), "--max-len-a", "0", "--max-len-b", str(TARGET_LENGTH - 1),
+]  # fmt: skip
+
+
+def write_sentences(data: Path, languages: Tuple[str, str]) -> None:
+    """A test set, as fairseq-preprocess would write it."""
+    torch.manual_seed(1)
+    _, dictionary = random_network("transformer")
+    data.mkdir(exist_ok=True)
+    for language, length in zip(languages, (SOURCE_LENGTH, TARGET_LENGTH)):
+        sentences = random_sentences(dictionary, N_SENTENCES, length)
+        write_side(data, languages, language, dictionary, sentences)
+
+
+def save_base(
+    path: Path, languages: Tuple[str, str], seed: int, arch: str = "transformer",
+    change: Callable[[nn.Module], None] = lambda network: None, **given: Any,
+) -> None:  # fmt: skip
+    """Write a checkpoint of transformer base, or of a model with more.
+
+    Args:
+        seed: of the random weights.
+        arch: the architecture's name.
+        change: changes the random network first.
+        given: options of that architecture.
+    """
+    torch.manual_seed(seed)
+    network, _ = random_network(arch, **given)
+    change(network)
+    source, target = languages
+    options = arguments_of(
+        arch, task="translation", source_lang=source, target_lang=target, data=None,
+        share_all_embeddings=True, criterion="cross_entropy", optimizer="adam", **given,
+    )  # fmt: skip
+    save_checkpoint(network, options, path, torch.float32)
+
+
+def random_network(arch: str, **given: Any) -> Tuple[nn.Module, Dictionary]:
+    """An architecture of :data:`TYPES` types as it is before training, and its dictionary."""
+    return random_model(arch, TYPES, **given)

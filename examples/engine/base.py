@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Transformer base beside fairseq: several tokens a step, and an ensemble of two.
+
+    python examples/engine/base.py                   # all of it: some ten minutes
+    python examples/engine/base.py --parts blocks --rounds 1
+
+The models have random weights and 37,000 types; all outputs are 31 tokens long from sources of 20.
+Those of the first part always say the same word, and so do their heads, so that all proposals are
+accepted and the table shows what a step of several tokens takes. All methods of a part take turns,
+each in one process with all threads. Leave the machine to it: nothing else should run.
+"""
+
+import itertools
+import json
+import statistics
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+import torch
+from torch import nn
+
+import fairseq_fastdec  # noqa: F401  (registers the architectures)
+from examples.common import arguments, commands
+from examples.common.random_base import FORCED, save_base, write_sentences
+from examples.common.table import markdown
+from fairseq_fastdec.tools.command_line import positive
+
+LANGUAGES = ("en", "de")
+BLOCK_SIZES = (4, 8)
+HEADS = {
+    "parallel": {},
+    "split": {"block_ffn": "split", "identity_first_head": True},
+    "sequential": {"block_heads": "sequential", "identity_first_head": True},
+}
+PRECISIONS = {"fp32": "model", "int8": "int8"}
+# The type that models say which say only one.
+WORD = 50
+FAIRSEQ = "fairseq"
+
+
+class Part(NamedTuple):
+    """An experiment.
+
+    Attributes:
+        title: of its table.
+        path: the checkpoints of all methods that name none.
+        batch_size: sentences that are decoded at once.
+        sentences: how many are decoded.
+        fairseq: options of fairseq's own search.
+        methods: our methods' options, by name.
+    """
+
+    title: str
+    path: str
+    batch_size: int
+    sentences: int
+    fairseq: str
+    methods: Dict[str, str]
+
+
+PARTS = {
+    "blocks": Part(
+        "One sentence at a time, beside fairseq's --beam 1",
+        "stock.pt",
+        1,
+        8,
+        "--beam 1",
+        {
+            "greedy": "--decoding greedy",
+            **{
+                f"{heads} heads, k = {k}": f"--decoding blockwise --path {{work}}/{heads}{k}.pt"
+                for k in BLOCK_SIZES
+                for heads in HEADS
+            },
+        },
+    ),
+    "ensemble": Part(
+        "An ensemble of two, batches of 8, beside fairseq's --beam 5",
+        "base1.pt:{work}/base2.pt",
+        8,
+        16,
+        "--beam 5",
+        {"beam 5": "--decoding beam --beam 5", "streaming 5": "--decoding streaming --beam 5"},
+    ),
+}
+
+
+def main() -> None:
+    """Prepare, measure, print."""
+    parser = arguments.described(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--workdir", type=Path, default=Path("work/base"))
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    arguments.add_rounds(parser)
+    args = parser.parse_args()
+    if not commands.finished(args.workdir):
+        args.workdir.mkdir(parents=True, exist_ok=True)
+        prepare(args.workdir)
+        commands.mark_finished(args.workdir)
+    tables = []
+    for name in args.parts:
+        commands.run(benchmark_command(args.workdir, name, args.rounds, args.threads))
+        result = args.workdir / name / "benchmark.json"
+        tables.append(table(PARTS[name], json.loads(result.read_text(encoding="utf-8"))))
+    print("\n" + "\n\n".join(tables))
+
+
+def prepare(work: Path) -> None:
+    """The test set, two models of different seeds, and one with heads of each kind and number."""
+    write_sentences(work / "data", LANGUAGES)
+    for seed in (1, 2):
+        save_base(work / f"base{seed}.pt", LANGUAGES, seed)
+    save_base(work / "stock.pt", LANGUAGES, 1, change=say_one_word)
+    for k, (heads, options) in itertools.product(BLOCK_SIZES, HEADS.items()):
+        save_base(
+            work / f"{heads}{k}.pt", LANGUAGES, 1, "blockwise_transformer", say_one_word,
+            block_size=k, **options,
+        )  # fmt: skip
+
+
+@torch.no_grad()
+def say_one_word(network: nn.Module) -> None:
+    """Let a model and its heads find the same type most likely everywhere."""
+    decoder = network.decoder
+    norms = [decoder.layers[-1].final_layer_norm]
+    if hasattr(getattr(decoder, "heads", None), "output_norm"):
+        norms.append(decoder.heads.output_norm)
+    for norm in norms:
+        norm.weight.fill_(0.3)
+        norm.bias.copy_(9 * decoder.output_projection.weight[WORD])
+
+
+def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> List[Any]:
+    """scripts/benchmark.py with all methods of a part."""
+    part = PARTS[name]
+    source, target = LANGUAGES
+    specs = [f"{FAIRSEQ}: --decoding fairseq {part.fairseq}"]
+    for method, options in part.methods.items():
+        for precision, value in PRECISIONS.items():
+            words = f"{options.format(work=work)} --engine-precision {value}"
+            specs.append(f"{method}, {precision}: {words}")
+    return [
+        *commands.script("benchmark.py"), work / "data", "-s", source, "-t", target,
+        "--path", f"{work}/{part.path.format(work=work)}", "--device", "cpu", *FORCED,
+        "--sentences", part.sentences, "--batch-size", part.batch_size, "--rounds", n_rounds,
+        "--threads", n_threads, "--processes", 1, "--output", work / name,
+        *(word for spec in specs for word in ("--method", spec)),
+    ]  # fmt: skip
+
+
+def table(part: Part, document: Dict[str, Any]) -> str:
+    """Markdown of what ``benchmark.json`` holds: a row for each method, times as fast as others."""
+    results = {own["method"]: own for own in document["results"]}
+    first = next(iter(part.methods))
+    rows = []
+    for method in part.methods:
+        for precision in PRECISIONS:
+            own, greedy = (results[f"{name}, {precision}"] for name in (method, first))
+            rows.append({
+                "": f"{method}, {precision}",
+                "tokens per invocation": f"{own['tokens_per_invocation']:.2f}",
+                f"to {FAIRSEQ}": times_as_fast(own, results[FAIRSEQ]),
+                f"to {first} in that precision": times_as_fast(own, greedy),
+            })  # fmt: skip
+    return markdown(part.title, rows)
+
+
+def times_as_fast(own: Dict[str, Any], other: Dict[str, Any]) -> str:
+    """The median of the rounds, the least and the greatest."""
+    ratios = sorted(theirs / ours for ours, theirs in zip(own["seconds"], other["seconds"]))
+    return f"{statistics.median(ratios):.2f}x ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+
+
+if __name__ == "__main__":
+    main()
