@@ -29,12 +29,14 @@ TRAINING = [
     *en_de.schedule(1200, 2e-3, 100, UPDATES), "--dropout", "0", "--label-smoothing", "0",
     "--heads-per-position", "2", "--head-decay", "0.8", "--disable-validation",
 ]  # fmt: skip
+# The heads propose, however unsure they are.
+WHATEVER = ["--proposal-confidence", 0]
 METHODS: Dict[str, List] = {
-    "chain of 3": ["--decoding-block-size", 4],
-    "chain of 7": [],
-    "tree of 7": ["--proposal-tree", 7],
-    "tree of 15": ["--proposal-tree", 15],
-    "tree of 31": ["--proposal-tree", 31],
+    "chain of 3": ["--decoding-block-size", 4, *WHATEVER],
+    "chain of 7": WHATEVER,
+    "tree of 7": ["--proposal-tree", 7, *WHATEVER],
+    "tree of 15": ["--proposal-tree", 15, *WHATEVER],
+    "tree of 31": ["--proposal-tree", 31, *WHATEVER],
 }
 
 

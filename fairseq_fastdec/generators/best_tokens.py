@@ -121,13 +121,13 @@ class BestTokens:
 
     def of_drafts(
         self, scores: Tensor, steps: Optional[Tensor], max_len: int, n_waived: int
-    ) -> Tensor:
-        """The best tokens by scores ``[R, W, V]``, which may be written to: int64 ``[R, W]``.
+    ) -> Tuple[Tensor, Tensor]:
+        """The best of scores ``[R, W, V]``, which may be written to, and their tokens ``[R, W]``.
 
         Args:
             steps: int64 ``[R, W]``; this and the rest as for :meth:`of_p1`.
         """
-        return first_maximum(self._constrained(scores, steps, max_len, n_waived))[1]
+        return first_maximum(self._constrained(scores, steps, max_len, n_waived))
 
     def _chosen(
         self,

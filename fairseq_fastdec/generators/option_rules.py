@@ -47,6 +47,7 @@ MINIMA = {
     "min_block_size": 1,
     "proposal_tree": 1,
     "proposal_types": 0,
+    "proposal_confidence": 0,
     "jacobi_block_size": 1,
     "parallel_len_a": 0,
     "parallel_len_b": 0,
@@ -62,6 +63,7 @@ MINIMA = {
 # The largest values, and why. Too large a value of other options is as good as "all there are".
 MAXIMA = {
     "proposal_tree": (256, "a step computes the output layer for every one of them"),
+    "proposal_confidence": (1, "it is a probability"),
     "parallel_len_a": (1e9, "no source or output is as long"),
     "ngram_order": (64, "each token is looked up, and kept, after contexts of all lengths below"),
 }
@@ -94,6 +96,7 @@ METHODS_OF_OPTION = {
     "min_block_size": ("blockwise",),
     "proposal_tree": ("blockwise",),
     "proposal_types": ("blockwise", "auto"),
+    "proposal_confidence": ("blockwise", "auto"),
     "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
     "parallel_len_a": ("hybrid_jacobi",),
     "parallel_len_b": ("hybrid_jacobi",),

@@ -128,6 +128,15 @@ class DecodingOptions(FairseqDataclass):
             "--acceptance exact, where no output depends on it, and otherwise all)"
         },
     )
+    proposal_confidence: Optional[float] = field(
+        default=None,
+        metadata={
+            "help": "blockwise, auto, with --block-heads sequential: the heads propose nothing "
+            "behind tokens that they find, taken together, less probable than this. 0 = whatever "
+            "they find (default: 0.5 for --acceptance exact, where no output depends on it, and "
+            "otherwise 0)"
+        },
+    )
     jacobi_block_size: int = field(
         default=3,
         metadata={"help": "gs_jacobi, hybrid_jacobi: tokens solved in parallel (the paper's b)"},

@@ -24,7 +24,7 @@ METHOD_OF = {
     "jacobi_block_size": "gs_jacobi", "decoding_block_size": "blockwise",
     "min_block_size": "blockwise", "oracle_length": "jacobi", "max_candidates": "beam",
     "prune_threshold": "beam", "refill_threshold": "streaming", "stream_buffer": "streaming",
-    "max_beam_rows": "streaming",
+    "max_beam_rows": "streaming", "proposal_confidence": "blockwise",
 }  # fmt: skip
 
 
@@ -89,6 +89,9 @@ def test_every_option_is_for_all_methods_or_for_some():
         ("prune_threshold", "1.5", "must be a number"),
         ("refill_threshold", NAN, "must be at least 0"),
         ("refill_threshold", 1.0, "must be less than 1"),
+        ("proposal_confidence", -0.1, "must be at least 0"),
+        ("proposal_confidence", 1.5, "must be at most 1: it is a probability"),
+        ("proposal_confidence", NAN, "must be at least 0"),
         ("stream_buffer", 1e20, "must be a whole number"),
         ("max_beam_rows", 0, "must be at least 1"),
     ],
@@ -111,7 +114,8 @@ def test_every_option_of_ours_is_checked():
 def test_fairseqs_own_decoding_has_none_of_our_options(option):
     """Not even that of statistics: fairseq's generator counts nothing."""
     values = {"decoding_stats": "f", "shortlist": "f", "prune_threshold": 1.0}
-    value = values.get(option, 0.5 if option == "refill_threshold" else 7)
+    shares = ("refill_threshold", "proposal_confidence")
+    value = values.get(option, 0.5 if option in shares else 7)
     if option in CHOICES:
         default = FIELDS[option].default
         value = next(c.value for c in CHOICES[option] if c.value != str(default))

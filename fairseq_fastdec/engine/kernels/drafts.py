@@ -1,6 +1,7 @@
 """Sequential prediction heads: chains and trees of proposals in one call of compiled code."""
 
 import ctypes
+import math
 from typing import Callable, Mapping, NamedTuple, Optional, Tuple
 
 import torch
@@ -98,7 +99,7 @@ class CompiledDrafter:
         self._dim = dim
         self._scratch = self._states = self._outputs = torch.empty(0)
         self._tokens = torch.zeros(0, dtype=torch.long)
-        self._scores = torch.empty(0)
+        self._scores = self._path_scores = torch.empty(0)
         self._tree_memory: Optional[_TreeMemory] = None
 
     @classmethod
@@ -129,13 +130,20 @@ class CompiledDrafter:
         best: BestToken,
         flags: Flags,
         proposals: int,
-    ) -> None:
-        """The best token of each of ``n_steps`` heads behind each row's next token.
+        confidence: float = 0.0,
+    ) -> int:
+        """The best token of each of up to ``n_steps`` heads behind each row's next token.
 
         Args:
             features, next_tokens, proposals: the addresses of fp32 ``[R, C]``, int64 ``[R]`` and of
-                the result, int64 ``[R, n_steps]``. Who calls this answers for their sizes.
+                the result, int64 ``[R, n]`` in the memory of ``[R, n_steps]``. Who calls this
+                answers for their sizes.
             best: chooses the tokens; bound to the output layer.
+            confidence: steps are taken as long as chains are, in the mean, at least as probable;
+                those that have ended are not. 0 for all steps.
+
+        Returns:
+            n, how many steps were taken
 
         Raises:
             IndexError, ValueError: for tokens, rows and sources that are not there, and for tensors
@@ -147,8 +155,11 @@ class CompiledDrafter:
             self._outputs.data_ptr(), n_rows, self._scores.data_ptr(), self._tokens.data_ptr()
         )
         chains.n_steps, chains.next_tokens, chains.proposals = n_steps, next_tokens, proposals
+        chains.confidence, chains.path_scores = confidence, self._path_scores.data_ptr()
         chains.no_end, chains.only_end = flags.addresses(n_steps * n_rows)
-        problems.check(self._run(self._library.draft_chains, chains, 1))
+        n_taken = self._run(self._library.draft_chains, chains, 1)
+        problems.check(-min(n_taken, 0))
+        return n_taken
 
     def trees_at(
         self,
@@ -162,6 +173,7 @@ class CompiledDrafter:
         temperature: float,
         flags: Flags,
         blocks: RowBlocks,
+        confidence: float = 0.0,
     ) -> None:
         """Make trees of the most probable paths, with the next tokens as their roots.
 
@@ -172,6 +184,7 @@ class CompiledDrafter:
             width: so many paths of a row go on from one level to the next.
             layer: the output layer; best: chooses from its logits, which the temperature divides.
             blocks: of the rows, which the trees become.
+            confidence: only paths that are at least as probable go on.
 
         Raises:
             IndexError, ValueError: as :meth:`chains_at`.
@@ -184,6 +197,7 @@ class CompiledDrafter:
         product.x, product.n_threads = self._outputs.data_ptr(), self._library.n_threads
         trees.n_levels, trees.n_proposals, trees.width = n_levels, n_proposals, width
         trees.temperature = temperature
+        trees.least_score = math.log(confidence) if confidence else -math.inf
         trees.no_end, trees.only_end = flags.addresses(n_levels * n_rows)
         blocks.place_trees(trees)
         longest = self._run(self._library.draft_trees, trees, width)
@@ -197,7 +211,7 @@ class CompiledDrafter:
         if self._tokens.numel() < n:
             self._tokens = torch.zeros(n, dtype=torch.long)
             self._states, self._outputs = torch.empty(2, n, self._dim)
-            self._scores = torch.empty(n)
+            self._scores, self._path_scores = torch.empty(2, n)
         step.n_rows, step.n_sources = n_rows, sources.source_lengths.numel()
         step.n_threads = self._library.n_threads
         step.sources, draft.layer = sources.cache, sources.layer

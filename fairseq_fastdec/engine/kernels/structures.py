@@ -136,7 +136,8 @@ class DraftChains(ctypes.Structure):
     _fields_ = [
         *_fields(_POINTER, "draft", "best"),
         ("n_steps", _INT),
-        *_fields(_POINTER, "next_tokens", "no_end", "only_end", "proposals"),
+        ("confidence", _FLOAT),
+        *_fields(_POINTER, "next_tokens", "no_end", "only_end", "proposals", "path_scores"),
     ]
 
 
@@ -209,7 +210,7 @@ class DraftTrees(ctypes.Structure):
     _fields_ = [
         *_fields(_POINTER, "draft", "product", "best"),
         *_fields(_INT, "n_levels", "n_proposals", "width", "eos", "pad"),
-        ("temperature", _FLOAT),
+        *_fields(_FLOAT, "temperature", "least_score"),
         *_fields(_POINTER, "no_end", "only_end", "flags", "states", "roots"),
         *_fields(_POINTER, "tokens", "parents", "depths", "path_scores"),
     ]

@@ -41,6 +41,8 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
             self._rule = acceptance_rule(options, self.dictionary)
         # Where only p_1's own tokens stay, proposals may be computed roughly.
         self._is_rough = self._rule.is_exact or options.proposal_types is not None
+        is_sure = self._rule.is_exact or options.proposal_confidence is not None
+        self._confidence = self.proposal_confidence if is_sure else 0.0
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
@@ -53,9 +55,9 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         while blocks.go_on():
             # Section 3: predict.
             if self._n_proposals is None:
-                blocks.propose_chain(self._n_heads, self._is_rough)
+                blocks.propose_chain(self._n_heads, self._is_rough, self._confidence)
             else:
-                blocks.propose_tree(self._n_heads, self._n_proposals)
+                blocks.propose_tree(self._n_heads, self._n_proposals, self._confidence)
             # Section 3: verify. Section 4: the verification predicts for the next step.
             blocks.verify(self._rule)
             # Section 3: accept.

@@ -255,7 +255,12 @@ def adaptive_search(
         n_heads: how many heads may propose, p_1 among them; 1 for none.
     """
     options = generator.options
-    kind = (str(options.engine_precision), options.shortlist, options.proposal_types)
+    kind = (
+        str(options.engine_precision),
+        options.shortlist,
+        options.proposal_types,
+        options.proposal_confidence,
+    )
     known = experience_of(models, (*kind, get_num_threads()))
     sources: Dict[Hashable, ProposalSource] = {}
     if drafts is not None:
@@ -263,7 +268,7 @@ def adaptive_search(
         sources[kind_of_drafts] = DraftProposals(drafts, MOST_DRAFTS)
     if n_heads > 1:
         generator.session.prepare_proposals(n_heads)
-        sources[n_heads] = HeadProposals(n_heads, MOST_OF_TREE)
+        sources[n_heads] = HeadProposals(n_heads, MOST_OF_TREE, generator.proposal_confidence)
     proposers = [
         Proposer(source, known.of_source(kind, source.first_rates))
         for kind, source in sources.items()

@@ -280,7 +280,7 @@ class Batch:
         scores = self.session.ranking_scores(features, 1, n_heads, rough=True).flatten(0, 1)
         return self.ranked(scores, self.restricted_steps(1, n_heads - 1), n_best)
 
-    def best_drafts(self, scores: Tensor, depth: int) -> Tensor:
+    def best_drafts(self, scores: Tensor, depth: int) -> Tuple[Tensor, Tensor]:
         """The best tokens of a head that sees the tokens before its own.
 
         Args:
@@ -288,7 +288,7 @@ class Batch:
             depth: how many tokens after each row's next one they come.
 
         Returns:
-            int64 ``[R, 1]``
+            scores and tokens ``[R, 1]``
         """
         steps = self.restricted_steps(depth, 1)
         return self.best_tokens.of_drafts(scores, steps, self.max_len, self.n_waived)

@@ -90,16 +90,21 @@ class Blocks(ABC):
         """Make chains of the next token and these, int64 ``[R, N]``."""
 
     @abstractmethod
-    def propose_chain(self, n_heads: int, rough: bool) -> None:
+    def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
         """Make chains of the next token and the best ones of heads p_2 ... p_n (section 3).
 
         Args:
             rough: only p_1's own tokens stay, so proposals may be computed roughly.
+            confidence: sequential heads end all chains where these have become, in the mean, less
+                probable than that; 0 for chains of all heads.
         """
 
     @abstractmethod
-    def propose_tree(self, n_heads: int, n_proposals: int) -> np.ndarray:
+    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
         """Make trees of the next token and the most probable paths by heads p_2 ... p_n.
+
+        Args:
+            confidence: by sequential heads, only paths that are so probable go on.
 
         Returns:
             the log-probability of the path to each proposal by those heads, best first: float32

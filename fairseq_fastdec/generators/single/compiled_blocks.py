@@ -93,12 +93,12 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         self._rows.lead(1 + n)
 
-    def propose_chain(self, n_heads: int, rough: bool) -> None:
+    def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
         if n_heads == 1:
             return self.propose_nothing()
         batch, rows = self._batch, self._rows
         if batch.session.has_sequential_heads:
-            return self._draft_chain(n_heads - 1, rough)
+            return self._draft_chain(n_heads - 1, rough, confidence)
         output = self._direct.output(1, n_heads, rough)
         if output is None:
             features = Features([self._states()])
@@ -109,12 +109,12 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         rows.lead(n_heads)
 
-    def propose_tree(self, n_heads: int, n_proposals: int) -> np.ndarray:
+    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
         if n_heads == 1:
             self.propose_nothing()
             return np.empty((self._batch.n_rows, 0), dtype=np.float32)
         if self._batch.session.has_sequential_heads:
-            return self._draft_trees(n_heads - 1, n_proposals)
+            return self._draft_trees(n_heads - 1, n_proposals, confidence)
         trees = self._head_trees(n_heads)
         if trees is None:
             self._rank_and_grow(n_heads, n_proposals)
@@ -124,14 +124,14 @@ class CompiledBlocks(Blocks):
         self._has_trees = True
         return self._on_host(self._rows.path_scores)[:, 1:]
 
-    def _draft_chain(self, n_steps: int, rough: bool) -> None:
+    def _draft_chain(self, n_steps: int, rough: bool, confidence: float) -> None:
         drafts = self._direct.drafts(rough)
         if drafts is None:
-            args = (Features([self._states()]), self.next_tokens, n_steps, rough)
+            args = (Features([self._states()]), self.next_tokens, n_steps, rough, confidence)
             return self.propose(draft_chain(self._batch, *args))
         rows, best = self._rows, self._for_proposals
         best.bind(drafts.layer, drafts.types)
-        drafts.compiled.chains_at(
+        n_taken = drafts.compiled.chains_at(
             self._direct.sources(),
             rows.states.data_ptr(),
             rows.next_tokens.data_ptr(),
@@ -139,15 +139,17 @@ class CompiledBlocks(Blocks):
             best,
             self._draft_flags(n_steps),
             rows.proposals.data_ptr(),
+            confidence,
         )
         self._has_trees = False
-        rows.lead(1 + n_steps)
+        rows.lead(1 + n_taken)
 
-    def _draft_trees(self, n_levels: int, n_proposals: int) -> np.ndarray:
+    def _draft_trees(self, n_levels: int, n_proposals: int, confidence: float) -> np.ndarray:
         batch, rows = self._batch, self._rows
         drafts, chooser = self._direct.drafts(rough=True), batch.best_tokens.chooser.compiled
         if drafts is None or chooser is None or drafts.types is not None:
-            args = (Features([self._states()]), self.next_tokens, n_levels, n_proposals)
+            features = Features([self._states()])
+            args = (features, self.next_tokens, n_levels, n_proposals, confidence)
             trees = padded(draft_trees(batch, *args), batch.rules.pad)
             rows.plant(*(torch.tensor(part) for part in zip(*trees)))
         else:
@@ -162,6 +164,7 @@ class CompiledBlocks(Blocks):
                 batch.session.temperature,
                 self._draft_flags(n_levels),
                 rows,
+                confidence,
             )
         self._has_trees = True
         return self._on_host(rows.path_scores)[:, 1:]

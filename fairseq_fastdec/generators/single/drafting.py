@@ -3,6 +3,7 @@
 Each step of these heads is cheap, and p_1 verifies all that they say in one invocation.
 """
 
+import math
 from typing import List, NamedTuple, Tuple
 
 import numpy as np
@@ -18,24 +19,35 @@ MOST_EXPANDED = 4
 
 
 def draft_chain(
-    batch: Batch, features: Features, next_tokens: Tensor, n: int, rough: bool
+    batch: Batch,
+    features: Features,
+    next_tokens: Tensor,
+    n: int,
+    rough: bool,
+    confidence: float = 0.0,
 ) -> Tensor:
-    """The best token of each of n heads, which see the tokens of the heads before them.
+    """The best token of each of up to n heads, which see the tokens of the heads before them.
 
     Args:
         features: ``[R, C]``, of each row's last position.
         next_tokens: int64 ``[R]``, p_1's tokens there.
-        rough: as for :meth:`Blocks.propose_chain`.
+        rough, confidence: as for :meth:`Blocks.propose_chain`.
 
     Returns:
-        int64 ``[R, n]``
+        int64 ``[R, N]``
     """
     session = batch.session
     states, tokens, chain = session.begin_drafts(features, rough), next_tokens[:, None], []
+    path_scores = torch.zeros_like(tokens, dtype=torch.float32)
     for depth in range(1, n + 1):
         states = session.extend_drafts(states, tokens, rough)
-        tokens = batch.best_drafts(session.draft_scores(states, rough), depth)
+        scores = session.draft_scores(states, rough)
+        best, tokens = batch.best_drafts(scores.log_softmax(-1) if confidence else scores, depth)
         chain.append(tokens)
+        if confidence and depth < n:
+            path_scores = (path_scores + best).masked_fill(tokens.eq(batch.rules.eos), -math.inf)
+            if not float(path_scores.exp().mean()) >= confidence:
+                break
     return torch.cat(chain, dim=1) if chain else next_tokens.new_empty(len(next_tokens), 0)
 
 
@@ -64,13 +76,22 @@ class Paths(NamedTuple):
         """With no path where one ends in EOS, since nothing follows that."""
         return self._replace(scores=np.where(self.tokens == eos, -np.inf, self.scores))
 
+    def above(self, least: float) -> "Paths":
+        """With no path whose score is less."""
+        return self._replace(scores=np.where(self.scores >= least, self.scores, -np.inf))
+
     def best(self, n: int) -> "Paths":
         """The n most probable ones of each row, or all if there are fewer, best first."""
         return self.at(np.argsort(-self.scores, axis=1, kind="stable")[:, :n])
 
 
 def draft_trees(
-    batch: Batch, features: Features, next_tokens: Tensor, n_levels: int, n: int
+    batch: Batch,
+    features: Features,
+    next_tokens: Tensor,
+    n_levels: int,
+    n: int,
+    confidence: float = 0.0,
 ) -> List[Tree]:
     """Trees of the most probable paths, of which the best ones of each level go on to the next.
 
@@ -78,6 +99,7 @@ def draft_trees(
         features, next_tokens: as for :func:`draft_chain`.
         n_levels: the most tokens of a path behind the root.
         n: how many tokens there are to be besides the root, if there are so many.
+        confidence: only paths that are so probable go on.
 
     Returns:
         a tree for each row, with its next token as the root
@@ -85,6 +107,7 @@ def draft_trees(
     session, roots, eos = batch.session, next_tokens[:, None], batch.rules.eos
     states, tokens = session.begin_drafts(features, rough=True), roots
     level = _roots(roots.cpu().numpy())
+    least = math.log(confidence) if confidence else -math.inf
     places = level.parents
     found = level.at(places[:, :0])
     for depth in range(1, n_levels + 1):
@@ -94,11 +117,12 @@ def draft_trees(
         children = _children(level, places, ranked, depth).best(n)
         n_before = found.tokens.shape[1]
         found = Paths(*(np.concatenate(parts, axis=1) for parts in zip(found, children)))
-        best = _worth_expanding(found, children.without_end(eos), n)
+        children = children.without_end(eos).above(least)
+        best = _worth_expanding(found, children, n)
         if depth == n_levels or not best.size:
             break
         places = n_before + best
-        level = children.at(best).without_end(eos)
+        level = children.at(best)
         tokens = torch.from_numpy(level.tokens).to(next_tokens.device)
         states = states.of_slots(torch.from_numpy(level.slots).to(next_tokens.device))
     return [_tree(*row, n) for row in zip(next_tokens.tolist(), *found)]
@@ -121,7 +145,8 @@ def _children(
     """
     n_rows, width = places.shape
     scores, tokens = (part.reshape(n_rows, width, -1) for part in ranked)
-    totals = (level.scores[:, :, None] + scores).astype(np.float32)
+    # An unknown word that options make likelier is no more probable than what it follows.
+    totals = (level.scores[:, :, None] + np.minimum(scores, 0)).astype(np.float32)
     slots = np.arange(width)[None, :, None]
     parts = (tokens, places[:, :, None], np.array([[[depth]]]), totals, slots)
     return Paths(*(np.broadcast_to(part, totals.shape).reshape(n_rows, -1) for part in parts))

@@ -13,6 +13,9 @@ from ..statistics import SentenceRecord
 from .batch import Batch, Observer
 from .drafts import DraftSource, draft_source
 
+# So probable a path of sequential heads' tokens has to be to go on, unless options say otherwise.
+DEFAULT_CONFIDENCE = 0.5
+
 
 class SingleHypothesisGenerator(DecodingGenerator):
     """A generator that keeps one hypothesis for each sentence of a :class:`~.batch.Batch`.
@@ -30,6 +33,12 @@ class SingleHypothesisGenerator(DecodingGenerator):
     @cached_property
     def _best_tokens(self) -> BestTokens:
         return BestTokens(self.session, self.rules)
+
+    @property
+    def proposal_confidence(self) -> float:
+        """``--proposal-confidence``, where proposals are verified exactly."""
+        given = self.options.proposal_confidence
+        return DEFAULT_CONFIDENCE if given is None else given
 
     def draft_source(self, replace_answers: bool) -> DraftSource:
         """The drafts of ``--draft``; ``replace_answers`` as for :class:`~.drafts.NgramDraft`."""

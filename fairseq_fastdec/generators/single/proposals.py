@@ -130,7 +130,13 @@ class HeadProposals(ProposalSource):
     a path went on to p_2's token, p_3's, ..., where the tree did.
     """
 
-    def __init__(self, n_heads: int, most: int) -> None:
+    def __init__(self, n_heads: int, most: int, confidence: float = 0.0) -> None:
+        """
+        Args:
+            n_heads: how many heads may be asked, p_1 among them.
+            confidence: as for :meth:`Blocks.propose_tree`.
+        """
+        self._confidence = confidence
         self._most_heads = self.n_heads = n_heads
         self._n_answers = 0
         # The share of trees in which each head has a token.
@@ -168,7 +174,7 @@ class HeadProposals(ProposalSource):
             self._shares[asked] += SHARE_OF_LAST * news[asked]
 
     def _chances(self, batch: Batch, blocks: Blocks, most: int) -> np.ndarray:
-        path_scores = blocks.propose_tree(self.n_heads, most)
+        path_scores = blocks.propose_tree(self.n_heads, most, self._confidence)
         kinds = np.minimum(-KINDS_OF_FACTOR * path_scores, N_PATH_KINDS - 1)
         self._kinds = kinds.astype(np.int64)
         return self.rates.rates[self._kinds]

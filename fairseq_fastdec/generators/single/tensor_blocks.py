@@ -60,21 +60,23 @@ class TensorBlocks(Blocks):
     def propose(self, proposals: Tensor) -> None:
         self._feed_chains(torch.cat([self._next[:, None], proposals], dim=1))
 
-    def propose_chain(self, n_heads: int, rough: bool) -> None:
+    def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
         batch = self._batch
         if batch.session.has_sequential_heads:
-            proposals = draft_chain(batch, self._features, self._next, n_heads - 1, rough)
+            args = (self._features, self._next, n_heads - 1, rough, confidence)
+            proposals = draft_chain(batch, *args)
         else:
             proposals = batch.proposals(self._features, n_heads, verified=rough)
         self.propose(proposals)
 
-    def propose_tree(self, n_heads: int, n_proposals: int) -> np.ndarray:
+    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
         batch = self._batch
         if n_heads == 1:
             self.propose_nothing()
             return np.empty((batch.n_rows, 0), dtype=np.float32)
         if batch.session.has_sequential_heads:
-            trees = draft_trees(batch, self._features, self._next, n_heads - 1, n_proposals)
+            args = (self._features, self._next, n_heads - 1, n_proposals, confidence)
+            trees = draft_trees(batch, *args)
         else:
             trees = self._trees_of_heads(n_heads, n_proposals)
         self._feed_trees(padded(trees, batch.rules.pad))

@@ -60,11 +60,11 @@ class Rows:
         direct = DirectSteps.of(self.session.network, self.session.rows)
         return direct.drafts(rough=False), direct.sources()
 
-    def chains(self, n_steps, flags=Flags(), **changes):
+    def chains(self, n_steps, flags=Flags(), confidence=0.0, **changes):
         drafts, sources = self.compiled()
         self.best.bind(drafts.layer, drafts.types)
         proposals = torch.zeros(self.n, n_steps, dtype=torch.long)
-        drafts.compiled.chains_at(
+        n = drafts.compiled.chains_at(
             sources._replace(**changes),
             self.features.data_ptr(),
             self.next_tokens.data_ptr(),
@@ -72,23 +72,30 @@ class Rows:
             self.best,
             flags,
             proposals.data_ptr(),
+            confidence,
         )
-        return proposals
+        return proposals.flatten()[: self.n * n].view(self.n, n)
 
-    def chains_by_torch(self, n_steps, no_end=None):
+    def chains_by_torch(self, n_steps, no_end=None, confidence=0.0):
         states, tokens = self.session.begin_drafts(self.features, False), self.next_tokens[:, None]
-        chains = []
+        chains, chances = [], torch.ones(self.n, 1)
         for step in range(n_steps):
+            if chances.mean() < confidence:
+                break
             states = self.session.extend_drafts(states, tokens, False)
-            logits = self.session.draft_logits(states, False)
+            logits = self.session.draft_logits(states, False) / self.temperature
+            probs = logits.softmax(-1)
             logits[..., PAD] = -math.inf
             if no_end is not None:
                 logits[no_end[step], :, EOS] = -math.inf
             tokens = logits.argmax(dim=-1)
             chains.append(tokens)
+            chances = chances * probs.gather(-1, tokens[..., None]).squeeze(-1)
+            if confidence:
+                chances = chances.masked_fill(tokens.eq(EOS), 0)
         return torch.cat(chains, dim=1)
 
-    def trees(self, n_levels, n, width, flags=Flags(), **changes):
+    def trees(self, n_levels, n, width, flags=Flags(), confidence=0.0, **changes):
         """The blocks that trees became, and how many tokens each has."""
         drafts, sources = self.compiled()
         blocks = RowBlocks.of(self.n, n + 1, self.features.size(1))
@@ -108,6 +115,7 @@ class Rows:
             self.temperature,
             flags,
             blocks,
+            confidence,
         )
         return blocks
 
@@ -142,6 +150,34 @@ def test_chains_are_what_torch_computes(
 
 
 @compiled
+@settings(FUZZ, max_examples=25)
+@given(
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4), n_steps=st.integers(1, 6),
+    confidence=st.sampled_from([1e-9, 0.001, 0.01, 0.1, 1.0]), n_threads=st.integers(1, 3),
+    temperature=st.sampled_from([1.0, 0.3]), may_end=st.booleans(),
+)  # fmt: skip
+def test_chains_end_where_they_are_improbable(
+    lengths, n_steps, confidence, n_threads, temperature, may_end
+):
+    rows = Rows(lengths, temperature=temperature)
+    no_end = None if may_end else torch.ones(n_steps, rows.n, dtype=torch.bool)
+    with threads(n_threads):
+        ours = rows.chains(n_steps, Flags(no_end), confidence)
+    assert torch.equal(ours, rows.chains_by_torch(n_steps, no_end, confidence))
+    assert torch.equal(ours, rows.chains(n_steps, Flags(no_end))[:, : ours.size(1)])
+
+
+@compiled
+def test_chains_that_have_all_ended_do_not_go_on():
+    rows = Rows([4, 2])
+    only_end = torch.zeros(4, 2, dtype=torch.bool)
+    only_end[1] = True
+    chains = rows.chains(4, Flags(None, only_end), confidence=1e-30)
+    assert chains.size(1) == 2 and chains[:, 1].eq(EOS).all()
+    assert rows.chains(4, Flags(None, only_end)).size(1) == 4
+
+
+@compiled
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_rows_have_the_chains_that_they_have_alone(precision):
     lengths = [5, 9, 2, 7]
@@ -165,9 +201,10 @@ def test_rows_have_the_chains_that_they_have_alone(precision):
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4), n_levels=st.integers(1, 4),
     n=st.integers(1, 30), width=st.integers(1, 6), n_threads=st.integers(1, 3),
     must_end=st.booleans(), temperature=st.sampled_from([1.0, 1.7]),
+    confidence=st.sampled_from([0.0, 0.001, 0.05, 1.0]),
 )  # fmt: skip
 def test_trees_are_what_torch_computes(
-    lengths, n_levels, n, width, n_threads, must_end, temperature
+    lengths, n_levels, n, width, n_threads, must_end, temperature, confidence
 ):
     rows = Rows(lengths, temperature=temperature)
     flags = Flags()
@@ -175,12 +212,11 @@ def test_trees_are_what_torch_computes(
         flags = Flags(None, torch.zeros(n_levels, rows.n, dtype=torch.bool))
         flags.only_end[-1] = True
     with threads(n_threads):
-        blocks = rows.trees(n_levels, n, width, flags)
+        blocks = rows.trees(n_levels, n, width, flags, confidence)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drafting, "MOST_EXPANDED", width)
-        expected = drafting.draft_trees(
-            BatchOf(rows, flags.only_end), Features([rows.features]), rows.next_tokens, n_levels, n
-        )
+        batch, features = BatchOf(rows, flags.only_end), Features([rows.features])
+        expected = drafting.draft_trees(batch, features, rows.next_tokens, n_levels, n, confidence)
     longest = max(len(tree.tokens) for tree in expected)
     assert blocks.n_new == longest
     shape = (rows.n, longest)

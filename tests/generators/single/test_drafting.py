@@ -20,9 +20,12 @@ SAMPLE = tiny.random_batch(TASK, [1, 4, 8, 9, 12, 0, 7, 3, 10, 11], seed=2)
 PREFIX = torch.tensor([[7, 8, 9], [8, 1, 1], [EOS, 1, 1]] + [[5, 5, 1]] * 7)
 METHODS = {
     "chain": dict(),
+    "chain of all heads": dict(proposal_confidence=0.0),
+    "chain of few heads": dict(proposal_confidence=1.0),
     "short chain": dict(decoding_block_size=2),
     "block of one": dict(decoding_block_size=1),
     "tree": dict(proposal_tree=7),
+    "tree of all heads": dict(proposal_confidence=0.0, proposal_tree=7),
     "large tree": dict(proposal_tree=31),
     "tree of one": dict(proposal_tree=1),
     "few types": dict(proposal_types=12),
@@ -173,6 +176,30 @@ def test_a_chain_is_what_the_models_own_forward_says(temperature):
     for head, token in enumerate(chain, start=1):
         assert token == int(log_probs_of(model, sample, known, head)[0].argmax())
         known.append(token)
+
+
+def test_an_improbable_chain_ends():
+    model = random_model()
+    batch, features, next_tokens = first_batch(model, tiny.random_batch(TASK, [6], seed=4))
+    args = (batch, features, next_tokens, 3)
+    whole = drafting.draft_chain(*args, rough=False)
+    (known,) = next_tokens.tolist()
+    sample = tiny.random_batch(TASK, [6], seed=4)
+    chance = log_probs_of(model, sample, [known], 1)[0, whole[0, 0]].exp().item()
+    cut = drafting.draft_chain(*args, rough=False, confidence=1.01 * chance)
+    assert torch.equal(cut, whole[:, :1])
+    assert drafting.draft_chain(*args, rough=False, confidence=0.99 * chance).size(1) > 1
+
+
+@pytest.mark.parametrize(
+    "options", [dict(acceptance="topk", acceptance_topk=9), dict(min_block_size=3)]
+)
+def test_where_outputs_depend_on_proposals_there_are_all(options):
+    ours = found([random_model()], options)[0]
+    all_heads = found([random_model()], {**options, "proposal_confidence": 0.0})[0]
+    few_heads = found([random_model()], {**options, "proposal_confidence": 1.0})[0]
+    tokens = [[one["tokens"].tolist() for one in each] for each in (ours, all_heads, few_heads)]
+    assert tokens[0] == tokens[1] != tokens[2]
 
 
 def test_a_tree_has_the_most_probable_paths(monkeypatch):

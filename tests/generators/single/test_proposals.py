@@ -41,7 +41,7 @@ class Judged:
     def propose(self, proposals):
         self.proposed = proposals.tolist()
 
-    def propose_tree(self, n_heads, n_proposals):
+    def propose_tree(self, n_heads, n_proposals, confidence):
         return self._path_scores[:, :n_proposals]
 
     def cut_tree(self, n):

@@ -141,6 +141,7 @@ Problem problem_of(const Draft &draft) {
 
 Problem problem_of(const DraftChains &task) {
   if (!task.draft || !task.best || task.n_steps < 0 || task.draft->step.n_new != 1) return SIZES;
+  if (!task.path_scores) return SIZES;
   const Linear &linear = task.best->linear;
   if (task.best->n != task.draft->step.n_rows) return SIZES;
   return linear.inputs == task.draft->step.model.dim ? NONE : SIZES;

@@ -4,6 +4,7 @@
 #include "best_token.h"
 #include "blocks.h"
 #include "costs.h"
+#include "draft_chains.h"
 #include "draft_trees.h"
 #include "drafts.h"
 #include "heads.h"
@@ -291,26 +292,30 @@ int64_t fastdec_draft_scratch_size(const Draft *draft) {
 
 int64_t fastdec_run_draft(Draft *draft) { return take_draft_step(*draft); }
 
+// How many steps were taken, or the negative of a Problem.
 int64_t fastdec_draft_chains(DraftChains *task) {
-  if (const Problem problem = problem_of(*task)) return problem;
+  if (const Problem problem = problem_of(*task)) return -problem;
   Draft &draft = *task->draft;
   BestToken &best = *task->best;
   const float *const features = draft.from_features;
   const int64_t n_rows = draft.step.n_rows;
-  int64_t problem = NONE;
-  for (int64_t i = 0; i < task->n_steps && !problem; ++i) {
-    draft.step.tokens = i ? best.tokens : task->next_tokens;
-    draft.from_features = i ? nullptr : features;
+  std::fill_n(task->path_scores, n_rows, 0.0f);
+  best.normalize = task->confidence > 0;
+  int64_t problem = NONE, n = 0;
+  for (bool goes_on = true; goes_on && n < task->n_steps; ++n) {
+    draft.step.tokens = n ? best.tokens : task->next_tokens;
+    draft.from_features = n ? nullptr : features;
     if ((problem = take_draft_step(draft))) break;
     best.x = draft.outputs;
-    best.no_end = task->no_end ? task->no_end + i * n_rows : nullptr;
-    best.only_end = task->only_end ? task->only_end + i * n_rows : nullptr;
-    problem = fastdec_best_tokens(&best);
-    for (int64_t row = 0; !problem && row < n_rows; ++row)
-      task->proposals[row * task->n_steps + i] = best.tokens[row];
+    best.no_end = task->no_end ? task->no_end + n * n_rows : nullptr;
+    best.only_end = task->only_end ? task->only_end + n * n_rows : nullptr;
+    if ((problem = fastdec_best_tokens(&best))) break;
+    goes_on = prolong_chains(*task, n);
   }
   draft.from_features = features;
-  return problem;
+  if (problem) return -problem;
+  put_chains_side_by_side(*task, n);
+  return n;
 }
 
 // How many tokens the longest tree has, or the negative of a Problem.
@@ -337,7 +342,7 @@ int64_t fastdec_draft_trees(DraftTrees *task) {
     for (int64_t row = 0; row < n_rows; ++row) {
       const int64_t at = row * width * n_best;
       rows[row].add_children(best.best + at, best.tokens + at, level + 1, n_best);
-      rows[row].choose_level(task->n_proposals, task->width, task->eos);
+      rows[row].choose_level(*task);
     }
     width = lay_out_level(*task, rows, width, tokens);
   }

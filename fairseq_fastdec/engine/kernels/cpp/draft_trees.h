@@ -30,7 +30,8 @@ class RowPaths {
     for (size_t slot = 0; slot < level.size(); ++slot)
       for (int64_t rank = 0; rank < n; ++rank) {
         const int64_t at = int64_t(slot) * n + rank;
-        const float score = level[slot].score + scores[at];
+        // An unknown word that options make likelier is no more probable than what it follows.
+        const float score = level[slot].score + std::min(scores[at], 0.0f);
         if (score > -INFINITY)
           children.push_back({tokens[at], level[slot].place, depth, int64_t(slot), score});
       }
@@ -40,8 +41,10 @@ class RowPaths {
     found.insert(found.end(), children.begin(), children.end());
   }
 
-  // The next level: those of the last children of whose own some could be among the n best paths.
-  void choose_level(int64_t n, int64_t width, int64_t eos) {
+  // The next level: those of the last children that may go on, and of whose own children some could
+  // be among the n best paths.
+  void choose_level(const DraftTrees &task) {
+    const int64_t n = task.n_proposals;
     float least = -INFINITY;
     if (int64_t(found.size()) > n) {
       // What follows a path is no more probable than the path.
@@ -50,8 +53,9 @@ class RowPaths {
       least = all[n - 1].score;
     }
     level.clear();
-    for (size_t at = first_child; at < found.size() && int64_t(level.size()) < width; ++at)
-      if (found[at].token != eos && found[at].score > least)
+    for (size_t at = first_child; at < found.size() && int64_t(level.size()) < task.width; ++at)
+      if (found[at].token != task.eos && found[at].score > least &&
+          found[at].score >= task.least_score)
         level.push_back({int64_t(at), found[at].score});
   }
 

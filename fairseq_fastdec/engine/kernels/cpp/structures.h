@@ -188,10 +188,13 @@ struct Draft {
 struct DraftChains {
   Draft *draft;     // of one state a row
   BestToken *best;  // whose states, tokens and scores are those of each step
-  int64_t n_steps;
+  int64_t n_steps;  // the most
+  // Chains go on where they are, in the mean, as probable; 0: everywhere, and best computes logits.
+  float confidence;
   const int64_t *next_tokens;        // [n_rows], behind which the chains go on
   const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see BestToken
-  int64_t *proposals;                // [n_rows, n_steps]
+  int64_t *proposals;                // [n_rows, n_steps], later the steps that were taken
+  float *path_scores;                // [n_rows], memory for the chains' log-probabilities
 };
 
 struct Candidate;
@@ -312,6 +315,7 @@ struct DraftTrees {
   TopK *best;        // of a product's logits: n_proposals for each state
   int64_t n_levels, n_proposals, width, eos, pad;
   float temperature;                 // divides the logits
+  float least_score;                 // only paths whose scores are not less go on
   const uint8_t *no_end, *only_end;  // [n_levels, n_rows], see TopK; null: all may end, none has to
   uint8_t *flags;                    // [2, n_rows * width], memory for those of a level's states
   float *states;                     // [n_rows * width, dim], memory
