@@ -5,33 +5,20 @@ import json
 import pytest
 import torch
 
-from examples.common import random_base
 from examples.engine import beside_ctranslate2 as example
-from fairseq_fastdec.tools.benchmark import command
-from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings, check_methods
-from fairseq_fastdec.tools.benchmark.worker import Worker
-from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
-from tests.support import skips
-
-TINY = "transformer_tiny"
+from fairseq_fastdec.tools.benchmark.methods import check_methods
+from tests.support import skips, small_base
 
 
 @pytest.fixture()
-def small_base(monkeypatch):
-    """A tiny network in place of transformer base."""
-    monkeypatch.setattr(random_base, "random_model", lambda arch, n_types: random_model(TINY, 50))
-    monkeypatch.setattr(
-        random_base, "arguments_of", lambda arch, **given: arguments_of(TINY, **given)
-    )
-    monkeypatch.setattr(random_base, "N_SENTENCES", 3)
+def base_is_small(monkeypatch):
+    small_base.use(monkeypatch)
 
 
 def settings_of(work, name, sentences=2):
     """What scripts/benchmark.py makes of the example's command."""
     words = example.benchmark_command(work, example.MODELS[name].options, sentences, 1, 2)
-    args, rest = command.parse_args([str(word) for word in words[2:]])
-    settings = Settings((args.data, *rest), args.device, args.dtype, args.threads, args.sentences)
-    return args, settings, tuple(Method.parse(spec) for spec in args.methods)
+    return small_base.parsed(words)
 
 
 def test_both_precisions_searches_and_engines_in_their_best_settings(tmp_path):
@@ -45,9 +32,7 @@ def test_both_precisions_searches_and_engines_in_their_best_settings(tmp_path):
 
 
 def decode(settings, method, work):
-    worker = Worker(method, settings, Division(1, 1), work)
-    worker.warm_up(1)
-    return [translation.text for translation in worker.decode(1).translations.values()]
+    return [translation.text for translation in small_base.decode(settings, method, work)[0]]
 
 
 def test_the_model_that_comes_along_as_a_stock_transformer(tmp_path):
@@ -60,7 +45,7 @@ def test_the_model_that_comes_along_as_a_stock_transformer(tmp_path):
     assert not any("heads" in name for name in state["model"])
 
 
-def test_random_weights_decode_to_the_same_length(small_base, tmp_path):
+def test_random_weights_decode_to_the_same_length(base_is_small, tmp_path):
     example.prepare_base(tmp_path)
     _, settings, methods = settings_of(tmp_path, "base")
     for method in (methods[0], methods[4]):  # greedy and beam 5
@@ -68,7 +53,7 @@ def test_random_weights_decode_to_the_same_length(small_base, tmp_path):
         assert [len(text.split()) for text in texts] == [30, 30]
 
 
-def test_ctranslate2_converts_both_models(small_base, tmp_path):
+def test_ctranslate2_converts_both_models(base_is_small, tmp_path):
     skips.needs("ctranslate2")
     for name in ("small", "base"):
         work = tmp_path / name

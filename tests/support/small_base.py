@@ -1,0 +1,48 @@
+"""A tiny network in place of the transformer base of examples, and what it decodes."""
+
+from pathlib import Path
+from typing import Any, List, Sequence, Tuple
+
+from examples.common import random_base
+from fairseq_fastdec.tools.benchmark import command
+from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings
+from fairseq_fastdec.tools.benchmark.worker import Worker
+from fairseq_fastdec.tools.corpus import Translation
+from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
+
+TYPES, N_SENTENCES = 60, 3
+SIZES = {
+    f"{side}_{name}": value
+    for side in ("encoder", "decoder")
+    for name, value in {
+        "embed_dim": 16, "ffn_embed_dim": 32, "layers": 2, "attention_heads": 2,
+    }.items()
+}  # fmt: skip
+
+
+def use(monkeypatch: Any) -> None:
+    """Take the tiny network wherever an example makes a transformer base."""
+
+    def tiny_model(arch: str, n_types: int, **given: Any) -> Tuple:
+        return random_model(arch, TYPES, **SIZES, **given)
+
+    def tiny_arguments(arch: str, **given: Any) -> Any:
+        return arguments_of(arch, **SIZES, **given)
+
+    monkeypatch.setattr(random_base, "random_model", tiny_model)
+    monkeypatch.setattr(random_base, "arguments_of", tiny_arguments)
+    monkeypatch.setattr(random_base, "N_SENTENCES", N_SENTENCES)
+
+
+def parsed(words: Sequence[Any]) -> Tuple[Any, Settings, Tuple[Method, ...]]:
+    """What scripts/benchmark.py makes of an example's command: options, settings, methods."""
+    args, rest = command.parse_args([str(word) for word in words[2:]])
+    settings = Settings((args.data, *rest), args.device, args.dtype, args.threads, args.sentences)
+    return args, settings, tuple(Method.parse(spec) for spec in args.methods)
+
+
+def decode(settings: Settings, method: Method, work: Path) -> Tuple[List[Translation], Worker]:
+    """The translations of a method, one sentence at a time, and the worker that made them."""
+    worker = Worker(method, settings, Division(1, 1), work)
+    worker.warm_up(1)
+    return list(worker.decode(1).translations.values()), worker
