@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Mapping, Optional
 
 from .table import translated_line
 
@@ -33,11 +33,14 @@ def mark_finished(directory: Path) -> None:
     (directory / "finished").touch()
 
 
-def run(command: List, log: Optional[Path] = None) -> float:
+def run(
+    command: List, log: Optional[Path] = None, environment: Optional[Mapping[str, str]] = None
+) -> float:
     """Print a command, run it, and stop everything if it fails.
 
     Args:
         log: where its log goes instead of the screen.
+        environment: variables for it, besides those of this process.
 
     Returns:
         the most memory that it had, in MiB; at least what this process has had
@@ -49,7 +52,8 @@ def run(command: List, log: Optional[Path] = None) -> float:
     shown = shlex.join(os.path.relpath(word) if word.startswith("/") else word for word in words)
     print(f"\n+ {shown}", flush=True)
     with open(log, "w", encoding="utf-8") if log else contextlib.nullcontext() as file:
-        with subprocess.Popen(words, stdout=file, stderr=file) as process:
+        variables = {**os.environ, **(environment or {})}
+        with subprocess.Popen(words, stdout=file, stderr=file, env=variables) as process:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:

@@ -11,7 +11,6 @@ earlier one ended. Leave the machine to it: nothing else should run.
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import time
@@ -143,9 +142,9 @@ def methods(model: Published, beam: int, work: Path) -> Dict[str, List[Any]]:
 def perform(measurement: Measurement, directory: Path, n_threads: int) -> None:
     """Run the command, and keep what it took."""
     directory.mkdir(parents=True, exist_ok=True)
-    os.environ["OMP_NUM_THREADS"] = str(n_threads)
     began = time.perf_counter()
-    memory = commands.run(measurement.command, log=directory / "log.txt")
+    threads = {"OMP_NUM_THREADS": str(n_threads)}
+    memory = commands.run(measurement.command, directory / "log.txt", threads)
     if measurement.is_timed:
         taken = {"seconds": time.perf_counter() - began, "memory": memory}
         atomic_files.write_text(directory / "taken.json", json.dumps(taken))

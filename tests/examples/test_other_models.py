@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import os
 import re
+import sys
 
 import pytest
 from fairseq_cli import generate as generate_cli
@@ -69,8 +71,10 @@ def measured(tmp_path, monkeypatch):
     """Runs the example with commands that do nothing, and says which those were."""
     ran = []
 
-    def run(command, log=None):
+    def run(command, log=None, environment=None):
         words = [str(word) for word in command]
+        # What is measured has the threads that were asked for.
+        assert environment == (None if log is None else {"OMP_NUM_THREADS": "2"})
         ran.append(words)
         if "--output" in words:
             results = [
@@ -93,6 +97,14 @@ def measured(tmp_path, monkeypatch):
         return list(ran)
 
     return measure
+
+
+def test_a_command_has_variables_that_others_have_not(tmp_path):
+    before = dict(os.environ)
+    script = "import os; print(os.environ['OMP_NUM_THREADS'])"
+    commands.run([sys.executable, "-c", script], tmp_path / "log", {"OMP_NUM_THREADS": "7"})
+    assert (tmp_path / "log").read_text(encoding="utf-8").strip() == "7"
+    assert dict(os.environ) == before
 
 
 def test_what_is_there_is_not_measured_again(measured, tmp_path, capsys):
