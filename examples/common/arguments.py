@@ -2,7 +2,7 @@
 
 import argparse
 from pathlib import Path
-from typing import Optional
+from typing import Iterable, Optional
 
 from fairseq_fastdec.tools.command_line import positive
 
@@ -27,8 +27,9 @@ def add_rounds(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_sized_workdir(parser: argparse.ArgumentParser, name: str) -> None:
-    """``--workdir`` of an example of several sizes; :func:`sized_workdir` is where it works."""
+def add_size(parser: argparse.ArgumentParser, name: str, sizes: Iterable[str]) -> None:
+    """``--size`` of an example, and ``--workdir``; :func:`sized_workdir` is where it works."""
+    parser.add_argument("--size", choices=sorted(sizes), default="quick")
     parser.add_argument("--workdir", type=Path, help=f"default: work/{name}_SIZE in the repository")
 
 

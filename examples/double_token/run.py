@@ -77,8 +77,7 @@ def main() -> None:
 def parse_args() -> argparse.Namespace:
     """The command line."""
     parser = arguments.described(__doc__)
-    parser.add_argument("--size", choices=sorted(SIZES), default="quick")
-    arguments.add_sized_workdir(parser, "double_token")
+    arguments.add_size(parser, "double_token", SIZES)
     arguments.add_rounds(parser)
     en_de.add_autocast_option(parser)
     return parser.parse_args()

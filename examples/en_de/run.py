@@ -47,8 +47,7 @@ def run_recipe(args: argparse.Namespace) -> None:
 def parse_args() -> argparse.Namespace:
     """The command line."""
     parser = arguments.described(__doc__)
-    parser.add_argument("--size", choices=sorted(en_de.RECIPES), default="quick")
-    arguments.add_sized_workdir(parser, "en_de")
+    arguments.add_size(parser, "en_de", en_de.RECIPES)
     parser.add_argument(
         "--block-heads",
         choices=["parallel", "sequential"],

@@ -12,9 +12,10 @@ each in one process with all threads. Leave the machine to it: nothing else shou
 
 import itertools
 import json
+import shlex
 import statistics
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import nn
@@ -43,32 +44,32 @@ class Part(NamedTuple):
 
     Attributes:
         title: of its table.
-        path: the checkpoints of all methods that name none.
+        checkpoints: those of an ensemble, for all methods that name none.
         batch_size: sentences that are decoded at once.
         sentences: how many are decoded.
         fairseq: options of fairseq's own search.
-        methods: our methods' options, by name.
+        methods: by name, our methods' options and a checkpoint of their own.
     """
 
     title: str
-    path: str
+    checkpoints: Tuple[str, ...]
     batch_size: int
     sentences: int
     fairseq: str
-    methods: Dict[str, str]
+    methods: Dict[str, Tuple[str, Optional[str]]]
 
 
 PARTS = {
     "blocks": Part(
         "One sentence at a time, beside fairseq's --beam 1",
-        "stock.pt",
+        ("stock",),
         1,
         8,
         "--beam 1",
         {
-            "greedy": "--decoding greedy",
+            "greedy": ("--decoding greedy", None),
             **{
-                f"{heads} heads, k = {k}": f"--decoding blockwise --path {{work}}/{heads}{k}.pt"
+                f"{heads} heads, k = {k}": ("--decoding blockwise", f"{heads}{k}")
                 for k in BLOCK_SIZES
                 for heads in HEADS
             },
@@ -76,11 +77,14 @@ PARTS = {
     ),
     "ensemble": Part(
         "An ensemble of two, batches of 8, beside fairseq's --beam 5",
-        "base1.pt:{work}/base2.pt",
+        ("base1", "base2"),
         8,
         16,
         "--beam 5",
-        {"beam 5": "--decoding beam --beam 5", "streaming 5": "--decoding streaming --beam 5"},
+        {
+            "beam 5": ("--decoding beam --beam 5", None),
+            "streaming 5": ("--decoding streaming --beam 5", None),
+        },
     ),
 }
 
@@ -135,17 +139,23 @@ def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> L
     part = PARTS[name]
     source, target = LANGUAGES
     specs = [f"{FAIRSEQ}: --decoding fairseq {part.fairseq}"]
-    for method, options in part.methods.items():
+    for method, (options, checkpoint) in part.methods.items():
+        if checkpoint:
+            options += f" --path {shlex.quote(paths(work, checkpoint))}"
         for precision, value in PRECISIONS.items():
-            words = f"{options.format(work=work)} --engine-precision {value}"
-            specs.append(f"{method}, {precision}: {words}")
+            specs.append(f"{method}, {precision}: {options} --engine-precision {value}")
     return [
         *commands.script("benchmark.py"), work / "data", "-s", source, "-t", target,
-        "--path", f"{work}/{part.path.format(work=work)}", "--device", "cpu", *FORCED,
+        "--path", paths(work, *part.checkpoints), "--device", "cpu", *FORCED,
         "--sentences", part.sentences, "--batch-size", part.batch_size, "--rounds", n_rounds,
         "--threads", n_threads, "--processes", 1, "--output", work / name,
         *(word for spec in specs for word in ("--method", spec)),
     ]  # fmt: skip
+
+
+def paths(work: Path, *checkpoints: str) -> str:
+    """The value of ``--path``."""
+    return ":".join(str(work / f"{name}.pt") for name in checkpoints)
 
 
 def table(part: Part, document: Dict[str, Any]) -> str:

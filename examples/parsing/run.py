@@ -93,7 +93,6 @@ def main() -> None:
 def parse_args() -> argparse.Namespace:
     """The command line."""
     parser = arguments.described(__doc__)
-    parser.add_argument("--size", choices=sorted(SIZES), default="quick")
     arguments.add_rounds(parser)
     parser.add_argument(
         "--cpu-time",
@@ -101,7 +100,7 @@ def parse_args() -> argparse.Namespace:
         help="count the seconds that the search has a processor for, if others need it, too; "
         "OMP_NUM_THREADS=1 goes with it",
     )
-    arguments.add_sized_workdir(parser, "parsing")
+    arguments.add_size(parser, "parsing", SIZES)
     return parser.parse_args()
 
 

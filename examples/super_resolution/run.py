@@ -77,8 +77,7 @@ def parse_args() -> argparse.Namespace:
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
     )
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--size", choices=sorted(recipe.SIZES), default="quick")
-    arguments.add_sized_workdir(parser, "super_resolution")
+    arguments.add_size(parser, "super_resolution", recipe.SIZES)
     arguments.add_rounds(parser)
     en_de.add_autocast_option(parser)
     return parser.parse_args()

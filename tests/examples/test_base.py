@@ -10,7 +10,7 @@ from tests.support import small_base
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     """The example's directory, with tiny networks."""
-    work = tmp_path_factory.mktemp("base")
+    work = tmp_path_factory.mktemp("a base")
     with pytest.MonkeyPatch.context() as monkeypatch:
         small_base.use(monkeypatch)
         example.prepare(work)
@@ -54,7 +54,7 @@ def test_an_ensemble_of_different_models(prepared):
 
 
 def test_the_table():
-    part = example.PARTS["ensemble"]._replace(methods={"greedy": "", "b": ""})
+    part = example.PARTS["ensemble"]._replace(methods={"greedy": ("", None), "b": ("", None)})
 
     def row(method, *seconds):
         return {"method": method, "seconds": seconds, "tokens_per_invocation": 2.0}

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from . import worker
 from .measurement import Round, peak_memory, together
-from .methods import FAIRSEQ, Division, Method, Settings
+from .methods import Division, Method, Settings
 from .processes import in_team, new_team
 
 logger = logging.getLogger(__name__)
@@ -44,9 +44,7 @@ class Contender:
         """
         self.method = method
         self.division = division
-        # CTranslate2's workers are threads of one process.
-        n_processes = division.workers if method.engine == FAIRSEQ else 1
-        self._process = stack.enter_context(new_team(n_processes))
+        self._process = stack.enter_context(new_team(method.n_processes(division)))
 
     def load(self, settings: Settings, shared: Path) -> None:
         """Load the model, and start all processes.

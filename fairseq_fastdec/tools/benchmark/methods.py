@@ -102,6 +102,10 @@ class Method:
         n_workers = given[own.engine] or (workers or {}).get(own.engine, BEST)
         return cls(name.strip(), tuple(arguments), own.engine, own.compute_type, n_workers)
 
+    def n_processes(self, division: Division) -> int:
+        """The number of processes that the workers are; CTranslate2's are threads of one."""
+        return division.workers if self.engine == FAIRSEQ else 1
+
     def divisions(self, settings: "Settings") -> Tuple[Division, ...]:
         """The divisions of the threads to measure, of which the fastest counts.
 

@@ -10,7 +10,7 @@ from . import processes
 from .ctranslate2_runner import CTranslate2Runner
 from .fairseq_runner import FairseqRunner
 from .measurement import Round, peak_memory
-from .methods import CTRANSLATE2, FAIRSEQ, Division, Method, Settings, configure
+from .methods import CTRANSLATE2, Division, Method, Settings, configure
 from .processes import begin_team
 
 WARM_UP_BATCHES = 8
@@ -84,11 +84,12 @@ def load(method: Method, settings: Settings, division: Division, shared: Path) -
     Returns:
         its beam width, and the MiB that this process had taken before.
     """
-    if method.engine == FAIRSEQ and division.workers > 1:
+    n_others = method.n_processes(division) - 1
+    if n_others:
         # A process that has computed in several threads must not be forked.
         _begin(method, settings, division, shared, n_threads=1)
         _worker.prepare()
-        begin_team(division.workers - 1, _begin, method, settings, division, shared)
+        begin_team(n_others, _begin, method, settings, division, shared)
     _begin(method, settings, division, shared)
     return _worker.runner.beam_width, _worker.memory_before
 
