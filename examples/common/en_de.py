@@ -8,8 +8,9 @@ from typing import List, Optional, Sequence, Union
 from . import arguments, commands
 
 EN_DE = commands.ROOT / "examples" / "en_de"
-# The model that comes along.
+# The model that comes along, which the measurements use; and the one to try.
 MODEL = EN_DE / "model"
+DISTILLED_MODEL = EN_DE / "distilled_model"
 CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
 BASELINE = ["--arch", "transformer", *CROSS_ENTROPY]
 

@@ -126,9 +126,12 @@ def signed(title: str) -> str:
 
 def markdown(title: str, rows: List[Dict[str, str]]) -> str:
     """A table of rows with the same columns, under its title."""
+    return f"{title}\n\n{untitled(rows)}"
+
+
+def untitled(rows: List[Dict[str, str]]) -> str:
+    """A table of rows with the same columns."""
     lines = [
-        title,
-        "",
         "| " + " | ".join(rows[0]) + " |",
         "|" + "---|" * len(rows[0]),
         *("| " + " | ".join(row.values()) + " |" for row in rows),

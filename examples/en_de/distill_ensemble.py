@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train the distilled model that comes along: taught by an ensemble, with heads of its own.
+"""Train the distilled model: taught by an ensemble, with heads of its own.
 
     python examples/en_de/distill_ensemble.py --cpu-autocast    # most of a day of one core
 
@@ -7,7 +7,9 @@ Two teachers learn LibreOffice's help and user interface. A student of their siz
 them and learns what both together say, by beam search, to these texts and to crossed sentences
 (../common/crossing.py). Then eight heads learn what the student says (sequential_heads.py).
 Every command is printed as it would be typed. A stage whose result exists is skipped, so that an
-interrupted run goes on where it was.
+interrupted run goes on where it was. Then this writes the directory that comes along:
+
+    python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/distilled_model
 """
 
 from dataclasses import replace

@@ -2,6 +2,7 @@
 """Make a directory to share of a model: half-precision weights, dictionaries and subwords.
 
 python examples/en_de/export.py work/en_de_full frozen examples/en_de/model
+python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/distilled_model
 """
 
 import argparse
@@ -24,7 +25,7 @@ PLACES = ("data", "save_dir", "finetune_from_model", "restore_file", "user_dir")
 def main() -> None:
     """Read the command line and export."""
     parser = arguments.described(__doc__)
-    parser.add_argument("workdir", type=Path, help="that of run.py")
+    parser.add_argument("workdir", type=Path, help="that of run.py or distill_ensemble.py")
     parser.add_argument("model", help="the name of a directory in it")
     parser.add_argument("output", type=Path, help="a directory; made if it is not there")
     args = parser.parse_args()

@@ -8,8 +8,8 @@ import torch
 
 from examples.common import en_de
 from examples.common.training_text import read
+from examples.en_de import demo, export, sequential_heads
 from examples.en_de import distill_ensemble as example
-from examples.en_de import sequential_heads
 from tests.support import command_line, example_in_process
 
 KEPT = ("chain of 7",)
@@ -56,6 +56,24 @@ def test_all_stages(small, tmp_path, monkeypatch, capsys):
     n_run = len(small)
     example.main()
     assert len(small) == n_run
+    check_export(tmp_path, heads, monkeypatch)
+
+
+def check_export(work, heads, monkeypatch):
+    """The command that the example's docstring ends with makes a directory that the demo loads."""
+    (work / "data" / "bpe.codes").write_text("#version: 0.2\na b</w>\n", encoding="utf-8")
+    words = example.__doc__.split("\n    python ")[-1].split()
+    assert words[:3] == ["examples/en_de/export.py", "work/en_de_distill_ensemble", "heads"]
+    assert words[3:] == [en_de.DISTILLED_MODEL.relative_to(en_de.commands.ROOT).as_posix()]
+    places = [work, "heads", work / "exported"]
+    monkeypatch.setattr(sys, "argv", ["export.py", *map(str, places)])
+    export.main()
+    assert {path.name for path in (work / "exported").iterdir()} == {
+        "bpe.codes", "checkpoint.pt", "dict.de.txt", "dict.en.txt",
+    }  # fmt: skip
+    hub = demo.load(work / "exported")
+    exported = hub.models[0].state_dict()
+    assert all(torch.equal(exported[name], value.half().float()) for name, value in heads.items())
 
 
 def test_it_learns_all_the_text_that_comes_along(tmp_path, monkeypatch):

@@ -3,7 +3,9 @@
 import argparse
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -221,19 +223,32 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
     assert state["cfg"]["model"].block_size == 3
 
 
-def test_the_model_that_comes_along_translates_and_is_compared(monkeypatch, capsys):
+@pytest.mark.parametrize("model", demo.MODELS)
+def test_a_model_that_comes_along_translates_and_is_compared(model, monkeypatch, capsys):
     arguments = ["--test-sentences", "3", "--rounds", "1", "Click OK to close the dialog."]
-    monkeypatch.setattr(sys, "argv", ["demo.py", *arguments])
+    chosen = ["--model", model] if model != "distilled" else []  # that one is the default
+    monkeypatch.setattr(sys, "argv", ["demo.py", *chosen, *arguments])
     demo.main()
     printed = capsys.readouterr().out
     assert "de: Klicken Sie auf" in printed
     assert "BLEU: sacrebleu's, of detokenised text, `nrefs:1|" in printed
-    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| model |")]
-    assert [row[1] for row in rows[1:]] == list(demo.METHODS)
-    assert all(row[-1] == "3 of 3 |" for row in rows[1:])
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith(f"| {model} |")]
+    assert [row[1] for row in rows] == list(demo.METHODS)
+    assert all(row[-1] == "3 of 3 |" for row in rows)
     # All invocations are counted, in fewer of which blockwise decoding finds the same tokens.
-    invocations = {row[1]: int(row[3]) for row in rows[1:]}
+    invocations = {row[1]: int(row[3]) for row in rows}
     assert invocations["fairseq --beam 1"] == invocations["greedy"] > invocations["blockwise"]
+
+
+def test_the_demo_prints_its_results_and_nothing_else():
+    """Without what fairseq logs: it is the first thing that a newcomer sees."""
+    done = subprocess.run(
+        [sys.executable, demo.__file__, "--test-sentences", "1", "--rounds", "1", "Click OK."],
+        capture_output=True, text=True, encoding="utf-8", cwd=commands.ROOT,
+        env={**os.environ, "PYTHONPATH": str(commands.ROOT)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("en: Click OK.\nde: ")
 
 
 def test_sentences_come_from_standard_input(monkeypatch):
