@@ -247,8 +247,17 @@ def test_the_demo_prints_its_results_and_nothing_else():
         capture_output=True, text=True, encoding="utf-8", cwd=commands.ROOT,
         env={**os.environ, "PYTHONPATH": str(commands.ROOT)},
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    told = done.stderr.splitlines()
+    assert [line for line in told if "without its compiled code" not in line] == []
     assert done.stdout.startswith("en: Click OK.\nde: ")
+
+
+def test_the_distilled_model_is_small_and_has_the_other_ones_subwords():
+    assert (en_de.DISTILLED_MODEL / "checkpoint.pt").stat().st_size <= 16e6
+    for name in ("bpe.codes", "dict.de.txt", "dict.en.txt"):
+        first, distilled = (folder / name for folder in demo.MODELS.values())
+        assert first.read_bytes() == distilled.read_bytes()
 
 
 def test_sentences_come_from_standard_input(monkeypatch):
