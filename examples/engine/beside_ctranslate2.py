@@ -18,20 +18,16 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple
 
 import torch
-from fairseq.data import Dictionary
-from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
-from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 
 import fairseq_fastdec  # noqa: F401  (registers the architectures)
 from examples.common import arguments, commands
-from examples.common.en_de import EN_DE, MODEL
+from examples.common.en_de import MODEL
+from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.random_base import FORCED, TYPES, save_base, write_sentences
-from examples.common.random_models import write_side
 from examples.common.table import markdown
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
 
-LANGUAGES = ("en", "de")
 BATCH_SIZES = (1, 32)
 SEARCHES = {"greedy": 1, "beam 5": 5}
 PRECISIONS = {
@@ -94,15 +90,7 @@ def parse_args() -> argparse.Namespace:
 
 def prepare_small(work: Path) -> None:
     """The test set of ../en_de in its model's subwords, and that model as a stock transformer."""
-    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(MODEL / "bpe.codes")))
-    (work / "data").mkdir(exist_ok=True)
-    for language in LANGUAGES:
-        dictionary = Dictionary.load(str(MODEL / f"dict.{language}.txt"))
-        tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language, target_lang=language))
-        text = (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8")
-        lines = [bpe.encode(tokenizer.encode(line)) for line in text.splitlines()]
-        sentences = [dictionary.encode_line(line, add_if_not_exist=False) for line in lines]
-        write_side(work / "data", LANGUAGES, language, dictionary, sentences)
+    write_test_set(work / "data", MODEL)
     state = torch.load(MODEL / "checkpoint.pt", weights_only=True)
     state["model"] = {
         name: value.float()

@@ -1,0 +1,29 @@
+"""The example's test set in the subwords of a model that comes along."""
+
+from pathlib import Path
+
+from fairseq.data import Dictionary
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
+
+from .en_de import EN_DE
+from .random_models import write_side
+
+LANGUAGES = ("en", "de")
+
+
+def write_test_set(data: Path, model: Path) -> None:
+    """Binarise the test set as fairseq-preprocess would, into a directory, which is made.
+
+    Args:
+        model: a directory with dictionaries and ``bpe.codes``.
+    """
+    data.mkdir(exist_ok=True)
+    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(model / "bpe.codes")))
+    for language in LANGUAGES:
+        dictionary = Dictionary.load(str(model / f"dict.{language}.txt"))
+        tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language, target_lang=language))
+        text = (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8")
+        lines = [bpe.encode(tokenizer.encode(line)) for line in text.splitlines()]
+        sentences = [dictionary.encode_line(line, add_if_not_exist=False) for line in lines]
+        write_side(data, LANGUAGES, language, dictionary, sentences)

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""What an invocation costs and brings, by the number of proposals that it verifies.
+
+    python examples/en_de/proposals.py                     # the distilled model: some minutes
+    python examples/en_de/proposals.py --rounds 1 --sentences 50
+
+Greedy decoding, chains and trees of the distilled model's heads, in fp32 and int8, one sentence at
+a time, in alternating rounds of scripts/benchmark.py. It prints a table and draws
+``proposals.png``: tokens an invocation against milliseconds an invocation. Whatever lies above the
+line of greedy decoding is faster than greedy. Leave the machine to it: nothing else should run.
+"""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Sequence
+
+import torch
+
+from examples.common import arguments, commands
+from examples.common.en_de import DISTILLED_MODEL
+from examples.common.model_text import LANGUAGES, write_test_set
+from examples.common.table import markdown
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
+
+PRECISIONS = {"fp32": "model", "int8": "int8"}
+GREEDY = "greedy"
+# Whole chains: the heads propose, however unsure they are.
+WHOLE = "--proposal-confidence 0"
+METHODS = {
+    GREEDY: "--decoding greedy",
+    **{
+        f"chain of {n}": f"--decoding blockwise --decoding-block-size {n + 1} {WHOLE}"
+        for n in (1, 2, 3, 5, 7)
+    },
+    "chain of up to 3": "--decoding blockwise --decoding-block-size 4",
+    "chain of up to 7": "--decoding blockwise",
+    **{f"tree of {n}": f"--decoding blockwise --proposal-tree {n} {WHOLE}" for n in (3, 7, 15, 31)},
+    "tree of up to 7": "--decoding blockwise --proposal-tree 7",
+}
+
+
+class Point(NamedTuple):
+    """A method in one precision.
+
+    Attributes:
+        tokens: an invocation.
+        milliseconds: an invocation, in the median round, the encoder's share among them.
+        times_as_fast: as greedy in the same precision, the median of the rounds.
+    """
+
+    method: str
+    precision: str
+    tokens: float
+    milliseconds: float
+    times_as_fast: float
+
+
+def main() -> None:
+    """Measure, print, draw."""
+    args = parse_args()
+    data = args.workdir / "data"
+    if not commands.finished(data):
+        args.workdir.mkdir(parents=True, exist_ok=True)
+        write_test_set(data, DISTILLED_MODEL)
+        commands.mark_finished(data)
+    commands.run(benchmark_command(args))
+    document = json.loads((args.workdir / "result/benchmark.json").read_text(encoding="utf-8"))
+    points = points_of(document)
+    text = table(document, points)
+    atomic_files.write_text(args.workdir / "table.md", text + "\n")
+    draw(points, args.workdir / "proposals.png")
+    print("\n" + text)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = arguments.described(__doc__)
+    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work/en_de_proposals")
+    parser.add_argument("--sentences", type=positive, default=300, metavar="N")
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    arguments.add_rounds(parser)
+    return parser.parse_args()
+
+
+def benchmark_command(args: argparse.Namespace) -> List[Any]:
+    """scripts/benchmark.py with all methods."""
+    source, target = LANGUAGES
+    return [
+        *commands.script("benchmark.py"), args.workdir / "data", "-s", source, "-t", target,
+        "--path", DISTILLED_MODEL / "checkpoint.pt", "--device", "cpu",
+        "--tokenizer", "moses", "--bpe", "subword_nmt",
+        "--bpe-codes", DISTILLED_MODEL / "bpe.codes",
+        "--sentences", args.sentences, "--rounds", args.rounds,
+        "--threads", args.threads, "--processes", 1, "--output", args.workdir / "result",
+        *(
+            word
+            for precision, value in PRECISIONS.items()
+            for name, options in METHODS.items()
+            for word in ("--method", f"{name}, {precision}: {options} --engine-precision {value}")
+        ),
+    ]  # fmt: skip
+
+
+def points_of(document: Dict[str, Any]) -> List[Point]:
+    """All methods of ``benchmark.json``."""
+    results = {own["method"]: own for own in document["results"]}
+    return [
+        _point(name, precision, results)
+        for name in METHODS
+        for precision in PRECISIONS
+        if f"{name}, {precision}" in results
+    ]
+
+
+def _point(name: str, precision: str, results: Dict[str, Dict[str, Any]]) -> Point:
+    own, greedy = (results[f"{method}, {precision}"] for method in (name, GREEDY))
+    ratios = [theirs / ours for ours, theirs in zip(own["seconds"], greedy["seconds"])]
+    return Point(
+        name,
+        precision,
+        own["tokens_per_invocation"],
+        1000 * statistics.median(own["seconds"]) / own["invocations"],
+        statistics.median(ratios),
+    )
+
+
+def table(document: Dict[str, Any], points: Sequence[Point]) -> str:
+    """Markdown with a row for each method."""
+    first = document["results"][0]
+    title = (
+        f"The distilled model, {first['sentences']} test sentences one at a time, "
+        f"{document['settings']['threads']} threads of {document['processor']}, medians of "
+        f"{len(first['seconds'])} alternating rounds."
+    )
+    by_place = {(point.method, point.precision): point for point in points}
+    rows = []
+    for name in METHODS:
+        row = {"proposals": name}
+        for precision in PRECISIONS:
+            point = by_place[name, precision]
+            row[f"tokens an invocation, {precision}"] = f"{point.tokens:.2f}"
+            row[f"ms an invocation, {precision}"] = f"{point.milliseconds:.3f}"
+            row[f"to greedy, {precision}"] = f"{point.times_as_fast:.2f}x"
+        rows.append(row)
+    return markdown(title, rows)
+
+
+def draw(points: Sequence[Point], path: Path) -> None:
+    """Tokens an invocation against milliseconds an invocation, a panel for each precision."""
+    # The table needs no matplotlib.
+    from fairseq_fastdec.tools.benchmark.figure import DPI, Figure, FigureCanvasAgg
+
+    figure = Figure(figsize=(10, 4.5), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(PRECISIONS), squeeze=False, sharey=True)[0]
+    for panel, precision in zip(panels, PRECISIONS):
+        shown = [point for point in points if point.precision == precision]
+        (greedy,) = (point for point in shown if point.method == GREEDY)
+        panel.axline((0, 0), slope=greedy.tokens / greedy.milliseconds, color="#6b6b6b", lw=1)
+        for point in shown:
+            color = "#e6550d" if point.method.startswith("tree") else "#1f5fbf"
+            panel.plot(point.milliseconds, point.tokens, "o", color=color, markersize=5)
+            panel.annotate(
+                point.method, (point.milliseconds, point.tokens), (4, -3),
+                textcoords="offset points", fontsize=7,
+            )  # fmt: skip
+        panel.set_xlim(0, 1.25 * max(point.milliseconds for point in shown))
+        panel.set_title(precision)
+        panel.set_xlabel("milliseconds an invocation")
+    panels[0].set_ylabel("tokens an invocation")
+    panels[0].set_ylim(0)
+    with atomic_files.replacing(path) as partial:
+        figure.savefig(partial, format="png")
+
+
+if __name__ == "__main__":
+    main()
