@@ -2,23 +2,27 @@
 """What an invocation costs and brings, by the number of proposals that it verifies.
 
     python examples/en_de/proposals.py                     # the distilled model: some minutes
-    python examples/en_de/proposals.py --rounds 1 --sentences 50
+    python examples/en_de/proposals.py --decoder-layers 6  # the same in a deeper model
 
 Greedy decoding, chains and trees of the distilled model's heads, in fp32 and int8, one sentence at
 a time, in alternating rounds of scripts/benchmark.py. It prints a table and draws
 ``proposals.png``: tokens an invocation against milliseconds an invocation. Whatever lies above the
-line of greedy decoding is faster than greedy. Leave the machine to it: nothing else should run.
+line of greedy decoding is faster than greedy. Layers that --decoder-layers adds change nothing but
+the time: translations and heads stay those of the distilled model, and the table shows what such
+heads are worth to a base of that depth. Leave the machine to it: nothing else should run.
 """
 
 import argparse
 import json
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 import torch
 
 from examples.common import arguments, commands
+from examples.common.deeper import deepened, rewrite
 from examples.common.en_de import DISTILLED_MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
@@ -27,6 +31,8 @@ from fairseq_fastdec.tools.command_line import positive
 
 PRECISIONS = {"fp32": "model", "int8": "int8"}
 GREEDY = "greedy"
+# The distilled model's decoder.
+OWN_LAYERS = 2
 # Whole chains: the heads propose, however unsure they are.
 WHOLE = "--proposal-confidence 0"
 METHODS = {
@@ -61,15 +67,11 @@ class Point(NamedTuple):
 def main() -> None:
     """Measure, print, draw."""
     args = parse_args()
-    data = args.workdir / "data"
-    if not commands.finished(data):
-        args.workdir.mkdir(parents=True, exist_ok=True)
-        write_test_set(data, DISTILLED_MODEL)
-        commands.mark_finished(data)
+    prepare(args)
     commands.run(benchmark_command(args))
     document = json.loads((args.workdir / "result/benchmark.json").read_text(encoding="utf-8"))
     points = points_of(document)
-    text = table(document, points)
+    text = table(document, points, args.decoder_layers)
     atomic_files.write_text(args.workdir / "table.md", text + "\n")
     draw(points, args.workdir / "proposals.png")
     print("\n" + text)
@@ -80,9 +82,27 @@ def parse_args() -> argparse.Namespace:
     parser = arguments.described(__doc__)
     parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work/en_de_proposals")
     parser.add_argument("--sentences", type=positive, default=300, metavar="N")
+    parser.add_argument("--decoder-layers", type=positive, default=OWN_LAYERS, metavar="N")
     parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     arguments.add_rounds(parser)
     return parser.parse_args()
+
+
+def prepare(args: argparse.Namespace) -> None:
+    """Write the test set and the model."""
+    args.workdir.mkdir(parents=True, exist_ok=True)
+    if not commands.finished(args.workdir / "data"):
+        write_test_set(args.workdir / "data", DISTILLED_MODEL)
+        commands.mark_finished(args.workdir / "data")
+    n_layers = args.decoder_layers
+    rewrite(
+        DISTILLED_MODEL / "checkpoint.pt", checkpoint(args), partial(deepened, n_layers=n_layers)
+    )
+
+
+def checkpoint(args: argparse.Namespace) -> Path:
+    """The model to decode with."""
+    return args.workdir / f"{args.decoder_layers}_layers.pt"
 
 
 def benchmark_command(args: argparse.Namespace) -> List[Any]:
@@ -90,7 +110,7 @@ def benchmark_command(args: argparse.Namespace) -> List[Any]:
     source, target = LANGUAGES
     return [
         *commands.script("benchmark.py"), args.workdir / "data", "-s", source, "-t", target,
-        "--path", DISTILLED_MODEL / "checkpoint.pt", "--device", "cpu",
+        "--path", checkpoint(args), "--device", "cpu",
         "--tokenizer", "moses", "--bpe", "subword_nmt",
         "--bpe-codes", DISTILLED_MODEL / "bpe.codes",
         "--sentences", args.sentences, "--rounds", args.rounds,
@@ -127,11 +147,11 @@ def _point(name: str, precision: str, results: Dict[str, Dict[str, Any]]) -> Poi
     )
 
 
-def table(document: Dict[str, Any], points: Sequence[Point]) -> str:
+def table(document: Dict[str, Any], points: Sequence[Point], n_layers: int) -> str:
     """Markdown with a row for each method."""
     first = document["results"][0]
     title = (
-        f"The distilled model, {first['sentences']} test sentences one at a time, "
+        f"The distilled model with {n_layers} decoder layers, {first['sentences']} test sentences one at a time, "
         f"{document['settings']['threads']} threads of {document['processor']}, medians of "
         f"{len(first['seconds'])} alternating rounds."
     )
@@ -172,8 +192,8 @@ def draw(points: Sequence[Point], path: Path) -> None:
         panel.set_xlabel("milliseconds an invocation")
     panels[0].set_ylabel("tokens an invocation")
     panels[0].set_ylim(0)
-    with atomic_files.replacing(path) as partial:
-        figure.savefig(partial, format="png")
+    with atomic_files.replacing(path) as unfinished:
+        figure.savefig(unfinished, format="png")
 
 
 if __name__ == "__main__":

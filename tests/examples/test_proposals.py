@@ -26,14 +26,16 @@ def document():
     return {"settings": {"threads": 1}, "processor": "a processor", "results": results}
 
 
-def test_the_methods_are_possible(tmp_path):
-    args = argparse.Namespace(workdir=tmp_path, **ARGS)
-    example.write_test_set(tmp_path / "data", example.DISTILLED_MODEL)
+@pytest.mark.parametrize("n_layers", [2, 4])
+def test_the_methods_are_possible(n_layers, tmp_path):
+    args = argparse.Namespace(workdir=tmp_path, decoder_layers=n_layers, **ARGS)
+    example.prepare(args)
     _, settings, methods = small_base.parsed(example.benchmark_command(args))
     check_methods(settings, methods)
     assert len(methods) == len(example.METHODS) * len(example.PRECISIONS)
     chain = next(method for method in methods if method.name == "chain of 3, fp32")
-    translations, _ = small_base.decode(settings, chain, tmp_path)
+    translations, worker = small_base.decode(settings, chain, tmp_path)
+    assert len(worker.runner.models[0].decoder.layers) == n_layers
     greedy, _ = small_base.decode(settings, methods[0], tmp_path)
     assert [own.text for own in translations] == [own.text for own in greedy]
 
@@ -46,7 +48,7 @@ def test_the_table():
     assert chain.milliseconds == pytest.approx(3.6) and chain.times_as_fast == pytest.approx(
         1 / 0.9
     )
-    lines = example.table(document(), points).splitlines()
+    lines = example.table(document(), points, 2).splitlines()
     assert len(lines) == 4 + len(example.METHODS)
     assert lines[5] == "| chain of 1 | 2.00 | 3.600 | 1.11x | 2.00 | 1.800 | 1.11x |"
 
