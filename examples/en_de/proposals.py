@@ -151,8 +151,8 @@ def table(document: Dict[str, Any], points: Sequence[Point], n_layers: int) -> s
     """Markdown with a row for each method."""
     first = document["results"][0]
     title = (
-        f"The distilled model with {n_layers} decoder layers, {first['sentences']} test sentences one at a time, "
-        f"{document['settings']['threads']} threads of {document['processor']}, medians of "
+        f"The distilled model with {n_layers} decoder layers, {first['sentences']} test sentences "
+        f"one at a time, {document['settings']['threads']} threads of {document['processor']}, medians of "
         f"{len(first['seconds'])} alternating rounds."
     )
     by_place = {(point.method, point.precision): point for point in points}
