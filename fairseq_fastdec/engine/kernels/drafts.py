@@ -99,6 +99,7 @@ class CompiledDrafter:
         self._tokens = torch.zeros(0, dtype=torch.long)
         self._scores = self._path_scores = torch.empty(0)
         self._tree_memory: Optional[_TreeMemory] = None
+        self._sources: Optional[AttendedSources] = None
 
     @classmethod
     def of(cls, parameters: DraftParameters) -> Optional["CompiledDrafter"]:
@@ -203,23 +204,30 @@ class CompiledDrafter:
 
     def _bind(self, sources: AttendedSources, features: int, width: int) -> int:
         """Say where a call finds what; returns R."""
-        draft, step = self._draft, self._draft.step
-        n_rows, n = sources.past.numel(), sources.past.numel() * width
+        step = self._draft.step
+        if sources is not self._sources:
+            self._bind_sources(sources)
+        n = step.n_rows * width
         if self._tokens.numel() < n:
             self._tokens = torch.zeros(n, dtype=torch.long)
             self._states, self._outputs = torch.empty(2, n, self._dim)
             self._scores, self._path_scores = torch.empty(2, n)
+            step.features, self._draft.outputs = self._states.data_ptr(), self._outputs.data_ptr()
+        step.n_new, step.n_threads = 1, self._library.n_threads
+        self._draft.from_features = features
+        return step.n_rows
+
+    def _bind_sources(self, sources: AttendedSources) -> None:
+        step, n_rows = self._draft.step, sources.past.numel()
+        self._sources = None
         step.n_rows, step.n_sources = n_rows, sources.source_lengths.numel()
-        step.n_threads = self._library.n_threads
-        step.sources, draft.layer = sources.cache, sources.layer
+        step.sources, self._draft.layer = sources.cache, sources.layer
         step.past = problems.address(sources.past, n_rows, "lengths of rows")
         step.row_source = problems.address(sources.row_source, n_rows, "sources of rows")
         step.source_lengths = problems.address(
             sources.source_lengths, step.n_sources, "lengths of sources"
         )
-        step.n_new, step.features = 1, self._states.data_ptr()
-        draft.from_features, draft.outputs = features, self._outputs.data_ptr()
-        return n_rows
+        self._sources = sources
 
     def _run(self, function: Callable[..., int], task: ctypes.Structure, width: int) -> int:
         """The result of a function, which is called again if it wants more memory."""

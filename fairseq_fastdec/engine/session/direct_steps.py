@@ -1,6 +1,9 @@
 """Steps, choices and proposals between fixed places in memory, for searches on the host."""
 
-from typing import Dict, Optional
+from operator import is_
+from typing import Dict, Optional, Tuple
+
+from torch import Tensor
 
 from ..kernels.drafts import AttendedSources
 from ..network.compiled_decoder import cache_structure
@@ -25,6 +28,8 @@ class DirectSteps:
         self._rows = rows
         self.dim: int = network.weights.embed.size(1)
         self._outputs: Dict[tuple, Optional[DirectOutput]] = {}
+        self._sources: Optional[AttendedSources] = None
+        self._memory: Tuple[Tensor, ...] = ()
 
     @classmethod
     def of(cls, network: DecoderNetwork, rows: RowTable) -> Optional["DirectSteps"]:
@@ -47,11 +52,18 @@ class DirectSteps:
         return self._network.output.direct_drafts(rough)
 
     def sources(self) -> AttendedSources:
-        """The sources of the rows of now, to which sequential heads attend."""
-        rows, caches = self._rows, self._network.caches
-        last_layer = len(self._network.weights.layers) - 1
-        lengths = (rows.row_source, rows.source_lengths, rows.lengths)
-        return AttendedSources(cache_structure(caches.sources), last_layer, *lengths)
+        """The sources of the rows of now, to which sequential heads attend.
+
+        Returns:
+            the same object as long as all lies where it lay
+        """
+        rows, cache = self._rows, self._network.caches.sources
+        memory = (rows.row_source, rows.source_lengths, rows.lengths, cache.storage)
+        if self._sources is None or not all(map(is_, memory, self._memory)):
+            last_layer = len(self._network.weights.layers) - 1
+            self._sources = AttendedSources(cache_structure(cache), last_layer, *memory[:3])
+            self._memory = memory
+        return self._sources
 
     def output(self, first: int, last: int, rough: bool = False) -> Optional[DirectOutput]:
         """Find what computes heads ``first ... last - 1``; see :meth:`DecoderSession.project`.

@@ -90,6 +90,7 @@ class OutputLayer:
         self._outputs: Dict[bool, Output] = {}
         self._drafters: Dict[bool, Drafter] = {}
         self._compiled_drafters: Dict[bool, Optional[CompiledDrafter]] = {}
+        self._draft_vocabularies: Dict[bool, LinearLayer] = {}
         self._embed = prepared.weights().embed
         self._memory = self._embed.new_empty(0)
 
@@ -158,6 +159,11 @@ class OutputLayer:
 
     def _draft_vocabulary(self, rough: bool) -> LinearLayer:
         """The output layer behind sequential heads."""
+        if rough not in self._draft_vocabularies:
+            self._draft_vocabularies[rough] = self._prepare_draft_vocabulary(rough)
+        return self._draft_vocabularies[rough]
+
+    def _prepare_draft_vocabulary(self, rough: bool) -> LinearLayer:
         if self._shortlisted is None:
             n_types = self._proposal_types if self._few_types(rough) else None
             low_rank = self._prepared.low_rank_output(self._precision_for(rough), n_types)

@@ -7,9 +7,11 @@ from torch import Tensor
 
 from ..option_rules import AUTO
 from ..options import DecodingOptions
-from ..single.adaptive import AdaptiveSearch, adaptive_search
+from ..single.adaptive import adaptive_search
 from ..single.batch import Batch
+from ..single.blocks import Blocks
 from ..single.choose_blocks import blocks_of
+from ..single.faster_search import FasterSearch
 from ..single.generator import SingleHypothesisGenerator
 from .acceptance import Acceptance, Exact, acceptance_rule
 
@@ -30,7 +32,7 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
                 "give models of one kind, or use --decoding greedy"
             )
         self._n_heads = decoding_block_size(options, self.session.block_size)
-        self._search: Optional[AdaptiveSearch] = None
+        self._search: Optional[FasterSearch] = None
         self._n_proposals: Optional[int] = None
         if options.proposal_tree == AUTO:
             self._search = adaptive_search(self, models, drafts=None, n_heads=self._n_heads)
@@ -50,19 +52,14 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
             return self._search.decode(batch, last)
         most_new = self._n_heads if self._n_proposals is None else 1 + self._n_proposals
         blocks = blocks_of(batch, most_new, self._rule)
-        # p_1's token after the last accepted position is certain: it needs no verification.
-        blocks.begin(last)
-        while blocks.go_on():
-            # Section 3: predict.
-            if self._n_proposals is None:
-                blocks.propose_chain(self._n_heads, self._is_rough, self._confidence)
-            else:
-                blocks.propose_tree(self._n_heads, self._n_proposals, self._confidence)
-            # Section 3: verify. Section 4: the verification predicts for the next step.
-            blocks.verify(self._rule)
-            # Section 3: accept.
-            blocks.keep()
+        blocks.decode(last, self._propose, self._rule)
         self._count_heads(blocks.taken)
+
+    def _propose(self, blocks: Blocks) -> None:
+        if self._n_proposals is None:
+            blocks.propose_chain(self._n_heads, self._is_rough, self._confidence)
+        else:
+            blocks.propose_tree(self._n_heads, self._n_proposals, self._confidence)
 
     def _count_heads(self, taken: List[Union[int, Tensor]]) -> None:
         """Count how often each head's proposals were accepted.

@@ -12,6 +12,7 @@ from .blocks import Blocks
 from .choose_blocks import blocks_of
 from .drafts import DraftSource
 from .experience import FIRST, Experience, SourceExperience, experience_of
+from .faster_search import FasterSearch, Search
 from .generator import SingleHypothesisGenerator
 from .proposals import DraftProposals, HeadProposals, ProposalSource
 
@@ -36,6 +37,8 @@ class AdaptiveSearch:
     invocations that decode; what proposals bring is learned from those before. The output is greedy
     decoding's.
     """
+
+    name = "what single invocations are worth"
 
     def __init__(self, known: Experience, proposers: Sequence["Proposer"]) -> None:
         """
@@ -158,6 +161,26 @@ class AdaptiveSearch:
         return f"of {self._n_own} invocations: {', '.join(verified)}; {'; '.join(costs)}"
 
 
+class ChainSearch:
+    """Verifies the chain of the heads in every invocation."""
+
+    name = "chains of heads"
+
+    def __init__(self, n_heads: int, confidence: float) -> None:
+        """
+        Args:
+            n_heads, confidence: as for :meth:`Blocks.propose_chain`.
+        """
+        self._n_heads, self._confidence = n_heads, confidence
+
+    def decode(self, batch: Batch, last: Tensor) -> None:
+        """See :meth:`.faster_search.Search.decode`."""
+        blocks_of(batch, self._n_heads).decode(last, self._propose)
+
+    def _propose(self, blocks: Blocks) -> None:
+        blocks.propose_chain(self._n_heads, rough=True, confidence=self._confidence)
+
+
 class Proposer:
     """A source of proposals, what asking it costs, and whether that pays.
 
@@ -246,8 +269,10 @@ def adaptive_search(
     models: Sequence[nn.Module],
     drafts: Optional[DraftSource],
     n_heads: int,
-) -> AdaptiveSearch:
-    """The search of a generator.
+) -> FasterSearch:
+    """The search of a generator: what invocations are worth, or the heads' chains.
+
+    To weigh each invocation takes time itself. Where whole chains are as good, they are faster.
 
     Args:
         models: whose costs are measured. They are kept with the first one.
@@ -273,4 +298,7 @@ def adaptive_search(
         Proposer(source, known.of_source(kind, source.first_rates))
         for kind, source in sources.items()
     ]
-    return AdaptiveSearch(known, proposers)
+    searches: List[Search] = [AdaptiveSearch(known, proposers)]
+    if n_heads > 1:
+        searches.append(ChainSearch(n_heads, generator.proposal_confidence))
+    return FasterSearch(searches, known.of_searches((n_heads, *sources), len(searches)))

@@ -5,7 +5,7 @@ proposals it is greedy decoding.
 """
 
 from abc import ABC, abstractmethod
-from typing import List, NamedTuple, Optional, Protocol, Tuple, Union
+from typing import Callable, List, NamedTuple, Optional, Protocol, Tuple, Union
 
 import numpy as np
 from torch import Tensor
@@ -49,12 +49,6 @@ class AcceptanceRule(Protocol):
 class Blocks(ABC):
     """The rows of a batch, each with a next token that is certain: p_1's best after its own.
 
-        blocks.begin(last)               # feed the last tokens that are known
-        while blocks.go_on():            # rows leave that have ended
-            blocks.propose_chain(k, ...) # predict
-            blocks.verify(rule)          # the verification predicts the next token, too
-            blocks.keep()                # accept
-
     Attributes:
         taken: for each block of all rows, how many tokens they took of it.
     """
@@ -62,6 +56,29 @@ class Blocks(ABC):
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self.taken: List[Union[int, Tensor]] = []
+
+    def decode(
+        self,
+        last: Tensor,
+        propose: Callable[["Blocks"], object],
+        rule: Optional[AcceptanceRule] = None,
+    ) -> None:
+        """Decode blockwise until all rows have ended.
+
+        Args:
+            last: as for :meth:`begin`.
+            propose: makes the blocks of an invocation.
+            rule: as for :meth:`verify`.
+        """
+        # p_1's token after the last accepted position is certain: it needs no verification.
+        self.begin(last)
+        while self.go_on():
+            # Section 3: predict.
+            propose(self)
+            # Section 3: verify. Section 4: the verification predicts for the next step.
+            self.verify(rule)
+            # Section 3: accept.
+            self.keep()
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@ from typing import Callable, DefaultDict, Dict, Hashable, Sequence
 
 from torch import nn
 
+from .faster_search import SearchExperience
 from .invocation_costs import InvocationCosts
 from .pace import AcceptanceRates, Pace
 from .trials import SourceTrial
@@ -61,6 +62,7 @@ class Experience:
         self.costs = InvocationCosts()
         self.pace = Pace(self.costs)
         self._of_sources: Dict[Hashable, SourceExperience] = {}
+        self._of_searches: Dict[Hashable, SearchExperience] = {}
 
     def of_source(
         self, kind: Hashable, first_rates: Callable[[], AcceptanceRates]
@@ -69,6 +71,10 @@ class Experience:
         if kind not in self._of_sources:
             self._of_sources[kind] = SourceExperience(first_rates())
         return self._of_sources[kind]
+
+    def of_searches(self, kind: Hashable, n: int) -> SearchExperience:
+        """The experience with n searches."""
+        return self._of_searches.setdefault(kind, SearchExperience(n))
 
 
 def experience_of(models: Sequence[nn.Module], kind: Hashable) -> Experience:

@@ -6,9 +6,10 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..option_rules import AUTO
-from .adaptive import AdaptiveSearch, adaptive_search
+from .adaptive import adaptive_search
 from .batch import Batch
 from .choose_blocks import blocks_of
+from .faster_search import FasterSearch
 from .generator import SingleHypothesisGenerator
 
 
@@ -23,7 +24,7 @@ class LookaheadGenerator(SingleHypothesisGenerator):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         # A token that followed before is right more often than an answer to a wrong token.
         self._drafts = self.draft_source(replace_answers=True)
-        self._search: Optional[AdaptiveSearch] = None
+        self._search: Optional[FasterSearch] = None
         if self.options.lookahead_window == AUTO:
             self._search = adaptive_search(self, models, self._drafts, n_heads=1)
 
