@@ -28,10 +28,12 @@ from fairseq_fastdec.tools.command_line import positive
 
 LANGUAGES = ("en", "de")
 BLOCK_SIZES = (4, 8)
+SEQUENTIAL = {"block_heads": "sequential", "identity_first_head": True}
 HEADS = {
     "parallel": {},
     "split": {"block_ffn": "split", "identity_first_head": True},
-    "sequential": {"block_heads": "sequential", "identity_first_head": True},
+    "sequential": SEQUENTIAL,
+    "low-rank sequential": {**SEQUENTIAL, "block_output_rank": 128},
 }
 PRECISIONS = {"fp32": "model", "int8": "int8"}
 # The type that models say which say only one.
@@ -129,9 +131,14 @@ def say_one_word(network: nn.Module) -> None:
     norms = [decoder.layers[-1].final_layer_norm]
     if hasattr(getattr(decoder, "heads", None), "output_norm"):
         norms.append(decoder.heads.output_norm)
+    word = decoder.output_projection.weight[WORD]
     for norm in norms:
         norm.weight.fill_(0.3)
-        norm.bias.copy_(9 * decoder.output_projection.weight[WORD])
+        norm.bias.copy_(9 * word)
+    narrow = getattr(getattr(decoder, "heads", None), "narrow", None)
+    if narrow is not None:
+        # The word is still there behind the projection.
+        narrow.weight[0] = decoder.heads.widen.weight[:, 0] = word / word.norm()
 
 
 def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> List[Any]:

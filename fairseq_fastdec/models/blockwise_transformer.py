@@ -64,8 +64,18 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             embed_dim=embed_tokens.embedding_dim,
             source_dim=args.decoder_embed_dim,
             n_attention_heads=args.decoder_attention_heads,
+            output_rank=self._output_rank(args),
             **options,
         )
+
+    def _output_rank(self, args: Any) -> Optional[int]:
+        rank, dim = args.block_output_rank, self.output_embed_dim
+        if rank is not None and not 0 < rank < dim:
+            raise ValueError(
+                f"--block-output-rank {rank}: must be at least 1, and below the output layer's "
+                f"{dim} inputs"
+            )
+        return rank
 
     def draft_context(
         self, prev_output_tokens: Tensor, encoder_out: Dict[str, Any]
@@ -218,8 +228,8 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             if key in own and state_dict[key].shape != own[key].shape:
                 raise ValueError(
                     f"the checkpoint's {key} is {list(state_dict[key].shape)}, this model's "
-                    f"{list(own[key].shape)}: --block-size, --identity-first-head, --block-ffn and "
-                    "--block-ffn-embed-dim must be those of the checkpoint"
+                    f"{list(own[key].shape)}: --block-size, --identity-first-head, --block-ffn, "
+                    "--block-ffn-embed-dim and --block-output-rank must be those of the checkpoint"
                 )
         return state_dict
 
@@ -269,6 +279,14 @@ class BlockwiseTransformerModel(TransformerModel):
             metavar="N",
             help="hidden units for each head, or of the one layer of sequential heads (default: "
             "--decoder-ffn-embed-dim)",
+        )
+        parser.add_argument(
+            "--block-output-rank",
+            type=int,
+            metavar="R",
+            help="sequential heads read the vocabulary through R numbers instead of all of the "
+            "output layer's inputs, which makes proposals cheaper where the vocabulary is large "
+            "(default: all)",
         )
 
     @classmethod
@@ -345,6 +363,11 @@ def _check_options(args: Any) -> None:
         )
     if args.block_ffn not in ("shared", "split"):
         raise ValueError(f"--block-ffn {args.block_ffn}: choose shared or split")
+    if args.block_heads == "parallel" and args.block_output_rank is not None:
+        raise ValueError(
+            f"--block-output-rank {args.block_output_rank}: is for --block-heads sequential; add "
+            "that, or remove it"
+        )
     if args.block_ffn_embed_dim is not None and args.block_ffn_embed_dim < 1:
         raise ValueError(f"--block-ffn-embed-dim {args.block_ffn_embed_dim}: must be at least 1")
     if args.adaptive_softmax_cutoff is not None:
@@ -363,6 +386,7 @@ def base_blockwise_architecture(args: Any) -> None:
     args.block_heads = getattr(args, "block_heads", "parallel")
     args.block_ffn = getattr(args, "block_ffn", "shared")
     args.block_ffn_embed_dim = getattr(args, "block_ffn_embed_dim", None)
+    args.block_output_rank = getattr(args, "block_output_rank", None)
     base_architecture(args)
 
 

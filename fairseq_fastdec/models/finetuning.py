@@ -42,6 +42,7 @@ HEADS = {
     "block_heads": "parallel",
     "block_ffn": "shared",
     "block_ffn_embed_dim": None,
+    "block_output_rank": None,
     "identity_first_head": False,
 }
 

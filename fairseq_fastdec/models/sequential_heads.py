@@ -6,7 +6,7 @@ them, as in Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al.,
 attends to the source, to the keys and values that the base's last layer has already.
 """
 
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -36,6 +36,10 @@ class SequentialHeads(nn.Module):
     The state behind p_1 is a projection of its features ``[C]``. A step adds to the state what it
     makes of the token that came next, then of the source, then of a feed-forward network; each
     reads the normalised state. The normalised state of a step is the input of the output layer.
+
+    With an output rank R two products without bias come before that layer, from C to R numbers and
+    back. So decoding needs one matrix ``[V, R]`` instead of the layer's ``[V, C]``: on transformer
+    base, reading the layer is most of what a step costs.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class SequentialHeads(nn.Module):
         activation: str = "relu",
         dropout: float = 0.0,
         activation_dropout: float = 0.0,
+        output_rank: Optional[int] = None,
     ) -> None:
         """
         Args:
@@ -56,6 +61,7 @@ class SequentialHeads(nn.Module):
             source_dim: the size of a source position's key, of all attention heads together.
             n_attention_heads: H.
             hidden_dim: hidden units of the feed-forward network.
+            output_rank: R, below C (default: none, the output layer as it is).
         """
         super().__init__()
         self.n_attention_heads = n_attention_heads
@@ -69,6 +75,7 @@ class SequentialHeads(nn.Module):
         self.fc1 = _linear(dim, hidden_dim)
         self.fc2 = _linear(hidden_dim, dim)
         self.output_norm = nn.LayerNorm(dim)
+        self.narrow, self.widen = _projection(dim, output_rank) if output_rank else (None, None)
         self.activation_fn = utils.get_activation_fn(activation)
         self.activation_dropout = FairseqDropout(activation_dropout, type(self).__name__)
         self.dropout = FairseqDropout(dropout, type(self).__name__)
@@ -111,7 +118,7 @@ class SequentialHeads(nn.Module):
                 stays = wanted[step][now]
                 now, states = now[stays], states[stays]
             states = self._step_at(states, now, step, context)
-            outputs.append(self.output_norm(states[_mask(own, n_places)[now]]))
+            outputs.append(self.output(states[_mask(own, n_places)[now]]))
         return outputs
 
     def _step_at(self, states: Tensor, places: Tensor, step: int, context: DraftContext) -> Tensor:
@@ -126,6 +133,11 @@ class SequentialHeads(nn.Module):
         """Add what a token ``[..., E]`` says to the states ``[..., C]`` behind which it comes."""
         both = torch.cat([self.token_norm(states), embedded.to(states.dtype)], dim=-1)
         return states + self.dropout(self.token(both))
+
+    def output(self, states: Tensor) -> Tensor:
+        """The inputs of the output layer for states ``[..., C]``: the same shape."""
+        normed = self.output_norm(states)
+        return normed if self.narrow is None else self.widen(self.narrow(normed))
 
     def feed_forward(self, states: Tensor) -> Tensor:
         """The feed-forward network with its residual connection, ``[..., C]``."""
@@ -149,6 +161,15 @@ class SequentialHeads(nn.Module):
 def _mask(places: Tensor, n: int) -> Tensor:
     """Whether each of n positions is among the places, int64 ``[P]``: bool ``[n]``."""
     return torch.zeros(n, dtype=torch.bool, device=places.device).index_fill(0, places, True)
+
+
+def _projection(dim: int, rank: int) -> Tuple[nn.Linear, nn.Linear]:
+    """From C numbers to R and back; at first they project onto a random subspace."""
+    narrow, widen = nn.Linear(dim, rank, bias=False), nn.Linear(rank, dim, bias=False)
+    nn.init.orthogonal_(narrow.weight)
+    with torch.no_grad():
+        widen.weight.copy_(narrow.weight.t())
+    return narrow, widen
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -158,11 +158,12 @@ def test_no_file(tmp_path):
         decode(stock_model(trained=False), "greedy", str(tmp_path / "missing"))
 
 
+@pytest.mark.parametrize("rank", [None, 16])
 @pytest.mark.parametrize("tree", [None, 7])
 @pytest.mark.parametrize("batch_size", [1, 8])
-def test_heads_that_see_the_tokens_before_theirs(batch_size, tree, narrow):
+def test_heads_that_see_the_tokens_before_theirs(batch_size, tree, rank, narrow):
     """Their proposals are of the shortlist, and what stays is greedy's."""
-    model = blockwise_model(block_heads="sequential")
+    model = blockwise_model(block_heads="sequential", block_output_rank=rank)
     for first in range(0, len(LENGTHS), batch_size):
         sample = tiny.random_batch(TASK, LENGTHS[first : first + batch_size], seed=first)
         greedy = decode(model, "greedy", narrow, sample)

@@ -89,6 +89,10 @@ def test_heads_that_differ():
     sequential = dict(block_heads="sequential", identity_first_head=True)
     with pytest.raises(ValueError, match="give --block-heads sequential$"):
         check(sequential, dict(identity_first_head=True), trained_arch="blockwise_transformer")
+    with pytest.raises(ValueError, match="give --block-output-rank 8$"):
+        check(
+            {**sequential, "block_output_rank": 8}, sequential, trained_arch="blockwise_transformer"
+        )
     with pytest.raises(ValueError, match="give --block-heads parallel$"):
         check(dict(identity_first_head=True), sequential, trained_arch="blockwise_transformer")
     with pytest.raises(ValueError, match="has prediction heads .*--arch transformer has none"):

@@ -14,6 +14,7 @@ NETWORKS = [
     dict(),
     dict(decoder_output_dim=24, decoder_input_dim=24),
     dict(decoder_normalize_before=True, activation_fn="gelu", block_ffn_embed_dim=48),
+    dict(block_output_rank=5),
 ]
 
 
@@ -49,7 +50,10 @@ def slow_heads(model, sample, row, position):
             weights = torch.einsum("hd,shd->hs", queries, keys) * queries.size(1) ** -0.5
             found = torch.einsum("hs,shd->hd", weights.softmax(-1), values)
             state = heads.feed_forward(state + heads.source(found.flatten()))
-            outputs.append(heads.output_norm(state))
+            output = heads.output_norm(state)
+            if heads.narrow is not None:
+                output = heads.widen.weight @ (heads.narrow.weight @ output)
+            outputs.append(output)
         return decoder.output_layer(torch.stack(outputs))
 
 
@@ -99,8 +103,9 @@ def test_a_head_sees_the_tokens_before_its_own_and_no_others():
         assert torch.equal(after, before) == (position > 2)
 
 
-def test_every_parameter_gets_a_gradient_whichever_head_is_drawn():
-    model, sample = build().train(), tiny.random_batch(TASK, [4, 7])
+@pytest.mark.parametrize("options", [{}, dict(block_output_rank=5)])
+def test_every_parameter_gets_a_gradient_whichever_head_is_drawn(options):
+    model, sample = build(**options).train(), tiny.random_batch(TASK, [4, 7])
     nowhere, somewhere = torch.zeros(0, dtype=torch.long), torch.tensor([0, 3])
     draws = [dict(head=head) for head in range(4)]
     draws += [dict(places=[somewhere, nowhere, nowhere, nowhere])]
@@ -108,6 +113,14 @@ def test_every_parameter_gets_a_gradient_whichever_head_is_drawn():
         model.zero_grad(set_to_none=True)
         model(**sample["net_input"], **options)[0].sum().backward()
         assert all(p.grad.isfinite().all() for p in model.decoder.heads.parameters())
+
+
+@pytest.mark.parametrize("rank", [1, 20])
+def test_outputs_of_low_rank_begin_as_a_projection(rank):
+    heads = tiny.build_model(TASK, ARCH, **SEQUENTIAL, block_output_rank=rank).decoder.heads
+    product = heads.widen.weight @ heads.narrow.weight
+    torch.testing.assert_close(product @ product, product)
+    assert torch.linalg.matrix_rank(product) == rank
 
 
 def test_a_frozen_base_stays_as_it_is_while_heads_learn():
@@ -141,6 +154,9 @@ def test_a_checkpoint_with_heads_of_the_other_kind_is_refused(kinds):
         (dict(block_heads="one by one"), "--block-heads one by one: choose"),
         (dict(block_heads="sequential"), "add --identity-first-head"),
         (dict(SEQUENTIAL, block_ffn="split"), "--block-ffn split with --block-heads sequential"),
+        (dict(SEQUENTIAL, block_output_rank=0), "--block-output-rank 0: must be at least 1"),
+        (dict(SEQUENTIAL, block_output_rank=32), "--block-output-rank 32: must be at least 1, and"),
+        (dict(block_output_rank=8), "--block-output-rank 8: is for --block-heads sequential; add"),
     ],
 )
 def test_wrong_options_are_named(options, message):

@@ -38,6 +38,7 @@ def blockwise_model(
     block_ffn="shared",
     seed=0,
     block_heads="parallel",
+    block_output_rank=None,
 ):
     """Heads trained on top of a stock model that reverses."""
     model = tiny.build_model(
@@ -48,6 +49,7 @@ def blockwise_model(
         freeze_base=freeze_base,
         block_ffn=block_ffn,
         block_heads=block_heads,
+        block_output_rank=block_output_rank,
         block_size=4,
     )
     model.load_state_dict(dict(stock_model(seed).state_dict()))

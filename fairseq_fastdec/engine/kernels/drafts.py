@@ -15,9 +15,6 @@ from .packed import Packed
 from .top_k import FEW_SCORES, TopK
 from .transformer import LayerNorm, is_readable, norm_structure
 
-LINEARS = ("begin", "token", "query", "source", "fc1", "fc2")
-NORMS = ("token_norm", "source_norm", "ffn_norm", "output_norm")
-
 
 class DraftParameters(NamedTuple):
     """The parts and sizes of sequential heads, as compiled code needs them.
@@ -25,7 +22,8 @@ class DraftParameters(NamedTuple):
     Attributes:
         n_heads, head_dim: of the attention to the sources, whose queries come scaled.
         activation: of the feed-forward network, a name of :data:`.structures.EPILOGUES`.
-        embed: fp32 ``[V, E]``; linears, norms: by their names in :data:`LINEARS`, :data:`NORMS`.
+        embed: fp32 ``[V, E]``; linears, norms: by their names in :class:`.structures.Draft`, all
+            but ``narrow``, which only heads with an output rank have.
     """
 
     n_heads: int
@@ -74,7 +72,7 @@ class CompiledDrafter:
     def __init__(self, library: Library, parameters: DraftParameters) -> None:
         self._library = library
         self._parameters = parameters  # whose memory is read
-        linears = {name: parameters.linears[name].structure for name in LINEARS}
+        linears = {name: linear.structure for name, linear in parameters.linears.items()}
         dim = linears["begin"].inputs
         model = structures.Model(
             dim=dim,
@@ -88,7 +86,7 @@ class CompiledDrafter:
             embed_scale=parameters.embed_scale,
         )
         step = structures.Step(model=model, threads=library.address_of_threads(), n_new=1)
-        norms = {name: norm_structure(parameters.norms[name]) for name in NORMS}
+        norms = {name: norm_structure(norm) for name, norm in parameters.norms.items()}
         self._draft = structures.Draft(step=step, **linears, **norms)
         self._at_draft = ctypes.addressof(self._draft)
         self._chains = structures.DraftChains(draft=self._at_draft)
@@ -109,10 +107,9 @@ class CompiledDrafter:
         Compiled code has one size of states, of sources' keys and of queries.
         """
         library = loading.library()
-        linears = [parameters.linears[name] for name in LINEARS]
-        if library is None or not all(linears):
+        if library is None or not all(parameters.linears.values()):
             return None
-        dim = linears[0].structure.inputs
+        dim = parameters.linears["begin"].structure.inputs
         if parameters.n_heads * parameters.head_dim != dim:
             return None
         norms = parameters.norms.values()
@@ -192,7 +189,7 @@ class CompiledDrafter:
         n_rows, trees, product = self._bind(sources, features, width), self._trees, self._product
         n_best = min(n_proposals, layer.structure.outputs)
         if self._tree_memory is None or not self._tree_memory.fits(n_rows * width, n_best, layer):
-            self._tree_memory = _TreeMemory(n_rows * width, n_best, layer)
+            self._tree_memory = _TreeMemory(n_rows * width, n_best, layer, self._dim)
         self._tree_memory.place(trees, product, best)
         product.x, product.n_threads = self._outputs.data_ptr(), self._library.n_threads
         trees.n_levels, trees.n_proposals, trees.width = n_levels, n_proposals, width
@@ -246,9 +243,9 @@ class CompiledDrafter:
 
 
 class _TreeMemory:
-    """Memory for the logits of N states, and for the n best tokens of each."""
+    """Memory for N states of size C, their logits, and the n best tokens of each."""
 
-    def __init__(self, n_states: int, n_best: int, layer: Packed) -> None:
+    def __init__(self, n_states: int, n_best: int, layer: Packed, dim: int) -> None:
         linear, library = layer.structure, layer.library
         self._n_states, self._n_best, self._layer = n_states, n_best, layer
         self._logits = torch.empty(n_states, linear.outputs)
@@ -256,7 +253,7 @@ class _TreeMemory:
         self._quantized = torch.empty(library.product_scratch_size(n_states, linear.inputs))
         self._best_scores = torch.empty(n_states, n_best)
         self._best_tokens = torch.empty(n_states, n_best, dtype=torch.long)
-        self._states = torch.empty(n_states, linear.inputs)
+        self._states = torch.empty(n_states, dim)
         self._flags = torch.empty(2, n_states, dtype=torch.bool)
         self._scratch = torch.empty(0, dtype=torch.uint8)
         self._task = structures.TopK()

@@ -125,7 +125,7 @@ class Heads(ctypes.Structure):
 class Draft(ctypes.Structure):
     _fields_ = [
         ("step", Step),
-        *_fields(Linear, "begin", "token", "query", "source", "fc1", "fc2"),
+        *_fields(Linear, "begin", "token", "query", "source", "fc1", "fc2", "narrow"),
         *_fields(Norm, "token_norm", "source_norm", "ffn_norm", "output_norm"),
         ("layer", _INT),
         *_fields(_POINTER, "from_features", "outputs"),

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..kernels.drafts import CompiledDrafter, DraftParameters
+from ..products.linear import LinearLayer
 from ..products.precision import Precision
 from .compiled_network import activation_name
 from .weights import stacked
@@ -21,7 +22,12 @@ class Drafter:
     A row can have several states, which go on from different tokens.
     """
 
-    def __init__(self, decoder: nn.Module, precision: Precision) -> None:
+    def __init__(self, decoder: nn.Module, precision: Precision, widened: bool = False) -> None:
+        """
+        Args:
+            widened: the outputs of heads with an output rank are made for the whole output layer,
+                and not for :func:`low_rank_output`.
+        """
         heads = decoder.heads
         attention = decoder.layers[len(decoder.layers) - 1].encoder_attn
         self._embed = precision.tensor(decoder.embed_tokens.weight)
@@ -38,11 +44,16 @@ class Drafter:
         self._fc2 = precision.linear_of(heads.fc2)
         self._activation = heads.activation_fn
         self._output_norm = precision.norm_of(heads.output_norm)
+        self._narrow = precision.linear_of(heads.narrow)
+        if widened and heads.narrow is not None:
+            self._narrow = precision.linear(heads.widen.weight @ heads.narrow.weight)
 
     @classmethod
-    def of(cls, decoder: nn.Module, precision: Precision) -> Optional["Drafter"]:
+    def of(
+        cls, decoder: nn.Module, precision: Precision, widened: bool = False
+    ) -> Optional["Drafter"]:
         """The decoder's sequential heads; ``None`` if it has none."""
-        return cls(decoder, precision) if has_sequential_heads(decoder) else None
+        return cls(decoder, precision, widened) if has_sequential_heads(decoder) else None
 
     def compiled(self) -> Optional[CompiledDrafter]:
         """Compiled code for these heads, with memory of its own; ``None`` if there is none."""
@@ -57,6 +68,8 @@ class Drafter:
             fc1=self._fc1,
             fc2=self._fc2,
         )
+        if self._narrow is not None:
+            linears["narrow"] = self._narrow
         norms = dict(
             token_norm=self._token_norm,
             source_norm=self._source_norm,
@@ -98,8 +111,28 @@ class Drafter:
         return states + self._fc2(self._activation(self._fc1(self._ffn_norm(states))))
 
     def outputs(self, states: Tensor) -> Tensor:
-        """The output layer's inputs for states ``[..., C]``: the same shape."""
-        return self._output_norm(states)
+        """The output layer's inputs for states ``[..., C]``: the same shape, or ``[..., R]``."""
+        normed = self._output_norm(states)
+        return normed if self._narrow is None else self._narrow(normed)
+
+
+def low_rank_output(
+    decoder: nn.Module, precision: Precision, n_types: Optional[int]
+) -> Optional[LinearLayer]:
+    """The output layer behind heads with an output rank, ``[..., R] -> [..., V]``.
+
+    Args:
+        n_types: of the first types alone (default: all).
+
+    Returns:
+        ``None`` for other heads
+    """
+    widen = decoder.heads.widen
+    if widen is None:
+        return None
+    output = decoder.output_projection
+    weight = output.weight[:n_types].detach() @ widen.weight.detach()
+    return precision.linear(weight, None if output.bias is None else output.bias[:n_types])
 
 
 def has_sequential_heads(decoder: nn.Module) -> bool:

@@ -5,6 +5,7 @@ every call of fairseq's hub interface builds a generator.
 """
 
 import weakref
+from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple, TypeVar
 
 import torch
@@ -15,7 +16,7 @@ from ...memory import trim
 from ..products.linear import LinearLayer, Rows
 from ..products.precision import Precision
 from .decoder_rehearsal import rehearsed_decoder
-from .drafter import Drafter
+from .drafter import Drafter, low_rank_output
 from .heads import HeadWeights
 from .own_weights import OwnWeights
 from .rehearsal import Rehearsal
@@ -134,9 +135,19 @@ class PreparedDecoder:
         """The heads of :meth:`output` alone, where a shortlist takes the output layer's place."""
         return self._prepared.get(_heads, precision or self._precision)
 
-    def drafter(self, precision: Precision) -> Optional[Drafter]:
-        """The sequential heads in some precision, ``None`` if there are none."""
-        return self._prepared.get(_drafter, precision)
+    def drafter(self, precision: Precision, widened: bool) -> Optional[Drafter]:
+        """The sequential heads in some precision, ``None`` if there are none.
+
+        Args:
+            widened: see :class:`Drafter`.
+        """
+        return self._prepared.get(_SequentialHeads(widened), precision)
+
+    def low_rank_output(
+        self, precision: Precision, n_types: Optional[int]
+    ) -> Optional[LinearLayer]:
+        """See :func:`.drafter.low_rank_output`."""
+        return self._prepared.get(_LowRankOutput(n_types), precision)
 
     def proposals(self, precision: Precision, n_types: int) -> Output:
         """For proposals: from features to the logits of the first types alone."""
@@ -148,7 +159,9 @@ class PreparedDecoder:
         return self._prepared.get(_vocabulary_rows, self._precision)
 
 
-class _DecoderWeights(NamedTuple):
+# No tuples: PreparedModule.get tells those that make different things apart.
+@dataclass(frozen=True)
+class _DecoderWeights:
     """Makes a decoder's weights, which are tried with what the encoder gives."""
 
     encoder: nn.Module
@@ -168,10 +181,30 @@ def _heads(
     return HeadWeights.of(decoder, precision)
 
 
-def _drafter(
-    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-) -> Optional[Drafter]:
-    return Drafter.of(decoder, precision)
+@dataclass(frozen=True)
+class _SequentialHeads:
+    """Makes sequential heads."""
+
+    widened: bool
+
+    def __call__(
+        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+    ) -> Optional[Drafter]:
+        return Drafter.of(decoder, precision, self.widened)
+
+
+@dataclass(frozen=True)
+class _LowRankOutput:
+    """Makes the output layer behind sequential heads with an output rank."""
+
+    n_types: Optional[int]
+
+    def __call__(
+        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
+    ) -> Optional[LinearLayer]:
+        output = decoder.output_projection
+        with own.reading(output, [output]):
+            return low_rank_output(decoder, precision, self.n_types)
 
 
 def _vocabulary(
@@ -190,7 +223,8 @@ def _vocabulary(
         return made
 
 
-class _FirstTypes(NamedTuple):
+@dataclass(frozen=True)
+class _FirstTypes:
     """Makes the output layer of a dictionary's first types."""
 
     n: int

@@ -12,6 +12,7 @@ from ..kernels.packed import Packed
 from ..network.drafter import Drafter
 from ..network.heads import HeadWeights
 from ..network.prepared_model import Output, PreparedDecoder
+from ..products.linear import LinearLayer
 from ..products.precision import Precision, rough_precision
 from .shortlist import Shortlist, ShortlistedOutput
 
@@ -123,7 +124,8 @@ class OutputLayer:
 
     def project(self, features: Tensor, first: int, last: int, rough: bool) -> Tensor:
         """See :meth:`DecoderSession.project`."""
-        return self._logits(_states(self._output(rough).heads, features, first, last), rough)
+        heads, vocabulary = self._output(rough)
+        return self._logits(vocabulary, _states(heads, features, first, last), rough)
 
     def drafter(self, rough: bool) -> Drafter:
         """The prepared sequential heads, which the decoder has to have.
@@ -132,7 +134,9 @@ class OutputLayer:
             rough: as for :meth:`DecoderSession.project`.
         """
         if rough not in self._drafters:
-            drafter = self._prepared.drafter(self._precision_for(rough))
+            # A shortlist is of the whole output layer.
+            widened = self._shortlisted is not None
+            drafter = self._prepared.drafter(self._precision_for(rough), widened)
             assert drafter is not None
             self._drafters[rough] = drafter
         return self._drafters[rough]
@@ -142,18 +146,28 @@ class OutputLayer:
         if rough not in self._compiled_drafters:
             self._compiled_drafters[rough] = self.drafter(rough).compiled()
         compiled = self._compiled_drafters[rough]
-        packed = getattr(self._output(rough).vocabulary, "packed", None)
+        packed = getattr(self._draft_vocabulary(rough), "packed", None)
         if compiled is None or packed is None:
             return None
         return DirectDrafts(compiled, packed, self.types)
 
     def draft_logits(self, states: Tensor, rough: bool) -> Tensor:
         """See :meth:`DecoderSession.draft_logits`."""
-        return self._logits(self.drafter(rough).outputs(states), rough)
+        outputs = self.drafter(rough).outputs(states)
+        return self._logits(self._draft_vocabulary(rough), outputs, rough)
 
-    def _logits(self, states: Tensor, rough: bool) -> Tensor:
-        """The output layer over its inputs ``[..., C]``."""
-        logits = self._output(rough).vocabulary(states)
+    def _draft_vocabulary(self, rough: bool) -> LinearLayer:
+        """The output layer behind sequential heads."""
+        if self._shortlisted is None:
+            n_types = self._proposal_types if self._few_types(rough) else None
+            low_rank = self._prepared.low_rank_output(self._precision_for(rough), n_types)
+            if low_rank is not None:
+                return low_rank
+        return self._output(rough).vocabulary
+
+    def _logits(self, vocabulary: LinearLayer, states: Tensor, rough: bool) -> Tensor:
+        """An output layer over its inputs ``[..., C]``."""
+        logits = vocabulary(states)
         if self._few_types(rough):
             n_lacking = self._embed.size(0) - logits.size(-1)
             logits = F.pad(logits, (0, n_lacking), value=-math.inf)

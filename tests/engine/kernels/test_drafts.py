@@ -127,10 +127,10 @@ class Rows:
     hidden=st.integers(1, 90), n_steps=st.integers(0, 5),
     lengths=st.lists(st.integers(1, 19), min_size=1, max_size=5),
     activation=st.sampled_from(["relu", "gelu", "tanh"]), registers=st.sampled_from([4, 8, 16]),
-    n_threads=st.integers(1, 3), may_end=st.booleans(),
+    n_threads=st.integers(1, 3), may_end=st.booleans(), rank=st.integers(0, 40),
 )  # fmt: skip
 def test_chains_are_what_torch_computes(
-    n_heads, head_dim, hidden, lengths, n_steps, activation, registers, n_threads, may_end
+    n_heads, head_dim, hidden, lengths, n_steps, activation, registers, n_threads, may_end, rank
 ):  # fmt: skip
     dim = n_heads * head_dim
     library().set_width(registers)
@@ -139,7 +139,7 @@ def test_chains_are_what_torch_computes(
             rows = Rows(
                 lengths, encoder_embed_dim=dim, decoder_embed_dim=dim, activation_fn=activation,
                 encoder_attention_heads=n_heads, decoder_attention_heads=n_heads,
-                block_ffn_embed_dim=hidden,
+                block_ffn_embed_dim=hidden, block_output_rank=rank if 0 < rank < dim else None,
             )  # fmt: skip
             no_end = None if may_end else torch.ones(n_steps, rows.n, dtype=torch.bool)
             ours = rows.chains(n_steps, Flags(no_end))
@@ -201,12 +201,12 @@ def test_rows_have_the_chains_that_they_have_alone(precision):
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4), n_levels=st.integers(1, 4),
     n=st.integers(1, 30), width=st.integers(1, 6), n_threads=st.integers(1, 3),
     must_end=st.booleans(), temperature=st.sampled_from([1.0, 1.7]),
-    confidence=st.sampled_from([0.0, 0.001, 0.05, 1.0]),
+    confidence=st.sampled_from([0.0, 0.001, 0.05, 1.0]), rank=st.sampled_from([None, 5]),
 )  # fmt: skip
 def test_trees_are_what_torch_computes(
-    lengths, n_levels, n, width, n_threads, must_end, temperature, confidence
+    lengths, n_levels, n, width, n_threads, must_end, temperature, confidence, rank
 ):
-    rows = Rows(lengths, temperature=temperature)
+    rows = Rows(lengths, temperature=temperature, block_output_rank=rank)
     flags = Flags()
     if must_end:
         flags = Flags(None, torch.zeros(n_levels, rows.n, dtype=torch.bool))
@@ -312,10 +312,21 @@ def test_tokens_that_are_not_in_the_dictionary(wrong):
 
 
 @compiled
-@pytest.mark.parametrize("name", ["begin", "token", "query", "source", "fc1", "fc2"])
+@pytest.mark.parametrize("name", ["begin", "token", "query", "source", "fc1", "fc2", "narrow"])
 def test_layers_whose_sizes_do_not_fit_together(name):
-    rows = Rows()
+    rows = Rows(block_output_rank=8)
     getattr(rows.compiled()[0].compiled._draft, name).inputs += 32
+    with pytest.raises(ValueError, match="sizes"):
+        rows.chains(2)
+    with pytest.raises(ValueError, match="sizes"):
+        rows.trees(2, 5, 2)
+
+
+@compiled
+@pytest.mark.parametrize("outputs", [7, 9, 33, -1])
+def test_an_output_rank_that_is_not_the_output_layers(outputs):
+    rows = Rows(block_output_rank=8)
+    rows.compiled()[0].compiled._draft.narrow.outputs = outputs
     with pytest.raises(ValueError, match="sizes"):
         rows.chains(2)
     with pytest.raises(ValueError, match="sizes"):

@@ -111,9 +111,10 @@ def test_compiled_code_makes_all_proposals(method, precision, monkeypatch):
         dict(decoder_output_dim=24, decoder_input_dim=24),
         dict(decoder_normalize_before=True, activation_fn="gelu", decoder_learned_pos=True),
         dict(activation_fn="tanh", no_scale_embedding=True),
+        dict(block_output_rank=8),
     ],
 )
-@pytest.mark.parametrize("method", ["chain", "tree"])
+@pytest.mark.parametrize("method", ["chain", "tree", "few types"])
 def test_other_networks(method, options):
     assert_greedys([random_model(**options)], METHODS[method])
 
@@ -138,11 +139,13 @@ def test_ensembles_of_both_kinds_are_refused():
     found(models, {}, decoding="auto")
 
 
-def test_trained_heads_are_right():
+@pytest.mark.parametrize("options", [dict(), dict(block_output_rank=16)])
+def test_trained_heads_are_right(options):
     """The models reverse: heads that see what comes before them know how that goes on."""
-    chain = assert_greedys([trained_model()], METHODS["chain"])
-    tree = assert_greedys([trained_model()], METHODS["tree"])
-    greedy = found([trained_model()], {}, decoding="greedy")[1]
+    model = trained_model(**options)
+    chain = assert_greedys([model], METHODS["chain"])
+    tree = assert_greedys([model], METHODS["tree"])
+    greedy = found([model], {}, decoding="greedy")[1]
     assert tree.decoder_invocations < chain.decoder_invocations < greedy.decoder_invocations
 
 
@@ -166,9 +169,10 @@ def log_probs_of(model, sample, tokens, head):
     return log_probs
 
 
+@pytest.mark.parametrize("rank", [None, 8])
 @pytest.mark.parametrize("temperature", [1.0, 1.7])
-def test_a_chain_is_what_the_models_own_forward_says(temperature):
-    model, sample = random_model(), tiny.random_batch(TASK, [6], seed=4)
+def test_a_chain_is_what_the_models_own_forward_says(temperature, rank):
+    model, sample = random_model(block_output_rank=rank), tiny.random_batch(TASK, [6], seed=4)
     batch, features, next_tokens = first_batch(model, sample)
     batch.session.temperature = temperature
     chain = drafting.draft_chain(batch, features, next_tokens, 3, rough=False)[0].tolist()

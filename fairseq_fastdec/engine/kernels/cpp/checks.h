@@ -113,6 +113,11 @@ Problem problem_of(const Heads &task) {
   return NONE;
 }
 
+// The number of inputs that the output layer behind sequential heads has.
+INLINE int64_t n_draft_outputs(const Draft &draft) {
+  return draft.narrow.outputs ? draft.narrow.outputs : draft.step.model.dim;
+}
+
 // Of sequential heads, whose states have the size of a source's key.
 Problem problem_of(const Draft &draft) {
   const Step &step = draft.step;
@@ -126,6 +131,8 @@ Problem problem_of(const Draft &draft) {
                     is_linear(draft.token, draft.token.inputs, dim) &&
                     is_linear(draft.query, dim, dim) && is_linear(draft.source, dim, dim) &&
                     is_linear(draft.fc1, dim, hidden) && is_linear(draft.fc2, hidden, dim);
+  const int64_t rank = draft.narrow.outputs;
+  if (rank && (rank > dim || !is_linear(draft.narrow, dim, rank))) return SIZES;
   if (!fits || !is_cache(step.sources, model)) return SIZES;
   if (draft.layer < 0 || step.n_sources > step.sources.slots) return PLACES;
   for (int64_t row = 0; row < step.n_rows; ++row) {
@@ -144,7 +151,7 @@ Problem problem_of(const DraftChains &task) {
   if (!task.path_scores) return SIZES;
   const Linear &linear = task.best->linear;
   if (task.best->n != task.draft->step.n_rows) return SIZES;
-  return linear.inputs == task.draft->step.model.dim ? NONE : SIZES;
+  return linear.inputs == n_draft_outputs(*task.draft) ? NONE : SIZES;
 }
 
 Problem problem_of(const DraftTrees &task) {
@@ -153,7 +160,7 @@ Problem problem_of(const DraftTrees &task) {
   const Linear &linear = task.product->linear;
   if (task.n_levels < 1 || task.n_proposals < 1 || task.width < 1) return SIZES;
   if (task.best->n_best > task.n_proposals || task.best->n_best > linear.outputs) return SIZES;
-  if (linear.inputs != model.dim || linear.outputs > model.n_types) return SIZES;
+  if (linear.inputs != n_draft_outputs(*task.draft) || linear.outputs > model.n_types) return SIZES;
   return is_within(task.pad, model.n_types) ? NONE : TOKENS;
 }
 

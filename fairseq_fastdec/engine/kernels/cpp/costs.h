@@ -132,6 +132,7 @@ INLINE int64_t threads_for(const Draft &draft) {
   LayerPhases phases;
   for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2})
     add_product(step, *linear, phases);
+  if (draft.narrow.outputs) add_product(step, draft.narrow, phases);
   if (draft.from_features) add_product(step, draft.begin, phases);
   add_attention(step, step.sources, n_keys, phases);
   return threads_for(step, phases, 1);

@@ -69,7 +69,8 @@ INLINE int64_t multiply_adds_of(const Draft &draft) {
   const Step &step = draft.step;
   const int64_t n = step.n_rows * step.n_new;
   int64_t sum = draft.from_features ? multiply_adds_of(draft.begin, n) : 0;
-  for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2})
+  for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2,
+                               &draft.narrow})
     sum += multiply_adds_of(*linear, n);
   return sum + 2 * step.model.dim * source_keys_seen(step);
 }

@@ -178,10 +178,11 @@ struct Draft {
   // sizes, the activation and the embeddings are read. Its `hidden` is that of the widest inputs.
   Step step;
   Linear begin, token, query, source, fc1, fc2;
+  Linear narrow;  // before the output layer; without outputs: the normalised states are its inputs
   Norm token_norm, source_norm, ffn_norm, output_norm;
   int64_t layer;  // whose keys and values of the sources are attended to
   const float *from_features;  // [n, dim], what they begin with; null: the states go on
-  float *outputs;              // [n, dim], the output layer's inputs
+  float *outputs;              // [n, dim or narrow's outputs], the output layer's inputs
 };
 
 // Chains of the best token of each step.
