@@ -38,12 +38,11 @@ OWN_SENTENCES = (
     "You can use the keyboard to move through the list of functions.",
 )
 MODELS = {"distilled": DISTILLED_MODEL, "first": MODEL}
-METHODS: Dict[str, Dict[str, Any]] = {
+METHODS: Dict[str, Dict[str, str]] = {
     "fairseq --beam 1": {"decoding": "fairseq"},
     "greedy": {"decoding": "greedy"},
     "lookahead": {"decoding": "lookahead"},
-    # Steps of a model this small gain nothing from longer chains.
-    "blockwise": {"decoding": "blockwise", "decoding_block_size": 4},
+    "blockwise": {"decoding": "blockwise"},
 }
 
 
@@ -159,7 +158,7 @@ def run_of(
     )
 
 
-def generator_of(hub: GeneratorHubInterface, options: Dict[str, Any]) -> Any:
+def generator_of(hub: GeneratorHubInterface, options: Dict[str, str]) -> Any:
     """A generator of the task, with these options."""
     args = copy.deepcopy(hub.cfg.generation)
     with open_dict(args):
