@@ -25,7 +25,8 @@ def small(corpus, monkeypatch, caplog):
     longer = [*en_de.schedule(400, 5e-3, 5, 40), "--dropout", "0"]
     monkeypatch.setattr(example, "TEACHER", longer)
     monkeypatch.setattr(example, "STUDENT", longer)
-    heads = [*sequential_heads.TRAINING, *schedule]
+    # The tiny network's output layer has 32 inputs.
+    heads = [*sequential_heads.TRAINING, *schedule, "--block-output-rank", "8"]
     monkeypatch.setattr(sequential_heads, "TRAINING", heads)
     methods = {name: sequential_heads.METHODS[name] for name in KEPT}
     monkeypatch.setattr(sequential_heads, "METHODS", methods)

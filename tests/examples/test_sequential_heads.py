@@ -18,7 +18,8 @@ KEPT = ("chain of 7", "tree of 15")
 def small(corpus, blockwise, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
     example_in_process.cross_letters(example, monkeypatch)
-    schedule = [*en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0"]
+    # The tiny network's output layer has 32 inputs.
+    schedule = [*en_de.schedule(100, 3e-3, 5, 12), "--dropout", "0", "--block-output-rank", "8"]
     monkeypatch.setattr(example, "TRAINING", [*example.TRAINING, *schedule])
     monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in KEPT})
     monkeypatch.setattr(example, "FIRST_MODEL", blockwise)
