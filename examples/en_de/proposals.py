@@ -150,10 +150,11 @@ def _point(name: str, precision: str, results: Dict[str, Dict[str, Any]]) -> Poi
 def table(document: Dict[str, Any], points: Sequence[Point], n_layers: int) -> str:
     """Markdown with a row for each method."""
     first = document["results"][0]
+    n_threads, processor = document["settings"]["threads"], document["processor"]
     title = (
         f"The distilled model with {n_layers} decoder layers, {first['sentences']} test sentences "
-        f"one at a time, {document['settings']['threads']} threads of {document['processor']}, medians of "
-        f"{len(first['seconds'])} alternating rounds."
+        f"one at a time, {n_threads} threads of {processor}, medians of {len(first['seconds'])} "
+        "alternating rounds."
     )
     by_place = {(point.method, point.precision): point for point in points}
     rows = []
