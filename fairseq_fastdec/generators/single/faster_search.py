@@ -1,4 +1,4 @@
-"""Which of several searches decodes a batch: the one whose tokens take the least time."""
+"""A batch is decoded by that of several searches whose tokens take the least time."""
 
 import logging
 import math
