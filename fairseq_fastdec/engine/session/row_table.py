@@ -45,7 +45,7 @@ class RowTable:
     @lengths.setter
     def lengths(self, lengths: Tensor) -> None:
         self._lengths = lengths
-        # numpy adds to a few numbers in a tenth of the time that torch takes.
+        # To add to a few numbers takes torch longer than numpy.
         self._on_host = lengths.numpy() if lengths.is_cpu else None
 
     @property

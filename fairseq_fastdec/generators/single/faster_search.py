@@ -1,4 +1,4 @@
-"""Which of several searches decodes a batch: the one whose tokens take the least time."""
+"""A batch is decoded by that of several searches whose tokens take the least time."""
 
 import logging
 import math
@@ -89,7 +89,7 @@ class SearchExperience:
         self._by_rows: DefaultDict[int, SearchTimes] = defaultdict(lambda: SearchTimes(n_searches))
 
     def of_rows(self, n_rows: int) -> SearchTimes:
-        """Those of batches of about so many rows."""
+        """Find those of batches of about so many rows."""
         return self._by_rows[n_rows.bit_length()]
 
 

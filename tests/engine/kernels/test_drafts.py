@@ -178,13 +178,14 @@ def test_chains_that_have_all_ended_do_not_go_on():
 
 
 @compiled
+@pytest.mark.parametrize("rank", [None, 8])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_rows_have_the_chains_that_they_have_alone(precision):
+def test_rows_have_the_chains_that_they_have_alone(precision, rank):
     lengths = [5, 9, 2, 7]
-    together = Rows(lengths, precision)
+    together = Rows(lengths, precision, block_output_rank=rank)
     chains = together.chains(6)
     for row, length in enumerate(lengths):
-        alone = Rows([length], precision)
+        alone = Rows([length], precision, block_output_rank=rank)
         source = tiny.random_batch(TASK, lengths)["net_input"]["src_tokens"][row]
         source = source[source.ne(PAD)]
         alone.session.reset(30)
