@@ -38,7 +38,7 @@ OWN_SENTENCES = (
     "You can use the keyboard to move through the list of functions.",
 )
 MODELS = {"distilled": DISTILLED_MODEL, "first": MODEL}
-METHODS: Dict[str, Dict[str, str]] = {
+METHODS: Dict[str, Dict[str, Any]] = {
     "fairseq --beam 1": {"decoding": "fairseq"},
     "greedy": {"decoding": "greedy"},
     "lookahead": {"decoding": "lookahead"},
@@ -159,7 +159,7 @@ def run_of(
     )
 
 
-def generator_of(hub: GeneratorHubInterface, options: Dict[str, str]) -> Any:
+def generator_of(hub: GeneratorHubInterface, options: Dict[str, Any]) -> Any:
     """A generator of the task, with these options."""
     args = copy.deepcopy(hub.cfg.generation)
     with open_dict(args):
