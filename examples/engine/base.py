@@ -35,6 +35,8 @@ HEADS = {
     "sequential": SEQUENTIAL,
     "low-rank sequential": {**SEQUENTIAL, "block_output_rank": 128},
 }
+# Sequential heads propose the word, however unsure they are of it.
+WHOLE = {name: "--proposal-confidence 0" * ("sequential" in name) for name in HEADS}
 PRECISIONS = {"fp32": "model", "int8": "int8"}
 # The type that models say which say only one.
 WORD = 50
@@ -71,7 +73,7 @@ PARTS = {
         {
             "greedy": ("--decoding greedy", None),
             **{
-                f"{heads} heads, k = {k}": ("--decoding blockwise", f"{heads}{k}")
+                f"{heads} heads, k = {k}": (f"--decoding blockwise {WHOLE[heads]}", f"{heads}{k}")
                 for k in BLOCK_SIZES
                 for heads in HEADS
             },
