@@ -38,17 +38,6 @@ class RowTable:
         self.clear(device)
 
     @property
-    def lengths(self) -> Tensor:
-        """See the class."""
-        return self._lengths
-
-    @lengths.setter
-    def lengths(self, lengths: Tensor) -> None:
-        self._lengths = lengths
-        # To add to a few numbers takes torch longer than numpy.
-        self._on_host = lengths.numpy() if lengths.is_cpu else None
-
-    @property
     def n_slots(self) -> int:
         """The number of rows, paused ones included."""
         return self.n_paused + self.n_rows
@@ -102,15 +91,10 @@ class RowTable:
 
         The lengths stay in the same memory, so that a runner need not look for them again.
         """
+        self.lengths += n
         if not isinstance(n, int):
-            self._lengths += n
-            self.shortest, self.longest = extremes(self._lengths)
-            return
-        if self._on_host is None:
-            self._lengths += n
-        else:
-            self._on_host += n
-        if self.n_rows:
+            self.shortest, self.longest = extremes(self.lengths)
+        elif self.n_rows:
             self.shortest += n
             self.longest += n
 
