@@ -1,12 +1,13 @@
 """Commands as a user types them: printed, run, and not run again once their result exists."""
 
 import contextlib
+import json
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from .table import translated_line
 
@@ -26,6 +27,16 @@ def resumable() -> Iterator[None]:
 def finished(directory: Path) -> bool:
     """Whether a stage ran to its end; a training that did not is resumed."""
     return (directory / "finished").exists()
+
+
+def run_benchmark(command: List, output: Path) -> Dict[str, Any]:
+    """Run a command of scripts/benchmark.py; returns what it writes to ``output``, as JSON has it.
+
+    Args:
+        output: the command's ``--output``.
+    """
+    run(command)
+    return json.loads((output / "benchmark.json").read_text(encoding="utf-8"))
 
 
 def mark_finished(directory: Path) -> None:

@@ -13,7 +13,6 @@ heads are worth to a base of that depth. Leave the machine to it: nothing else s
 """
 
 import argparse
-import json
 import statistics
 from functools import partial
 from pathlib import Path
@@ -68,8 +67,7 @@ def main() -> None:
     """Measure, print, draw."""
     args = parse_args()
     prepare(args)
-    commands.run(benchmark_command(args))
-    document = json.loads((args.workdir / "result/benchmark.json").read_text(encoding="utf-8"))
+    document = commands.run_benchmark(benchmark_command(args), args.workdir / "result")
     points = points_of(document)
     text = table(document, points, args.decoder_layers)
     atomic_files.write_text(args.workdir / "table.md", text + "\n")
@@ -127,12 +125,7 @@ def benchmark_command(args: argparse.Namespace) -> List[Any]:
 def points_of(document: Dict[str, Any]) -> List[Point]:
     """All methods of ``benchmark.json``."""
     results = {own["method"]: own for own in document["results"]}
-    return [
-        _point(name, precision, results)
-        for name in METHODS
-        for precision in PRECISIONS
-        if f"{name}, {precision}" in results
-    ]
+    return [_point(name, precision, results) for name in METHODS for precision in PRECISIONS]
 
 
 def _point(name: str, precision: str, results: Dict[str, Dict[str, Any]]) -> Point:

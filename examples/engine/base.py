@@ -11,7 +11,6 @@ each in one process with all threads. Leave the machine to it: nothing else shou
 """
 
 import itertools
-import json
 import shlex
 import statistics
 from pathlib import Path
@@ -107,9 +106,9 @@ def main() -> None:
         commands.mark_finished(args.workdir)
     tables = []
     for name in args.parts:
-        commands.run(benchmark_command(args.workdir, name, args.rounds, args.threads))
-        result = args.workdir / name / "benchmark.json"
-        tables.append(table(PARTS[name], json.loads(result.read_text(encoding="utf-8"))))
+        command = benchmark_command(args.workdir, name, args.rounds, args.threads)
+        document = commands.run_benchmark(command, args.workdir / name)
+        tables.append(table(PARTS[name], document))
     print("\n" + "\n\n".join(tables))
 
 
@@ -130,17 +129,17 @@ def prepare(work: Path) -> None:
 def say_one_word(network: nn.Module) -> None:
     """Let a model and its heads find the same type most likely everywhere."""
     decoder = network.decoder
+    heads = getattr(decoder, "heads", None)
     norms = [decoder.layers[-1].final_layer_norm]
-    if hasattr(getattr(decoder, "heads", None), "output_norm"):
-        norms.append(decoder.heads.output_norm)
+    if hasattr(heads, "output_norm"):
+        norms.append(heads.output_norm)
     word = decoder.output_projection.weight[WORD]
     for norm in norms:
         norm.weight.fill_(0.3)
         norm.bias.copy_(9 * word)
-    narrow = getattr(getattr(decoder, "heads", None), "narrow", None)
-    if narrow is not None:
+    if getattr(heads, "narrow", None) is not None:
         # The word is still there behind the projection.
-        narrow.weight[0] = decoder.heads.widen.weight[:, 0] = word / word.norm()
+        heads.narrow.weight[0] = heads.widen.weight[:, 0] = word / word.norm()
 
 
 def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> List[Any]:

@@ -11,7 +11,6 @@ faster one counts (scripts/benchmark.py). Leave the machine to it: nothing else 
 """
 
 import argparse
-import json
 import statistics
 import sys
 from pathlib import Path
@@ -65,8 +64,8 @@ def main() -> None:
             model.prepare(work)
             commands.mark_finished(work)
         n_sentences = args.sentences or model.sentences
-        commands.run(benchmark_command(work, model.options, n_sentences, args.rounds, args.threads))
-        document = json.loads((work / "result" / "benchmark.json").read_text(encoding="utf-8"))
+        command = benchmark_command(work, model.options, n_sentences, args.rounds, args.threads)
+        document = commands.run_benchmark(command, work / "result")
         tables.append(table(model.title, document))
     text = "\n\n".join(tables) + "\n"
     atomic_files.write_text(args.workdir / "tables.md", text)

@@ -44,9 +44,10 @@ class Drafter:
         self._fc2 = precision.linear_of(heads.fc2)
         self._activation = heads.activation_fn
         self._output_norm = precision.norm_of(heads.output_norm)
-        self._narrow = precision.linear_of(heads.narrow)
         if widened and heads.narrow is not None:
             self._narrow = precision.linear(heads.widen.weight @ heads.narrow.weight)
+        else:
+            self._narrow = precision.linear_of(heads.narrow)
 
     @classmethod
     def of(

@@ -11,7 +11,7 @@ from ..single.adaptive import adaptive_search
 from ..single.batch import Batch
 from ..single.blocks import Blocks
 from ..single.choose_blocks import blocks_of
-from ..single.faster_search import FasterSearch
+from ..single.faster_search import Search
 from ..single.generator import SingleHypothesisGenerator
 from .acceptance import Acceptance, Exact, acceptance_rule
 
@@ -32,7 +32,7 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
                 "give models of one kind, or use --decoding greedy"
             )
         self._n_heads = decoding_block_size(options, self.session.block_size)
-        self._search: Optional[FasterSearch] = None
+        self._search: Optional[Search] = None
         self._n_proposals: Optional[int] = None
         if options.proposal_tree == AUTO:
             self._search = adaptive_search(self, models, drafts=None, n_heads=self._n_heads)

@@ -269,10 +269,10 @@ def adaptive_search(
     models: Sequence[nn.Module],
     drafts: Optional[DraftSource],
     n_heads: int,
-) -> FasterSearch:
-    """The search of a generator: what invocations are worth, or the heads' chains.
+) -> Search:
+    """The search of a generator, which weighs each invocation.
 
-    To weigh each invocation takes time itself. Where whole chains are as good, they are faster.
+    That takes time itself. Where the chains of heads are as good, these decode whole batches.
 
     Args:
         models: whose costs are measured. They are kept with the first one.
@@ -298,7 +298,8 @@ def adaptive_search(
         Proposer(source, known.of_source(kind, source.first_rates))
         for kind, source in sources.items()
     ]
-    searches: List[Search] = [AdaptiveSearch(known, proposers)]
-    if n_heads > 1:
-        searches.append(ChainSearch(n_heads, generator.proposal_confidence))
-    return FasterSearch(searches, known.of_searches((n_heads, *sources), len(searches)))
+    by_invocation = AdaptiveSearch(known, proposers)
+    if n_heads == 1:
+        return by_invocation
+    searches = (by_invocation, ChainSearch(n_heads, generator.proposal_confidence))
+    return FasterSearch(searches, known.of_searches(tuple(sources), len(searches)))

@@ -49,11 +49,9 @@ class SearchTimes:
     def choose(self) -> int:
         """The number of the search that is to decode the next batch."""
         self._n_batches += 1
-        if not self._n_left:
-            for number, due in enumerate(self._next_trials):
-                if due <= self._n_batches:
-                    self._begin_trial(number)
-                    break
+        due = [n for n, first in enumerate(self._next_trials) if first <= self._n_batches]
+        if due and not self._n_left:
+            self._begin_trial(due[0])
         return self._on_trial if self._n_left else self.fastest
 
     def _begin_trial(self, number: int) -> None:
@@ -64,12 +62,10 @@ class SearchTimes:
     def learn(self, number: int, seconds: float, n_tokens: int) -> None:
         """Learn from a batch that a search has decoded."""
         is_large = n_tokens >= ENOUGH_TOKENS
-        counts = True
-        if self._n_left:
-            counts = is_large or self._n_left < N_OF_TRIAL
-            self._n_left = 0 if is_large else self._n_left - 1
-        if counts and n_tokens:
+        is_cold = self._n_left == N_OF_TRIAL and not is_large
+        if n_tokens and not is_cold:
             self._seconds[number].append(seconds / n_tokens)
+        self._n_left = 0 if is_large else max(0, self._n_left - 1)
 
     @property
     def fastest(self) -> int:
@@ -118,7 +114,7 @@ class FasterSearch:
         seconds = perf_counter() - before
         times.learn(number, seconds, int(batch.final_lengths.sum()))
         self._n_batches[number] += 1
-        if sum(self._n_batches) == SAID_AFTER and len(self.searches) > 1:
+        if sum(self._n_batches) == SAID_AFTER:
             logger.info(self.summary())
 
     def summary(self) -> str:

@@ -25,9 +25,4 @@ def decode_greedily(batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         bos, prefix: as for :meth:`~.generator.SingleHypothesisGenerator.decode`.
     """
     last = batch.open(bos, prefix)
-    blocks = blocks_of(batch, 1)
-    blocks.begin(last)
-    while blocks.go_on():
-        blocks.propose_nothing()
-        blocks.verify()
-        blocks.keep()
+    blocks_of(batch, 1).decode(last, lambda blocks: blocks.propose_nothing())

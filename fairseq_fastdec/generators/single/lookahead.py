@@ -9,7 +9,7 @@ from ..option_rules import AUTO
 from .adaptive import adaptive_search
 from .batch import Batch
 from .choose_blocks import blocks_of
-from .faster_search import FasterSearch
+from .faster_search import Search
 from .generator import SingleHypothesisGenerator
 
 
@@ -24,7 +24,7 @@ class LookaheadGenerator(SingleHypothesisGenerator):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         # A token that followed before is right more often than an answer to a wrong token.
         self._drafts = self.draft_source(replace_answers=True)
-        self._search: Optional[FasterSearch] = None
+        self._search: Optional[Search] = None
         if self.options.lookahead_window == AUTO:
             self._search = adaptive_search(self, models, self._drafts, n_heads=1)
 

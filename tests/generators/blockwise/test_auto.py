@@ -67,14 +67,14 @@ def test_greedys_output(method, members):
     for _ in range(3):
         assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
     assert ours.statistics.row_invocations <= ours.statistics.tokens
-    assert ours._search.searches[0].summary()
+    assert ours._search.summary()
 
 
 def test_a_stock_model_has_drafts_alone():
     ours, greedy = (generator_for([stock_model()], name) for name in ("auto", "greedy"))
     for _ in range(3):
         assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
-    assert "for heads" not in ours._search.searches[0].summary()
+    assert "for heads" not in ours._search.summary()
 
 
 def test_in_fp64_and_behind_prefixes():

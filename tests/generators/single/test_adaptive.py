@@ -55,7 +55,7 @@ def test_drafts_that_are_right_are_verified_where_tokens_cost_little(monkeypatch
     generator, clock = timed_generator(monkeypatch, REPEATS, of_step=1.0, of_token=0.01)
     seconds_a_token(generator, clock, 8, n_sentences)
     assert seconds_a_token(generator, clock, 4, n_sentences) < 0.35 / n_sentences
-    assert "drafts verified in" in generator._search.searches[0].summary()
+    assert "drafts verified in" in generator._search.summary()
 
 
 def test_nothing_is_verified_where_tokens_cost_as_much_as_steps(monkeypatch):
