@@ -12,6 +12,7 @@ from .session.decoder_session import DecoderSession
 from .session.ensemble import EnsembleSession
 from .session.features import Features, at
 from .session.incremental import IncrementalSession
+from .session.row_table import extremes
 from .session.scores import Scores
 from .session.shortlist import Shortlist
 from .session.tree import TokenTree
@@ -28,6 +29,7 @@ __all__ = [
     "UnsupportedModel",
     "at",
     "compaction",
+    "extremes",
     "inheritance",
     "release_once_prepared",
     "select_sentences",

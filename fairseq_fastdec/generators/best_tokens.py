@@ -3,6 +3,8 @@
 from functools import cached_property
 from typing import Dict, Optional, Tuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from ..engine import EnsembleSession, Features
@@ -163,8 +165,11 @@ class BestTokens:
         """
         if steps is None:
             return None, None
-        no_end = self._rules.may_not_end(steps, n_waived).contiguous()
-        return no_end, self._rules.has_to_end(steps, max_len).contiguous()
+        # Steps are mostly few, and begin to be compared long before torch has begun.
+        numbers = steps.numpy()
+        flags = self._rules.may_not_end(numbers, n_waived), self._rules.has_to_end(numbers, max_len)
+        no_end, only_end = (torch.from_numpy(np.ascontiguousarray(flag)) for flag in flags)
+        return no_end, only_end
 
     def _constrained(
         self, scores: Tensor, steps: Optional[Tensor], max_len: int, n_waived: int

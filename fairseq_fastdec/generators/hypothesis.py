@@ -8,6 +8,9 @@ from torch import Tensor
 Hypothesis = Dict[str, Any]
 Hypotheses = List[List[Hypothesis]]
 
+# What nobody can write to may be everybody's.
+NONE = torch.empty(0)
+
 
 def hypotheses_of(
     tokens: Tensor, totals: Tensor, positional_scores: Tensor, lengths: List[int]
@@ -32,7 +35,7 @@ def hypothesis(tokens: Tensor, score: Tensor, positional_scores: Tensor) -> Hypo
     return {
         "tokens": tokens,
         "score": score,
-        "attention": torch.empty(0),
-        "alignment": torch.empty(0),
+        "attention": NONE,
+        "alignment": NONE,
         "positional_scores": positional_scores,
     }

@@ -6,11 +6,11 @@ afterwards, and without naming the file that the token came from. And every sour
 
 from typing import Optional, Sequence
 
-import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor, nn
 
+from ..engine import extremes
 from .sources import Sources, are_tokens
 
 BINARISED = (
@@ -28,9 +28,7 @@ def check_ids(what: str, ids: Tensor, dictionary: Dictionary, remedy: str) -> No
     Raises:
         ValueError: names ``what`` they are, the first such id, and the remedy.
     """
-    if ids.numel() == 0:
-        return
-    least, most = torch.stack(ids.aminmax()).tolist()
+    least, most = extremes(ids.flatten())
     if least < 0 or most >= len(dictionary):
         wrong = least if least < 0 else most
         raise ValueError(
@@ -110,8 +108,8 @@ def _check_not_empty(sources: Sources, numbers: Sequence[int]) -> None:
     fairseq's own generator ends in an assertion there, or in an error about shapes. Its data never
     hold such a source: an empty line is EOS.
     """
-    is_empty = sources.lengths.eq(0)
-    if bool(is_empty.any()):
+    if sources.n and extremes(sources.lengths)[0] == 0:
+        is_empty = sources.lengths.eq(0)
         empty = ", ".join(str(numbers[row]) for row in is_empty.nonzero().flatten().tolist())
         raise ValueError(
             f"src_tokens: no token, or padding alone, in sentences {empty}; leave them out, or end "

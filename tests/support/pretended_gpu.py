@@ -29,6 +29,7 @@ class PretendedTensor(torch.Tensor):
 
     device = property(lambda self: GPU)
     is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
 
     def data_ptr(self):
         return self.held.data_ptr()

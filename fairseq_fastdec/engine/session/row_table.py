@@ -7,8 +7,8 @@ from torch import Tensor
 
 from .compaction import compaction
 
-# Python looks through so few lengths before torch has begun.
-FEW_ROWS = 64
+# Python looks through so few numbers before torch has begun.
+FEW = 64
 
 
 class RowTable:
@@ -36,6 +36,17 @@ class RowTable:
     def __init__(self, device: torch.device) -> None:
         self.grouping = 0
         self.clear(device)
+
+    @property
+    def lengths(self) -> Tensor:
+        """See the class."""
+        return self._lengths
+
+    @lengths.setter
+    def lengths(self, lengths: Tensor) -> None:
+        self._lengths = lengths
+        # To add to a few numbers takes torch longer than numpy.
+        self._on_host = lengths.numpy() if lengths.is_cpu else None
 
     @property
     def n_slots(self) -> int:
@@ -79,9 +90,12 @@ class RowTable:
         if n_new == 0:
             return
         new = torch.arange(self.n_sources, self.n_sources + n_new, device=source_lengths.device)
-        self.source_lengths = torch.cat([self.source_lengths, source_lengths])
-        self.row_source = torch.cat([self.row_source, new])
-        self.lengths = torch.cat([self.lengths, torch.zeros_like(new)])
+        lengths = torch.zeros_like(new)
+        if self.n_sources:
+            source_lengths = torch.cat([self.source_lengths, source_lengths])
+            new = torch.cat([self.row_source, new])
+            lengths = torch.cat([self.lengths, lengths])
+        self.source_lengths, self.row_source, self.lengths = source_lengths, new, lengths
         self.n_rows += n_new
         self.shortest = 0
         self.grouping += 1
@@ -91,10 +105,15 @@ class RowTable:
 
         The lengths stay in the same memory, so that a runner need not look for them again.
         """
-        self.lengths += n
         if not isinstance(n, int):
-            self.shortest, self.longest = extremes(self.lengths)
-        elif self.n_rows:
+            self._lengths += n
+            self.shortest, self.longest = extremes(self._lengths)
+            return
+        if self._on_host is None:
+            self._lengths += n
+        else:
+            self._on_host += n
+        if self.n_rows:
             self.shortest += n
             self.longest += n
 
@@ -155,12 +174,12 @@ class RowTable:
         return order
 
 
-def extremes(lengths: Tensor) -> Tuple[int, int]:
-    """The smallest and the largest of some lengths, int64 ``[N]``; 0 and 0 if N is 0."""
-    if lengths.numel() == 0:
+def extremes(numbers: Tensor) -> Tuple[int, int]:
+    """The smallest and the largest of some numbers, int64 ``[N]``; 0 and 0 if N is 0."""
+    if numbers.numel() == 0:
         return 0, 0
-    if lengths.is_cpu and lengths.numel() <= FEW_ROWS:
-        known = lengths.tolist()
+    if numbers.is_cpu and numbers.numel() <= FEW:
+        known = numbers.tolist()
         return min(known), max(known)
-    shortest, longest = torch.stack(lengths.aminmax()).tolist()
-    return shortest, longest
+    least, most = torch.stack(numbers.aminmax()).tolist()
+    return least, most

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from ...engine import EnsembleSession, Features, TokenTree, compaction
+from ...engine import EnsembleSession, Features, TokenTree, compaction, extremes
 from ...engine.kernels.blocks import RowBlocks
 from ...engine.kernels.row_ends import RowEnds
 from ..best_tokens import BestTokens
@@ -476,7 +476,7 @@ class Batch:
 
     def _drop_all(self) -> Tensor:
         """Let all rows leave; they have all finished."""
-        self._final_lengths[self.sentence] = self.lengths
+        self._final_lengths.index_copy_(0, self.sentence, self.lengths)
         self.sentence, self.lengths = self.sentence[:0], self.lengths[:0]
         self.finished = self.finished[:0]
         self._bind_rows()
@@ -500,11 +500,15 @@ class Batch:
 
     def records(self, ids: List[int]) -> List[SentenceRecord]:
         """The cost of each sentence: its invocations, tokens and blocks."""
-        invocations = torch.cat(self._fed_sentences).bincount(minlength=self.n_sentences)
-        blocks = self._blocks_of_sentences()
-        counts = (self.source_lengths, self._final_lengths, invocations)
-        columns = [column.tolist() for column in counts]
-        return [SentenceRecord(*row) for row in zip(ids, *columns, blocks)]
+        lengths = (self.source_lengths.tolist(), self._final_lengths.tolist())
+        counts = (self._invocations_of_sentences(), self._blocks_of_sentences())
+        return [SentenceRecord(*row) for row in zip(ids, *lengths, *counts)]
+
+    def _invocations_of_sentences(self) -> List[int]:
+        """The decoder invocations that each sentence took part in."""
+        if self.n_sentences == 1:
+            return [sum(rows.numel() for rows in self._fed_sentences)]
+        return torch.cat(self._fed_sentences).bincount(minlength=self.n_sentences).tolist()
 
     def _blocks_of_sentences(self) -> List[List[int]]:
         """The tokens that each sentence took at once, in order."""
@@ -546,7 +550,7 @@ class Batch:
     def _known_to_be_open(self, first: int, n: int) -> bool:
         """Whether no rule about lengths restricts n steps of any row; reads lengths if need be."""
         if not self._bounds_are_open(first, n):
-            self._at_least, self._at_most = torch.stack(self.lengths.aminmax()).tolist()
+            self._at_least, self._at_most = extremes(self.lengths)
         return self._bounds_are_open(first, n)
 
     def _bounds_are_open(self, first: int, n: int) -> bool:

@@ -75,8 +75,7 @@ class CompiledBlocks(Blocks):
     def go_on(self) -> bool:
         batch, rows = self._batch, self._rows
         if rows.end_rows():
-            taken = rows.taken[: batch.n_rows].clone()
-            batch.count_block(taken, 0, 0)
+            batch.count_block(rows.kept()[1], 0, 0)
             order = batch.drop_finished()
             if order is not None and order.numel():
                 rows.select(order)
