@@ -15,7 +15,7 @@ from .patches import N_PIXELS, SOURCE, TARGET
 DIM = 128
 PATCHES_PER_UPDATE = 8
 SAVE_EVERY = 100
-LARGEST = 8
+LARGEST = 10
 NETWORK = [
     *en_de.network(DIM, 512, 1, 3), "--dropout", "0",
     "--max-source-positions", str(N_PIXELS + 1), "--max-target-positions", str(N_PIXELS + 1),

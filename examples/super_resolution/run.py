@@ -23,7 +23,7 @@ from examples.super_resolution.patches import HIGH, halved, joined
 from examples.super_resolution.photographs import TEST, load
 from fairseq_fastdec.tools import atomic_files
 
-BLOCK_SIZES = (2, 4, 8)
+BLOCK_SIZES = (2, 4, 6, 8, 10)
 EPSILON = 2
 MAGNIFICATION = 2
 

@@ -150,6 +150,9 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr(commands, "run", ran.append)
     monkeypatch.setattr(block_sizes, "write_first_heads", lambda *arguments: None)
+    for base in ("baseline", "single-distilled"):
+        (tmp_path / base).mkdir()
+        commands.mark_finished(tmp_path / base)
     for setting in block_sizes.SETTINGS.values():
         data = setting.data(teacher_seed=1)
         for folder in ("frozen-{}", "fine-tuned-{}-2"):
@@ -164,9 +167,13 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
         [args for args in parsed if args.freeze_base == is_frozen] for is_frozen in (True, False)
     ]
     # What is frozen is trained once for each kind of targets, and then taken from where it lies.
-    assert [(args.block_size, args.max_update) for args in frozen] == [(8, 1400)] * 2
+    assert [(args.block_size, args.max_update) for args in frozen] == [(10, 1400)] * 2
     assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1500)] * 2
     assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
+    # As in the paper, p_1 has learned what its heads learn.
+    assert [Path(args.finetune_from_model).parent.name for args in frozen] == [
+        "baseline", "single-distilled",
+    ]  # fmt: skip
 
 
 def test_a_teacher_of_another_seed(tmp_path, monkeypatch):
@@ -183,13 +190,18 @@ def test_a_teacher_of_another_seed(tmp_path, monkeypatch):
     told = []
     for words in ran:
         at = {str(word): str(value) for word, value in zip(words, words[1:])}
-        names = ("--seed", "--save-dir", "--path", "--destdir")
+        names = ("--seed", "--save-dir", "--path", "--destdir", "--beam", "--lenpen")
         told.append({name: at[name].replace(f"{tmp_path}/", "") for name in names if name in at})
     assert told == [
         {"--seed": "1", "--save-dir": "baseline"},
-        {"--path": "baseline/checkpoint_last.pt", "--destdir": "distilled"},
+        {"--path": "baseline/checkpoint_last.pt", "--destdir": "distilled", "--beam": "1"},
         {"--seed": "2", "--save-dir": "teacher-2"},
-        {"--path": "teacher-2/checkpoint_last.pt", "--destdir": "distilled-2"},
+        {
+            "--path": "teacher-2/checkpoint_last.pt",
+            "--destdir": "distilled-2",
+            "--beam": "4",
+            "--lenpen": "0.6",
+        },
         {"--seed": "1", "--save-dir": "single-distilled-2"},
     ]
     assert ran[-1][1] == tmp_path / "distilled-2" / "data"
