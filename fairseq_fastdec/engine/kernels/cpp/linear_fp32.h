@@ -74,21 +74,16 @@ INLINE void multiply_tile_of(int64_t n, const Linear &linear, int64_t block, con
 template <typename Vec>
 INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
-  // The sums of so many tokens fit into registers: of 32, or of 16. With five to seven tokens a tile
-  // of fewer and the rest are faster.
-  constexpr int FEW = width<Vec>() / 4, TILE = width<Vec>() == 16 ? 8 : FEW;
+  // The sums of so many tokens fit into registers: of 32, or of 16.
+  constexpr int TILE = width<Vec>() == 16 ? 8 : width<Vec>() / 4;
   const int64_t end = first_block(linear, slice.number + 1, slice);
   for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
-    for (int64_t token = 0; token < n;) {
+    for (int64_t token = 0; token < n; token += TILE) {
       const Prefetch prefetch =
           prefetch_during(linear, block, block + 1 == end, token / TILE, (n + TILE - 1) / TILE);
       const float *from = x + token * linear.inputs;
       float *to = y + token * linear.outputs;
-      if (n - token >= TILE)
-        multiply_tile<Vec, TILE>(linear, block, from, to, epilogue, prefetch), token += TILE;
-      else
-        multiply_tile_of<Vec, FEW>(n - token, linear, block, from, to, epilogue, prefetch),
-            token += FEW;
+      multiply_tile_of<Vec, TILE>(n - token, linear, block, from, to, epilogue, prefetch);
     }
   }
 }
