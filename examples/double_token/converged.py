@@ -4,8 +4,8 @@
     python examples/double_token/converged.py --cpu-autocast    # a model takes an hour of a core
 
 All begin with the distilled model of ../en_de, and learn its translations of the training data and
-of crossed sentences (../common/crossing.py), each in its own order of tokens. The order is what they
-differ in. Every command is printed as it would be typed. A stage whose result exists is skipped, so
+of crossed sentences (../common/crossing.py), each in its own order of tokens, in which alone they
+differ. Every command is printed as it would be typed. A stage whose result exists is skipped, so
 that an interrupted run goes on where it was.
 """
 
