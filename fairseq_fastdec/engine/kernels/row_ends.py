@@ -1,6 +1,7 @@
 """Rows grow by the tokens that a search keeps of them, by compiled code."""
 
 import ctypes
+from operator import is_
 from typing import Optional, Tuple, Union
 
 import torch
@@ -59,8 +60,10 @@ class RowEnds:
             lengths: int64 ``[R]``, how many tokens each has; every append adds to it.
             finished: bool ``[R]``, set where a row ends.
         """
-        place_rows(self._task, sentence, lengths, finished)
-        self._rows = (sentence, lengths, finished)
+        rows = (sentence, lengths, finished)
+        if self._rows is None or not all(map(is_, rows, self._rows)):
+            place_rows(self._task, *rows)
+            self._rows = rows
 
     def append(self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]) -> Tuple[int, Tensor]:
         """Extend each row by the first n of its tokens, up to and including the first EOS.

@@ -31,17 +31,16 @@ class SourceEncoder:
     def __init__(self, encoder: FairseqEncoder, precision: Precision) -> None:
         self._encoder = encoder
         self._precision = precision
-        self._stock = runs_prepared(encoder)
+        self._prepared = prepared(encoder) if runs_prepared(encoder) else None
         self._version: Optional[int] = None
 
     def prepare(self) -> None:
         """Follow the encoder's parameters if they may have changed."""
-        if not self._stock:
+        if self._prepared is None:
             return
-        weights = prepared(self._encoder)
-        version = weights.refresh()
+        version = self._prepared.refresh()
         if version != self._version:
-            self._weights = weights.get(EncoderWeights.of, self._precision)
+            self._weights = self._prepared.get(EncoderWeights.of, self._precision)
             self._positions = Positions(self._encoder, like=self._weights.embed)
             self._compiled = CompiledEncoder.of(self._weights)
             self._version = version
@@ -56,7 +55,7 @@ class SourceEncoder:
         Raises:
             IndexError: for sources that are longer than the positions that the model has learned.
         """
-        if self._stock:
+        if self._prepared is not None:
             tokens = net_input["src_tokens"]
             tokens, lengths = _padded_right(tokens, tokens.eq(self._encoder.padding_idx))
             return Encoded(self._states(tokens, lengths), lengths)

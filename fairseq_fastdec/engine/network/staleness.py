@@ -20,7 +20,8 @@ class Watch:
         Args:
             coder: not kept alive.
         """
-        self._coder = weakref.ref(coder)
+        # Its weight is never released.
+        self._norm = weakref.ref(coder.layers[0].final_layer_norm)
         self._touched = True
         self._placement = None
         watch = weakref.ref(self)
@@ -46,6 +47,5 @@ class Watch:
         self._placement = self._where()
 
     def _where(self) -> Tuple[int, torch.dtype, torch.device]:
-        # This one is never released.
-        weight = self._coder().layers[0].final_layer_norm.weight
+        weight = self._norm().weight
         return weight.data_ptr(), weight.dtype, weight.device

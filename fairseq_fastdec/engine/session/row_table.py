@@ -35,6 +35,7 @@ class RowTable:
 
     def __init__(self, device: torch.device) -> None:
         self.grouping = 0
+        self._nothing = torch.zeros(0, dtype=torch.long, device=device)
         self.clear(device)
 
     @property
@@ -77,9 +78,10 @@ class RowTable:
 
     def clear(self, device: torch.device) -> None:
         """Forget all rows and sources; the next ones live on ``device``."""
-        nothing = torch.zeros(0, dtype=torch.long, device=device)
-        self.lengths = self.row_source = self.source_lengths = nothing
-        self._paused_lengths = self._paused_source = nothing
+        if self._nothing.device != device:
+            self._nothing = torch.zeros(0, dtype=torch.long, device=device)
+        self.lengths = self.row_source = self.source_lengths = self._nothing
+        self._paused_lengths = self._paused_source = self._nothing
         self.n_rows = self.n_paused = 0
         self.shortest = self.longest = self.longest_paused = 0
         self.grouping += 1

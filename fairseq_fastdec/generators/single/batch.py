@@ -1,5 +1,6 @@
 """The sentences of one batch on their way through the decoder, one hypothesis each."""
 
+from functools import cached_property
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
@@ -80,8 +81,6 @@ class Batch:
         self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
         # Bounds of the lengths of rows that go on. Mostly they suffice, and nobody reads lengths.
         self._at_least = self._at_most = 0
-        self._ends = RowEnds.of(self._tokens, self._scores, rules.eos)
-        self._bind_rows()
         self._some_finished = False
         self.n_waived = 0
         self._before_first = rules.eos
@@ -379,15 +378,17 @@ class Batch:
         self._some_finished = True
         return self._drop_finished()
 
-    def _bind_rows(self) -> None:
-        if self._ends is not None:
-            self._ends.bind(self.sentence, self.lengths, self.finished)
+    @cached_property
+    def _ends(self) -> Optional[RowEnds]:
+        """The compiled code for :meth:`append`, which blocks on the host have for themselves."""
+        return RowEnds.of(self._tokens, self._scores, self.rules.eos)
 
     def _extend_rows(
         self, tokens: Tensor, scores: Tensor, n: Union[int, Tensor]
     ) -> Union[int, Tensor]:
         """:meth:`append` without the statistics."""
         if self._ends is not None:
+            self._ends.bind(self.sentence, self.lengths, self.finished)
             n_ended, taken = self._ends.append(tokens, scores, n)
             self._some_finished = self._some_finished or n_ended > 0
             return taken if n_ended or not isinstance(n, int) else n
@@ -469,17 +470,18 @@ class Batch:
         self.sentence = self.sentence[order]
         self.lengths = self.lengths[order]
         self.finished = self.finished[order]
-        self._bind_rows()
         if order.numel():
             self.session.select(order)
         return order
 
     def _drop_all(self) -> Tensor:
         """Let all rows leave; they have all finished."""
-        self._final_lengths.index_copy_(0, self.sentence, self.lengths)
+        if self.n_sentences == 1:
+            self._final_lengths.copy_(self.lengths)
+        else:
+            self._final_lengths[self.sentence] = self.lengths
         self.sentence, self.lengths = self.sentence[:0], self.lengths[:0]
         self.finished = self.finished[:0]
-        self._bind_rows()
         return self.sentence
 
     def without_finished(self, *of_rows: Rowwise) -> Tuple[Rowwise, ...]:
