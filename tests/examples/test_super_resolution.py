@@ -187,7 +187,7 @@ def test_all_commands_parse(tmp_path, monkeypatch):
         "new", "base", "frozen", "fine-tuned-2", "sequential",
     ]  # fmt: skip
     assert [args.freeze_base for args in parsed[2:]] == [True, False, True]
-    assert [args.block_size for args in parsed[2:]] == [8, 2, 8]
+    assert [args.block_size for args in parsed[2:]] == [10, 2, 10]
     assert Path(parsed[1].finetune_from_model).name == "looking.pt"
     assert Path(parsed[3].finetune_from_model).name == "first_2.pt"
 
