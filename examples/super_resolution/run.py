@@ -3,7 +3,7 @@
 
     pip install scikit-image
     python examples/super_resolution/run.py --cpu-autocast                # shortened: half an hour
-    python examples/super_resolution/run.py --cpu-autocast --size full    # some hours of one core
+    python examples/super_resolution/run.py --cpu-autocast --size full    # two hours of one core
     python examples/super_resolution/run.py --block-sizes 4 --settings both    # one cell
 
 Grey patches of 8x8 pixels become patches of 16x16, an intensity at a time. It prints mean accepted
