@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import List
 
 from examples.common import arguments, commands, en_de
-from examples.common.averaging import average
+from examples.common.averaging import train_and_average
 from examples.common.deeper import rewrite
 from examples.common.training_text import with_crossed, without_references
 from examples.double_token.models import (
@@ -32,7 +32,7 @@ from examples.double_token.models import (
     own_generator_of_fairseq,
 )
 from examples.double_token.more_sources import without_heads
-from examples.double_token.run import SETTINGS, decode, show_tables
+from examples.double_token.run import decode_all, show_tables
 from examples.double_token.trainer import command, training
 
 FIRST_MODEL = en_de.DISTILLED_MODEL / "checkpoint.pt"
@@ -72,23 +72,14 @@ def compare(args: argparse.Namespace) -> None:
     rewrite(FIRST_MODEL, base, without_heads)
     for model in LEARNERS:
         train(work, recipe, model, base)
-    decoded = [
-        decode(work, method, beam, batch_size, number)
-        for number in range(1, args.rounds + 1)
-        for beam, batch_size in SETTINGS
-        for method in methods()
-    ]
-    show_tables(work, decoded)
+    show_tables(work, decode_all(work, methods(), args.rounds))
 
 
 def train(work: Path, recipe: en_de.Recipe, model: Model, base: Path) -> None:
     """One model; its last checkpoints are averaged."""
-    folder = work / model.name
-    if not commands.finished(folder):
-        data = work / "distilled" / "data"
-        commands.run(command(data, folder, recipe, model, TRAINING, SAVE_EVERY, base))
-        commands.mark_finished(folder)
-    average(folder)
+    data, folder = work / "distilled" / "data", work / model.name
+    chosen = command(data, folder, recipe, model, TRAINING, SAVE_EVERY, base)
+    train_and_average(folder, chosen)
 
 
 def our_beam_search(width: int) -> List:

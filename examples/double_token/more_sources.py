@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from examples.common import commands, en_de
-from examples.common.averaging import average
+from examples.common.averaging import train_and_average
 from examples.common.deeper import State, deepened, rewrite
 from examples.common.table import markdown, read_run, signed
 from examples.common.training_text import binarise, crossed_lines, read, without_references
@@ -103,13 +103,8 @@ def without_heads(state: State) -> State:
 def train(work: Path, recipe: en_de.Recipe, stage: Stage, model: Model, begin: Path) -> None:
     """One model; its last checkpoints are averaged."""
     folder = work / folder_of(stage, model)
-    if not commands.finished(folder):
-        chosen = command(
-            work / stage.data, folder, recipe, model, stage.training, SAVE_EVERY, begin
-        )
-        commands.run([*chosen, *stage.network])
-        commands.mark_finished(folder)
-    average(folder)
+    chosen = command(work / stage.data, folder, recipe, model, stage.training, SAVE_EVERY, begin)
+    train_and_average(folder, [*chosen, *stage.network])
 
 
 def mix(work: Path) -> None:

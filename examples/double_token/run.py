@@ -13,7 +13,7 @@ import argparse
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import List
+from typing import List, Sequence
 
 from examples.common import arguments, commands, en_de
 from examples.common.averaging import average
@@ -95,13 +95,7 @@ def compare(args: argparse.Namespace) -> None:
         # Mask-Predict's task is fairseq's, which has no such option.
         train(work, size if model is MASK_PREDICT else own_task, model)
         average(work / model.name)
-    decoded = [
-        decode(work, method, beam, batch_size, number)
-        for number in range(1, args.rounds + 1)
-        for beam, batch_size in SETTINGS
-        for method in METHODS
-    ]
-    show_tables(work, decoded)
+    show_tables(work, decode_all(work, METHODS, args.rounds))
 
 
 def show_tables(work: Path, decoded: List[Decoded]) -> None:
@@ -141,6 +135,16 @@ def training_command(work: Path, size: Size, model: Model) -> List:
         size.save_every,
         work / model.begins_with / "averaged.pt" if model.begins_with else None,
     )
+
+
+def decode_all(work: Path, methods: Sequence[Method], rounds: int) -> List[Decoded]:
+    """The test set by each method in each setting, in alternating rounds."""
+    return [
+        decode(work, method, beam, batch_size, number)
+        for number in range(1, rounds + 1)
+        for beam, batch_size in SETTINGS
+        for method in methods
+    ]
 
 
 def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) -> Decoded:

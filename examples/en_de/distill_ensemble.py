@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import List
 
 from examples.common import commands, en_de
-from examples.common.averaging import N_AVERAGED, average
+from examples.common.averaging import N_AVERAGED, train_and_average
 from examples.common.training_text import binarise, read, with_crossed, without_references
 from examples.en_de.sequential_heads import add_heads
 
@@ -57,15 +57,10 @@ def build(work: Path, recipe: en_de.Recipe) -> None:
 def train(work: Path, recipe: en_de.Recipe, name: str, data: str, options: List, seed: int) -> Path:
     """A stock transformer; returns the mean of its last checkpoints."""
     folder = work / name
-    if not commands.finished(folder):
-        commands.run(
-            en_de.train_command(
-                work / data, folder, recipe, save_every=SAVE_EVERY, keep=N_AVERAGED, seed=seed
-            )
-            + [*en_de.BASELINE, *options, "--disable-validation"]
-        )
-        commands.mark_finished(folder)
-    average(folder)
+    command = en_de.train_command(
+        work / data, folder, recipe, save_every=SAVE_EVERY, keep=N_AVERAGED, seed=seed
+    )
+    train_and_average(folder, [*command, *en_de.BASELINE, *options, "--disable-validation"])
     return folder / "averaged.pt"
 
 

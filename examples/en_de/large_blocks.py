@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from examples.common import commands, en_de
-from examples.common.averaging import average
+from examples.common.averaging import train_and_average
 from examples.common.deeper import deepened, rewrite
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from examples.common.training_text import with_crossed, without_references
@@ -82,15 +82,11 @@ def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     """Heads and base together; the last checkpoints are averaged."""
     folder, begin = work / "blocks", work / "deeper.pt"
     rewrite(teacher, begin, lambda state: deepened(state, DECODER_LAYERS))
-    if not commands.finished(folder):
-        data = work / "distilled" / "data"
-        command = en_de.train_command(data, folder, recipe, save_every=SAVE_EVERY, keep=N_KEPT)
-        commands.run(
-            [*command, *en_de.heads_options(BLOCK_SIZE), *TRAINING]
-            + ["--decoder-layers", DECODER_LAYERS, "--finetune-from-model", begin]
-        )
-        commands.mark_finished(folder)
-    average(folder)
+    data = work / "distilled" / "data"
+    command = en_de.train_command(data, folder, recipe, save_every=SAVE_EVERY, keep=N_KEPT)
+    command += [*en_de.heads_options(BLOCK_SIZE), *TRAINING]
+    command += ["--decoder-layers", DECODER_LAYERS, "--finetune-from-model", begin]
+    train_and_average(folder, command)
 
 
 def row_of(work: Path, model: Path, name: str, title: str, options: List) -> Dict[str, str]:

@@ -17,7 +17,6 @@ def small(corpus, blockwise, tmp_path, monkeypatch, caplog):
     example_in_process.cross_letters(example, monkeypatch)
     monkeypatch.setattr(example, "TRAINING", example.training(100, 3e-3, 5, 12, dropout=0))
     monkeypatch.setattr(example, "NETWORK", command_line.TINY)
-    monkeypatch.setattr(example, "SETTINGS", ((4, 8),))
     monkeypatch.setattr(example, "FIRST_MODEL", blockwise)
     monkeypatch.setattr("examples.double_token.run.SETTINGS", ((4, 8),))
     monkeypatch.setattr(precision, "LONGER_THAN", 7)

@@ -46,8 +46,8 @@ class RowTable:
     @lengths.setter
     def lengths(self, lengths: Tensor) -> None:
         self._lengths = lengths
-        # To add to a few numbers takes torch longer than numpy.
-        self._on_host = lengths.numpy() if lengths.is_cpu else None
+        # The same memory: to add to a few numbers takes torch longer than numpy.
+        self._added_to = lengths.numpy() if lengths.is_cpu else lengths
 
     @property
     def n_slots(self) -> int:
@@ -111,10 +111,7 @@ class RowTable:
             self._lengths += n
             self.shortest, self.longest = extremes(self._lengths)
             return
-        if self._on_host is None:
-            self._lengths += n
-        else:
-            self._on_host += n
+        self._added_to += n
         if self.n_rows:
             self.shortest += n
             self.longest += n
