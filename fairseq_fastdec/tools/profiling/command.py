@@ -22,9 +22,10 @@ Where the time of a decoder invocation goes, in milliseconds, by batch size and 
     python scripts/profile_engine.py                                  # a random transformer base
     python scripts/profile_engine.py --arch transformer_iwslt_de_en --types 10000
     python scripts/profile_engine.py --data data-bin/en-de --path checkpoint_best.pt
+    python scripts/profile_engine.py ... --decoding blockwise --decoding-block-sizes 1,2,4,8
 
 Random sentences are decoded to a fixed length. Parts that took no time in any column are left out:
-compiled code does all layers as one, for example. The last row, floor, is the time that reading the
+compiled code does all layers as one, for example. The row floor is the time that reading the
 weights once takes at the memory's speed, and explained below the table.
 """
 # Milliseconds; less is printed as 0.00.
@@ -39,6 +40,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     with errors_in_one_line(program("profile-engine")):
         cases, profiles, bandwidth = run(args)
     print(table(cases, profiles))
+    if args.decoding_block_sizes:
+        print(
+            f"\nto {block(args.decoding_block_sizes[0])}: without the encoder, whose time comes "
+            "once a sentence. Heads pay whose blocks\nkeep more tokens, in the mean, than this "
+            "many times those of the first."
+        )
     print(
         "\nfloor: what reading each weight of a step from memory once takes, at the "
         f"{bandwidth / 1e9:.1f} GB/s reached\n"
@@ -64,6 +71,12 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument("--decoding", default="greedy")
     parser.add_argument("--beam", type=positive, default=1)
+    parser.add_argument(
+        "--decoding-block-sizes",
+        type=numbers,
+        metavar="LIST",
+        help="of blockwise decoding: so many tokens of a sentence go into every invocation",
+    )
     parser.add_argument("--batch-sizes", type=numbers, default=[1, 32], metavar="LIST")
     parser.add_argument(
         "--precisions", type=precisions, default=list(BYTES_OF_WEIGHT), metavar="LIST"
@@ -106,10 +119,17 @@ def run(args: argparse.Namespace) -> Tuple[List[Case], List[Profile], float]:
     bandwidth = memory_bandwidth()
     cases = [
         Case(
-            args.decoding, args.beam, precision, batch_size, args.source_length, args.target_length
+            args.decoding,
+            args.beam,
+            precision,
+            batch_size,
+            args.source_length,
+            args.target_length,
+            block_size,
         )
         for batch_size in args.batch_sizes
         for precision in args.precisions
+        for block_size in args.decoding_block_sizes or [None]
     ]
     profiles = [profile(model, dictionary, case, bandwidth, args.repeats) for case in cases]
     return cases, profiles, bandwidth
@@ -145,7 +165,7 @@ def arguments_of(arch: str, **given: Any) -> Any:
 
 def table(cases: List[Case], profiles: List[Profile]) -> str:
     """Markdown: parts down, cases across; without the parts that took no time anywhere."""
-    titles = [f"batch {case.batch_size}, {case.precision}" for case in cases]
+    titles = [title(case) for case in cases]
     lines = ["| ms a step | " + " | ".join(titles) + " |", "|---" * (len(cases) + 1) + "|"]
     rows = [(part, [own.parts[part] for own in profiles]) for part in PARTS]
     rows = [(part, row) for part, row in rows if any(x >= SHOWN for x in row)]
@@ -153,5 +173,32 @@ def table(cases: List[Case], profiles: List[Profile]) -> str:
         ("total", [own.total for own in profiles]),
         ("floor", [own.floor for own in profiles]),
     ]
+    first = cases[0].block_size
+    if first is not None:
+        rows.append((f"to {block(first)}", to_first_blocks(cases, profiles)))
     lines += [f"| {name} | " + " | ".join(f"{x:.2f}" for x in row) + " |" for name, row in rows]
     return "\n".join(lines)
+
+
+def title(case: Case) -> str:
+    """The head of a case's column."""
+    blocks = [] if case.block_size is None else [block(case.block_size)]
+    return ", ".join([f"batch {case.batch_size}", case.precision, *blocks])
+
+
+def block(size: int) -> str:
+    """A block of so many tokens, in words."""
+    return f"blocks of {size}"
+
+
+def to_first_blocks(cases: List[Case], profiles: List[Profile]) -> List[float]:
+    """Divide each case's time for an invocation by that of blocks of the first size."""
+    first = {
+        (case.batch_size, case.precision): own.without_encoder
+        for case, own in zip(cases, profiles)
+        if case.block_size == cases[0].block_size
+    }
+    return [
+        own.without_encoder / first[case.batch_size, case.precision]
+        for case, own in zip(cases, profiles)
+    ]

@@ -3,13 +3,14 @@
 import argparse
 import time
 from dataclasses import dataclass
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import torch
 from torch import Tensor, nn
 
 from ...engine import DecoderSession
 from ...engine.kernels.best_token import BestToken
+from ...engine.kernels.drafts import CompiledDrafter
 from ...engine.kernels.heads import CompiledHeads
 from ...engine.kernels.kept_product import KeptProduct
 from ...engine.session.step_runners import CompiledRunner
@@ -27,6 +28,7 @@ PARTS = (
     "cross-attention, products",
     "cross-attention, rest",
     "feed-forward",
+    "prediction heads",
     "output layer",
     "softmax",
     "moving rows",
@@ -37,7 +39,12 @@ BYTES_OF_WEIGHT = {"fp32": 4, "bf16": 2, "int8": 1}
 
 @dataclass
 class Case:
-    """A method with its sizes and its precision."""
+    """A method with its sizes and its precision.
+
+    Attributes:
+        block_size: so many tokens of a sentence go into every invocation, whatever the prediction
+            heads think of them (default: what the method's options say).
+    """
 
     decoding: str
     beam: int
@@ -45,6 +52,7 @@ class Case:
     batch_size: int
     source_length: int
     target_length: int
+    block_size: Optional[int] = None
 
 
 @dataclass
@@ -59,6 +67,11 @@ class Profile:
     parts: Dict[str, float]
     total: float
     floor: float
+
+    @property
+    def without_encoder(self) -> float:
+        """The total of what comes with every invocation, and not with every sentence."""
+        return self.total - self.parts["encoder"]
 
 
 def profile(
@@ -116,7 +129,11 @@ def memory_bandwidth(n_bytes: int = 1 << 28) -> float:
 def _generator(model: nn.Module, dictionary: Any, case: Case) -> DecodingGenerator:
     # The parts of a step that is replayed as a whole cannot be told apart.
     options = DecodingOptions(
-        decoding=case.decoding, engine_precision=case.precision, cuda_graphs="off"
+        decoding=case.decoding,
+        engine_precision=case.precision,
+        cuda_graphs="off",
+        decoding_block_size=case.block_size,
+        proposal_confidence=None if case.block_size is None else 0.0,
     )
     options.check()
     length = case.target_length - 1  # fairseq's limits do not count EOS
@@ -142,17 +159,22 @@ def _watch(generator: DecodingGenerator) -> Stopwatch:
     for method, part in (
         ("add", "encoder"),
         ("select", "moving rows"),
+        ("begin_drafts", "prediction heads"),
+        ("extend_drafts", "prediction heads"),
+        ("draft_logits", "prediction heads"),
         ("project", "output layer"),
         ("logits", "output layer"),
     ):
         stopwatch.watch(session, method, part)
     # Searches on the host call these themselves: the best token with its softmax, and heads.
-    for owner, method in (
-        (BestToken, "choose_at"),
-        (CompiledHeads, "compute_at"),
-        (KeptProduct, "compute_at"),
+    for owner, method, part in (
+        (CompiledDrafter, "chains_at", "prediction heads"),
+        (CompiledDrafter, "trees_at", "prediction heads"),
+        (CompiledHeads, "compute_at", "prediction heads"),
+        (BestToken, "choose_at", "output layer"),
+        (KeptProduct, "compute_at", "output layer"),
     ):
-        stopwatch.watch(owner, method, "output layer")
+        stopwatch.watch(owner, method, part)
     _watch_layers(session, stopwatch)
     return stopwatch
 

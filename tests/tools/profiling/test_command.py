@@ -25,6 +25,32 @@ def test_the_command(capsys):
     assert "floor: what reading each weight" in explanation and "GB/s" in explanation
 
 
+def test_blocks_are_compared_without_the_encoder(capsys):
+    command.main(
+        "--arch blockwise_transformer_iwslt_de_en --types 50 --batch-sizes 1 --repeats 1 "
+        "--precisions fp32,int8 --source-length 4 --target-length 5 --threads 1 "
+        "--decoding blockwise --decoding-block-sizes 1,3".split()
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split(" | ")[1:3] == [
+        "batch 1, fp32, blocks of 1",
+        "batch 1, fp32, blocks of 3",
+    ]
+    (ratios,) = (line for line in lines if line.startswith("| to blocks of 1 |"))
+    first, more, first_int8, more_int8 = map(float, ratios.split("|")[2:-1])
+    assert first == first_int8 == 1 and more > 0 and more_int8 > 0
+    assert any(line.startswith("to blocks of 1: without the encoder") for line in lines)
+
+
+def test_the_ratio_of_blocks_leaves_the_encoder_out():
+    cases = [case(block_size=1), case(block_size=4), case(block_size=1, precision="int8")]
+    parts = [dict.fromkeys(PARTS, 0.0) for _ in cases]
+    for own, encoder, layers in zip(parts, (1.0, 5.0, 2.0), (2.0, 3.0, 1.0)):
+        own.update({"encoder": encoder, "all layers, compiled": layers})
+    profiles = [Profile(own, sum(own.values()), 0.0) for own in parts]
+    assert command.to_first_blocks(cases, profiles) == [1.0, 1.5, 1.0]
+
+
 def test_parts_that_took_no_time_are_not_shown():
     cases = [case(), case(precision="int8")]
     first, second = dict.fromkeys(PARTS, 0.0), dict.fromkeys(PARTS, 0.0)
@@ -41,6 +67,7 @@ def test_parts_that_took_no_time_are_not_shown():
         ("--arch nonsense", "--arch nonsense: unknown"),
         ("--path model.pt", "give both --path and --data"),
         ("--precisions fp16", "choose from fp32, bf16, int8"),
+        ("--decoding-block-sizes 1,0", "0"),
     ],
 )
 def test_wrong_command_lines(arguments, message, capsys):

@@ -25,7 +25,7 @@ def test_parts_make_the_whole():
         "self-attention, products": "all layers, compiled" in idle,
     }
     assert sum(layers.values()) == 1
-    assert idle - LAYERS <= {"moving rows", "softmax", "all layers, compiled"}
+    assert idle - LAYERS <= {"moving rows", "prediction heads", "softmax", "all layers, compiled"}
 
 
 @pytest.mark.parametrize("decoding, beam", [("beam", 3), ("lookahead", 1), ("streaming", 2)])
