@@ -3,6 +3,7 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
+from .network.counting import count_tokens, extremes, first_numbers, nothing
 from .network.encoder import select_sentences
 from .network.own_weights import ReleasedWeights
 from .network.release import release_once_prepared
@@ -12,7 +13,6 @@ from .session.decoder_session import DecoderSession
 from .session.ensemble import EnsembleSession
 from .session.features import Features, at
 from .session.incremental import IncrementalSession
-from .session.row_table import extremes
 from .session.scores import Scores
 from .session.shortlist import Shortlist
 from .session.tree import TokenTree
@@ -29,8 +29,11 @@ __all__ = [
     "UnsupportedModel",
     "at",
     "compaction",
+    "count_tokens",
     "extremes",
+    "first_numbers",
     "inheritance",
+    "nothing",
     "release_once_prepared",
     "select_sentences",
 ]

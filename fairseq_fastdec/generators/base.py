@@ -102,12 +102,12 @@ class DecodingGenerator(ABC):
 
     @abstractmethod
     def translate(
-        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         """Translate a batch.
 
         Args:
-            sample: a fairseq batch, whose ``net_input`` holds B sources: see :class:`~.Sources`.
+            sources: B of them, which have been checked.
             ids: the sentences' numbers, for the records.
             bos: the token before the first.
             prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
@@ -152,7 +152,7 @@ class DecodingGenerator(ABC):
         sources = Sources.of(sample, self.rules.pad)
         ids = self._ids(sample, sources.n)
         check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
-        hypotheses, records = self.translate(sample, ids, bos, prefix_tokens)
+        hypotheses, records = self.translate(sources, ids, bos, prefix_tokens)
         for record in records:
             self.statistics.count_sentence(record)
         self._file.write(records)

@@ -198,7 +198,12 @@ class GenerationRules:
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:
         """The hypothesis score from its tokens' log-probabilities ``[m]``: a 0-dim tensor."""
-        return self.normalized(positional_scores.sum(), positional_scores.numel())
+        if not positional_scores.is_cpu:
+            return self.normalized(positional_scores.sum(), positional_scores.numel())
+        # Plain numbers: torch takes longer to begin than to add so few.
+        scores = positional_scores.tolist()
+        score = sum(scores) / (len(scores) ** self.lenpen if self.normalize else 1)
+        return torch.scalar_tensor(score, dtype=positional_scores.dtype)
 
     def normalized(self, totals: Tensor, lengths: Union[int, Tensor]) -> Tensor:
         """Hypothesis scores from summed log-probabilities and lengths (EOS included)."""

@@ -10,6 +10,8 @@ from typing import Any, Dict, NamedTuple
 import torch
 from torch import Tensor
 
+from ..engine import count_tokens
+
 NAMES = ("src_tokens", "source", "features")
 
 
@@ -20,10 +22,12 @@ class Sources(NamedTuple):
         content: int64 ``[B, S]``, tokens padded on either side; or floats ``[B, S, ...]``, frames
             of speech, padded on the right.
         lengths: int64 ``[B]``, tokens or frames, without padding.
+        net_input: all that the encoder takes.
     """
 
     content: Tensor
     lengths: Tensor
+    net_input: Dict[str, Any]
 
     @classmethod
     def of(cls, sample: Dict[str, Any], pad: int) -> "Sources":
@@ -41,14 +45,16 @@ class Sources(NamedTuple):
             raise ValueError(f"net_input: has {', '.join(net_input)}; give {' or '.join(NAMES)}")
         content = net_input[name]
         if are_tokens(content):
-            return cls(content, content.ne(pad).sum(dim=1))
+            return cls(content, count_tokens(content, pad), net_input)
         if "src_lengths" in net_input:
-            return cls(content, net_input["src_lengths"])
+            return cls(content, net_input["src_lengths"], net_input)
         padding = net_input.get("padding_mask")
         if padding is None:
             n_sources, width = content.shape[:2]
-            return cls(content, torch.full((n_sources,), width, device=content.device))
-        return cls(content, padding.size(-1) - padding.sum(dim=-1))
+            lengths = torch.full((n_sources,), width, device=content.device)
+        else:
+            lengths = padding.size(-1) - padding.sum(dim=-1)
+        return cls(content, lengths, net_input)
 
     @property
     def n(self) -> int:

@@ -91,7 +91,7 @@ def test_bos(generator_and_task):
 
 def test_sources_of_no_integers_are_the_models_own_matter():
     """Of speech, for example."""
-    frames = Sources(torch.full((2, 3, 4), 1e9), torch.tensor([3, 2]))
+    frames = Sources(torch.full((2, 3, 4), 1e9), torch.tensor([3, 2]), {})
     for dictionary in (TASK.source_dictionary, None):
         check_request(frames, [0, 1], None, 2, dictionary, TASK.target_dictionary)
 

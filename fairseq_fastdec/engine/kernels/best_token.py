@@ -44,6 +44,7 @@ class BestToken:
         self._scratch = Scratch(self._task, library.best_tokens, library.best_token_scratch_size)
         self._has_penalty = penalty != 0
         self._layer: Optional[Packed] = None
+        self._reserved: Optional[Tuple[int, int]] = None
         self._types: Optional[Tensor] = None
 
     @classmethod
@@ -157,7 +158,9 @@ class BestToken:
         task.x, task.scores, task.tokens = states, scores, tokens
         task.asked = task.asked_scores = task.forbidden = None
         task.n_forbidden = 0
-        self._scratch.reserve()
+        if (n, task.n_threads) != self._reserved:
+            self._scratch.reserve()
+            self._reserved = (n, task.n_threads)
         return ctypes.addressof(task)
 
     def _take_layer(self, layer: Packed, types: Optional[Tensor]) -> None:
@@ -174,4 +177,4 @@ class BestToken:
         task.never, task.n_never = ctypes.addressof(self._never), len(never)
         task.eos = eos
         task.penalized = unk if self._has_penalty else -1
-        self._layer, self._types = layer, types
+        self._layer, self._types, self._reserved = layer, types, None

@@ -63,19 +63,22 @@ class RowBlocks:
             4, most
         )
         self.features = torch.zeros(most * dim)
-        # A number of an array costs less than a tensor's.
-        self._accepted_on_host, self._taken_on_host = self.accepted.numpy(), self.taken.numpy()
+        # A number of theirs costs less than a tensor's, or an array's.
+        self._accepted_on_host = memoryview(self.accepted.numpy())
+        self._taken_on_host = memoryview(self.taken.numpy())
         self.n_new = 1
         self._task = structures.Blocks(dim=dim)
         for name in ("next_tokens", "next_scores", "states", "proposals", "tokens", "depths",
                      "features", "answers", "answer_scores", "accepted", "path", "rest",
                      "n_rest"):  # fmt: skip
             setattr(self._task, name, getattr(self, name).data_ptr())
-        self._task.kept_tokens = self._task.rows.new_tokens = self._kept.data_ptr()
-        self._task.kept_scores = self._task.rows.new_scores = self._kept_scores.data_ptr()
-        self._task.kept_counts = self._task.rows.counts = self._kept_counts.data_ptr()
+        # The part of the task; asked for it, a structure makes an object anew each time.
+        self._append = self._task.rows
+        self._task.kept_tokens = self._append.new_tokens = self._kept.data_ptr()
+        self._task.kept_scores = self._append.new_scores = self._kept_scores.data_ptr()
+        self._task.kept_counts = self._append.counts = self._kept_counts.data_ptr()
         self._task.rest_width = self.rest.size(1)
-        self._task.rows.taken = self.taken.data_ptr()
+        self._append.taken = self.taken.data_ptr()
         self._address = ctypes.c_void_p(ctypes.addressof(self._task))
         self._address_of_parents = self.parents.data_ptr()
         self._most_rows, self._most_new, self._dim = n_rows, most_new, dim
@@ -100,17 +103,17 @@ class RowBlocks:
     def write_to(self, tokens: Tensor, scores: Tensor, eos: int, pad: int) -> None:
         """Say where outputs go: int64 and float32 ``[B, W]``."""
         self._task.pad = self._trees.pad = pad
-        place_outputs(self._task.rows, tokens, scores, eos)
+        place_outputs(self._append, tokens, scores, eos)
         self._outputs = (tokens, scores)
 
     def bind(self, sentence: Tensor, lengths: Tensor, finished: Tensor) -> None:
         """Say which rows there are now; see :meth:`RowEnds.bind`."""
-        place_rows(self._task.rows, sentence, lengths, finished)
+        place_rows(self._append, sentence, lengths, finished)
         self._rows = (sentence, lengths, finished)
 
     def lead(self, n_new: int) -> None:
         """Make chains of the next tokens and ``n_new - 1`` proposals behind each."""
-        self._task.rows.n_new = self.n_new = n_new
+        self._append.n_new = self.n_new = n_new
         self._task.parents = None
         problems.check(self._library.lead(self._address))
 
@@ -128,7 +131,7 @@ class RowBlocks:
         Raises:
             ValueError: for numbers of other kinds.
         """
-        trees, rows = self._trees, self._task.rows
+        trees, rows = self._trees, self._append
         trees.n_rows, trees.n_heads, trees.n_best = scores.shape
         numbers, tokens = torch.from_numpy(scores), torch.from_numpy(ranked)
         trees.scores = problems.address(numbers, scores.size, "scores", torch.float32)
@@ -153,13 +156,13 @@ class RowBlocks:
             no_end, has_to_end: as for :meth:`HeadTrees.grow`.
         """
         self._expect_trees(n_proposals)
-        n_rows = self._task.rows.n_rows
+        n_rows = self._append.n_rows
         self.take_trees(heads.grow(self._task.states, n_rows, self._trees, no_end, has_to_end))
 
     def _expect_trees(self, n_proposals: int) -> None:
         if not 0 <= n_proposals < self._most_new:
             raise ValueError(f"{n_proposals} proposals in blocks of {self._most_new} tokens")
-        self._trees.n_proposals, self._trees.eos = n_proposals, self._task.rows.eos
+        self._trees.n_proposals, self._trees.eos = n_proposals, self._append.eos
 
     def plant(self, tokens: Tensor, parents: Tensor, depths: Tensor, path_scores: Tensor) -> None:
         """Make trees that are ready, with the next tokens as their roots.
@@ -171,7 +174,7 @@ class RowBlocks:
         Raises:
             ValueError: for trees of other rows, or larger ones than there is memory for.
         """
-        rows = self._task.rows
+        rows = self._append
         n_rows, n_new = tokens.shape
         if n_rows != rows.n_rows or n_new > self._most_new:
             raise ValueError(f"trees {list(tokens.shape)} for {rows.n_rows} rows")
@@ -194,17 +197,17 @@ class RowBlocks:
 
     def take_trees(self, n_new: int) -> None:
         """Make the trees that were written there the blocks, of so many tokens each."""
-        self._task.rows.n_new = self.n_new = n_new
+        self._append.n_new = self.n_new = n_new
         self._task.parents = self._address_of_parents
 
     def cut(self, n_new: int) -> None:
         """Leave of each tree its first ``n_new`` tokens, the most probable ones."""
-        n_rows = self._task.rows.n_rows
+        n_rows = self._append.n_rows
         if n_rows > 1:
             for part in (self.tokens, self.parents, self.depths):
                 whole = part[: n_rows * self.n_new].view(n_rows, self.n_new)
                 part[: n_rows * n_new] = whole[:, :n_new].flatten()
-        self._task.rows.n_new = self.n_new = n_new
+        self._append.n_new = self.n_new = n_new
 
     def accept(self, verdict: Optional[Tensor] = None) -> None:
         """Count the tokens of each block that are accepted, or find their path in a tree.
@@ -247,9 +250,9 @@ class RowBlocks:
         Returns:
             two numbers where a row is alone, else int64 ``[R]`` both; the second is the caller's.
         """
-        n_rows = self._task.rows.n_rows
+        n_rows = self._append.n_rows
         if n_rows == 1:
-            return int(self._accepted_on_host[0]), int(self._taken_on_host[0])
+            return self._accepted_on_host[0], self._taken_on_host[0]
         return self.accepted[:n_rows], self.taken[:n_rows].clone()
 
     def end_rows(self) -> int:

@@ -59,6 +59,8 @@ class Flags(NamedTuple):
 
     def addresses(self, n: int) -> Tuple[Optional[int], Optional[int]]:
         """Where the n numbers of each lie."""
+        if self.no_end is None and self.only_end is None:
+            return None, None
         no_end, only_end = (
             None if flags is None else problems.address(flags, n, "rules about ends", torch.bool)
             for flags in self

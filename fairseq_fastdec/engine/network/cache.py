@@ -36,6 +36,7 @@ class KeyValueCache:
         self._rounded_to = rounded_to or dtype
         self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
         self._memory = self._spare = self._data.flatten()
+        self._n_slots = self._length = 0
         self._mover = RowMover.of(device)
         # Layers are read and written one by one, at the same place: their views are made together.
         self._readable = self._writable = _Views()
@@ -57,13 +58,14 @@ class KeyValueCache:
 
     def reserve(self, slots: int, length: int) -> None:
         """Make room for so many slots of such length; what is stored within them stays."""
-        n_layers, _, slots_now, n_heads, length_now, head_dim = self._data.shape
-        if slots <= slots_now and length <= length_now:
+        if slots <= self._n_slots and length <= self._length:
             return
+        n_layers, _, slots_now, n_heads, length_now, head_dim = self._data.shape
         old = self._data[:, :, :slots, :, :length]
         rows, positions = _resized(slots_now, slots), _resized(length_now, length)
         self._data = self._room_for((n_layers, 2, rows, n_heads, positions, head_dim))
         self._data[:, :, : old.size(2), :, : old.size(4)] = old
+        self._n_slots, self._length = rows, positions
         self._readable = self._writable = _Views()
 
     def _room_for(self, shape: Tuple[int, ...]) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ..kernels import transformer
 from ..kernels.transformer import Transformer
 from .compiled_network import compiled_layer, compiled_transformer
+from .counting import first_numbers
 from .encoder_weights import EncoderLayerWeights, EncoderWeights
 
 
@@ -46,7 +47,7 @@ class CompiledEncoder:
         rows = transformer.cache_at(
             keys_values.data_ptr(), shape, keys_values.dtype, layers_apart=False
         )
-        past, own = torch.zeros_like(lengths), torch.arange(n_rows)
+        past, own = torch.zeros_like(lengths), first_numbers(n_rows, lengths.device)
         self._network.bind((rows, 0), past, positions, own, lengths)
         return self._network.step(tokens)
 

@@ -10,6 +10,7 @@ from ..kernels.drafts import CompiledDrafter, DraftParameters
 from ..products.linear import LinearLayer
 from ..products.precision import Precision
 from .compiled_network import activation_name
+from .gradients import without_gradients
 from .weights import stacked
 
 # From queries [R, W, H, D] to what they find in their rows' sources, [R, W, H * D].
@@ -90,12 +91,12 @@ class Drafter:
             )
         )
 
-    @torch.no_grad()
+    @without_gradients
     def begin(self, features: Tensor) -> Tensor:
         """The states behind p_1, of its features ``[..., C]``: the same shape."""
         return self._begin(features)
 
-    @torch.no_grad()
+    @without_gradients
     def step(self, states: Tensor, tokens: Tensor, attend: Attend) -> Tensor:
         """Go on from states ``[R, W, C]`` with a token each, int64 ``[R, W]``.
 

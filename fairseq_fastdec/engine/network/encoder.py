@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from ..products.precision import Precision
 from .attention import padding_mask
 from .compiled_encoder import CompiledEncoder
+from .counting import count_tokens, extremes
 from .encoder_weights import EncoderWeights
+from .gradients import without_gradients
 from .positions import Positions
 from .prepared_model import prepared
 from .support import attention_problems, linear_problems
@@ -45,7 +47,7 @@ class SourceEncoder:
             self._compiled = CompiledEncoder.of(self._weights)
             self._version = version
 
-    @torch.no_grad()
+    @without_gradients
     def __call__(self, net_input: Dict[str, Tensor]) -> Encoded:
         """
         Args:
@@ -56,8 +58,10 @@ class SourceEncoder:
             IndexError: for sources that are longer than the positions that the model has learned.
         """
         if self._prepared is not None:
-            tokens = net_input["src_tokens"]
-            tokens, lengths = _padded_right(tokens, tokens.eq(self._encoder.padding_idx))
+            tokens, pad = net_input["src_tokens"], self._encoder.padding_idx
+            lengths = count_tokens(tokens, pad)
+            if extremes(lengths)[0] < tokens.size(1):
+                tokens, lengths = _padded_right(tokens, tokens.eq(pad))
             return Encoded(self._states(tokens, lengths), lengths)
         encoded = self._encoder.forward_torchscript(net_input)
         states = self._precision.tensor(encoded["encoder_out"][0].transpose(0, 1))

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import List, Optional
 
-import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,6 +10,7 @@ from torch.nn import functional as F
 from ..products.linear import LinearLayer
 from ..products.precision import Precision, PreparedNorm
 from .attention import attend
+from .gradients import without_gradients
 from .own_weights import OwnWeights
 from .positions import Positions
 from .rehearsal import Rehearsal, random_tokens
@@ -60,7 +60,7 @@ class EncoderWeights:
     rehearsed: Optional[Tensor] = None
 
     @classmethod
-    @torch.no_grad()
+    @without_gradients
     def of(
         cls, encoder: TransformerEncoderBase, precision: Precision, own: OwnWeights
     ) -> "EncoderWeights":

@@ -11,6 +11,7 @@ from ..kernels.heads import CompiledHeads
 from ..products.linear import LinearLayer
 from ..products.precision import Precision
 from .drafter import has_sequential_heads
+from .gradients import without_gradients
 
 
 class HeadWeights:
@@ -37,7 +38,7 @@ class HeadWeights:
         is_parallel = hasattr(decoder, "head_features") and not has_sequential_heads(decoder)
         return cls(decoder, precision) if is_parallel else None
 
-    @torch.no_grad()
+    @without_gradients
     def __call__(self, features: Tensor, first: int, last: int) -> Tensor:
         """``[..., C]`` to ``[..., last - first, C]``."""
         own = features.unsqueeze(-2)

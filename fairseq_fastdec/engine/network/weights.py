@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..products.linear import LinearLayer
 from ..products.precision import Precision, PreparedNorm
+from .gradients import without_gradients
 from .own_weights import OwnWeights
 
 
@@ -113,7 +114,7 @@ class DecoderWeights:
     rehearsed: Optional[Tensor] = None
 
     @classmethod
-    @torch.no_grad()
+    @without_gradients
     def of(
         cls,
         decoder: TransformerDecoderBase,

@@ -2,7 +2,6 @@
 
 from typing import Dict, Optional, Union
 
-import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
@@ -11,6 +10,7 @@ from ..cuda_graphs.recorders import RECORDERS
 from ..network.drafter import has_sequential_heads
 from ..network.encoder import SourceEncoder
 from ..network.forward import ForwardPass
+from ..network.gradients import without_gradients
 from ..network.heads import HeadWeights
 from ..network.prepared_model import PreparedDecoder
 from ..network.support import check_supported
@@ -134,7 +134,7 @@ class DecoderSession:
         """The number of tokens that the decoder predicts at once, and lets see each other."""
         return tokens_per_step_of(self._decoder)
 
-    @torch.no_grad()
+    @without_gradients
     def reset(self, max_len: int) -> None:
         """Forget all rows and prepare for rows of up to ``max_len`` tokens.
 
@@ -155,7 +155,7 @@ class DecoderSession:
         self._network.begin(max_len)
         self.rows.clear(self._network.weights.embed.device)
 
-    @torch.no_grad()
+    @without_gradients
     def add(self, net_input: Dict[str, Tensor], forced: Optional[Tensor] = None) -> None:
         """Encode more sentences and append one empty row for each.
 
@@ -231,7 +231,7 @@ class DecoderSession:
             network.caches.select_sources(self.rows, sources)
             network.output.keep_sources(sources)
 
-    @torch.no_grad()
+    @without_gradients
     def project(
         self, features: Tensor, first: int = 0, last: int = 1, rough: bool = False
     ) -> Tensor:
@@ -268,7 +268,7 @@ class DecoderSession:
         """
         return self.network.output.drafter(rough).begin(features)[:, None]
 
-    @torch.no_grad()
+    @without_gradients
     def extend_drafts(self, states: Tensor, tokens: Tensor, rough: bool) -> Tensor:
         """Let sequential heads see a token more.
 
@@ -280,7 +280,7 @@ class DecoderSession:
         """
         return self.network.extend_drafts(self.rows, states, tokens, rough)
 
-    @torch.no_grad()
+    @without_gradients
     def draft_logits(self, states: Tensor, rough: bool) -> Tensor:
         """The output layer over states of sequential heads, for the token behind each state's last.
 
@@ -293,7 +293,7 @@ class DecoderSession:
         """Steps of the rows of now without a tensor in between; ``None`` if torch takes them."""
         return DirectSteps.of(self.network, self.rows)
 
-    @torch.no_grad()
+    @without_gradients
     def logits(self, features: Tensor) -> Tensor:
         """p_1's logits ``[..., V]``, or ``[..., K]``, in memory that the next call may use again.
 
@@ -302,7 +302,7 @@ class DecoderSession:
         """
         return self.network.output.logits(features)
 
-    @torch.no_grad()
+    @without_gradients
     def spread(self, scores: Tensor) -> Tensor:
         """Scores of what :meth:`project` computes, as scores of the whole vocabulary.
 

@@ -1,7 +1,7 @@
 """Steps, choices and proposals between fixed places in memory, for searches on the host."""
 
 from operator import is_
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Tuple, Union
 
 from torch import Tensor
 
@@ -28,6 +28,7 @@ class DirectSteps:
         self._rows = rows
         self.dim: int = network.weights.embed.size(1)
         self._outputs: Dict[tuple, Optional[DirectOutput]] = {}
+        self._drafts: Dict[bool, Optional[DirectDrafts]] = {}
         self._sources: Optional[AttendedSources] = None
         self._memory: Tuple[Tensor, ...] = ()
 
@@ -43,13 +44,19 @@ class DirectSteps:
         """:meth:`DecoderSession.step` between addresses; see :meth:`Transformer.step_at`."""
         self._runner.step_at(self._rows, tokens, n_new, features, parents)
 
+    def commit(self, n: Union[int, Tensor]) -> None:
+        """:meth:`DecoderSession.commit` of the first tokens of the last step."""
+        self._rows.commit(n)
+
     def drafts(self, rough: bool = False) -> Optional[DirectDrafts]:
         """Find what computes sequential heads, which the model has to have.
 
         Returns:
             ``None`` if some of it was not compiled.
         """
-        return self._network.output.direct_drafts(rough)
+        if rough not in self._drafts:
+            self._drafts[rough] = self._network.output.direct_drafts(rough)
+        return self._drafts[rough]
 
     def sources(self) -> AttendedSources:
         """The sources of the rows of now, to which sequential heads attend.

@@ -9,6 +9,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..network.gradients import without_gradients
 from ..network.support import unsupported_part
 from .decoder_session import DecoderSession
 from .direct_steps import DirectSteps
@@ -144,7 +145,7 @@ class EnsembleSession:
         for member in self._members:
             member.pause(n_rows)
 
-    @torch.no_grad()
+    @without_gradients
     def log_probs(self, features: Features, first: int = 0, last: int = 1) -> Tensor:
         """Log-probabilities of heads ``first ... last - 1``.
 
@@ -193,7 +194,7 @@ class EnsembleSession:
             return None
         return self._members[0].pending(features.of_members[0], first, last, rough)
 
-    @torch.no_grad()
+    @without_gradients
     def scores(self, features: Features) -> Tuple[Tensor, bool]:
         """p_1's :meth:`log_probs`; for a single model its logits, which only lack the softmax.
 
@@ -230,7 +231,7 @@ class EnsembleSession:
         logits = member.logits(features).float()
         return logits if self.temperature == 1.0 else logits / self.temperature
 
-    @torch.no_grad()
+    @without_gradients
     def ranking_scores(
         self, features: Features, first: int = 0, last: int = 1, rough: bool = False
     ) -> Tensor:

@@ -1,14 +1,12 @@
 """The rows of a session: the length of each, and the source sentence that it belongs to."""
 
-from typing import Optional, Tuple, Union
+from typing import Optional, Union
 
 import torch
 from torch import Tensor
 
+from ..network.counting import extremes, first_numbers
 from .compaction import compaction
-
-# Python looks through so few numbers before torch has begun.
-FEW = 64
 
 
 class RowTable:
@@ -46,8 +44,7 @@ class RowTable:
     @lengths.setter
     def lengths(self, lengths: Tensor) -> None:
         self._lengths = lengths
-        # The same memory: to add to a few numbers takes torch longer than numpy.
-        self._added_to = lengths.numpy() if lengths.is_cpu else lengths
+        self._added_to = None
 
     @property
     def n_slots(self) -> int:
@@ -91,11 +88,11 @@ class RowTable:
         n_new = source_lengths.numel()
         if n_new == 0:
             return
-        new = torch.arange(self.n_sources, self.n_sources + n_new, device=source_lengths.device)
+        new = first_numbers(n_new, source_lengths.device)
         lengths = torch.zeros_like(new)
         if self.n_sources:
+            new = torch.cat([self.row_source, self.n_sources + new])
             source_lengths = torch.cat([self.source_lengths, source_lengths])
-            new = torch.cat([self.row_source, new])
             lengths = torch.cat([self.lengths, lengths])
         self.source_lengths, self.row_source, self.lengths = source_lengths, new, lengths
         self.n_rows += n_new
@@ -111,6 +108,9 @@ class RowTable:
             self._lengths += n
             self.shortest, self.longest = extremes(self._lengths)
             return
+        if self._added_to is None:
+            # The same memory: to add to a few numbers takes torch longer than numpy.
+            self._added_to = self._lengths.numpy() if self._lengths.is_cpu else self._lengths
         self._added_to += n
         if self.n_rows:
             self.shortest += n
@@ -171,14 +171,3 @@ class RowTable:
         self.row_source = new_number[self.row_source]
         self._paused_source = new_number[self._paused_source]
         return order
-
-
-def extremes(numbers: Tensor) -> Tuple[int, int]:
-    """The smallest and the largest of some numbers, int64 ``[N]``; 0 and 0 if N is 0."""
-    if numbers.numel() == 0:
-        return 0, 0
-    if numbers.is_cpu and numbers.numel() <= FEW:
-        known = numbers.tolist()
-        return min(known), max(known)
-    least, most = torch.stack(numbers.aminmax()).tolist()
-    return least, most

@@ -3,10 +3,11 @@
 from typing import Optional
 
 from ..network.attention import padding_mask
+from ..network.counting import extremes
 from ..network.forward import SourceKeys
 from ..network.source_grid import SourceGrid
 from .caches import SessionCaches
-from .row_table import RowTable, extremes
+from .row_table import RowTable
 
 
 class SourceGroups:

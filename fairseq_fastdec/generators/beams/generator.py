@@ -1,7 +1,7 @@
 """Beam search batch by batch, with beams of fixed or variable width."""
 
 import math
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -78,11 +78,10 @@ class BeamGenerator(DecodingGenerator):
         return np.full_like(n_forced, prefix.size(1))
 
     def translate(
-        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        sources = Sources.of(sample, self.rules.pad)
         source_tokens = sources.lengths.tolist()
-        sentences = self._sentences(sample["net_input"], sources, prefix)
+        sentences = self._sentences(sources, prefix)
         schedule = self.schedule(source_tokens)
         self.session.reset(int(sentences.max_len.max()) + 1)
         search = self._search_on(sentences.prefix.device)
@@ -116,9 +115,7 @@ class BeamGenerator(DecodingGenerator):
             return search
         return BeamSearch(self.session, self.rules, self.statistics, self.heuristics, device)
 
-    def _sentences(
-        self, net_input: Dict[str, Any], sources: Sources, prefix: Optional[Tensor]
-    ) -> Sentences:
+    def _sentences(self, sources: Sources, prefix: Optional[Tensor]) -> Sentences:
         max_len = np.array(self.max_lens(sources))
         n_forced = np.zeros_like(max_len)
         if prefix is None:
@@ -128,7 +125,7 @@ class BeamGenerator(DecodingGenerator):
             n_forced = np.minimum(given, max_len)
         return Sentences(
             numbers=list(range(sources.n)),
-            net_input=net_input,
+            net_input=sources.net_input,
             max_len=max_len,
             n_forced=n_forced,
             n_waived=np.minimum(self.waived(prefix, n_forced), max_len),

@@ -68,9 +68,11 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
             taken: for each step, how many tokens each row took of its block.
         """
         sizes = [size for n in taken for size in ([n] if isinstance(n, int) else n.tolist())]
-        heads = range(1, self._n_heads)
-        accepted = [sum(size > head for size in sizes) for head in heads]
-        self.statistics.count_heads([len(sizes)] * len(heads), accepted)
+        longer = [0] * self._n_heads
+        for size in sizes:
+            for head in range(1, size):
+                longer[head] += 1
+        self.statistics.count_heads([len(sizes)] * (self._n_heads - 1), longer[1:])
 
 
 def decoding_block_size(options: DecodingOptions, trained: int) -> int:

@@ -1,7 +1,7 @@
 """Double-token decoding (Imamura and Sumita, WNGT 2020): a beam search over pairs of tokens."""
 
 from dataclasses import replace
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -12,6 +12,7 @@ from ...data.token_order import TokenOrder
 from ..base import DecodingGenerator
 from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
+from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
 from .natural_order import unfolded
 from .pair_beams import PairBeams
@@ -54,20 +55,20 @@ class DoubleTokenGenerator(DecodingGenerator):
         )
 
     def translate(
-        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        source = sample["net_input"]["src_tokens"]
-        max_len = self.rules.max_len(source.size(1))
+        source = sources.content
+        max_len = self.rules.max_len(sources.width)
         forced = self._forced(prefix, max_len, source)
         self.session.reset(self.order.folded_length(max_len))
-        self.session.add(sample["net_input"], forced)
+        self.session.add(sources.net_input, forced)
         self.statistics.encoder_invocations += 1
         beams = PairBeams(self.session, self.rules, self.statistics, self._width)
         beams.begin(self._start(bos), max_len, forced)
         while beams.n_sentences:
             beams.step()
         hypotheses = self._natural(*beams.hypotheses(), n_sentences=len(ids))
-        source_tokens = source.ne(self.rules.pad).sum(dim=1).tolist()
+        source_tokens = sources.lengths.tolist()
         records: List[SentenceRecord] = [
             BeamRecord(
                 number,

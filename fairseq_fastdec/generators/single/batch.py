@@ -1,12 +1,20 @@
 """The sentences of one batch on their way through the decoder, one hypothesis each."""
 
-from functools import cached_property
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from functools import cached_property, lru_cache
+from typing import Callable, List, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from ...engine import EnsembleSession, Features, TokenTree, compaction, extremes
+from ...engine import (
+    EnsembleSession,
+    Features,
+    TokenTree,
+    compaction,
+    extremes,
+    first_numbers,
+    nothing,
+)
 from ...engine.kernels.blocks import RowBlocks
 from ...engine.kernels.row_ends import RowEnds
 from ..best_tokens import BestTokens
@@ -43,7 +51,7 @@ class Batch:
         session: EnsembleSession,
         rules: GenerationRules,
         statistics: Statistics,
-        sample: Dict[str, Any],
+        sources: Sources,
         observer: Optional[Observer] = None,
         prefix: Optional[Tensor] = None,
         records_blocks: bool = True,
@@ -51,15 +59,14 @@ class Batch:
     ) -> None:
         """
         Args:
-            sample: a batch of fairseq's, ``net_input`` with B sources.
+            sources: B of them.
             observer: told of every invocation, see :meth:`observe`.
             prefix: the tokens that :meth:`open` is to force, int64 ``[B, P]``.
             records_blocks: whether the statistics tell of the tokens that were kept at once.
             best_tokens: chooses for this batch, and for others (default: one of its own).
         """
-        sources = Sources.of(sample, rules.pad)
         n_sentences, device = sources.n, sources.device
-        self.sample = sample
+        self.sources = sources
         self.session = session
         self.rules = rules
         self.max_len = rules.max_len(sources.width)
@@ -68,7 +75,7 @@ class Batch:
         self._statistics = statistics
         self._observer = observer
         session.reset(self.max_len + 1)
-        session.add(sample["net_input"], prefix)
+        session.add(sources.net_input, prefix)
         statistics.encoder_invocations += 1
 
         # One column more than the longest hypothesis: what is written beyond its end goes there.
@@ -76,7 +83,7 @@ class Batch:
         self._tokens = torch.full((n_sentences, width), rules.pad, device=device)
         self._scores = torch.zeros(n_sentences, width, device=device)
         self._final_lengths = torch.zeros(n_sentences, dtype=torch.long, device=device)
-        self.sentence = torch.arange(n_sentences, device=device)
+        self.sentence = first_numbers(n_sentences, device)
         self.lengths = torch.zeros_like(self.sentence)
         self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
         # Bounds of the lengths of rows that go on. Mostly they suffice, and nobody reads lengths.
@@ -477,11 +484,12 @@ class Batch:
     def _drop_all(self) -> Tensor:
         """Let all rows leave; they have all finished."""
         if self.n_sentences == 1:
-            self._final_lengths.copy_(self.lengths)
+            self._final_lengths = self.lengths
         else:
             self._final_lengths[self.sentence] = self.lengths
-        self.sentence, self.lengths = self.sentence[:0], self.lengths[:0]
-        self.finished = self.finished[:0]
+        device = self.lengths.device
+        self.sentence = self.lengths = nothing(torch.long, device)
+        self.finished = nothing(torch.bool, device)
         return self.sentence
 
     def without_finished(self, *of_rows: Rowwise) -> Tuple[Rowwise, ...]:
@@ -495,10 +503,7 @@ class Batch:
 
     def hypotheses(self) -> Hypotheses:
         """One list with one hypothesis for each sentence, in the batch's order."""
-        rows = zip(self._tokens, self._scores, self._final_lengths.tolist())
-        return [
-            [self._hypothesis(tokens[:n].clone(), scores[:n].clone())] for tokens, scores, n in rows
-        ]
+        return [[self._hypothesis(*place)] for place in enumerate(self._final_lengths.tolist())]
 
     def records(self, ids: List[int]) -> List[SentenceRecord]:
         """The cost of each sentence: its invocations, tokens and blocks."""
@@ -549,6 +554,37 @@ class Batch:
             return self._steps(first, n)
         return self.lengths[:, None] + first + depths
 
+    def end_flags(
+        self, first: int, n: int, depths: Optional[Tensor] = None, by_step: bool = False
+    ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """Whether EOS is impossible, and whether it alone is possible, at some steps of each row.
+
+        Args:
+            first, n, depths: as for :meth:`restricted_steps`.
+
+        Returns:
+            bool ``[R, n]``, or ``[n, R]`` if ``by_step``, on the CPU and only to be read; ``None``
+            and ``None`` if no rule about lengths restricts any step.
+        """
+        if depths is None and self._at_least == self._at_most:
+            return self._end_flags_of_all(first, n, by_step)
+        steps = self.restricted_steps(first, n, depths)
+        if steps is not None and by_step:
+            steps = steps.t()
+        return self.best_tokens.flags_at(steps, self.max_len, self.n_waived)
+
+    def _end_flags_of_all(
+        self, first: int, n: int, by_step: bool
+    ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        """:meth:`end_flags` of rows of one length, which the host knows: torch is not asked."""
+        if self._bounds_are_open(first, n):
+            return None, None
+        rules, steps = self.rules, range(self._at_least + first, self._at_least + first + n)
+        no_end = tuple(rules.may_not_end(step, self.n_waived) for step in steps)
+        only_end = tuple(rules.has_to_end(step, self.max_len) for step in steps)
+        of_rows = (self.n_rows, by_step)
+        return known_flags(no_end, *of_rows), known_flags(only_end, *of_rows)
+
     def _known_to_be_open(self, first: int, n: int) -> bool:
         """Whether no rule about lengths restricts n steps of any row; reads lengths if need be."""
         if not self._bounds_are_open(first, n):
@@ -561,8 +597,23 @@ class Batch:
         earliest, latest = self._at_least + first, self._at_most + first + n - 1
         return leaves_open(earliest, self.max_len) and leaves_open(latest, self.max_len)
 
-    def _hypothesis(self, tokens: Tensor, scores: Tensor) -> Hypothesis:
+    def _hypothesis(self, sentence: int, n: int) -> Hypothesis:
+        parts = self._tokens, self._scores
+        if self._tokens.is_cpu:
+            # To cut out some numbers takes torch longer than numpy.
+            tokens, scores = (torch.from_numpy(part.numpy()[sentence, :n].copy()) for part in parts)
+        else:
+            tokens, scores = (part[sentence, :n].clone() for part in parts)
         return hypothesis(tokens, self.rules.sentence_score(scores), scores)
+
+
+@lru_cache(maxsize=256)
+def known_flags(of_steps: Tuple[bool, ...], n_rows: int, by_step: bool) -> Tensor:
+    """Flags of steps, the same for all rows: bool ``[n_rows, n]``, or ``[n, n_rows]``."""
+    flags = torch.tensor(of_steps)
+    shape = (n_rows, flags.numel())
+    flags = flags.expand(shape)
+    return (flags.t() if by_step else flags).contiguous()
 
 
 def one_number(of_rows: Tensor) -> Union[int, Tensor]:

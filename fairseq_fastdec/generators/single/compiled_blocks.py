@@ -39,6 +39,7 @@ class CompiledBlocks(Blocks):
         self._p1 = p1
         self._rows = rows
         self._has_trees = False
+        self._has_sequential_heads = batch.session.has_sequential_heads
         compiled, proposals = batch.best_tokens.for_p1, batch.best_tokens.for_proposals
         assert compiled is not None and proposals is not None
         self._for_p1: BestToken = compiled
@@ -96,7 +97,7 @@ class CompiledBlocks(Blocks):
         if n_heads == 1:
             return self.propose_nothing()
         batch, rows = self._batch, self._rows
-        if batch.session.has_sequential_heads:
+        if self._has_sequential_heads:
             return self._draft_chain(n_heads - 1, rough, confidence)
         output = self._direct.output(1, n_heads, rough)
         if output is None:
@@ -112,14 +113,13 @@ class CompiledBlocks(Blocks):
         if n_heads == 1:
             self.propose_nothing()
             return np.empty((self._batch.n_rows, 0), dtype=np.float32)
-        if self._batch.session.has_sequential_heads:
+        if self._has_sequential_heads:
             return self._draft_trees(n_heads - 1, n_proposals, confidence)
         trees = self._head_trees(n_heads)
         if trees is None:
             self._rank_and_grow(n_heads, n_proposals)
         else:
-            steps = self._batch.restricted_steps(1, n_heads - 1)
-            self._rows.grow_by(trees, n_proposals, *self._flags_at(steps))
+            self._rows.grow_by(trees, n_proposals, *self._batch.end_flags(1, n_heads - 1))
         self._has_trees = True
         return self._on_host(self._rows.path_scores)[:, 1:]
 
@@ -170,10 +170,7 @@ class CompiledBlocks(Blocks):
 
     def _draft_flags(self, n_steps: int) -> Flags:
         """The rules about ends at each step of drafts."""
-        batch = self._batch
-        steps = batch.restricted_steps(1, n_steps)
-        steps = None if steps is None else steps.t().contiguous()
-        return Flags(*self._flags_at(steps))
+        return Flags(*self._batch.end_flags(1, n_steps, by_step=True))
 
     def cut_tree(self, n_proposals: int) -> None:
         self._has_trees = n_proposals > 0
@@ -226,10 +223,14 @@ class CompiledBlocks(Blocks):
         batch, rows = self._batch, self._rows
         rows.keep(self._own_scores, n_known)
         accepted, taken = rows.kept()
-        path = self._block(rows.path)[0] if self._has_trees else None
-        batch.session.commit(accepted, path)
+        if self._has_trees:
+            batch.session.commit(accepted, self._block(rows.path)[0])
+        else:
+            self._direct.commit(accepted)
         if rows.n_new > n_known:
-            batch.count_block(taken, 1 - n_known, rows.n_new - n_known)
+            is_alone = isinstance(taken, int)
+            bounds = (taken, taken) if is_alone else (1 - n_known, rows.n_new - n_known)
+            batch.count_block(taken, *bounds)
         return taken
 
     def _states(self) -> Tensor:
@@ -255,10 +256,10 @@ class CompiledBlocks(Blocks):
             blocks[:, -1] = -1
             asked = (rows.asked.data_ptr(), rows.asked_scores.data_ptr())
         depths = self._block(rows.depths)[0] if self._has_trees else None
-        steps = self._batch.restricted_steps(first_step, rows.n_new, depths)
+        flags = self._batch.end_flags(first_step, rows.n_new, depths)
         forbidden = self._forbidden(first_step) if self._batch.repeats_no_ngrams else None
         places = (rows.answer_scores, rows.answers, *asked)
-        self._choose(self._for_p1, states, steps, n, *places, forbidden=forbidden)
+        self._choose(self._for_p1, states, flags, n, *places, forbidden=forbidden)
 
     def _forbidden(self, first_step: int) -> Optional[Tensor]:
         tokens, parents = self._block(self._rows.tokens, self._rows.parents)
@@ -268,7 +269,7 @@ class CompiledBlocks(Blocks):
         self,
         best: BestToken,
         states: Tensor,
-        steps: Optional[Tensor],
+        flags: Tuple[Optional[Tensor], Optional[Tensor]],
         n: int,
         scores: Tensor,
         tokens: Tensor,
@@ -276,8 +277,7 @@ class CompiledBlocks(Blocks):
         forbidden: Optional[Tensor] = None,
         normalize: bool = True,
     ) -> None:
-        """Choose the best tokens of n states, which are for these steps (default: any steps)."""
-        flags = self._flags_at(steps)
+        """Choose the best tokens of n states; flags: those of :meth:`Batch.end_flags`."""
         no_end, only_end = (None if flag is None else flag.data_ptr() for flag in flags)
         best.choose_at(
             states.data_ptr(),
@@ -290,10 +290,6 @@ class CompiledBlocks(Blocks):
             forbidden=forbidden,
             normalize=normalize,
         )
-
-    def _flags_at(self, steps: Optional[Tensor]) -> Tuple[Optional[Tensor], Optional[Tensor]]:
-        batch = self._batch
-        return batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
 
     def _head_trees(self, n_heads: int) -> Optional[HeadTrees]:
         """Trees of heads 2 ... n in one call; ``None`` if torch has to help."""
@@ -314,10 +310,10 @@ class CompiledBlocks(Blocks):
         of_heads = torch.empty(n, self._direct.dim)
         assert output.heads is not None
         output.heads.compute_at(rows.states.data_ptr(), batch.n_rows, of_heads.data_ptr())
-        steps = batch.restricted_steps(1, n_heads - 1)
+        flags = batch.end_flags(1, n_heads - 1)
         self._for_proposals.bind(output.layer, output.types)
         places = (rows.asked_scores, rows.proposals)
-        self._choose(self._for_proposals, of_heads, steps, n, *places, normalize=False)
+        self._choose(self._for_proposals, of_heads, flags, n, *places, normalize=False)
 
     def _judge(self, rule: AcceptanceRule) -> Tensor:
         tokens, answers, scores = self._block(

@@ -229,7 +229,7 @@ class SymbolMap:
 
     def sources(self, batch: Batch) -> Tensor:
         """The batch's sources in target tokens ``[B, S]``, padding on the right."""
-        source = batch.sample["net_input"]["src_tokens"]
+        source = batch.sources.content
         content_first = source.eq(self._source_pad).long().argsort(dim=1, stable=True)
         self._table = self._table.to(source.device)
         return self._table[source.gather(1, content_first)]

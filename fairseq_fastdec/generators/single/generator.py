@@ -2,13 +2,14 @@
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import Any, Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from torch import Tensor
 
 from ..base import DecodingGenerator
 from ..best_tokens import BestTokens
 from ..hypothesis import Hypotheses
+from ..sources import Sources
 from ..statistics import SentenceRecord
 from .batch import Batch, Observer
 from .drafts import DraftSource, draft_source
@@ -56,13 +57,13 @@ class SingleHypothesisGenerator(DecodingGenerator):
         """
 
     def translate(
-        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         batch = Batch(
             self.session,
             self.rules,
             self.statistics,
-            sample,
+            sources,
             self.observer,
             prefix,
             self.accepts_blocks,

@@ -2,12 +2,13 @@
 
 import time
 from abc import abstractmethod
-from typing import Any, Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from ..hypothesis import Hypotheses
+from ..sources import Sources
 from ..statistics import SentenceRecord, Statistics
 from .batch import Batch
 from .fixed_point import FixedPointGenerator
@@ -58,21 +59,21 @@ class GSJacobiGenerator(BlockJacobiGenerator):
         return not self.options.oracle_length
 
     def translate(
-        self, sample: Dict[str, Any], ids: List[int], bos: int, prefix: Optional[Tensor]
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         if self.options.oracle_length:
             started = time.perf_counter()
-            self._oracle = self._greedy_lengths(sample, bos, prefix)
+            self._oracle = self._greedy_lengths(sources, bos, prefix)
             self.statistics.oracle_seconds += time.perf_counter() - started
-        return super().translate(sample, ids, bos, prefix)
+        return super().translate(sources, ids, bos, prefix)
 
-    def _greedy_lengths(self, sample: Dict[str, Any], bos: int, prefix: Optional[Tensor]) -> Tensor:
+    def _greedy_lengths(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Tensor:
         """The lengths of greedy decoding's outputs, EOS included: int64 ``[B]``."""
         batch = Batch(
             self.session,
             self.rules,
             Statistics(),
-            sample,
+            sources,
             prefix=prefix,
             best_tokens=self._best_tokens,
         )

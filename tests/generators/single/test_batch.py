@@ -10,6 +10,7 @@ from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.constraints import GenerationRules
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.single.batch import Batch
+from fairseq_fastdec.generators.sources import Sources
 from fairseq_fastdec.generators.statistics import Statistics
 from tests.support import tiny
 
@@ -22,9 +23,10 @@ def models(n_members):
 
 
 def batch_of(n_members=1, lengths=(4, 6), **options):
-    rules = GenerationRules.from_args(argparse.Namespace(), TASK.target_dictionary, 64)
-    sample = tiny.random_batch(TASK, list(lengths))
-    return Batch(EnsembleSession(models(n_members)), rules, Statistics(), sample, **options)
+    args = argparse.Namespace(**options)
+    rules = GenerationRules.from_args(args, TASK.target_dictionary, 64)
+    sources = Sources.of(tiny.random_batch(TASK, list(lengths)), rules.pad)
+    return Batch(EnsembleSession(models(n_members)), rules, Statistics(), sources)
 
 
 @pytest.mark.parametrize("n_members", [1, 2])
@@ -79,3 +81,33 @@ def test_methods_of_one_token_a_step_have_no_blocks(decoding, n_blocks):
     generator.generate(models(1), tiny.random_batch(TASK, [4, 6]), prefix_tokens=prefix)
     blocks = generator.statistics.blocks
     assert blocks == n_blocks if n_blocks is not None else blocks > 2
+
+
+@pytest.mark.parametrize("lengths", [(4,), (4, 6, 3)])
+@pytest.mark.parametrize("has, n", [(0, 1), (0, 3), (1, 3), (5, 2), (9, 3), (11, 1)])
+def test_the_rules_about_ends_of_rows_of_one_length(lengths, has, n):
+    """The host knows such steps; those of ragged rows are computed."""
+    batch = batch_of(lengths=lengths, min_len=3, max_len_b=10)
+    tokens = torch.full((len(lengths), has), 5)
+    if has:
+        batch.feed(tokens)
+        batch.keep(tokens, torch.zeros(tokens.shape), has)
+    for first in (0, 1):
+        steps = batch.restricted_steps(first, n)
+        expected = batch.best_tokens.flags_at(steps, batch.max_len, batch.n_waived)
+        known = batch.end_flags(first, n)
+        by_step = batch.end_flags(first, n, by_step=True)
+        batch.count_block(0, 0, 1)
+        assert batch._at_least < batch._at_most
+        computed = batch.end_flags(first, n), batch.end_flags(first, n, by_step=True)
+        batch.count_block(0, 0, -1)
+        for flag, *others in zip(expected, known, computed[0]):
+            assert all(same(flag, other) for other in others)
+        for flag, *others in zip(expected, by_step, computed[1]):
+            assert all(same(None if flag is None else flag.t(), other) for other in others)
+
+
+def same(flags, others):
+    if flags is None or others is None:
+        return flags is others
+    return torch.equal(flags, others) and others.is_contiguous()

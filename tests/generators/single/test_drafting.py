@@ -10,6 +10,7 @@ from fairseq_fastdec.engine.products.precision import PRECISIONS as BY_NAME
 from fairseq_fastdec.generators.single import compiled_blocks, drafting
 from fairseq_fastdec.generators.single.batch import Batch
 from fairseq_fastdec.generators.single.compiled_blocks import CompiledBlocks
+from fairseq_fastdec.generators.sources import Sources
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.blockwise import EOS
@@ -152,7 +153,8 @@ def test_trained_heads_are_right(options):
 def first_batch(model, sample=SAMPLE):
     """A batch, and p_1's features and tokens after BOS."""
     generator = our_generator([model], "blockwise", {}, max_len_b=12)
-    batch = Batch(generator.session, generator.rules, generator.statistics, sample)
+    sources = Sources.of(sample, generator.rules.pad)
+    batch = Batch(generator.session, generator.rules, generator.statistics, sources)
     last = batch.open(EOS, None)
     features = batch.feed_known(last[:, None])
     return batch, features[:, 0], batch.answers(features)[1][:, 0]

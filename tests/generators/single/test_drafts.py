@@ -16,6 +16,7 @@ from fairseq_fastdec.generators.single.drafts import (
     SourceDraft,
     draft_source,
 )
+from fairseq_fastdec.generators.sources import Sources
 from tests.support import tiny
 from tests.support.against_fairseq import assert_same
 
@@ -30,8 +31,8 @@ class DraftedBatch:
     def __init__(self, sources, outputs):
         width = max(map(len, sources))
         src_tokens = torch.tensor([[PAD] * (width - len(row)) + row for row in sources])
-        self.sample = {"net_input": {"src_tokens": src_tokens}}
-        self.source_lengths = torch.tensor([len(row) for row in sources])
+        self.sources = Sources.of({"net_input": {"src_tokens": src_tokens}}, PAD)
+        self.source_lengths = self.sources.lengths
         self.n_sentences = len(sources)
         self.sentence = torch.arange(len(sources))
         self.said = outputs

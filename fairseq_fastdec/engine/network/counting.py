@@ -1,0 +1,45 @@
+"""Small numbers of tokens and rows, without what torch takes to begin."""
+
+from functools import lru_cache
+from typing import Tuple
+
+import torch
+from torch import Tensor
+
+# Python looks through so few numbers before torch has begun.
+FEW = 64
+
+
+def first_numbers(n: int, device: torch.device) -> Tensor:
+    """0, 1, ... n - 1, int64 ``[n]``: only to be read, for others may be given the same tensor."""
+    return _kept(n, device) if n <= FEW else torch.arange(n, device=device)
+
+
+@lru_cache(maxsize=2 * FEW)
+def _kept(n: int, device: torch.device) -> Tensor:
+    return torch.arange(n, device=device)
+
+
+@lru_cache(maxsize=None)
+def nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """No number, ``[0]``: only to be read, as others may be given the same tensor."""
+    return torch.empty(0, dtype=dtype, device=device)
+
+
+def count_tokens(tokens: Tensor, pad: int) -> Tensor:
+    """The tokens ``[B, S]`` of each row that are no padding: int64 ``[B]``."""
+    if tokens.is_cpu and tokens.numel() <= FEW:
+        width = tokens.size(1)
+        return torch.tensor([width - row.count(pad) for row in tokens.tolist()], dtype=torch.long)
+    return tokens.ne(pad).sum(dim=1)
+
+
+def extremes(numbers: Tensor) -> Tuple[int, int]:
+    """The smallest and the largest of some numbers, int64 ``[N]``; 0 and 0 if N is 0."""
+    if numbers.numel() == 0:
+        return 0, 0
+    if numbers.is_cpu and numbers.numel() <= FEW:
+        known = numbers.tolist()
+        return min(known), max(known)
+    least, most = torch.stack(numbers.aminmax()).tolist()
+    return least, most

@@ -1,0 +1,46 @@
+"""Small numbers, without torch where they are few."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_fastdec.engine.network.counting import (
+    FEW,
+    count_tokens,
+    extremes,
+    first_numbers,
+    nothing,
+)
+
+CPU = torch.device("cpu")
+PAD = 1
+
+
+@pytest.mark.parametrize("n", [0, 1, FEW, FEW + 1])
+def test_first_numbers(n):
+    numbers = first_numbers(n, CPU)
+    assert numbers.tolist() == list(range(n)) and numbers.dtype == torch.long
+
+
+def test_few_numbers_are_made_once():
+    assert first_numbers(3, CPU) is first_numbers(3, CPU)
+    assert first_numbers(FEW + 1, CPU) is not first_numbers(FEW + 1, CPU)
+
+
+@given(shape=st.tuples(st.integers(0, 5), st.integers(0, 2 * FEW)), seed=st.integers(0, 99))
+def test_tokens_are_those_that_are_no_padding(shape, seed):
+    tokens = torch.randint(3, shape, generator=torch.Generator().manual_seed(seed))
+    counted = count_tokens(tokens, PAD)
+    assert torch.equal(counted, tokens.ne(PAD).sum(dim=1)) and counted.dtype == torch.long
+
+
+@pytest.mark.parametrize("numbers", [[], [3], [5, -2, 7], list(range(FEW + 1))])
+def test_extremes(numbers):
+    expected = (min(numbers), max(numbers)) if numbers else (0, 0)
+    assert extremes(torch.tensor(numbers, dtype=torch.long)) == expected
+
+
+def test_nothing():
+    for dtype in (torch.long, torch.bool):
+        assert nothing(dtype, CPU).shape == (0,) and nothing(dtype, CPU).dtype == dtype
