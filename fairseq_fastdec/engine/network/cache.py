@@ -8,6 +8,9 @@ from torch import Tensor
 
 from ..kernels.row_moves import RowMover
 
+# To move so few numbers takes numpy less time than torch takes to begin.
+FEW = 1 << 16
+
 
 class KeyValueCache:
     """Keys and values of all layers, ``[layers, 2, slots, heads, length, head_dim]``.
@@ -37,6 +40,8 @@ class KeyValueCache:
         self._data = torch.zeros(n_layers, 2, 0, n_heads, 0, head_dim, dtype=dtype, device=device)
         self._memory = self._spare = self._data.flatten()
         self._n_slots = self._length = 0
+        # numpy has neither a GPU's numbers nor bf16.
+        self._is_numpys = self._data.is_cpu and dtype == self._rounded_to == torch.float32
         self._mover = RowMover.of(device)
         # Layers are read and written one by one, at the same place: their views are made together.
         self._readable = self._writable = _Views()
@@ -89,8 +94,13 @@ class KeyValueCache:
 
     def write_all(self, slots: slice, key_values: Tensor) -> None:
         """Store ``[n, T, layers, 2, H, D]`` from the first position of consecutive slots on."""
-        place = (slots.start, slots.stop, 0, key_values.size(1))
-        self._at(*place).copy_(self._rounded(key_values).permute(2, 3, 0, 4, 1, 5))
+        length, order = key_values.size(1), (2, 3, 0, 4, 1, 5)
+        if self._is_numpys and key_values.numel() <= FEW:
+            own, new = self._data.numpy(), key_values.numpy()
+            own[:, :, slots, :, :length] = new.transpose(order)
+            return
+        place = (slots.start, slots.stop, 0, length)
+        self._at(*place).copy_(self._rounded(key_values).permute(order))
 
     def write_ragged(self, layer: int, slots: slice, positions: Tensor, key_values: Tensor) -> None:
         """Store ``[n, T, 2, H, D]`` at each of n slots' own ``positions`` ``[n, T]``."""

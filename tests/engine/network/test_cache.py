@@ -1,7 +1,9 @@
 """The memory of keys and values grows with its use, and keeps what it holds."""
 
+import pytest
 import torch
 
+from fairseq_fastdec.engine.network import cache as module
 from fairseq_fastdec.engine.network.cache import KeyValueCache
 
 
@@ -56,3 +58,19 @@ def test_the_tokens_of_a_path_come_to_lie_side_by_side():
     expected = content.clone()
     expected[1, 2:4] = content[1, 3:5]
     assert torch.equal(read(cache, 3, 6), expected)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 30], ids=["many", "few"])
+@pytest.mark.parametrize(
+    "kept, rounded", [("float32", None), ("bfloat16", None), ("float32", "bfloat16")]
+)
+def test_sources_are_written_behind_others(few, kept, rounded, monkeypatch):
+    monkeypatch.setattr(module, "FEW", few)
+    kept, rounded = getattr(torch, kept), getattr(torch, rounded or kept)
+    cache = KeyValueCache(2, 3, 4, kept, torch.device("cpu"), rounded)
+    contents = torch.randn(2, 2, 5, 2, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    for first, content in zip((0, 2), contents):
+        cache.reserve(first + 2, 5)
+        cache.write_all(slice(first, first + 2), content)
+    expected = contents.flatten(0, 1).to(rounded).to(kept)
+    assert torch.equal(read(cache, 4, 5), expected)
