@@ -3,7 +3,7 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
-from .network.counting import count_tokens, extremes, first_numbers, nothing
+from .network.counting import count_tokens, extremes, filled, first_numbers, nothing
 from .network.encoder import select_sentences
 from .network.own_weights import ReleasedWeights
 from .network.release import release_once_prepared
@@ -31,6 +31,7 @@ __all__ = [
     "compaction",
     "count_tokens",
     "extremes",
+    "filled",
     "first_numbers",
     "inheritance",
     "nothing",

@@ -1,6 +1,7 @@
 """The best next token of each state, as fairseq's options have it."""
 
 from functools import cached_property
+from operator import is_
 from typing import Dict, Optional, Tuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from ..engine.kernels.blocks import RowBlocks
 from ..engine.kernels.head_trees import HeadTrees
 from ..engine.kernels.heads import CompiledHeads
 from ..engine.kernels.packed import Packed
+from ..engine.kernels.transformer import Transformer
+from ..engine.kernels.verification import Verification
 from .constraints import GenerationRules
 from .ranking import first_maximum
 from .repeated_ngrams import RepeatedNgrams
@@ -40,6 +43,7 @@ class BestTokens:
         self.repeated_ngrams = RepeatedNgrams.of(rules)
         self._head_trees: Dict[int, Optional[HeadTrees]] = {}
         self._row_blocks: Optional[RowBlocks] = None
+        self._verification: Optional[Verification] = None
 
     def head_trees(self, n_heads: int, heads: CompiledHeads, layer: Packed) -> Optional[HeadTrees]:
         """Trees of the tokens of n heads, by compiled code; ``None`` where there is none."""
@@ -58,6 +62,16 @@ class BestTokens:
         known = self._row_blocks
         if known is None or not known.has_room_for(n_rows, most_new, dim):
             self._row_blocks = known = RowBlocks.of(n_rows, most_new, dim)
+        return known
+
+    def verification(
+        self, blocks: RowBlocks, transformer: Transformer, heads: Optional[CompiledHeads]
+    ) -> Optional[Verification]:
+        """Find what verifies these blocks in one call; ``None`` where nothing was compiled."""
+        known, parts = self._verification, (blocks, transformer, self.for_p1, heads)
+        if known is None or not all(map(is_, parts, known.parts)):
+            assert self.for_p1 is not None
+            self._verification = known = Verification.of(*parts)
         return known
 
     @cached_property

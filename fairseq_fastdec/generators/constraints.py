@@ -128,6 +128,10 @@ class GenerationRules:
         """
         return (steps >= n_forced) & (steps >= self.min_len) & (steps < max_len)
 
+    def open_steps(self, max_len: int) -> range:
+        """The steps that :meth:`leaves_open` says are open, where no prefix is forced."""
+        return range(max(0, self.min_len), max_len)
+
     def constraints_at(
         self, steps: np.ndarray, max_len: Numbers, n_waived: Numbers
     ) -> TokenConstraints:
@@ -203,7 +207,9 @@ class GenerationRules:
         # Plain numbers: torch takes longer to begin than to add so few.
         scores = positional_scores.tolist()
         score = sum(scores) / (len(scores) ** self.lenpen if self.normalize else 1)
-        return torch.scalar_tensor(score, dtype=positional_scores.dtype)
+        # numpy makes such a tensor of a number in a tenth of torch's time.
+        as_array = np.asarray(score, dtype=str(positional_scores.dtype).rpartition(".")[2])
+        return torch.from_numpy(as_array)
 
     def normalized(self, totals: Tensor, lengths: Union[int, Tensor]) -> Tensor:
         """Hypothesis scores from summed log-probabilities and lengths (EOS included)."""

@@ -54,6 +54,7 @@ def test_a_step_is_open_if_no_rule_restricts_it(min_len, max_len, n_forced):
     for step in range(7):
         restricted = own.has_to_end(step, max_len) or own.may_not_end(step, 0) or step < n_forced
         assert own.leaves_open(step, max_len, n_forced) == (not restricted)
+        assert (step in own.open_steps(max_len)) == own.leaves_open(step, max_len)
 
 
 @given(

@@ -19,6 +19,9 @@ class BestToken:
     """Computes no logit twice and keeps none. For one thread at a time.
 
     A result depends neither on the other states of a call nor on the number of threads.
+
+    Attributes:
+        structure: as compiled code takes it, for the layer that was bound.
     """
 
     def __init__(
@@ -38,10 +41,12 @@ class BestToken:
         """
         self._library = library
         self._types_of_options = (tuple(never), eos, unk)
-        self._task = structures.BestToken(
+        self.structure = structures.BestToken(
             threads=library.address_of_threads(), penalty=penalty, temperature=temperature
         )
-        self._scratch = Scratch(self._task, library.best_tokens, library.best_token_scratch_size)
+        self._scratch = Scratch(
+            self.structure, library.best_tokens, library.best_token_scratch_size
+        )
         self._has_penalty = penalty != 0
         self._layer: Optional[Packed] = None
         self._reserved: Optional[Tuple[int, int]] = None
@@ -95,7 +100,7 @@ class BestToken:
         scores = states.new_empty(shape)
         tokens = torch.empty(shape, dtype=torch.long)
         self.choose_at(
-            problems.address(states, n * self._task.linear.inputs, "states", torch.float32),
+            problems.address(states, n * self.structure.linear.inputs, "states", torch.float32),
             n,
             scores.data_ptr(),
             tokens.data_ptr(),
@@ -133,7 +138,7 @@ class BestToken:
                 or -1, and where its score goes, ``-inf`` if it is not possible.
             forbidden: int64 ``[n, M]``, as in a call.
         """
-        task = self._task
+        task = self.structure
         task.n, task.n_threads, task.normalize = n, self._library.n_threads, normalize
         task.x, task.scores, task.tokens = states, scores, tokens
         task.no_end, task.only_end = no_end, only_end
@@ -153,7 +158,7 @@ class BestToken:
         Returns:
             the address of the task, which has enough scratch memory
         """
-        task = self._task
+        task = self.structure
         task.n, task.n_threads, task.normalize = n, self._library.n_threads, 0
         task.x, task.scores, task.tokens = states, scores, tokens
         task.asked = task.asked_scores = task.forbidden = None
@@ -165,7 +170,7 @@ class BestToken:
 
     def _take_layer(self, layer: Packed, types: Optional[Tensor]) -> None:
         never, eos, unk = self._types_of_options
-        task = self._task
+        task = self.structure
         task.linear = layer.structure
         task.types = None
         if types is not None:

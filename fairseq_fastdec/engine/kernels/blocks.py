@@ -1,7 +1,7 @@
 """Blocks of tokens that rows are fed: what is accepted of them and kept, by compiled code."""
 
 import ctypes
-from typing import Optional, Tuple, Union
+from typing import Optional, Union
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ class RowBlocks:
     For one thread at a time.
 
     Attributes:
+        structure: as compiled code takes it.
         next_tokens: int64 ``[R]``.
         next_scores: float32 ``[R]``.
         states: float32 ``[R, C]``, each row's features at its last token.
@@ -35,6 +36,7 @@ class RowBlocks:
         asked, asked_scores: int64 and float32 ``[R, T]`` in the memory of more, the proposal after
             each token of a chain, and p_1's score of it.
         accepted, taken: int64 ``[R]``, how many tokens of each block, and how many the row has got.
+        ended: int64 ``[R]``, 1 for the rows that :meth:`end_rows` has ended.
         rest, n_rest: int64 ``[R, most - 1]`` and ``[R]``, the answers to the rejected tokens of
             chains, guesses at what follows the next tokens, padded; and how many there are.
         path: int64 ``[R, T]`` in the memory of more, their places in a tree.
@@ -53,6 +55,7 @@ class RowBlocks:
         self.states = torch.zeros(n_rows, dim)
         self.accepted = torch.zeros(n_rows, **numbers)
         self.taken = torch.zeros(n_rows, **numbers)
+        self.ended = torch.zeros(n_rows, **numbers)
         self._kept_counts = torch.zeros(n_rows, **numbers)
         self.rest = torch.zeros(n_rows, max(most_new - 1, 1), **numbers)
         self.n_rest = torch.zeros(n_rows, **numbers)
@@ -66,20 +69,21 @@ class RowBlocks:
         # A number of theirs costs less than a tensor's, or an array's.
         self._accepted_on_host = memoryview(self.accepted.numpy())
         self._taken_on_host = memoryview(self.taken.numpy())
+        self._ended_on_host = memoryview(self.ended.numpy())
         self.n_new = 1
-        self._task = structures.Blocks(dim=dim)
+        self.structure = structures.Blocks(dim=dim)
         for name in ("next_tokens", "next_scores", "states", "proposals", "tokens", "depths",
-                     "features", "answers", "answer_scores", "accepted", "path", "rest",
+                     "features", "answers", "answer_scores", "accepted", "path", "ended", "rest",
                      "n_rest"):  # fmt: skip
-            setattr(self._task, name, getattr(self, name).data_ptr())
+            setattr(self.structure, name, getattr(self, name).data_ptr())
         # The part of the task; asked for it, a structure makes an object anew each time.
-        self._append = self._task.rows
-        self._task.kept_tokens = self._append.new_tokens = self._kept.data_ptr()
-        self._task.kept_scores = self._append.new_scores = self._kept_scores.data_ptr()
-        self._task.kept_counts = self._append.counts = self._kept_counts.data_ptr()
-        self._task.rest_width = self.rest.size(1)
+        self._append = self.structure.rows
+        self.structure.kept_tokens = self._append.new_tokens = self._kept.data_ptr()
+        self.structure.kept_scores = self._append.new_scores = self._kept_scores.data_ptr()
+        self.structure.kept_counts = self._append.counts = self._kept_counts.data_ptr()
+        self.structure.rest_width = self.rest.size(1)
         self._append.taken = self.taken.data_ptr()
-        self._address = ctypes.c_void_p(ctypes.addressof(self._task))
+        self._address = ctypes.c_void_p(ctypes.addressof(self.structure))
         self._address_of_parents = self.parents.data_ptr()
         self._most_rows, self._most_new, self._dim = n_rows, most_new, dim
         self._trees = structures.Trees(
@@ -102,7 +106,7 @@ class RowBlocks:
 
     def write_to(self, tokens: Tensor, scores: Tensor, eos: int, pad: int) -> None:
         """Say where outputs go: int64 and float32 ``[B, W]``."""
-        self._task.pad = self._trees.pad = pad
+        self.structure.pad = self._trees.pad = pad
         place_outputs(self._append, tokens, scores, eos)
         self._outputs = (tokens, scores)
 
@@ -111,10 +115,13 @@ class RowBlocks:
         place_rows(self._append, sentence, lengths, finished)
         self._rows = (sentence, lengths, finished)
 
-    def lead(self, n_new: int) -> None:
-        """Make chains of the next tokens and ``n_new - 1`` proposals behind each."""
+    def take_chains(self, n_new: int) -> None:
+        """Let the blocks be chains of the next tokens and ``n_new - 1`` proposals behind each."""
         self._append.n_new = self.n_new = n_new
-        self._task.parents = None
+        self.structure.parents = None
+
+    def lead(self) -> None:
+        """Write down the chains' tokens."""
         problems.check(self._library.lead(self._address))
 
     def grow(self, scores: np.ndarray, ranked: np.ndarray, n_proposals: int) -> None:
@@ -157,7 +164,7 @@ class RowBlocks:
         """
         self._expect_trees(n_proposals)
         n_rows = self._append.n_rows
-        self.take_trees(heads.grow(self._task.states, n_rows, self._trees, no_end, has_to_end))
+        self.take_trees(heads.grow(self.structure.states, n_rows, self._trees, no_end, has_to_end))
 
     def _expect_trees(self, n_proposals: int) -> None:
         if not 0 <= n_proposals < self._most_new:
@@ -198,7 +205,7 @@ class RowBlocks:
     def take_trees(self, n_new: int) -> None:
         """Make the trees that were written there the blocks, of so many tokens each."""
         self._append.n_new = self.n_new = n_new
-        self._task.parents = self._address_of_parents
+        self.structure.parents = self._address_of_parents
 
     def cut(self, n_new: int) -> None:
         """Leave of each tree its first ``n_new`` tokens, the most probable ones."""
@@ -216,7 +223,7 @@ class RowBlocks:
             verdict: bool ``[R, T - 1]``, whether each proposal of a chain is good enough (default:
                 if it is the answer to the token before it).
         """
-        task = self._task
+        task = self.structure
         task.verdict = task.own_scores = None
         if verdict is not None:
             n = task.rows.n_rows * (self.n_new - 1)
@@ -235,7 +242,7 @@ class RowBlocks:
         Returns:
             how many rows have ended.
         """
-        task = self._task
+        task = self.structure
         if own_scores is not None:
             n = task.rows.n_rows * (self.n_new - 1)
             task.own_scores = problems.address(own_scores, n, "scores", torch.float32)
@@ -244,16 +251,20 @@ class RowBlocks:
         problems.check(-min(n_ended, 0))
         return n_ended
 
-    def kept(self) -> Tuple[Union[int, Tensor], Union[int, Tensor]]:
-        """Count the tokens of each block that are accepted, and those that its row has got.
-
-        Returns:
-            two numbers where a row is alone, else int64 ``[R]`` both; the second is the caller's.
-        """
+    def n_accepted(self) -> Union[int, Tensor]:
+        """Count the tokens of each block that are accepted: one number, or int64 ``[R]``."""
         n_rows = self._append.n_rows
-        if n_rows == 1:
-            return self._accepted_on_host[0], self._taken_on_host[0]
-        return self.accepted[:n_rows], self.taken[:n_rows].clone()
+        return self._accepted_on_host[0] if n_rows == 1 else self.accepted[:n_rows]
+
+    def n_taken(self) -> Union[int, Tensor]:
+        """Count the tokens of its block that each row has got; as above, and the caller's own."""
+        n_rows = self._append.n_rows
+        return self._taken_on_host[0] if n_rows == 1 else self.taken[:n_rows].clone()
+
+    def n_ended(self) -> Union[int, Tensor]:
+        """Count the tokens that :meth:`end_rows` has added; as above, and the caller's own."""
+        n_rows = self._append.n_rows
+        return self._ended_on_host[0] if n_rows == 1 else self.ended[:n_rows].clone()
 
     def end_rows(self) -> int:
         """End the rows whose next token is EOS; returns how many have ended, now or before."""

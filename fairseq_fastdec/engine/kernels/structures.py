@@ -176,8 +176,15 @@ class Blocks(ctypes.Structure):
         *_fields(_POINTER, "parents", "depths", "features", "answers", "answer_scores"),
         *_fields(_POINTER, "verdict", "own_scores", "accepted", "path"),
         ("n_known", _INT),
-        *_fields(_POINTER, "kept_tokens", "kept_scores", "kept_counts", "rest", "n_rest"),
+        *_fields(_POINTER, "kept_tokens", "kept_scores", "kept_counts", "ended", "rest", "n_rest"),
         *_fields(_INT, "rest_width", "pad"),
+    ]
+
+
+class Verification(ctypes.Structure):
+    _fields_ = [
+        *_fields(_POINTER, "step", "heads", "states", "best", "blocks"),
+        *_fields(_INT, "shortest", "longest"),
     ]
 
 
@@ -284,5 +291,5 @@ class PathMove(ctypes.Structure):
 ALL = (
     Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
     TopK, Append, Blocks, NgramTable, Ngrams, Trees, HeadTrees, BeamTable, Trace, Repeats, Move,
-    PathMove, Draft, DraftChains, DraftTrees,
+    PathMove, Draft, DraftChains, DraftTrees, Verification,
 )  # fmt: skip

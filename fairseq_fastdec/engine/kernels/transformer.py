@@ -65,6 +65,7 @@ class Transformer:
 
     Attributes:
         embed: ``[V, C]``, read at every step.
+        structure: as compiled code takes it, for the rows that were bound.
     """
 
     def __init__(self, library: Library, parameters: Parameters) -> None:
@@ -77,8 +78,8 @@ class Transformer:
         self.embed = parameters.embed.contiguous()
         layers = [_layer(layer) for layer in parameters.layers]
         self._layers = (structures.Layer * len(layers))(*layers)
-        self._step = structures.Step(threads=library.address_of_threads())
-        self._step.model = structures.Model(
+        self.structure = structures.Step(threads=library.address_of_threads())
+        self.structure.model = structures.Model(
             n_layers=len(layers),
             dim=self.embed.size(1),
             n_heads=parameters.n_heads,
@@ -94,7 +95,7 @@ class Transformer:
             n_types=self.embed.size(0),
             embed_scale=parameters.embed_scale,
         )
-        self._address = ctypes.c_void_p(ctypes.addressof(self._step))
+        self._address = ctypes.c_void_p(ctypes.addressof(self.structure))
         self._positions: Optional[Tensor] = None
         self._scratch = self.embed.new_empty(0)
         # Encoders have so many tokens that they use all threads.
@@ -146,7 +147,7 @@ class Transformer:
         Raises:
             ValueError: for tensors of other shapes or dtypes.
         """
-        step = self._step
+        step = self.structure
         step.n_rows, step.n_sources = past.numel(), source_lengths.numel()
         step.rows, step.first_slot = rows
         step.sources = sources or structures.Cache()
@@ -177,7 +178,7 @@ class Transformer:
         tokens = tokens.contiguous()
         n_rows, n_new = tokens.shape
         features = self.embed.new_empty((n_rows, n_new, self.embed.size(1)))
-        n = self._step.n_rows * n_new
+        n = self.structure.n_rows * n_new
         place = address(tokens, n, "tokens")
         if parents is None:
             self.step_at(place, n_new, features.data_ptr())
@@ -195,7 +196,7 @@ class Transformer:
             tokens, features, parents: the addresses of what :meth:`step` takes and returns. Who
                 calls it answers for their sizes.
         """
-        step = self._step
+        step = self.structure
         step.n_new, step.n_threads = n_new, self._library.n_threads
         step.tokens, step.features, step.parents = tokens, features, parents
         problem = self._library.run_step(self._address)
@@ -208,7 +209,7 @@ class Transformer:
     def _say_threads(self) -> None:
         """Tell the log how many threads the step has used."""
         self._said_threads = True
-        step, model = self._step, self._step.model
+        step, model = self.structure, self.structure.model
         n_threads = self._library.step_threads(self._address)
         what = f"{model.n_layers} layers with states of {model.dim}"
         loading.log_threads(n_threads, step.n_threads, what)
@@ -218,7 +219,7 @@ class Transformer:
 
         Much memory is given back at once: steps of so many tokens are rare.
         """
-        step, kept = self._step, self._scratch
+        step, kept = self.structure, self._scratch
         size = self._library.step_scratch_size(self._address)
         if size <= MOST_KEPT:
             self._scratch = kept = self.embed.new_empty(min(2 * size, MOST_KEPT))
@@ -229,7 +230,7 @@ class Transformer:
         return problem
 
     def _take_positions(self, positions: Optional[Tensor]) -> None:
-        model = self._step.model
+        model = self.structure.model
         if positions is None:
             model.positions, model.n_positions = None, 0
         else:

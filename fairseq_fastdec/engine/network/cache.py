@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,6 +43,7 @@ class KeyValueCache:
         self._n_slots = self._length = 0
         # numpy has neither a GPU's numbers nor bf16.
         self._is_numpys = self._data.is_cpu and dtype == self._rounded_to == torch.float32
+        self._array: Optional[np.ndarray] = None
         self._mover = RowMover.of(device)
         # Layers are read and written one by one, at the same place: their views are made together.
         self._readable = self._writable = _Views()
@@ -61,6 +63,11 @@ class KeyValueCache:
         """The tensor that holds everything; another one when a place has changed."""
         return self._data
 
+    @property
+    def length(self) -> int:
+        """So many tokens of each slot have room."""
+        return self._length
+
     def reserve(self, slots: int, length: int) -> None:
         """Make room for so many slots of such length; what is stored within them stays."""
         if slots <= self._n_slots and length <= self._length:
@@ -71,6 +78,7 @@ class KeyValueCache:
         self._data = self._room_for((n_layers, 2, rows, n_heads, positions, head_dim))
         self._data[:, :, : old.size(2), :, : old.size(4)] = old
         self._n_slots, self._length = rows, positions
+        self._array = None
         self._readable = self._writable = _Views()
 
     def _room_for(self, shape: Tuple[int, ...]) -> Tensor:
@@ -96,8 +104,9 @@ class KeyValueCache:
         """Store ``[n, T, layers, 2, H, D]`` from the first position of consecutive slots on."""
         length, order = key_values.size(1), (2, 3, 0, 4, 1, 5)
         if self._is_numpys and key_values.numel() <= FEW:
-            own, new = self._data.numpy(), key_values.numpy()
-            own[:, :, slots, :, :length] = new.transpose(order)
+            if self._array is None:
+                self._array = self._data.numpy()
+            self._array[:, :, slots, :, :length] = key_values.numpy().transpose(order)
             return
         place = (slots.start, slots.stop, 0, length)
         self._at(*place).copy_(self._rounded(key_values).permute(order))

@@ -28,12 +28,13 @@ class CompiledDecoder:
 
     Attributes:
         takes_addresses: whether :meth:`step_at` can be called.
+        network: the layers, embeddings and norms.
     """
 
     takes_addresses = True
 
     def __init__(self, network: Transformer) -> None:
-        self._network = network
+        self.network = network
 
     @classmethod
     def of(cls, weights: DecoderWeights, tokens_per_step: int) -> Optional["CompiledDecoder"]:
@@ -63,7 +64,7 @@ class CompiledDecoder:
             sources: the sources' keys and values, in fp32 or bf16.
         """
         cache, first_slot = rows
-        self._network.bind(
+        self.network.bind(
             (cache_structure(cache), first_slot),
             past,
             positions,
@@ -74,13 +75,13 @@ class CompiledDecoder:
 
     def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
         """See :meth:`.Transformer.step`."""
-        return self._network.step(tokens, parents)
+        return self.network.step(tokens, parents)
 
     def step_at(
         self, tokens: int, n_new: int, features: int, parents: Optional[int] = None
     ) -> None:
         """See :meth:`.Transformer.step_at`."""
-        self._network.step_at(tokens, n_new, features, parents)
+        self.network.step_at(tokens, n_new, features, parents)
 
 
 class ProjectedDecoder(CompiledDecoder):
@@ -121,11 +122,11 @@ class ProjectedDecoder(CompiledDecoder):
     def _enter(self, tokens: Tensor) -> Tensor:
         """Write the tokens' embeddings to the network's table; returns their types there."""
         n_tokens, weights = tokens.numel(), self._weights
-        if n_tokens > self._network.embed.size(0):
-            self._network = _network_of(_with_table(weights, 2 * n_tokens), self._tokens_per_step)
+        if n_tokens > self.network.embed.size(0):
+            self.network = _network_of(_with_table(weights, 2 * n_tokens), self._tokens_per_step)
             super().bind(*self._places)
         embedded = weights.embed_scale * F.embedding(tokens, weights.embed)
-        self._network.embed[:n_tokens] = weights.project_in(embedded).flatten(0, 1)
+        self.network.embed[:n_tokens] = weights.project_in(embedded).flatten(0, 1)
         return torch.arange(n_tokens).view(tokens.shape)
 
 

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import Tuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,10 +27,24 @@ def nothing(dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.empty(0, dtype=dtype, device=device)
 
 
+def filled(shape: Tuple[int, ...], number: int, device: torch.device) -> Tensor:
+    """The same number everywhere: int64."""
+    if device.type == "cpu":
+        return torch.from_numpy(np.full(shape, number, dtype=np.int64))
+    return torch.full(shape, number, device=device)
+
+
+@lru_cache(maxsize=1024)
+def _alone(number: int) -> Tensor:
+    return torch.tensor([number])
+
+
 def count_tokens(tokens: Tensor, pad: int) -> Tensor:
-    """The tokens ``[B, S]`` of each row that are no padding: int64 ``[B]``."""
+    """The tokens ``[B, S]`` of each row that are no padding: int64 ``[B]``, only to be read."""
     if tokens.is_cpu and tokens.numel() <= FEW:
-        width = tokens.size(1)
+        n_rows, width = tokens.shape
+        if n_rows == 1:
+            return _alone(width - tokens.tolist()[0].count(pad))
         return torch.tensor([width - row.count(pad) for row in tokens.tolist()], dtype=torch.long)
     return tokens.ne(pad).sum(dim=1)
 

@@ -6,6 +6,7 @@ from typing import Dict, Optional, Tuple, Union
 from torch import Tensor
 
 from ..kernels.drafts import AttendedSources
+from ..kernels.transformer import Transformer
 from ..network.compiled_decoder import cache_structure
 from .decoder_network import DecoderNetwork
 from .output_layer import DirectDrafts, DirectOutput
@@ -20,6 +21,7 @@ class DirectSteps:
 
     Attributes:
         dim: C, the size of a position's features.
+        transformer: the decoder, for compiled code that takes the steps.
     """
 
     def __init__(self, network: DecoderNetwork, runner: CompiledRunner, rows: RowTable) -> None:
@@ -27,6 +29,7 @@ class DirectSteps:
         self._runner = runner
         self._rows = rows
         self.dim: int = network.weights.embed.size(1)
+        self.transformer: Transformer = network.compiled.network
         self._outputs: Dict[tuple, Optional[DirectOutput]] = {}
         self._drafts: Dict[bool, Optional[DirectDrafts]] = {}
         self._sources: Optional[AttendedSources] = None
@@ -44,9 +47,17 @@ class DirectSteps:
         """:meth:`DecoderSession.step` between addresses; see :meth:`Transformer.step_at`."""
         self._runner.step_at(self._rows, tokens, n_new, features, parents)
 
+    def prepare(self, n_new: int) -> None:
+        """Let :attr:`transformer` take a step of ``n_new`` tokens of each row next."""
+        self._runner.prepare(self._rows, n_new)
+
     def commit(self, n: Union[int, Tensor]) -> None:
         """:meth:`DecoderSession.commit` of the first tokens of the last step."""
         self._rows.commit(n)
+
+    def extend_rows_to(self, shortest: int, longest: int) -> None:
+        """See :meth:`RowTable.extend_to`; for compiled code that has committed tokens itself."""
+        self._rows.extend_to(shortest, longest)
 
     def drafts(self, rough: bool = False) -> Optional[DirectDrafts]:
         """Find what computes sequential heads, which the model has to have.

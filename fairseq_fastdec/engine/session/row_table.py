@@ -27,12 +27,13 @@ class RowTable:
         n_paused: how many rows are paused.
         shortest, longest: the extremes of ``lengths``, known to the host; 0 where R is 0.
         longest_paused: the greatest length of a paused row; 0 where there is none.
+        version: a number that changes whenever ``lengths`` is another tensor.
         grouping: a number that changes whenever rows come to belong to the sources in another way.
             What a runner derives from that can be kept as long as the number stays.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.grouping = 0
+        self.version = self.grouping = 0
         self._nothing = torch.zeros(0, dtype=torch.long, device=device)
         self.clear(device)
 
@@ -45,6 +46,7 @@ class RowTable:
     def lengths(self, lengths: Tensor) -> None:
         self._lengths = lengths
         self._added_to = None
+        self.version += 1
 
     @property
     def n_slots(self) -> int:
@@ -115,6 +117,10 @@ class RowTable:
         if self.n_rows:
             self.shortest += n
             self.longest += n
+
+    def extend_to(self, shortest: int, longest: int) -> None:
+        """Take note that the rows were made longer where their lengths lie, up to these."""
+        self.shortest, self.longest = shortest, longest
 
     def select(self, rows: Tensor) -> Optional[Tensor]:
         """Row i becomes what row ``rows[i]`` was; sources without rows leave.

@@ -48,6 +48,8 @@ class CompiledRunner:
         self._forward_pass = forward_pass
         self._caches = caches
         self._bound: Tuple[Optional[Tensor], ...] = ()
+        self._rows: Optional[RowTable] = None
+        self._seen, self._room = (-1, -1), 0
 
     def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """See :meth:`StepRunner.step`.
@@ -55,18 +57,21 @@ class CompiledRunner:
         Raises:
             IndexError, ValueError: as the compiled decoder's step.
         """
-        self._prepare(rows, tokens.size(1))
+        self.prepare(rows, tokens.size(1))
         return self._compiled.step(tokens, None if tree is None else tree.parents)
 
     def step_at(
         self, rows: RowTable, tokens: int, n_new: int, features: int, parents: Optional[int] = None
     ) -> None:
         """:meth:`step` between places in memory; see :meth:`Transformer.step_at`."""
-        self._prepare(rows, n_new)
+        self.prepare(rows, n_new)
         self._compiled.step_at(tokens, n_new, features, parents)
 
-    def _prepare(self, rows: RowTable, n_new: int) -> None:
+    def prepare(self, rows: RowTable, n_new: int) -> None:
         """Make room for ``n_new`` tokens of each row, and hand over what lies elsewhere now."""
+        seen = (rows.version, rows.grouping)
+        if rows is self._rows and seen == self._seen and rows.longest + n_new <= self._room:
+            return
         caches = self._caches
         caches.reserve_step(rows, n_new)
         memory = (
@@ -80,6 +85,7 @@ class CompiledRunner:
         # A pause gives the rows other tensors, so their first slot needs no comparison.
         if not self._bound or not all(map(is_, memory, self._bound)):
             self._bind(rows, memory)
+        self._rows, self._seen, self._room = rows, seen, caches.rows.length
 
     def _bind(self, rows: RowTable, memory: Tuple[Optional[Tensor], ...]) -> None:
         caches = self._caches

@@ -73,7 +73,6 @@ class AdaptiveSearch:
             before = perf_counter() if is_measured else 0.0
             blocks.propose_nothing()
             blocks.verify()
-            blocks.keep()
             if is_measured:
                 known.costs.learn(batch.n_rows, perf_counter() - before)
         known.n_invocations = n
@@ -100,7 +99,6 @@ class AdaptiveSearch:
         else:
             best.proposer.source.propose(blocks, best.n)
         blocks.verify()
-        blocks.keep()
         seconds = perf_counter() - before
         last = blocks.taken[-1]
         taken = last if isinstance(last, int) else int(last.sum())

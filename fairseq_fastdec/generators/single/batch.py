@@ -12,6 +12,7 @@ from ...engine import (
     TokenTree,
     compaction,
     extremes,
+    filled,
     first_numbers,
     nothing,
 )
@@ -44,6 +45,7 @@ class Batch:
         max_len: the most tokens of a hypothesis, without EOS.
         n_waived: the number of first steps without the rule of --min-len.
         best_tokens: chooses the answers.
+        n_rows: R, the number of sentences that are still being decoded.
     """
 
     def __init__(
@@ -80,12 +82,14 @@ class Batch:
 
         # One column more than the longest hypothesis: what is written beyond its end goes there.
         width = self.max_len + 2
-        self._tokens = torch.full((n_sentences, width), rules.pad, device=device)
+        self._tokens = filled((n_sentences, width), rules.pad, device)
         self._scores = torch.zeros(n_sentences, width, device=device)
         self._final_lengths = torch.zeros(n_sentences, dtype=torch.long, device=device)
         self.sentence = first_numbers(n_sentences, device)
+        self.n_rows = n_sentences
         self.lengths = torch.zeros_like(self.sentence)
         self.finished = torch.zeros_like(self.sentence, dtype=torch.bool)
+        self._open_steps = rules.open_steps(self.max_len)
         # Bounds of the lengths of rows that go on. Mostly they suffice, and nobody reads lengths.
         self._at_least = self._at_most = 0
         self._some_finished = False
@@ -116,11 +120,6 @@ class Batch:
     def final_lengths(self) -> Tensor:
         """The number of tokens of each finished sentence, EOS included: int64 ``[B]``."""
         return self._final_lengths
-
-    @property
-    def n_rows(self) -> int:
-        """The number of sentences that are still being decoded."""
-        return self.sentence.numel()
 
     def n_left(self, n_ahead: int) -> int:
         """The most tokens that a row may still get besides ``n_ahead``, EOS included: 1 or more."""
@@ -474,7 +473,7 @@ class Batch:
         done = self.sentence[self.finished]
         self._final_lengths[done] = self.lengths[self.finished]
         order = compaction(~self.finished)
-        self.sentence = self.sentence[order]
+        self.sentence, self.n_rows = self.sentence[order], order.numel()
         self.lengths = self.lengths[order]
         self.finished = self.finished[order]
         if order.numel():
@@ -487,7 +486,7 @@ class Batch:
             self._final_lengths = self.lengths
         else:
             self._final_lengths[self.sentence] = self.lengths
-        device = self.lengths.device
+        device, self.n_rows = self.lengths.device, 0
         self.sentence = self.lengths = nothing(torch.long, device)
         self.finished = nothing(torch.bool, device)
         return self.sentence
@@ -593,9 +592,8 @@ class Batch:
 
     def _bounds_are_open(self, first: int, n: int) -> bool:
         """Whether the bounds of the rows' lengths suffice to say so."""
-        leaves_open = self.rules.leaves_open
         earliest, latest = self._at_least + first, self._at_most + first + n - 1
-        return leaves_open(earliest, self.max_len) and leaves_open(latest, self.max_len)
+        return earliest in self._open_steps and latest in self._open_steps
 
     def _hypothesis(self, sentence: int, n: int) -> Hypothesis:
         parts = self._tokens, self._scores

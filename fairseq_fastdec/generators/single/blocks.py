@@ -75,10 +75,8 @@ class Blocks(ABC):
         while self.go_on():
             # Section 3: predict.
             propose(self)
-            # Section 3: verify. Section 4: the verification predicts for the next step.
+            # Section 3: verify, accept. Section 4: the verification predicts for the next step.
             self.verify(rule)
-            # Section 3: accept.
-            self.keep()
 
     @property
     @abstractmethod
@@ -134,16 +132,14 @@ class Blocks(ABC):
 
     @abstractmethod
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
-        """Feed the blocks, and find how much of each p_1 accepts.
+        """Feed the blocks, and extend each row by what p_1 accepts of its own.
+
+        A row takes no token behind an EOS.
 
         Args:
             rule: of the proposals in chains (default: they have to be p_1's best tokens, as they
                 always have to be in trees).
         """
-
-    @abstractmethod
-    def keep(self) -> None:
-        """Extend each row by what is accepted of its block, up to and including an EOS."""
 
     @abstractmethod
     def accepted(self) -> np.ndarray:
@@ -155,7 +151,7 @@ class Blocks(ABC):
 
     @abstractmethod
     def certain(self) -> Tuple[Tensor, Tensor]:
-        """The tokens of chains that the last :meth:`begin` or :meth:`keep` made certain.
+        """The tokens of chains that the last :meth:`begin` or :meth:`verify` made certain.
 
         They are p_1's answers, each row's next token the last of them.
 

@@ -15,6 +15,7 @@ from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.blocks import RowBlocks
 from ...engine.kernels.drafts import Flags
 from ...engine.kernels.head_trees import HeadTrees
+from ...engine.kernels.verification import Verification
 from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectOutput
 from .batch import Batch
@@ -46,6 +47,15 @@ class CompiledBlocks(Blocks):
         self._for_proposals: BestToken = proposals
         self._for_p1.bind(p1.layer, p1.types)
         batch.outputs_for(rows)
+        # Others look at a step before its rows grow, or say what may be chosen.
+        is_alone = not (batch.is_observed or batch.repeats_no_ngrams)
+        self._verification = self._of_all_parts() if is_alone else None
+        self._own_scores: Optional[Tensor] = None
+        self._n_ended = 0
+
+    def _of_all_parts(self) -> Optional[Verification]:
+        heads = self._p1.heads
+        return self._batch.best_tokens.verification(self._rows, self._direct.transformer, heads)
 
     @classmethod
     def of(cls, batch: Batch, most_new: int) -> Optional["CompiledBlocks"]:
@@ -70,13 +80,13 @@ class CompiledBlocks(Blocks):
             self.propose_nothing()
         else:
             self.propose(proposals)
-        self._verify(None, first_step=0)
-        self._keep(n_known=1)
+        self._verify(None, n_known=1)
 
     def go_on(self) -> bool:
         batch, rows = self._batch, self._rows
-        if rows.end_rows():
-            batch.count_block(rows.kept()[1], 0, 0)
+        if self._n_ended:
+            self._n_ended = 0
+            batch.count_block(rows.n_ended(), 0, 0)
             order = batch.drop_finished()
             if order is not None and order.numel():
                 rows.select(order)
@@ -85,13 +95,13 @@ class CompiledBlocks(Blocks):
 
     def propose_nothing(self) -> None:
         self._has_trees = False
-        self._rows.lead(1)
+        self._rows.take_chains(1)
 
     def propose(self, proposals: Tensor) -> None:
         n_rows, n = proposals.shape
         self._rows.proposals[: n_rows * n] = proposals.flatten()
         self._has_trees = False
-        self._rows.lead(1 + n)
+        self._rows.take_chains(1 + n)
 
     def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
         if n_heads == 1:
@@ -107,7 +117,7 @@ class CompiledBlocks(Blocks):
         else:
             self._choose_proposals(output, n_heads)
         self._has_trees = False
-        rows.lead(n_heads)
+        rows.take_chains(n_heads)
 
     def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
         if n_heads == 1:
@@ -141,7 +151,7 @@ class CompiledBlocks(Blocks):
             confidence,
         )
         self._has_trees = False
-        rows.lead(1 + n_taken)
+        rows.take_chains(1 + n_taken)
 
     def _draft_trees(self, n_levels: int, n_proposals: int, confidence: float) -> np.ndarray:
         batch, rows = self._batch, self._rows
@@ -177,13 +187,10 @@ class CompiledBlocks(Blocks):
         if self._has_trees:
             self._rows.cut(1 + n_proposals)
         else:
-            self._rows.lead(1)
+            self._rows.take_chains(1)
 
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
-        self._verify(rule, first_step=1)
-
-    def keep(self) -> None:
-        self.taken.append(self._keep(n_known=0))
+        self.taken.append(self._verify(rule, n_known=0))
 
     def accepted(self) -> np.ndarray:
         rows = self._rows
@@ -203,30 +210,61 @@ class CompiledBlocks(Blocks):
         n_rows = self._batch.n_rows
         return self._rows.rest[:n_rows, :n], self._rows.n_rest[:n_rows]
 
-    def _verify(self, rule: Optional[AcceptanceRule], first_step: int) -> None:
-        self._feed()
-        asks = not (self._has_trees or rule is None or rule.is_exact)
-        self._answer(first_step, asks=asks)
-        verdict, self._own_scores = None, None
-        if rule is not None and asks:
-            verdict = self._judge(rule)
-        self._rows.accept(verdict)
-        if self._batch.is_observed:
-            self._tell(first_step)
-
-    def _keep(self, n_known: int) -> Union[int, Tensor]:
-        """Keep what is accepted; returns how many tokens each row took.
+    def _verify(self, rule: Optional[AcceptanceRule], n_known: int) -> Union[int, Tensor]:
+        """Feed the blocks and keep what is accepted; returns how many tokens each row took.
 
         Args:
             n_known: 1 if the rows have their blocks' first tokens already.
         """
-        batch, rows = self._batch, self._rows
-        rows.keep(self._own_scores, n_known)
-        accepted, taken = rows.kept()
+        self._batch.count_step()
+        asks = not (self._has_trees or rule is None or rule.is_exact)
+        if asks or not self._verify_at_once(n_known):
+            self._verify_in_parts(rule if asks else None, n_known)
+        return self._count(n_known)
+
+    def _verify_at_once(self, n_known: int) -> bool:
+        """One call of compiled code; returns whether it did anything."""
+        verification = self._verification
+        if verification is None:
+            return False
+        self._direct.prepare(self._rows.n_new)
+        n_ended = verification.run(*self._end_flags(1 - n_known), n_known)
+        if n_ended is None:
+            return False
+        self._n_ended = n_ended
         if self._has_trees:
-            batch.session.commit(accepted, self._block(rows.path)[0])
+            self._commit()
+        else:
+            self._direct.extend_rows_to(*verification.lengths)
+        return True
+
+    def _verify_in_parts(self, rule: Optional[AcceptanceRule], n_known: int) -> None:
+        """The same call by call, by any rule."""
+        rows, first_step = self._rows, 1 - n_known
+        self._feed()
+        self._answer(first_step, asks=rule is not None)
+        verdict, self._own_scores = None, None
+        if rule is not None:
+            verdict = self._judge(rule)
+        rows.accept(verdict)
+        if self._batch.is_observed:
+            self._tell(first_step)
+        rows.keep(self._own_scores, n_known)
+        self._n_ended = rows.end_rows()
+        self._commit()
+
+    def _commit(self) -> None:
+        """Tell the session what the rows took."""
+        accepted = self._rows.n_accepted()
+        if self._has_trees:
+            self._batch.session.commit(accepted, self._block(self._rows.path)[0])
         else:
             self._direct.commit(accepted)
+
+    def _count(self, n_known: int) -> Union[int, Tensor]:
+        """Tell the batch what the rows took; returns it."""
+        batch, rows = self._batch, self._rows
+        taken = rows.n_taken()
         if rows.n_new > n_known:
             is_alone = isinstance(taken, int)
             bounds = (taken, taken) if is_alone else (1 - n_known, rows.n_new - n_known)
@@ -238,7 +276,8 @@ class CompiledBlocks(Blocks):
 
     def _feed(self) -> None:
         rows = self._rows
-        self._batch.count_step()
+        if not self._has_trees:
+            rows.lead()
         parents = rows.parents.data_ptr() if self._has_trees else None
         self._direct.step(rows.tokens.data_ptr(), rows.n_new, rows.features.data_ptr(), parents)
 
@@ -255,11 +294,14 @@ class CompiledBlocks(Blocks):
             blocks[:, :-1] = rows.tokens[:n].view(-1, rows.n_new)[:, 1:]
             blocks[:, -1] = -1
             asked = (rows.asked.data_ptr(), rows.asked_scores.data_ptr())
-        depths = self._block(rows.depths)[0] if self._has_trees else None
-        flags = self._batch.end_flags(first_step, rows.n_new, depths)
+        flags = self._end_flags(first_step)
         forbidden = self._forbidden(first_step) if self._batch.repeats_no_ngrams else None
         places = (rows.answer_scores, rows.answers, *asked)
         self._choose(self._for_p1, states, flags, n, *places, forbidden=forbidden)
+
+    def _end_flags(self, first_step: int) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+        depths = self._block(self._rows.depths)[0] if self._has_trees else None
+        return self._batch.end_flags(first_step, self._rows.n_new, depths)
 
     def _forbidden(self, first_step: int) -> Optional[Tensor]:
         tokens, parents = self._block(self._rows.tokens, self._rows.parents)

@@ -47,7 +47,6 @@ class LookaheadGenerator(SingleHypothesisGenerator):
         while blocks.go_on():
             kept, n_kept = blocks.rest(min(window, batch.n_left(1)) - 1)
             blocks.propose(drafts.fill(batch, kept, n_kept, blocks.next_tokens))
-            blocks.verify()
             # An answer is final when every draft before it equals the answer at its position.
-            blocks.keep()
+            blocks.verify()
             drafts.learn(batch, *blocks.certain())

@@ -104,8 +104,9 @@ class TensorBlocks(Blocks):
             self._verify_exactly(fed)
         else:
             self._verify_by(rule, fed)
+        self._keep()
 
-    def keep(self) -> None:
+    def _keep(self) -> None:
         scores = torch.cat([self._next_score[:, None], self._own_scores], dim=1)
         n = one_number(self._n_accepted)
         self.taken.append(self._batch.keep(self._accepted, scores, n, self._path))

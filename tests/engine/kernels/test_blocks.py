@@ -55,7 +55,8 @@ def test_chains(data):
     rows = Rows()
     proposals, answers = draw_tokens(data, 3, n_new - 1), draw_tokens(data, 3, n_new)
     rows.blocks.proposals[: proposals.numel()] = proposals.flatten()
-    rows.blocks.lead(n_new)
+    rows.blocks.take_chains(n_new)
+    rows.blocks.lead()
     block = torch.cat([rows.blocks.next_tokens[:, None], proposals], dim=1)
     assert torch.equal(rows.blocks.tokens[: block.numel()].view_as(block), block)
     rows.answer(answers)
@@ -170,7 +171,7 @@ def test_rows_whose_next_token_is_the_end_have_ended():
     rows.blocks.next_tokens[:] = torch.tensor([EOS, 7, EOS])
     rows.finished[2] = True
     assert rows.blocks.end_rows() == 2
-    assert rows.blocks.taken.tolist() == [1, 0, 0]
+    assert rows.blocks.ended.tolist() == rows.blocks.n_ended().tolist() == [1, 0, 0]
     assert rows.finished.tolist() == [True, False, True]
     assert rows.tokens[2, 0] == EOS and float(rows.scores[2, 0]) == -0.5
     assert int(rows.tokens.ne(1).sum()) == 1 and rows.lengths.tolist() == [1, 1, 2]
@@ -189,7 +190,7 @@ def test_rows_that_leave():
 @pytest.mark.parametrize("accepted", [0, 3, -1])
 def test_counts_that_no_block_has_are_refused(accepted):
     rows = Rows()
-    rows.blocks.lead(2)
+    rows.blocks.take_chains(2)
     rows.blocks.accepted[:] = accepted
     with pytest.raises(ValueError, match="sizes"):
         rows.blocks.keep()

@@ -9,6 +9,7 @@ from fairseq_fastdec.engine.network.counting import (
     FEW,
     count_tokens,
     extremes,
+    filled,
     first_numbers,
     nothing,
 )
@@ -33,6 +34,17 @@ def test_tokens_are_those_that_are_no_padding(shape, seed):
     tokens = torch.randint(3, shape, generator=torch.Generator().manual_seed(seed))
     counted = count_tokens(tokens, PAD)
     assert torch.equal(counted, tokens.ne(PAD).sum(dim=1)) and counted.dtype == torch.long
+
+
+def test_the_length_of_one_row_is_made_once():
+    rows = torch.tensor([[5, 6, PAD]]), torch.tensor([[7, 8]])
+    assert count_tokens(rows[0], PAD) is count_tokens(rows[1], PAD)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (1, 5), (3, 2)])
+def test_filled(shape):
+    numbers = filled(shape, 7, CPU)
+    assert torch.equal(numbers, torch.full(shape, 7)) and numbers.dtype == torch.long
 
 
 @pytest.mark.parametrize("numbers", [[], [3], [5, -2, 7], list(range(FEW + 1))])

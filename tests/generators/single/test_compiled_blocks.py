@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fairseq_fastdec.engine.kernels.verification import Verification
 from fairseq_fastdec.generators.best_tokens import BestTokens
 from fairseq_fastdec.generators.single.compiled_blocks import CompiledBlocks
 from tests.support import tiny
@@ -38,7 +39,7 @@ CONDITIONS = {
 }
 
 
-def found(models, method, condition, sample=SAMPLE, **more):
+def found(models, method, condition, sample=SAMPLE, observes=True, **more):
     """Hypotheses, records, and what an observer saw."""
     options = {"max_len_b": 12, **CONDITIONS[condition]}
     prefix = options.pop("prefix_tokens", None)
@@ -52,7 +53,7 @@ def found(models, method, condition, sample=SAMPLE, **more):
         order = sentences.argsort()
         seen.append([part if part is None else part[order] for part in (sentences, *columns)])
 
-    generator.observer = observe
+    generator.observer = observe if observes else None
     count = generator.statistics.count_sentence
     generator.statistics.count_sentence = lambda record: (records.append(record), count(record))
     hypotheses = generator.generate(models, sample, prefix_tokens=prefix)
@@ -89,6 +90,42 @@ def assert_alike(ours, expected):
                 torch.testing.assert_close(part, of_other, atol=1e-4, rtol=1e-4)
     assert ours[3].accepted == expected[3].accepted
     assert ours[3].decoder_invocations == expected[3].decoder_invocations
+
+
+@compiled
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("method", METHODS)
+def test_an_invocation_is_one_call_where_nobody_looks_on(method, condition, monkeypatch):
+    models = [blockwise_model()]
+    sample = one_sentence() if condition == "one sentence" else SAMPLE
+    in_parts = found(models, method, condition, sample)
+    calls = []
+    run = Verification.run
+    monkeypatch.setattr(Verification, "run", lambda *args: calls.append(run(*args)) or calls[-1])
+    at_once = found(models, method, condition, sample, observes=False)
+    for own, other in zip(at_once[0], in_parts[0]):
+        assert torch.equal(own[0]["tokens"], other[0]["tokens"])
+        assert torch.equal(own[0]["positional_scores"], other[0]["positional_scores"])
+    assert at_once[1] == in_parts[1]
+    assert at_once[3].decoder_invocations == in_parts[3].decoder_invocations
+    # What another rule accepts is found in Python.
+    if method not in ("top 2", "minimum block"):
+        # Prefixes are fed before there are blocks.
+        assert len(calls) == at_once[3].decoder_invocations - (condition == "a prefix")
+        # The first calls say how much scratch memory is wanted, all others do the work.
+        assert sum(n is None for n in calls) <= 3 < len(calls)
+
+
+@compiled
+@pytest.mark.parametrize("method", ["chain", "tree", "greedy"])
+def test_a_learned_first_head_in_one_call(method):
+    models = [blockwise_model(identity_first_head=False, freeze_base=False)]
+    in_parts = found(models, method, "as it is")
+    at_once = found(models, method, "as it is", observes=False)
+    for own, other in zip(at_once[0], in_parts[0]):
+        assert torch.equal(own[0]["tokens"], other[0]["tokens"])
+        assert torch.equal(own[0]["positional_scores"], other[0]["positional_scores"])
+    assert at_once[1] == in_parts[1]
 
 
 @compiled

@@ -100,11 +100,11 @@ int64_t keep(const Blocks &task) {
 // rows have ended, now or before.
 int64_t end_rows(const Blocks &task) {
   Append rows = task.rows;
+  rows.counts = rows.taken = task.ended;
   for (int64_t row = 0; row < rows.n_rows; ++row)
-    rows.taken[row] = !rows.finished[row] && task.next_tokens[row] == rows.eos;
+    task.ended[row] = !rows.finished[row] && task.next_tokens[row] == rows.eos;
   rows.n_new = 1;
   rows.new_tokens = task.next_tokens, rows.new_scores = task.next_scores;
-  rows.counts = rows.taken;
   append(rows);
   return std::count(rows.finished, rows.finished + rows.n_rows, 1);
 }

@@ -225,6 +225,16 @@ Problem problem_of(const Blocks &task) {
   return problem_of_places(task.rows);
 }
 
+// Its parts are checked when their turn comes.
+Problem problem_of(const Verification &task) {
+  const Blocks &blocks = *task.blocks;
+  const Step &step = *task.step;
+  const bool fits = step.n_rows == blocks.rows.n_rows && step.model.dim == blocks.dim;
+  const int64_t n_inputs = task.best->linear.inputs;
+  const bool fits_output = n_inputs == blocks.dim && (!task.heads || task.heads->n_heads == 1);
+  return fits && fits_output && blocks.rows.n_new >= 1 ? NONE : SIZES;
+}
+
 INLINE bool is_table(const NgramTable &table) {
   const bool is_power_of_2 = table.size >= 0 && !(table.size & (table.size - 1));
   return is_power_of_2 && is_within(table.used, table.size / 2 + 1);

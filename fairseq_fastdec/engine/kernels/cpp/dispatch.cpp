@@ -15,6 +15,7 @@
 #include "top_k.h"
 #include "transformer.h"
 #include "trees.h"
+#include "verification.h"
 
 namespace {
 
@@ -141,7 +142,7 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
       sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(HeadTrees), sizeof(BeamTable),
       sizeof(Trace),     sizeof(Repeats), sizeof(Move),  sizeof(PathMove), sizeof(Draft),
-      sizeof(DraftChains), sizeof(DraftTrees)};
+      sizeof(DraftChains), sizeof(DraftTrees), sizeof(Verification)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -261,6 +262,24 @@ int64_t fastdec_keep(Blocks *task) {
 int64_t fastdec_end_rows(Blocks *task) {
   const Problem problem = problem_of_places(task->rows);
   return problem ? -problem : end_rows(*task);
+}
+
+// How many rows have ended, now or before, or the negative of a Problem. A call that lacks scratch
+// memory has changed no row.
+int64_t fastdec_verify(Verification *task) {
+  if (const Problem problem = problem_of(*task)) return -problem;
+  hand_over(*task);
+  Blocks &blocks = *task->blocks;
+  if (!blocks.parents) lead(blocks);
+  if (const int64_t problem = fastdec_run_step(task->step)) return -problem;
+  if (task->heads)
+    if (const int64_t problem = fastdec_run_heads(task->heads)) return -problem;
+  if (const int64_t problem = fastdec_best_tokens(task->best)) return -problem;
+  accept(blocks);
+  const int64_t n_ended = fastdec_keep(&blocks);
+  if (n_ended < 0) return n_ended;
+  if (!blocks.parents) extend_past(*task);
+  return end_rows(blocks);
 }
 
 // Answers SCRATCH for a younger table that may become too full.

@@ -113,7 +113,7 @@ struct Step {
   int64_t n_rows, n_sources, n_new, first_slot, n_threads;
   const int64_t *tokens;          // [n_rows, n_new]
   const int64_t *parents;         // [n_rows, n_new], which token each follows; null: the one before
-  const int64_t *past;            // [n_rows]
+  int64_t *past;                  // [n_rows]
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // [n_sources]; an encoder's rows are their own sources
   float *features;                // [n_rows, n_new, dim]
@@ -254,9 +254,9 @@ struct Blocks {
   const int64_t *proposals;    // [n_rows, n_new - 1]
   int64_t *tokens;             // [n_rows, n_new], the blocks
   int64_t *parents, *depths;   // [n_rows, n_new] of trees; null parents: chains
-  const float *features;       // [n_rows, n_new, dim]
-  const int64_t *answers;      // [n_rows, n_new], the best token after each
-  const float *answer_scores;  // [n_rows, n_new]
+  float *features;             // [n_rows, n_new, dim]
+  int64_t *answers;            // [n_rows, n_new], the best token after each
+  float *answer_scores;        // [n_rows, n_new]
   const uint8_t *verdict;  // [n_rows, n_new - 1], whether a proposal is good enough; null: it is if
                            // it is the best token after the one before
   const float *own_scores;  // [n_rows, n_new - 1] of the proposals; null: those of the answers
@@ -266,8 +266,19 @@ struct Blocks {
   int64_t *kept_tokens;     // [n_rows, n_new], rows.new_tokens
   float *kept_scores;       // [n_rows, n_new], rows.new_scores
   int64_t *kept_counts;     // [n_rows], rows.counts
+  int64_t *ended;           // [n_rows], how many tokens rows took that ended by their next token
   int64_t *rest, *n_rest;   // [n_rows, rest_width] and [n_rows], a chain's answers behind the next
   int64_t rest_width, pad;  // token; padding behind them
+};
+
+// Blocks are fed and judged, and rows keep what is accepted of them.
+struct Verification {
+  Step *step;  // of the blocks' rows
+  Heads *heads;   // what computes p_1's states of features; null: they are the same
+  float *states;  // [n_rows, n_new, dim], those states
+  BestToken *best;
+  Blocks *blocks;
+  int64_t shortest, longest;  // of the rows in the step's past, which chains make longer
 };
 
 // A context's number, and the token that last followed it, lie in the same place; 0 is no context.
