@@ -3,7 +3,7 @@
 It knows nothing of search. Generators talk to :class:`EnsembleSession` only.
 """
 
-from .network.counting import count_tokens, extremes, filled, first_numbers, nothing
+from .network.counting import alike, count_tokens, extremes, filled, first_numbers, nothing
 from .network.encoder import select_sentences
 from .network.own_weights import ReleasedWeights
 from .network.release import release_once_prepared
@@ -27,6 +27,7 @@ __all__ = [
     "Shortlist",
     "TokenTree",
     "UnsupportedModel",
+    "alike",
     "at",
     "compaction",
     "count_tokens",

@@ -28,7 +28,7 @@ def check_ids(what: str, ids: Tensor, dictionary: Dictionary, remedy: str) -> No
     Raises:
         ValueError: names ``what`` they are, the first such id, and the remedy.
     """
-    least, most = extremes(ids.flatten())
+    least, most = extremes(ids)
     if least < 0 or most >= len(dictionary):
         wrong = least if least < 0 else most
         raise ValueError(

@@ -47,9 +47,11 @@ class BestToken:
         self._scratch = Scratch(
             self.structure, library.best_tokens, library.best_token_scratch_size
         )
+        self._address = ctypes.addressof(self.structure)
         self._has_penalty = penalty != 0
         self._layer: Optional[Packed] = None
-        self._reserved: Optional[Tuple[int, int]] = None
+        # What the task was prepared for by the last call, if that was :meth:`prepared`.
+        self._prepared_for: Optional[Tuple[int, ...]] = None
         self._types: Optional[Tensor] = None
 
     @classmethod
@@ -138,7 +140,7 @@ class BestToken:
                 or -1, and where its score goes, ``-inf`` if it is not possible.
             forbidden: int64 ``[n, M]``, as in a call.
         """
-        task = self.structure
+        task, self._prepared_for = self.structure, None
         task.n, task.n_threads, task.normalize = n, self._library.n_threads, normalize
         task.x, task.scores, task.tokens = states, scores, tokens
         task.no_end, task.only_end = no_end, only_end
@@ -158,15 +160,15 @@ class BestToken:
         Returns:
             the address of the task, which has enough scratch memory
         """
-        task = self.structure
-        task.n, task.n_threads, task.normalize = n, self._library.n_threads, 0
-        task.x, task.scores, task.tokens = states, scores, tokens
-        task.asked = task.asked_scores = task.forbidden = None
-        task.n_forbidden = 0
-        if (n, task.n_threads) != self._reserved:
+        wanted = (states, n, scores, tokens, self._library.n_threads)
+        if wanted != self._prepared_for:
+            task = self.structure
+            task.x, task.n, task.scores, task.tokens, task.n_threads = wanted
+            task.normalize = task.n_forbidden = 0
+            task.asked = task.asked_scores = task.forbidden = None
             self._scratch.reserve()
-            self._reserved = (n, task.n_threads)
-        return ctypes.addressof(task)
+            self._prepared_for = wanted
+        return self._address
 
     def _take_layer(self, layer: Packed, types: Optional[Tensor]) -> None:
         never, eos, unk = self._types_of_options
@@ -182,4 +184,4 @@ class BestToken:
         task.never, task.n_never = ctypes.addressof(self._never), len(never)
         task.eos = eos
         task.penalized = unk if self._has_penalty else -1
-        self._layer, self._types, self._reserved = layer, types, None
+        self._layer, self._types, self._prepared_for = layer, types, None

@@ -67,6 +67,7 @@ class RowBlocks:
         )
         self.features = torch.zeros(most * dim)
         # A number of theirs costs less than a tensor's, or an array's.
+        self._next_on_host = memoryview(self.next_tokens.numpy())
         self._accepted_on_host = memoryview(self.accepted.numpy())
         self._taken_on_host = memoryview(self.taken.numpy())
         self._ended_on_host = memoryview(self.ended.numpy())
@@ -114,6 +115,13 @@ class RowBlocks:
         """Say which rows there are now; see :meth:`RowEnds.bind`."""
         place_rows(self._append, sentence, lengths, finished)
         self._rows = (sentence, lengths, finished)
+
+    def begin(self, last: Tensor) -> None:
+        """Let the next tokens be these, int64 ``[R]``."""
+        if self._append.n_rows == 1:
+            self._next_on_host[0] = int(last)
+        else:
+            self.next_tokens[: last.numel()] = last
 
     def take_chains(self, n_new: int) -> None:
         """Let the blocks be chains of the next tokens and ``n_new - 1`` proposals behind each."""

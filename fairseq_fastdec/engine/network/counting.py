@@ -1,6 +1,7 @@
 """Small numbers of tokens and rows, without what torch takes to begin."""
 
 from functools import lru_cache
+from itertools import chain
 from typing import Tuple
 
 import numpy as np
@@ -50,11 +51,26 @@ def count_tokens(tokens: Tensor, pad: int) -> Tensor:
 
 
 def extremes(numbers: Tensor) -> Tuple[int, int]:
-    """The smallest and the largest of some numbers, int64 ``[N]``; 0 and 0 if N is 0."""
+    """The smallest and the largest of integers of any shape; 0 and 0 if there are none."""
     if numbers.numel() == 0:
         return 0, 0
     if numbers.is_cpu and numbers.numel() <= FEW:
-        known = numbers.tolist()
+        if numbers.dim() == 2:
+            known = [*chain.from_iterable(numbers.tolist())]
+        else:
+            known = numbers.flatten().tolist()
         return min(known), max(known)
     least, most = torch.stack(numbers.aminmax()).tolist()
     return least, most
+
+
+@lru_cache(maxsize=64)
+def _few_alike(n: int, number: int) -> Tensor:
+    return torch.full((n,), number)
+
+
+def alike(n: int, number: int, device: torch.device) -> Tensor:
+    """The same number n times, int64 ``[n]``: only to be read."""
+    if device.type == "cpu" and n <= FEW:
+        return _few_alike(n, number)
+    return torch.full((n,), number, device=device)

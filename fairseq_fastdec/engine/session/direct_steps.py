@@ -1,6 +1,5 @@
 """Steps, choices and proposals between fixed places in memory, for searches on the host."""
 
-from operator import is_
 from typing import Dict, Optional, Tuple, Union
 
 from torch import Tensor
@@ -33,7 +32,7 @@ class DirectSteps:
         self._outputs: Dict[tuple, Optional[DirectOutput]] = {}
         self._drafts: Dict[bool, Optional[DirectDrafts]] = {}
         self._sources: Optional[AttendedSources] = None
-        self._memory: Tuple[Tensor, ...] = ()
+        self._seen: Tuple[Optional[Tensor], int, int] = (None, 0, 0)
 
     @classmethod
     def of(cls, network: DecoderNetwork, rows: RowTable) -> Optional["DirectSteps"]:
@@ -76,11 +75,13 @@ class DirectSteps:
             the same object as long as all lies where it lay
         """
         rows, cache = self._rows, self._network.caches.sources
-        memory = (rows.row_source, rows.source_lengths, rows.lengths, cache.storage)
-        if self._sources is None or not all(map(is_, memory, self._memory)):
+        storage, *numbers = self._seen
+        if storage is not cache.storage or numbers != [rows.version, rows.grouping]:
             last_layer = len(self._network.weights.layers) - 1
-            self._sources = AttendedSources(cache_structure(cache), last_layer, *memory[:3])
-            self._memory = memory
+            memory = (rows.row_source, rows.source_lengths, rows.lengths)
+            self._sources = AttendedSources(cache_structure(cache), last_layer, *memory)
+            self._seen = (cache.storage, rows.version, rows.grouping)
+        assert self._sources is not None
         return self._sources
 
     def output(self, first: int, last: int, rough: bool = False) -> Optional[DirectOutput]:

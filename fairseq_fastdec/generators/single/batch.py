@@ -10,6 +10,7 @@ from ...engine import (
     EnsembleSession,
     Features,
     TokenTree,
+    alike,
     compaction,
     extremes,
     filled,
@@ -136,7 +137,7 @@ class Batch:
             that last token of each row that the prefix left, the next to be fed: int64 ``[R]``.
         """
         self._before_first = bos
-        last = self._tokens.new_full((self.n_rows,), bos)
+        last = alike(self.n_rows, bos, self._tokens.device)
         if prefix is None or prefix.size(1) == 0:
             return last
         prefix = prefix[:, : self.max_len]

@@ -72,10 +72,9 @@ class CompiledBlocks(Blocks):
         return self._rows.next_tokens[: self._batch.n_rows]
 
     def begin(self, last: Tensor, proposals: Optional[Tensor] = None) -> None:
-        n = self._batch.n_rows
-        if not n:
+        if not self._batch.n_rows:
             return
-        self._rows.next_tokens[:n] = last
+        self._rows.begin(last)
         if proposals is None:
             self.propose_nothing()
         else:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.engine.network.counting import (
     FEW,
+    alike,
     count_tokens,
     extremes,
     filled,
@@ -45,6 +46,19 @@ def test_the_length_of_one_row_is_made_once():
 def test_filled(shape):
     numbers = filled(shape, 7, CPU)
     assert torch.equal(numbers, torch.full(shape, 7)) and numbers.dtype == torch.long
+
+
+@pytest.mark.parametrize("n", [0, 1, FEW, FEW + 1])
+def test_numbers_that_are_alike(n):
+    assert torch.equal(alike(n, 5, CPU), torch.full((n,), 5))
+    assert (alike(n, 5, CPU) is alike(n, 5, CPU)) == (n <= FEW)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 2, 3), (0, 4), (2, 0), ()])
+def test_extremes_of_any_shape(shape):
+    n = torch.Size(shape).numel()
+    numbers = torch.arange(1, 1 + n).view(shape)
+    assert extremes(numbers) == ((1, n) if n else (0, 0))
 
 
 @pytest.mark.parametrize("numbers", [[], [3], [5, -2, 7], list(range(FEW + 1))])
