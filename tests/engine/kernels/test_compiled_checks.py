@@ -222,7 +222,7 @@ def test_a_step_beyond_its_slots():
 def test_a_step_with_too_little_scratch_memory():
     """Compiled code refuses, and is given more as long as it says how much it needs."""
     session = session_of(tiny.build_model(TASK))
-    network = session.network.compiled._network
+    network = session.network.compiled.network
     library = network._library
     lies = dict(vars(library), n_threads=1, step_scratch_size=lambda step: 1)
     network._library = SimpleNamespace(**lies)
@@ -237,7 +237,7 @@ def test_a_step_with_too_little_scratch_memory():
 @pytest.mark.parametrize("name", ["fc1", "fc2", "self_qkv", "cross_out"])
 def test_a_model_whose_sizes_do_not_fit_together(name):
     session = session_of(tiny.build_model(TASK))
-    getattr(session.network.compiled._network._layers[1], name).outputs += 32
+    getattr(session.network.compiled.network._layers[1], name).outputs += 32
     with pytest.raises(ValueError, match="sizes"):
         session.step(torch.full((2, 1), 5))
 
@@ -245,7 +245,7 @@ def test_a_model_whose_sizes_do_not_fit_together(name):
 @pytest.mark.parametrize("number", [-1, structures.EPILOGUES.index("add"), 6, 2**40])
 def test_an_activation_that_is_none(number):
     session = session_of(tiny.build_model(TASK))
-    session.network.compiled._network._step.model.activation = number
+    session.network.compiled.network.structure.model.activation = number
     with pytest.raises(ValueError, match="sizes"):
         session.step(torch.full((2, 1), 5))
 
