@@ -13,6 +13,7 @@ from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.drafts import CompiledDrafter
 from ...engine.kernels.heads import CompiledHeads
 from ...engine.kernels.kept_product import KeptProduct
+from ...engine.kernels.verification import Verification
 from ...engine.session.step_runners import CompiledRunner
 from ...generators import build_generator
 from ...generators.base import DecodingGenerator
@@ -166,6 +167,9 @@ def _watch(generator: DecodingGenerator) -> Stopwatch:
         ("logits", "output layer"),
     ):
         stopwatch.watch(session, method, part)
+    # One call of compiled code has no parts that could be told apart; its answer here is that it
+    # did nothing, and the parts are called one by one.
+    stopwatch.replace(Verification, "run", lambda *_: None)
     # Searches on the host call these themselves: the best token with its softmax, and heads.
     for owner, method, part in (
         (CompiledDrafter, "chains_at", "prediction heads"),

@@ -34,8 +34,12 @@ class Stopwatch:
 
     def watch(self, owner: Any, name: str, part: str) -> None:
         """Replace a method or callable attribute of an object by its watched self."""
+        self.replace(owner, name, self.watched(getattr(owner, name), part))
+
+    def replace(self, owner: Any, name: str, other: Callable) -> None:
+        """Replace a method or callable attribute of an object until :meth:`release`."""
         self._replaced.append((owner, name, vars(owner).get(name)))
-        setattr(owner, name, self.watched(getattr(owner, name), part))
+        setattr(owner, name, other)
 
     def release(self) -> None:
         """Let what is watched be as it was: prepared weights outlive a profile."""
