@@ -36,8 +36,13 @@ def filled(shape: Tuple[int, ...], number: int, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=1024)
-def _alone(number: int) -> Tensor:
-    return torch.tensor([number])
+def _few_alike(n: int, number: int, device: torch.device) -> Tensor:
+    return filled((n,), number, device)
+
+
+def alike(n: int, number: int, device: torch.device) -> Tensor:
+    """The same number n times, int64 ``[n]``: only to be read, like :func:`first_numbers`."""
+    return _few_alike(n, number, device) if n <= FEW else filled((n,), number, device)
 
 
 def count_tokens(tokens: Tensor, pad: int) -> Tensor:
@@ -45,7 +50,7 @@ def count_tokens(tokens: Tensor, pad: int) -> Tensor:
     if tokens.is_cpu and tokens.numel() <= FEW:
         n_rows, width = tokens.shape
         if n_rows == 1:
-            return _alone(width - tokens.tolist()[0].count(pad))
+            return alike(1, width - tokens.tolist()[0].count(pad), tokens.device)
         return torch.tensor([width - row.count(pad) for row in tokens.tolist()], dtype=torch.long)
     return tokens.ne(pad).sum(dim=1)
 
@@ -62,15 +67,3 @@ def extremes(numbers: Tensor) -> Tuple[int, int]:
         return min(known), max(known)
     least, most = torch.stack(numbers.aminmax()).tolist()
     return least, most
-
-
-@lru_cache(maxsize=64)
-def _few_alike(n: int, number: int) -> Tensor:
-    return torch.full((n,), number)
-
-
-def alike(n: int, number: int, device: torch.device) -> Tensor:
-    """The same number n times, int64 ``[n]``: only to be read."""
-    if device.type == "cpu" and n <= FEW:
-        return _few_alike(n, number)
-    return torch.full((n,), number, device=device)

@@ -32,7 +32,7 @@ class DirectSteps:
         self._outputs: Dict[tuple, Optional[DirectOutput]] = {}
         self._drafts: Dict[bool, Optional[DirectDrafts]] = {}
         self._sources: Optional[AttendedSources] = None
-        self._seen: Tuple[Optional[Tensor], int, int] = (None, 0, 0)
+        self._seen: Tuple[Optional[Tensor], int] = (None, -1)
 
     @classmethod
     def of(cls, network: DecoderNetwork, rows: RowTable) -> Optional["DirectSteps"]:
@@ -75,12 +75,12 @@ class DirectSteps:
             the same object as long as all lies where it lay
         """
         rows, cache = self._rows, self._network.caches.sources
-        storage, *numbers = self._seen
-        if storage is not cache.storage or numbers != [rows.version, rows.grouping]:
+        storage, version = self._seen
+        if storage is not cache.storage or version != rows.version:
             last_layer = len(self._network.weights.layers) - 1
             memory = (rows.row_source, rows.source_lengths, rows.lengths)
             self._sources = AttendedSources(cache_structure(cache), last_layer, *memory)
-            self._seen = (cache.storage, rows.version, rows.grouping)
+            self._seen = (cache.storage, rows.version)
         assert self._sources is not None
         return self._sources
 

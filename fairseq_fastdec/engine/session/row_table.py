@@ -27,7 +27,7 @@ class RowTable:
         n_paused: how many rows are paused.
         shortest, longest: the extremes of ``lengths``, known to the host; 0 where R is 0.
         longest_paused: the greatest length of a paused row; 0 where there is none.
-        version: a number that changes whenever ``lengths`` is another tensor.
+        version: a number that changes whenever one of the tensors above is another one.
         grouping: a number that changes whenever rows come to belong to the sources in another way.
             What a runner derives from that can be kept as long as the number stays.
     """
@@ -142,6 +142,7 @@ class RowTable:
         if same_sources:
             return None
         self.row_source = row_source
+        self.version += 1
         self.grouping += 1
         return self._drop_sources_without_rows()
 

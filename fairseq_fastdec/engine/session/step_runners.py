@@ -49,7 +49,7 @@ class CompiledRunner:
         self._caches = caches
         self._bound: Tuple[Optional[Tensor], ...] = ()
         self._rows: Optional[RowTable] = None
-        self._seen, self._room = (-1, -1), 0
+        self._version, self._room = -1, 0
 
     def step(self, rows: RowTable, tokens: Tensor, tree: Optional[TokenTree] = None) -> Tensor:
         """See :meth:`StepRunner.step`.
@@ -69,8 +69,8 @@ class CompiledRunner:
 
     def prepare(self, rows: RowTable, n_new: int) -> None:
         """Make room for ``n_new`` tokens of each row, and hand over what lies elsewhere now."""
-        seen = (rows.version, rows.grouping)
-        if rows is self._rows and seen == self._seen and rows.longest + n_new <= self._room:
+        is_known = rows is self._rows and rows.version == self._version
+        if is_known and rows.longest + n_new <= self._room:
             return
         caches = self._caches
         caches.reserve_step(rows, n_new)
@@ -85,7 +85,7 @@ class CompiledRunner:
         # A pause gives the rows other tensors, so their first slot needs no comparison.
         if not self._bound or not all(map(is_, memory, self._bound)):
             self._bind(rows, memory)
-        self._rows, self._seen, self._room = rows, seen, caches.rows.length
+        self._rows, self._version, self._room = rows, rows.version, caches.rows.length
 
     def _bind(self, rows: RowTable, memory: Tuple[Optional[Tensor], ...]) -> None:
         caches = self._caches

@@ -92,6 +92,14 @@ def assert_alike(ours, expected):
     assert ours[3].decoder_invocations == expected[3].decoder_invocations
 
 
+def assert_identical(ours, expected):
+    """Hypotheses, bit for bit."""
+    assert len(ours) == len(expected)
+    for own, other in zip(ours, expected):
+        assert torch.equal(own[0]["tokens"], other[0]["tokens"])
+        assert torch.equal(own[0]["positional_scores"], other[0]["positional_scores"])
+
+
 @compiled
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("method", METHODS)
@@ -103,9 +111,7 @@ def test_an_invocation_is_one_call_where_nobody_looks_on(method, condition, monk
     run = Verification.run
     monkeypatch.setattr(Verification, "run", lambda *args: calls.append(run(*args)) or calls[-1])
     at_once = found(models, method, condition, sample, observes=False)
-    for own, other in zip(at_once[0], in_parts[0]):
-        assert torch.equal(own[0]["tokens"], other[0]["tokens"])
-        assert torch.equal(own[0]["positional_scores"], other[0]["positional_scores"])
+    assert_identical(at_once[0], in_parts[0])
     assert at_once[1] == in_parts[1]
     assert at_once[3].decoder_invocations == in_parts[3].decoder_invocations
     # What another rule accepts is found in Python.
@@ -122,9 +128,7 @@ def test_a_learned_first_head_in_one_call(method):
     models = [blockwise_model(identity_first_head=False, freeze_base=False)]
     in_parts = found(models, method, "as it is")
     at_once = found(models, method, "as it is", observes=False)
-    for own, other in zip(at_once[0], in_parts[0]):
-        assert torch.equal(own[0]["tokens"], other[0]["tokens"])
-        assert torch.equal(own[0]["positional_scores"], other[0]["positional_scores"])
+    assert_identical(at_once[0], in_parts[0])
     assert at_once[1] == in_parts[1]
 
 
@@ -135,9 +139,8 @@ def test_every_method_has_greedys_scores_bit_for_bit(method, precision):
     """In any precision: a token is computed alike in all steps."""
     models = [blockwise_model()]
     greedy = found(models, "greedy", "as it is", engine_precision=precision)[0]
-    for own, other in zip(found(models, method, "as it is", engine_precision=precision)[0], greedy):
-        assert torch.equal(own[0]["tokens"], other[0]["tokens"])
-        assert torch.equal(own[0]["positional_scores"], other[0]["positional_scores"])
+    ours = found(models, method, "as it is", engine_precision=precision)[0]
+    assert_identical(ours, greedy)
 
 
 @compiled
