@@ -92,6 +92,7 @@ class CompiledDrafter:
         self._draft = structures.Draft(step=step, **linears, **norms)
         self._at_draft = ctypes.addressof(self._draft)
         self._chains = structures.DraftChains(draft=self._at_draft)
+        self._at_chains = ctypes.addressof(self._chains)
         self._product = structures.Product(threads=library.address_of_threads())
         self._trees = structures.DraftTrees(
             draft=self._at_draft, product=ctypes.addressof(self._product)
@@ -149,6 +150,28 @@ class CompiledDrafter:
             IndexError, ValueError: for tokens, rows and sources that are not there, and for tensors
                 of other sizes or dtypes.
         """
+        args = (sources, features, next_tokens, n_steps, best, flags, proposals, confidence)
+        self.prepare_chains(*args)
+        n_taken = self._run(self._library.draft_chains, self._chains, 1)
+        problems.check(-min(n_taken, 0))
+        return n_taken
+
+    def prepare_chains(
+        self,
+        sources: AttendedSources,
+        features: int,
+        next_tokens: int,
+        n_steps: int,
+        best: BestToken,
+        flags: Flags,
+        proposals: int,
+        confidence: float = 0.0,
+    ) -> int:
+        """Prepare the task of :meth:`chains_at`, for compiled code that runs it itself.
+
+        Returns:
+            the address of the task, which may want more scratch memory than it has
+        """
         n_rows = self._bind(sources, features, 1)
         chains = self._chains
         chains.best = best.prepared(
@@ -157,9 +180,7 @@ class CompiledDrafter:
         chains.n_steps, chains.next_tokens, chains.proposals = n_steps, next_tokens, proposals
         chains.confidence, chains.path_scores = confidence, self._path_scores.data_ptr()
         chains.no_end, chains.only_end = flags.addresses(n_steps * n_rows)
-        n_taken = self._run(self._library.draft_chains, chains, 1)
-        problems.check(-min(n_taken, 0))
-        return n_taken
+        return self._at_chains
 
     def trees_at(
         self,

@@ -183,8 +183,8 @@ class Blocks(ctypes.Structure):
 
 class Verification(ctypes.Structure):
     _fields_ = [
-        *_fields(_POINTER, "step", "heads", "states", "best", "blocks"),
-        *_fields(_INT, "shortest", "longest"),
+        *_fields(_POINTER, "step", "heads", "states", "best", "blocks", "chains"),
+        *_fields(_INT, "n_drafted", "shortest", "longest"),
     ]
 
 

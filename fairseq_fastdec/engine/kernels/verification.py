@@ -47,6 +47,7 @@ class Verification:
             None,
             ctypes.addressof(self._best),
             ctypes.addressof(self._blocks),
+            None,
         )
         if heads is not None:
             self._states = torch.empty_like(blocks.features)
@@ -67,7 +68,11 @@ class Verification:
         return None if library is None else cls(library, blocks, transformer, best, heads)
 
     def run(
-        self, no_end: Optional[Tensor], only_end: Optional[Tensor], n_known: int
+        self,
+        no_end: Optional[Tensor],
+        only_end: Optional[Tensor],
+        n_known: int,
+        chains: Optional[int] = None,
     ) -> Optional[int]:
         """Feed the blocks; the rows take the longest accepted beginnings, or paths.
 
@@ -77,6 +82,8 @@ class Verification:
         Args:
             no_end, only_end: bool ``[R, T]``, as for :class:`BestToken`.
             n_known: 1 if the rows have their blocks' first tokens already.
+            chains: the task of :meth:`CompiledDrafter.prepare_chains`, which is run, too, where no
+                row has ended; see :attr:`n_drafted`.
 
         Returns:
             how many rows have ended, now or before; ``None`` if some part wants more scratch memory
@@ -90,11 +97,17 @@ class Verification:
         best.no_end = None if no_end is None else no_end.data_ptr()
         best.only_end = None if only_end is None else only_end.data_ptr()
         self._blocks.n_known = n_known
+        self._task.chains = chains
         n_ended = self._library.verify(self._address)
         if n_ended == -problems.OUT_OF_SCRATCH:
             return None
         problems.check(-min(n_ended, 0))
         return n_ended
+
+    @property
+    def n_drafted(self) -> int:
+        """The number of steps of the last call's chains; 0 if there are none."""
+        return self._task.n_drafted
 
     @property
     def lengths(self) -> Tuple[int, int]:

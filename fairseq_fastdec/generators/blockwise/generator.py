@@ -52,6 +52,8 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
             return self._search.decode(batch, last)
         most_new = self._n_heads if self._n_proposals is None else 1 + self._n_proposals
         blocks = blocks_of(batch, most_new, self._rule)
+        if self._n_proposals is None:
+            blocks.announce_chains(self._n_heads, self._is_rough, self._confidence)
         blocks.decode(last, self._propose, self._rule)
         self._count_heads(blocks.taken)
 

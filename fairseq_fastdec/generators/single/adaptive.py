@@ -173,7 +173,9 @@ class ChainSearch:
 
     def decode(self, batch: Batch, last: Tensor) -> None:
         """See :meth:`.faster_search.Search.decode`."""
-        blocks_of(batch, self._n_heads).decode(last, self._propose)
+        blocks = blocks_of(batch, self._n_heads)
+        blocks.announce_chains(self._n_heads, rough=True, confidence=self._confidence)
+        blocks.decode(last, self._propose)
 
     def _propose(self, blocks: Blocks) -> None:
         blocks.propose_chain(self._n_heads, rough=True, confidence=self._confidence)

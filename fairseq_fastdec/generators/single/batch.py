@@ -585,6 +585,14 @@ class Batch:
         of_rows = (self.n_rows, by_step)
         return known_flags(no_end, *of_rows), known_flags(only_end, *of_rows)
 
+    def are_open(self, first: int, n: int) -> bool:
+        """Whether the host knows that no rule about lengths restricts n steps of any row.
+
+        Args:
+            first: as for :meth:`restricted_steps`.
+        """
+        return self._bounds_are_open(first, n)
+
     def _known_to_be_open(self, first: int, n: int) -> bool:
         """Whether no rule about lengths restricts n steps of any row; reads lengths if need be."""
         if not self._bounds_are_open(first, n):

@@ -114,6 +114,12 @@ class Blocks(ABC):
                 probable than that; 0 for chains of all heads.
         """
 
+    def announce_chains(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
+        """Say that all blocks will be those of :meth:`propose_chain` with these arguments.
+
+        So :meth:`verify` can make the next ones already, where that takes less time.
+        """
+
     @abstractmethod
     def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
         """Make trees of the next token and the most probable paths by heads p_2 ... p_n.

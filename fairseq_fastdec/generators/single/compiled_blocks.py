@@ -13,11 +13,11 @@ from torch import Tensor
 from ...engine import Features
 from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.blocks import RowBlocks
-from ...engine.kernels.drafts import Flags
+from ...engine.kernels.drafts import AttendedSources, Flags
 from ...engine.kernels.head_trees import HeadTrees
 from ...engine.kernels.verification import Verification
 from ...engine.session.direct_steps import DirectSteps
-from ...engine.session.output_layer import DirectOutput
+from ...engine.session.output_layer import DirectDrafts, DirectOutput
 from .batch import Batch
 from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
 from .drafting import MOST_EXPANDED, draft_chain, draft_trees
@@ -52,6 +52,10 @@ class CompiledBlocks(Blocks):
         self._verification = self._of_all_parts() if is_alone else None
         self._own_scores: Optional[Tensor] = None
         self._n_ended = 0
+        self._announced: Optional[Tuple[int, bool, float]] = None
+        # What drafts the announced chains, as long as the sources of the rows lie where they lay.
+        self._next_chains: Tuple[Optional[AttendedSources], int] = (None, 0)
+        self._n_drafted = 0
 
     def _of_all_parts(self) -> Optional[Verification]:
         heads = self._p1.heads
@@ -102,9 +106,17 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         self._rows.take_chains(1 + n)
 
+    def announce_chains(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
+        can_draft = self._has_sequential_heads and self._direct.drafts(rough) is not None
+        if can_draft and n_heads > 1:
+            self._announced = (n_heads, rough, confidence)
+
     def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
         if n_heads == 1:
             return self.propose_nothing()
+        if self._n_drafted and self._announced == (n_heads, rough, confidence):
+            self._has_trees = False
+            return self._rows.take_chains(1 + self._n_drafted)
         batch, rows = self._batch, self._rows
         if self._has_sequential_heads:
             return self._draft_chain(n_heads - 1, rough, confidence)
@@ -137,20 +149,44 @@ class CompiledBlocks(Blocks):
         if drafts is None:
             args = (Features([self._states()]), self.next_tokens, n_steps, rough, confidence)
             return self.propose(draft_chain(self._batch, *args))
-        rows, best = self._rows, self._for_proposals
-        best.bind(drafts.layer, drafts.types)
+        sources, flags = self._direct.sources(), self._draft_flags(n_steps)
+        # These flags take the places of those in the announced task.
+        self._next_chains = (None, 0)
         n_taken = drafts.compiled.chains_at(
-            self._direct.sources(),
-            rows.states.data_ptr(),
-            rows.next_tokens.data_ptr(),
-            n_steps,
-            best,
-            self._draft_flags(n_steps),
-            rows.proposals.data_ptr(),
-            confidence,
+            *self._chain_task(drafts, sources, n_steps, flags, confidence)
         )
         self._has_trees = False
-        rows.take_chains(1 + n_taken)
+        self._rows.take_chains(1 + n_taken)
+
+    def _chain_task(
+        self,
+        drafts: DirectDrafts,
+        sources: AttendedSources,
+        n_steps: int,
+        flags: Flags,
+        confidence: float,
+    ) -> tuple:
+        """The arguments of :meth:`CompiledDrafter.chains_at` for the rows of now."""
+        rows, best = self._rows, self._for_proposals
+        best.bind(drafts.layer, drafts.types)
+        features, next_tokens = rows.states.data_ptr(), rows.next_tokens.data_ptr()
+        proposals = rows.proposals.data_ptr()
+        return (sources, features, next_tokens, n_steps, best, flags, proposals, confidence)
+
+    def _announced_task(self) -> Optional[int]:
+        """The task that drafts behind the blocks of now, if no rule about ends restricts it."""
+        if self._announced is None:
+            return None
+        n_heads, rough, confidence = self._announced
+        if not self._batch.are_open(1, self._rows.n_new + n_heads - 1):
+            return None
+        sources = self._direct.sources()
+        if sources is not self._next_chains[0]:
+            drafts = self._direct.drafts(rough)
+            assert drafts is not None
+            task = self._chain_task(drafts, sources, n_heads - 1, Flags(), confidence)
+            self._next_chains = (sources, drafts.compiled.prepare_chains(*task))
+        return self._next_chains[1]
 
     def _draft_trees(self, n_levels: int, n_proposals: int, confidence: float) -> np.ndarray:
         batch, rows = self._batch, self._rows
@@ -227,10 +263,11 @@ class CompiledBlocks(Blocks):
         if verification is None:
             return False
         self._direct.prepare(self._rows.n_new)
-        n_ended = verification.run(*self._end_flags(1 - n_known), n_known)
+        chains = self._announced_task()
+        n_ended = verification.run(*self._end_flags(1 - n_known), n_known, chains)
         if n_ended is None:
             return False
-        self._n_ended = n_ended
+        self._n_ended, self._n_drafted = n_ended, verification.n_drafted
         if self._has_trees:
             self._commit()
         else:
@@ -239,7 +276,7 @@ class CompiledBlocks(Blocks):
 
     def _verify_in_parts(self, rule: Optional[AcceptanceRule], n_known: int) -> None:
         """The same call by call, by any rule."""
-        rows, first_step = self._rows, 1 - n_known
+        rows, first_step, self._n_drafted = self._rows, 1 - n_known, 0
         self._feed()
         self._answer(first_step, asks=rule is not None)
         verdict, self._own_scores = None, None

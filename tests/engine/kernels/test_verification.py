@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.kernels.best_token import BestToken
 from fairseq_fastdec.engine.kernels.blocks import RowBlocks
+from fairseq_fastdec.engine.kernels.drafts import Flags
 from fairseq_fastdec.engine.kernels.verification import Verification
 from tests.support import tiny
 from tests.support.compiled import PRECISIONS, compiled
@@ -16,13 +17,15 @@ from tests.support.drawn import draw_tokens
 PAD, EOS, UNK, WIDTH, MOST_NEW = 1, 2, 3, 40, 4
 TASK = tiny.task(20)
 MODEL = tiny.stir(tiny.build_model(TASK))
+HEADS = dict(block_heads="sequential", identity_first_head=True)
+WITH_HEADS = tiny.stir(tiny.build_model(TASK, "blockwise_transformer", **HEADS))
 
 
 class Rows:
     """Three sentences, what they have so far, and p_1's output layer."""
 
-    def __init__(self, precision="model"):
-        self.session = DecoderSession(MODEL, precision, equal_steps=True)
+    def __init__(self, precision="model", model=MODEL):
+        self.session = DecoderSession(model, precision, equal_steps=True)
         self.session.reset(WIDTH)
         self.session.add(tiny.random_batch(TASK, [4, 6, 2])["net_input"])
         self.direct = self.session.direct()
@@ -36,6 +39,26 @@ class Rows:
         self.blocks.bind(torch.arange(3), self.lengths, self.finished)
         self.blocks.next_tokens[:] = EOS
         self.n_ended = 0
+
+    def chains(self, n_steps):
+        """The arguments of chains of the model's heads behind the rows."""
+        drafts, blocks = self.direct.drafts(rough=True), self.blocks
+        best = BestToken.of((PAD,), EOS, UNK, 0.0)
+        best.bind(drafts.layer, drafts.types)
+        places = blocks.states.data_ptr(), blocks.next_tokens.data_ptr()
+        proposals = blocks.proposals.data_ptr()
+        args = (self.direct.sources(), *places, n_steps, best, Flags(), proposals)
+        return drafts.compiled, args
+
+    def draft(self, n_steps):
+        drafter, args = self.chains(n_steps)
+        assert drafter.chains_at(*args) == n_steps
+        self.blocks.take_chains(1 + n_steps)
+
+    def extend(self, n_known):
+        self.direct.prepare(self.blocks.n_new)
+        self.verify_in_parts(n_known, is_tree=False)
+        self.commit(is_tree=False)
 
     def verification(self):
         return Verification.of(self.blocks, self.direct.transformer, self.best)
@@ -121,6 +144,51 @@ def test_without_scratch_memory_no_row_changes():
     assert verification.run(None, None, 1) is None
     for own, other in zip(rows.state(), before):
         assert torch.equal(own, other)
+
+
+@compiled
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_chains_are_drafted_behind_what_the_rows_keep(precision):
+    n_steps = MOST_NEW - 1
+    at_once, apart = (Rows(precision, WITH_HEADS) for _ in range(2))
+    for rows in (at_once, apart):
+        # Behind two blocks all parts have the memory that they want.
+        rows.blocks.take_chains(1)
+        rows.extend(1)
+        rows.draft(n_steps)
+        rows.extend(0)
+        rows.draft(n_steps)
+        rows.direct.prepare(MOST_NEW)
+    drafter, args = at_once.chains(n_steps)
+    verification = at_once.verification()
+    assert verification.run(None, None, 0, drafter.prepare_chains(*args)) == 0
+    assert verification.n_drafted == n_steps
+    at_once.direct.extend_rows_to(*verification.lengths)
+    apart.extend(0)
+    apart.draft(n_steps)
+    n = 3 * n_steps
+    assert torch.equal(at_once.blocks.proposals[:n], apart.blocks.proposals[:n])
+    for own, other in zip(at_once.state(), apart.state()):
+        assert torch.equal(own, other)
+
+
+@compiled
+def test_nothing_is_drafted_where_rows_leave_or_memory_is_missing():
+    rows = Rows(model=WITH_HEADS)
+    verification = rows.verification()
+    rows.blocks.take_chains(1)
+    rows.extend(1)
+    rows.direct.prepare(1)
+    # The drafter has no scratch memory yet.
+    drafter, args = rows.chains(2)
+    assert verification.run(None, None, 0, drafter.prepare_chains(*args)) == 0
+    assert verification.n_drafted == 0
+    rows.direct.extend_rows_to(*verification.lengths)
+    drafter.chains_at(*args)
+    rows.blocks.next_tokens[1] = EOS
+    rows.direct.prepare(1)
+    assert verification.run(None, None, 0, drafter.prepare_chains(*args)) == 1
+    assert verification.n_drafted == 0
 
 
 @compiled

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fairseq_fastdec.engine import Features
+from fairseq_fastdec.engine.kernels.drafts import CompiledDrafter
 from fairseq_fastdec.engine.products.precision import PRECISIONS as BY_NAME
 from fairseq_fastdec.generators.single import compiled_blocks, drafting
 from fairseq_fastdec.generators.single.batch import Batch
@@ -104,6 +105,30 @@ def test_compiled_code_makes_all_proposals(method, precision, monkeypatch):
         monkeypatch.setattr(compiled_blocks, name, lambda *args: by_torch.append(args))
     found([trained_model()], METHODS[method], engine_precision=precision)
     assert not by_torch
+
+
+@compiled
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("confidence", [0.0, 0.5, 1.0])
+def test_a_verification_drafts_the_next_chains(condition, confidence, monkeypatch):
+    """The chains are those of calls of their own, of which fewer are left."""
+    models, options = [trained_model()], dict(proposal_confidence=confidence)
+    calls, chains_at = [], CompiledDrafter.chains_at
+    monkeypatch.setattr(
+        CompiledDrafter, "chains_at", lambda *args: calls.append(args) or chains_at(*args)
+    )
+    at_once, statistics = found(models, options, condition)
+    n_left = len(calls)
+    calls.clear()
+    monkeypatch.setattr(CompiledBlocks, "announce_chains", lambda *_: None)
+    apart, expected = found(models, options, condition)
+    for one, other in zip(at_once, apart):
+        assert torch.equal(one["tokens"], other["tokens"])
+        assert torch.equal(one["positional_scores"], other["positional_scores"])
+    assert statistics == expected
+    # Where rows have left, near limits of the lengths, and without verifications in one call.
+    assert n_left <= len(calls)
+    assert n_left < len(calls) or condition not in ("as it is", "one sentence")
 
 
 @pytest.mark.parametrize(

@@ -264,24 +264,6 @@ int64_t fastdec_end_rows(Blocks *task) {
   return problem ? -problem : end_rows(*task);
 }
 
-// How many rows have ended, now or before, or the negative of a Problem. A call that lacks scratch
-// memory has changed no row.
-int64_t fastdec_verify(Verification *task) {
-  if (const Problem problem = problem_of(*task)) return -problem;
-  hand_over(*task);
-  Blocks &blocks = *task->blocks;
-  if (!blocks.parents) lead(blocks);
-  if (const int64_t problem = fastdec_run_step(task->step)) return -problem;
-  if (task->heads)
-    if (const int64_t problem = fastdec_run_heads(task->heads)) return -problem;
-  if (const int64_t problem = fastdec_best_tokens(task->best)) return -problem;
-  accept(blocks);
-  const int64_t n_ended = fastdec_keep(&blocks);
-  if (n_ended < 0) return n_ended;
-  if (!blocks.parents) extend_past(*task);
-  return end_rows(blocks);
-}
-
 // Answers SCRATCH for a younger table that may become too full.
 int64_t fastdec_learn_ngrams(Ngrams *task) {
   if (const Problem problem = problem_of(*task)) return problem;
@@ -335,6 +317,29 @@ int64_t fastdec_draft_chains(DraftChains *task) {
   if (problem) return -problem;
   put_chains_side_by_side(*task, n);
   return n;
+}
+
+// How many rows have ended, now or before, or the negative of a Problem. A call that lacks scratch
+// memory has changed no row.
+int64_t fastdec_verify(Verification *task) {
+  task->n_drafted = 0;
+  if (const Problem problem = problem_of(*task)) return -problem;
+  hand_over(*task);
+  Blocks &blocks = *task->blocks;
+  if (!blocks.parents) lead(blocks);
+  if (const int64_t problem = fastdec_run_step(task->step)) return -problem;
+  if (task->heads)
+    if (const int64_t problem = fastdec_run_heads(task->heads)) return -problem;
+  if (const int64_t problem = fastdec_best_tokens(task->best)) return -problem;
+  accept(blocks);
+  const int64_t n_kept = fastdec_keep(&blocks);
+  if (n_kept < 0) return n_kept;
+  if (!blocks.parents) extend_past(*task);
+  const int64_t n_ended = end_rows(blocks);
+  // Where rows leave, the others get other places.
+  if (task->chains && !n_ended)
+    task->n_drafted = std::max<int64_t>(fastdec_draft_chains(task->chains), 0);
+  return n_ended;
 }
 
 // How many tokens the longest tree has, or the negative of a Problem.

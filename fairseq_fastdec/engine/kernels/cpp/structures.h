@@ -278,6 +278,8 @@ struct Verification {
   float *states;  // [n_rows, n_new, dim], those states
   BestToken *best;
   Blocks *blocks;
+  DraftChains *chains;  // what drafts behind what the rows keep; null: nothing does
+  int64_t n_drafted;    // how many steps that took; 0: none, or not all that it needs is there
   int64_t shortest, longest;  // of the rows in the step's past, which chains make longer
 };
 
