@@ -3,7 +3,7 @@
 import math
 import random
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq import utils
@@ -12,10 +12,16 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics
 from omegaconf import II
 from torch import Tensor
+from torch.nn import functional as F
 
 from .smoothed_cross_entropy import smoothed_cross_entropy
 
 SUB_LOSS_CHOICES = ChoiceEnum(["random", "random-position", "mean"])
+HEAD_TARGETS_CHOICES = ChoiceEnum(["references", "base"])
+
+# The logits of some head [P, V], their targets [P], and p_1's probabilities of what stands there
+# [P, V]; None where the targets are all that the head learns from.
+Prediction = Tuple[int, Tensor, Tensor, Optional[Tensor]]
 
 
 @dataclass
@@ -49,6 +55,14 @@ class RandomSubLossConfig(FairseqDataclass):
             "matters where all before it were right"
         },
     )
+    head_targets: HEAD_TARGETS_CHOICES = field(
+        default="references",
+        metadata={
+            "help": "what p_2, p_3, ... learn. references: the target tokens, as in the paper; "
+            "base, with --sub-loss random-position: all that p_1 finds probable in their places, "
+            "behind the target tokens before"
+        },
+    )
     ignore_prefix_size: int = field(
         default=0, metadata={"help": "leave the first N target positions out, for every head"}
     )
@@ -73,23 +87,27 @@ class RandomSubLoss(FairseqCriterion):
         ignore_prefix_size: int = 0,
         head_decay: float = 1.0,
         heads_per_position: int = 1,
+        head_targets: str = "references",
     ) -> None:
         """
         Raises:
-            ValueError: if ``head_decay`` is not above 0, or ``heads_per_position`` is not at
-                least 1 or asked for with another ``sub_loss``.
+            ValueError: if ``head_decay`` is not above 0, ``heads_per_position`` is not at least 1,
+                or what only ``random-position`` can do is asked of another ``sub_loss``.
         """
         super().__init__(task)
         if head_decay <= 0:
             raise ValueError(f"--head-decay {head_decay}: must be more than 0; 1 treats all alike")
         if heads_per_position < 1:
             raise ValueError(f"--heads-per-position {heads_per_position}: must be at least 1")
-        if heads_per_position > 1 and str(sub_loss) != "random-position":
-            raise ValueError(
-                f"--heads-per-position {heads_per_position}: needs --sub-loss random-position, "
-                f"not {sub_loss}"
-            )
+        learns_from_base = str(head_targets) == "base"
+        for option, is_given in (
+            (f"--heads-per-position {heads_per_position}", heads_per_position > 1),
+            (f"--head-targets {head_targets}", learns_from_base),
+        ):
+            if is_given and str(sub_loss) != "random-position":
+                raise ValueError(f"{option}: needs --sub-loss random-position, not {sub_loss}")
         self.heads_per_position = heads_per_position
+        self.learns_from_base = learns_from_base
         self.head_decay = head_decay
         self.eps = label_smoothing
         self.sub_loss = str(sub_loss)
@@ -119,8 +137,8 @@ class RandomSubLoss(FairseqCriterion):
         heads = []
         losses = []
         n_targets = []
-        for head, logits, target in self._predictions(model, sample, sub_loss):
-            loss, counts = self._sub_loss(logits, target)
+        for head, *prediction in self._predictions(model, sample, sub_loss):
+            loss, counts = self._sub_loss(*prediction)
             heads.append(head)
             losses.append(loss)
             n_targets.append(counts["targets"])
@@ -195,19 +213,17 @@ class RandomSubLoss(FairseqCriterion):
 
     def _predictions(
         self, model: Any, sample: Dict[str, Any], sub_loss: str
-    ) -> Iterator[Tuple[int, Tensor, Tensor]]:
-        """The heads that learn from this batch, each with logits ``[..., V]`` and their targets."""
+    ) -> Iterator[Prediction]:
+        """The predictions of the heads that learn from this batch."""
         if sub_loss == "random-position":
             yield from self._predictions_by_position(model, sample)
             return
         skip = self.ignore_prefix_size
         for head, logits in self._logits(model, sample, sub_loss):
             target = targets_of_head(sample["target"], head, self.padding_idx)
-            yield head, logits[:, skip:], target[:, skip:]
+            yield head, logits[:, skip:].flatten(0, 1), target[:, skip:].flatten(), None
 
-    def _predictions_by_position(
-        self, model: Any, sample: Dict[str, Any]
-    ) -> Iterator[Tuple[int, Tensor, Tensor]]:
+    def _predictions_by_position(self, model: Any, sample: Dict[str, Any]) -> Iterator[Prediction]:
         heads, target = _learning_heads(model), sample["target"]
         drawn = self.draw_by_position(heads, model.num_updates, target.shape).to(target.device)
         drawn[:, : self.ignore_prefix_size] = -1
@@ -216,9 +232,18 @@ class RandomSubLoss(FairseqCriterion):
             ((drawn == head).any(dim=-1) & own.ne(self.padding_idx)).flatten().nonzero().squeeze(1)
             for head, own in enumerate(targets)
         ]
-        logits = model(**sample["net_input"], places=places)[0].split([len(own) for own in places])
+        # A head's token is the one that p_1 predicts at a later position.
+        later = [own + head for head, own in enumerate(places)]
+        asked = [torch.cat(later).unique() if self.learns_from_base else places[0], *places[1:]]
+        logits = model(**sample["net_input"], places=asked)[0].split([len(own) for own in asked])
+        p1 = FirstHead(logits[0], asked[0])
         for head in heads:
-            yield head, logits[head], targets[head].flatten()[places[head]]
+            own = targets[head].flatten()[places[head]]
+            if head == 0:
+                yield head, p1.logits_at(places[0]), own, None
+            else:
+                chances = p1.chances_at(later[head]) if self.learns_from_base else None
+                yield head, logits[head], own, chances
 
     def _logits(
         self, model: Any, sample: Dict[str, Any], sub_loss: str
@@ -245,10 +270,16 @@ class RandomSubLoss(FairseqCriterion):
         for head in range(decoder.block_size):
             yield head, decoder.output_layer(features[..., head, :])
 
-    def _sub_loss(self, logits: Tensor, target: Tensor) -> Tuple[Tensor, Dict[str, Any]]:
-        logits, target = logits.flatten(0, -2), target.flatten()
+    def _sub_loss(
+        self, logits: Tensor, target: Tensor, chances: Optional[Tensor]
+    ) -> Tuple[Tensor, Dict[str, Any]]:
         real = target.ne(self.padding_idx)
-        loss, nll = smoothed_cross_entropy(logits, target, self.eps, self.padding_idx)
+        if chances is None:
+            loss, nll = smoothed_cross_entropy(logits, target, self.eps, self.padding_idx)
+        else:
+            scores = logits.to(chances.dtype)
+            loss = F.cross_entropy(scores, chances, reduction="sum", label_smoothing=self.eps)
+            nll = F.cross_entropy(scores.detach(), target, reduction="sum")
         counts = {
             "loss": loss.detach(),
             "nll": nll.detach(),
@@ -256,6 +287,26 @@ class RandomSubLoss(FairseqCriterion):
             "targets": int(real.sum()),
         }
         return loss, counts
+
+
+class FirstHead:
+    """The predictions of p_1 at some positions, from its logits ``[P, V]``."""
+
+    def __init__(self, logits: Tensor, places: Tensor) -> None:
+        """
+        Args:
+            places: the positions, int64 ``[P]`` in ascending order. Others can't be asked about.
+        """
+        self._logits, self._places = logits, places
+
+    def logits_at(self, places: Tensor) -> Tensor:
+        """The logits at positions ``[N]``: ``[N, V]``."""
+        return self._logits[torch.searchsorted(self._places, places)]
+
+    def chances_at(self, places: Tensor) -> Tensor:
+        """The probabilities of all tokens at positions ``[N]``, without a gradient: ``[N, V]``."""
+        logits = self.logits_at(places).detach()
+        return logits.softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 def targets_of_head(target: Tensor, head: int, pad: int) -> Tensor:

@@ -262,6 +262,77 @@ def test_heads_for_a_position_are_refused():
         RandomSubLoss(TASK, 0, "mean", seed=1, heads_per_position=2)
 
 
+def slow_soft_loss(model, sample, head, epsilon):
+    """Summed cross entropy of a head to what p_1 says of the same tokens, and nll."""
+    with torch.no_grad():
+        log_probs = model(**sample["net_input"], head=head)[0].log_softmax(-1)
+        chances = model(**sample["net_input"], head=0)[0].softmax(-1)
+    loss = nll = 0.0
+    for row, of_p1, target in zip(log_probs, chances, sample["target"].tolist()):
+        for position in range(len(target) - head):
+            if target[position] != PAD and target[position + head] != PAD:
+                wanted = (1 - epsilon) * of_p1[position + head] + epsilon / row.size(-1)
+                loss -= float((wanted * row[position]).sum())
+                nll -= float(row[position][target[position + head]])
+    return loss, nll
+
+
+@pytest.mark.parametrize("padded", [dict] if tiny.OLD_FAIRSEQ else [dict, left_padded])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("identity", [False, True])
+@pytest.mark.parametrize("kind", ["parallel", "sequential"])
+def test_heads_learn_what_p1_finds_probable(kind, identity, epsilon, padded):
+    if kind == "sequential" and not identity:
+        pytest.skip("p_1 of sequential heads is the base")
+    model = build(block_size=3, block_heads=kind, identity_first_head=identity).train()
+    model.encoder.dropout_module.p = model.decoder.dropout_module.p = 0
+    sample = padded(batch())
+    options = dict(heads_per_position=3, head_targets="base")
+    criterion = RandomSubLoss(TASK, epsilon, "random-position", 1, **options)
+    loss, size, logged = criterion(model, sample)
+    first = slow_loss(model, sample, 0, epsilon)
+    others = [slow_soft_loss(model, sample, head, epsilon) for head in (1, 2)]
+    for head, (expected, nll) in enumerate([first[:2], *others], start=1):
+        assert float(logged[f"loss_p{head}"]) == pytest.approx(expected, rel=1e-4)
+        assert float(logged[f"nll_p{head}"]) == pytest.approx(nll, rel=1e-4)
+    n_targets = [slow_loss(model, sample, head, 0)[3] for head in range(3)]
+    means = [own[0] / n for own, n in zip([first, *others], n_targets)]
+    assert loss.item() / size == pytest.approx(sum(means) / 3, rel=1e-4)
+
+
+def test_p1_does_not_learn_what_the_other_heads_want_of_it():
+    """Its gradient is that of its own loss, whatever others learn from it."""
+    model, sample = build(block_size=2, identity_first_head=True, freeze_base=True), batch()
+    options = dict(heads_per_position=2, head_targets="base")
+    loss = RandomSubLoss(TASK, 0, "random-position", 1, **options)(model.train(), sample)[0]
+    loss.backward()
+    learned = {name for name, p in model.named_parameters() if p.grad is not None}
+    assert learned and all("heads" in name for name in learned)
+
+
+def test_few_positions_are_enough():
+    """Heads that are drawn at some positions learn there what p_1 says of their tokens."""
+    model, sample = build(block_size=4, **SEQUENTIAL).train(), batch()
+    model.encoder.dropout_module.p = model.decoder.dropout_module.p = 0
+    criterion = RandomSubLoss(TASK, 0, "random-position", 1, head_targets="base")
+    seen = {}
+    for head, logits, target, chances in criterion._predictions_by_position(model, sample):
+        seen[head] = (logits, target, chances)
+    assert set(seen) == {0, 1, 2, 3} and seen[0][2] is None
+    with torch.no_grad():
+        of_p1 = model(**sample["net_input"], head=0)[0].softmax(-1).flatten(0, 1)
+    for _, target, chances in list(seen.values())[1:]:
+        assert len(chances) == len(target)
+        distances, places = (chances[:, None] - of_p1).abs().amax(dim=-1).min(dim=1)
+        assert distances.max() < 1e-6
+        assert torch.equal(sample["target"].flatten()[places], target)
+
+
+def test_head_targets_of_another_loss_are_refused():
+    with pytest.raises(ValueError, match="--head-targets base: needs --sub-loss random-position"):
+        RandomSubLoss(TASK, 0, "mean", seed=1, head_targets="base")
+
+
 def test_training_uses_the_models_update_number():
     model, sample = build().train(), batch()
     criterion = RandomSubLoss(TASK, 0, "random", seed=3)
