@@ -298,25 +298,25 @@ int64_t fastdec_draft_chains(DraftChains *task) {
   if (const Problem problem = problem_of(*task)) return -problem;
   Draft &draft = *task->draft;
   BestToken &best = *task->best;
-  const float *const features = draft.from_features;
-  const int64_t n_rows = draft.step.n_rows;
-  std::fill_n(task->path_scores, n_rows, 0.0f);
+  if (const Problem problem = problem_of(best)) return -problem;
+  if (best_token_scratch_size(best) > best.scratch_size) return -SCRATCH;
+  if (task->n_steps == 0) return 0;
+  std::fill_n(task->path_scores, draft.step.n_rows, 0.0f);
   best.normalize = task->confidence > 0;
-  int64_t problem = NONE, n = 0;
-  for (bool goes_on = true; goes_on && n < task->n_steps; ++n) {
-    draft.step.tokens = n ? best.tokens : task->next_tokens;
-    draft.from_features = n ? nullptr : features;
-    if ((problem = take_draft_step(draft))) break;
-    best.x = draft.outputs;
-    best.no_end = task->no_end ? task->no_end + n * n_rows : nullptr;
-    best.only_end = task->only_end ? task->only_end + n * n_rows : nullptr;
-    if ((problem = fastdec_best_tokens(&best))) break;
-    goes_on = prolong_chains(*task, n);
+  best.x = draft.outputs;
+  ChainSteps chains = {*task, draft.from_features, 1, threads_for(best), {}, 0, NONE, false};
+  begin_step(chains);
+  if (chains.goes_on) {
+    chains.n_drafting = threads_for(draft);
+    draft.step.barrier.arrived = draft.step.barrier.phase = 0;
+    best.barrier.arrived = best.barrier.phase = 0;
+    in_threads<ChainSteps, take_steps<run_draft, best_tokens>>(
+        &chains, std::max(chains.n_drafting, chains.n_choosing));
   }
-  draft.from_features = features;
-  if (problem) return -problem;
-  put_chains_side_by_side(*task, n);
-  return n;
+  draft.from_features = chains.features;
+  if (chains.problem) return -chains.problem;
+  put_chains_side_by_side(*task, chains.n);
+  return chains.n;
 }
 
 // How many rows have ended, now or before, or the negative of a Problem. A call that lacks scratch

@@ -1,13 +1,32 @@
-// Chains of proposals by heads that see the tokens before theirs.
+// Chains of proposals by heads that see the tokens before theirs: all steps in one call's threads.
 
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 
-#include "structures.h"
+#include "checks.h"
+#include "multiply_adds.h"
+#include "threads.h"
+#include "workspace.h"
 
 namespace {
+
+// Chains on their way. To start threads for each step would take a tenth of its time.
+struct ChainSteps {
+  DraftChains &task;
+  const float *features;  // behind which the chains begin
+  // The threads that a step, and the choice of its tokens, have work for.
+  int64_t n_drafting, n_choosing;
+  mutable Barrier barrier;
+  mutable int64_t n;  // the steps that were taken
+  mutable int64_t problem;
+  mutable bool goes_on;
+};
+
+INLINE const Threads &threads_of(const ChainSteps &chains) {
+  return *chains.task.draft->step.threads;
+}
 
 // Adds to each row's chain the token that step `step` has chosen; returns whether the chains go on.
 // Nothing follows an end of sentence.
@@ -22,6 +41,50 @@ INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
     chances += std::exp(score);
   }
   return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
+}
+
+// Says what the next step goes on from.
+INLINE void begin_step(const ChainSteps &chains) {
+  const DraftChains &task = chains.task;
+  Draft &draft = *task.draft;
+  BestToken &best = *task.best;
+  const int64_t n = chains.n, n_rows = draft.step.n_rows;
+  draft.step.tokens = n ? best.tokens : task.next_tokens;
+  draft.from_features = n ? nullptr : chains.features;
+  best.no_end = task.no_end ? task.no_end + n * n_rows : nullptr;
+  best.only_end = task.only_end ? task.only_end + n * n_rows : nullptr;
+  chains.problem = problem_of(draft);
+  if (!chains.problem && scratch_before(draft.step, draft.step.n_threads) > draft.step.scratch_size)
+    chains.problem = SCRATCH;
+  chains.goes_on = !chains.problem;
+  if (chains.problem) return;
+  count_multiply_adds(draft);
+  count_multiply_adds(best);
+}
+
+// Takes what a step has chosen, and begins the next one if there is to be one.
+INLINE void end_step(const ChainSteps &chains) {
+  chains.goes_on = prolong_chains(chains.task, chains.n++) && chains.n < chains.task.n_steps;
+  if (chains.goes_on) begin_step(chains);
+}
+
+// Takes steps as long as the chains go on; the first one has begun.
+template <void (*RUN_DRAFT)(const Draft &, const ThreadSlice &),
+          void (*CHOOSE)(const BestToken &, const ThreadSlice &)>
+void take_steps(const ChainSteps &chains, const ThreadSlice &slice) {
+  const Draft &draft = *chains.task.draft;
+  const BestToken &best = *chains.task.best;
+  const ThreadSlice drafting = {slice.number, std::min(chains.n_drafting, slice.count)};
+  const ThreadSlice choosing = {slice.number, std::min(chains.n_choosing, slice.count)};
+  while (chains.goes_on) {
+    if (drafting.number < drafting.count) RUN_DRAFT(draft, drafting);
+    wait_at(chains.barrier, slice);
+    if (choosing.number < choosing.count) CHOOSE(best, choosing);
+    // The first thread chooses for a row that is alone.
+    if (best.n > 1) wait_at(chains.barrier, slice);
+    if (slice.number == 0) end_step(chains);
+    wait_at(chains.barrier, slice);
+  }
 }
 
 // Leaves the first n of each row's n_steps places.

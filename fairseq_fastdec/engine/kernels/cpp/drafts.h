@@ -41,8 +41,11 @@ INLINE void run_draft(MultiplyFp32 multiply_fp32, const Draft &draft, const Thre
   apply(draft.fc1, &draft.ffn_norm, own.x, own.hidden,
         static_cast<Epilogue>(step.model.activation));
   apply(draft.fc2, nullptr, own.hidden, own.x, Epilogue::ADD);
-  if (draft.narrow.outputs)
-    return apply(draft.narrow, &draft.output_norm, own.x, draft.outputs, Epilogue::STORE);
+  if (draft.narrow.outputs) {
+    apply_linear<Vec>(multiply_fp32, step, draft.narrow, &draft.output_norm, own.x, draft.outputs,
+                      Epilogue::STORE, own);
+    return;
+  }
   const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
   for (int64_t at = own.number; at < n; at += own.count)
     normalize<Vec>(draft.output_norm, own.x + at * dim, draft.outputs + at * dim, dim);
