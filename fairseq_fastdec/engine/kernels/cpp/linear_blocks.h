@@ -29,7 +29,7 @@ INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n
 
 // Weights are read once a step, one block after the other, and often from memory. With several
 // tokens to multiply, a processor looks too few instructions ahead to ask for them in time.
-constexpr int64_t PREFETCH_BYTES = 2048;
+constexpr int64_t PREFETCH_BYTES = 6144;
 
 // Prefetches what lies ahead of the n_bytes that are read next.
 INLINE void prefetch_ahead(const void *next, int64_t n_bytes) {
