@@ -12,7 +12,7 @@
 
 namespace {
 
-// Chains on their way. To start threads for each step would take a tenth of its time.
+// Chains on their way. Their threads are started once, and not for each step.
 struct ChainSteps {
   DraftChains &task;
   const float *features;  // behind which the chains begin
