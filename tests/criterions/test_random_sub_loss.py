@@ -279,16 +279,13 @@ def slow_soft_loss(model, sample, head, epsilon):
 
 @pytest.mark.parametrize("padded", [dict] if tiny.OLD_FAIRSEQ else [dict, left_padded])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
-@pytest.mark.parametrize("identity", [False, True])
-@pytest.mark.parametrize("kind", ["parallel", "sequential"])
-def test_heads_learn_what_p1_finds_probable(kind, identity, epsilon, padded):
-    if kind == "sequential" and not identity:
-        pytest.skip("p_1 of sequential heads is the base")
-    model = build(block_size=3, block_heads=kind, identity_first_head=identity).train()
+@pytest.mark.parametrize("options", [dict(), dict(identity_first_head=True), SEQUENTIAL])
+def test_heads_learn_what_p1_finds_probable(options, epsilon, padded):
+    model = build(block_size=3, **options).train()
     model.encoder.dropout_module.p = model.decoder.dropout_module.p = 0
     sample = padded(batch())
-    options = dict(heads_per_position=3, head_targets="base")
-    criterion = RandomSubLoss(TASK, epsilon, "random-position", 1, **options)
+    targets = dict(heads_per_position=3, head_targets="base")
+    criterion = RandomSubLoss(TASK, epsilon, "random-position", 1, **targets)
     loss, size, logged = criterion(model, sample)
     first = slow_loss(model, sample, 0, epsilon)
     others = [slow_soft_loss(model, sample, head, epsilon) for head in (1, 2)]

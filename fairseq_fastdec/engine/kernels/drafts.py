@@ -68,6 +68,29 @@ class Flags(NamedTuple):
         return no_end, only_end
 
 
+class ChainRequest(NamedTuple):
+    """A request for chains of proposals behind R rows.
+
+    Attributes:
+        features, next_tokens, proposals: the addresses of fp32 ``[R, C]``, int64 ``[R]`` and of the
+            result, int64 ``[R, n]`` in the memory of ``[R, n_steps]``. Who calls this answers for
+            their sizes.
+        n_steps: the most tokens of a chain.
+        best: chooses the tokens; bound to the output layer.
+        confidence: steps are taken as long as chains are, in the mean, at least as probable; those
+            that have ended are not. 0 for all steps.
+    """
+
+    sources: AttendedSources
+    features: int
+    next_tokens: int
+    n_steps: int
+    best: BestToken
+    flags: Flags
+    proposals: int
+    confidence: float = 0.0
+
+
 class CompiledDrafter:
     """The heads of one model, and memory for their states; for one thread at a time."""
 
@@ -122,26 +145,8 @@ class CompiledDrafter:
         read.append((parameters.embed, parameters.embed.numel()))
         return cls(library, parameters) if all(map(is_readable, read)) else None
 
-    def chains_at(
-        self,
-        sources: AttendedSources,
-        features: int,
-        next_tokens: int,
-        n_steps: int,
-        best: BestToken,
-        flags: Flags,
-        proposals: int,
-        confidence: float = 0.0,
-    ) -> int:
-        """The best token of each of up to ``n_steps`` heads behind each row's next token.
-
-        Args:
-            features, next_tokens, proposals: the addresses of fp32 ``[R, C]``, int64 ``[R]`` and of
-                the result, int64 ``[R, n]`` in the memory of ``[R, n_steps]``. Who calls this
-                answers for their sizes.
-            best: chooses the tokens; bound to the output layer.
-            confidence: steps are taken as long as chains are, in the mean, at least as probable;
-                those that have ended are not. 0 for all steps.
+    def chains_at(self, request: ChainRequest) -> int:
+        """The best token of each of some heads behind each row's next token.
 
         Returns:
             n, how many steps were taken
@@ -150,36 +155,25 @@ class CompiledDrafter:
             IndexError, ValueError: for tokens, rows and sources that are not there, and for tensors
                 of other sizes or dtypes.
         """
-        args = (sources, features, next_tokens, n_steps, best, flags, proposals, confidence)
-        self.prepare_chains(*args)
+        self.prepare_chains(request)
         n_taken = self._run(self._library.draft_chains, self._chains, 1)
         problems.check(-min(n_taken, 0))
         return n_taken
 
-    def prepare_chains(
-        self,
-        sources: AttendedSources,
-        features: int,
-        next_tokens: int,
-        n_steps: int,
-        best: BestToken,
-        flags: Flags,
-        proposals: int,
-        confidence: float = 0.0,
-    ) -> int:
+    def prepare_chains(self, request: ChainRequest) -> int:
         """Prepare the task of :meth:`chains_at`, for compiled code that runs it itself.
 
         Returns:
             the address of the task, which may want more scratch memory than it has
         """
-        n_rows = self._bind(sources, features, 1)
-        chains = self._chains
-        chains.best = best.prepared(
+        n_rows, chains = self._bind(request.sources, request.features, 1), self._chains
+        chains.best = request.best.prepared(
             self._outputs.data_ptr(), n_rows, self._scores.data_ptr(), self._tokens.data_ptr()
         )
-        chains.n_steps, chains.next_tokens, chains.proposals = n_steps, next_tokens, proposals
-        chains.confidence, chains.path_scores = confidence, self._path_scores.data_ptr()
-        chains.no_end, chains.only_end = flags.addresses(n_steps * n_rows)
+        chains.n_steps, chains.confidence = request.n_steps, request.confidence
+        chains.next_tokens, chains.proposals = request.next_tokens, request.proposals
+        chains.path_scores = self._path_scores.data_ptr()
+        chains.no_end, chains.only_end = request.flags.addresses(request.n_steps * n_rows)
         return self._at_chains
 
     def trees_at(
@@ -199,7 +193,7 @@ class CompiledDrafter:
         """Make trees of the most probable paths, with the next tokens as their roots.
 
         Args:
-            features: as for :meth:`chains_at`.
+            features: as of :class:`ChainRequest`.
             n_levels: the most tokens of a path behind the root.
             n_proposals: how many tokens a tree has besides the root, if there are so many.
             width: so many paths of a row go on from one level to the next.

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...engine import Features
 from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.blocks import RowBlocks
-from ...engine.kernels.drafts import AttendedSources, Flags
+from ...engine.kernels.drafts import AttendedSources, ChainRequest, Flags
 from ...engine.kernels.head_trees import HeadTrees
 from ...engine.kernels.verification import Verification
 from ...engine.session.direct_steps import DirectSteps
@@ -152,26 +152,25 @@ class CompiledBlocks(Blocks):
         sources, flags = self._direct.sources(), self._draft_flags(n_steps)
         # These flags take the places of those in the announced task.
         self._next_chains = (None, 0)
-        n_taken = drafts.compiled.chains_at(
-            *self._chain_task(drafts, sources, n_steps, flags, confidence)
-        )
+        request = self._chain_request(drafts, sources, n_steps, flags, confidence)
+        n_taken = drafts.compiled.chains_at(request)
         self._has_trees = False
         self._rows.take_chains(1 + n_taken)
 
-    def _chain_task(
+    def _chain_request(
         self,
         drafts: DirectDrafts,
         sources: AttendedSources,
         n_steps: int,
         flags: Flags,
         confidence: float,
-    ) -> tuple:
-        """The arguments of :meth:`CompiledDrafter.chains_at` for the rows of now."""
+    ) -> ChainRequest:
+        """Ask for chains behind the rows of now."""
         rows, best = self._rows, self._for_proposals
         best.bind(drafts.layer, drafts.types)
-        features, next_tokens = rows.states.data_ptr(), rows.next_tokens.data_ptr()
+        places = rows.states.data_ptr(), rows.next_tokens.data_ptr()
         proposals = rows.proposals.data_ptr()
-        return (sources, features, next_tokens, n_steps, best, flags, proposals, confidence)
+        return ChainRequest(sources, *places, n_steps, best, flags, proposals, confidence)
 
     def _announced_task(self) -> Optional[int]:
         """The task that drafts behind the blocks of now, if no rule about ends restricts it."""
@@ -184,8 +183,8 @@ class CompiledBlocks(Blocks):
         if sources is not self._next_chains[0]:
             drafts = self._direct.drafts(rough)
             assert drafts is not None
-            task = self._chain_task(drafts, sources, n_heads - 1, Flags(), confidence)
-            self._next_chains = (sources, drafts.compiled.prepare_chains(*task))
+            request = self._chain_request(drafts, sources, n_heads - 1, Flags(), confidence)
+            self._next_chains = (sources, drafts.compiled.prepare_chains(request))
         return self._next_chains[1]
 
     def _draft_trees(self, n_levels: int, n_proposals: int, confidence: float) -> np.ndarray:

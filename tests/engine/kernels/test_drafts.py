@@ -11,7 +11,7 @@ from fairseq_fastdec.engine import DecoderSession, Features
 from fairseq_fastdec.engine.kernels import structures
 from fairseq_fastdec.engine.kernels.best_token import BestToken
 from fairseq_fastdec.engine.kernels.blocks import RowBlocks
-from fairseq_fastdec.engine.kernels.drafts import Flags
+from fairseq_fastdec.engine.kernels.drafts import ChainRequest, Flags
 from fairseq_fastdec.engine.kernels.loading import library
 from fairseq_fastdec.engine.kernels.top_k import TopK
 from fairseq_fastdec.engine.network.drafter import Drafter
@@ -64,7 +64,7 @@ class Rows:
         drafts, sources = self.compiled()
         self.best.bind(drafts.layer, drafts.types)
         proposals = torch.zeros(self.n, n_steps, dtype=torch.long)
-        n = drafts.compiled.chains_at(
+        request = ChainRequest(
             sources._replace(**changes),
             self.features.data_ptr(),
             self.next_tokens.data_ptr(),
@@ -74,6 +74,7 @@ class Rows:
             proposals.data_ptr(),
             confidence,
         )
+        n = drafts.compiled.chains_at(request)
         return proposals.flatten()[: self.n * n].view(self.n, n)
 
     def chains_by_torch(self, n_steps, no_end=None, confidence=0.0):

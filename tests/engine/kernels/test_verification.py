@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.kernels.best_token import BestToken
 from fairseq_fastdec.engine.kernels.blocks import RowBlocks
-from fairseq_fastdec.engine.kernels.drafts import Flags
+from fairseq_fastdec.engine.kernels.drafts import ChainRequest, Flags
 from fairseq_fastdec.engine.kernels.verification import Verification
 from tests.support import tiny
 from tests.support.compiled import PRECISIONS, compiled
@@ -41,18 +41,18 @@ class Rows:
         self.n_ended = 0
 
     def chains(self, n_steps):
-        """The arguments of chains of the model's heads behind the rows."""
+        """The model's heads, and what to ask them for: chains behind the rows."""
         drafts, blocks = self.direct.drafts(rough=True), self.blocks
         best = BestToken.of((PAD,), EOS, UNK, 0.0)
         best.bind(drafts.layer, drafts.types)
         places = blocks.states.data_ptr(), blocks.next_tokens.data_ptr()
         proposals = blocks.proposals.data_ptr()
         args = (self.direct.sources(), *places, n_steps, best, Flags(), proposals)
-        return drafts.compiled, args
+        return drafts.compiled, ChainRequest(*args)
 
     def draft(self, n_steps):
-        drafter, args = self.chains(n_steps)
-        assert drafter.chains_at(*args) == n_steps
+        drafter, request = self.chains(n_steps)
+        assert drafter.chains_at(request) == n_steps
         self.blocks.take_chains(1 + n_steps)
 
     def extend(self, n_known):
@@ -159,9 +159,9 @@ def test_chains_are_drafted_behind_what_the_rows_keep(precision):
         rows.extend(0)
         rows.draft(n_steps)
         rows.direct.prepare(MOST_NEW)
-    drafter, args = at_once.chains(n_steps)
+    drafter, request = at_once.chains(n_steps)
     verification = at_once.verification()
-    assert verification.run(None, None, 0, drafter.prepare_chains(*args)) == 0
+    assert verification.run(None, None, 0, drafter.prepare_chains(request)) == 0
     assert verification.n_drafted == n_steps
     at_once.direct.extend_rows_to(*verification.lengths)
     apart.extend(0)
@@ -180,14 +180,14 @@ def test_nothing_is_drafted_where_rows_leave_or_memory_is_missing():
     rows.extend(1)
     rows.direct.prepare(1)
     # The drafter has no scratch memory yet.
-    drafter, args = rows.chains(2)
-    assert verification.run(None, None, 0, drafter.prepare_chains(*args)) == 0
+    drafter, request = rows.chains(2)
+    assert verification.run(None, None, 0, drafter.prepare_chains(request)) == 0
     assert verification.n_drafted == 0
     rows.direct.extend_rows_to(*verification.lengths)
-    drafter.chains_at(*args)
+    drafter.chains_at(request)
     rows.blocks.next_tokens[1] = EOS
     rows.direct.prepare(1)
-    assert verification.run(None, None, 0, drafter.prepare_chains(*args)) == 1
+    assert verification.run(None, None, 0, drafter.prepare_chains(request)) == 1
     assert verification.n_drafted == 0
 
 
