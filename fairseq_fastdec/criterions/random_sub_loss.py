@@ -301,6 +301,8 @@ class FirstHead:
 
     def logits_at(self, places: Tensor) -> Tensor:
         """The logits at positions ``[N]``: ``[N, V]``."""
+        if places is self._places:
+            return self._logits
         return self._logits[torch.searchsorted(self._places, places)]
 
     def chances_at(self, places: Tensor) -> Tensor:

@@ -577,7 +577,7 @@ class Batch:
         self, first: int, n: int, by_step: bool
     ) -> Tuple[Optional[Tensor], Optional[Tensor]]:
         """:meth:`end_flags` of rows of one length, which the host knows: torch is not asked."""
-        if self._bounds_are_open(first, n):
+        if self.are_open(first, n):
             return None, None
         rules, steps = self.rules, range(self._at_least + first, self._at_least + first + n)
         no_end = tuple(rules.may_not_end(step, self.n_waived) for step in steps)
@@ -585,22 +585,18 @@ class Batch:
         of_rows = (self.n_rows, by_step)
         return known_flags(no_end, *of_rows), known_flags(only_end, *of_rows)
 
+    def _known_to_be_open(self, first: int, n: int) -> bool:
+        """Whether no rule about lengths restricts n steps of any row; reads lengths if need be."""
+        if not self.are_open(first, n):
+            self._at_least, self._at_most = extremes(self.lengths)
+        return self.are_open(first, n)
+
     def are_open(self, first: int, n: int) -> bool:
         """Whether the host knows that no rule about lengths restricts n steps of any row.
 
         Args:
             first: as for :meth:`restricted_steps`.
         """
-        return self._bounds_are_open(first, n)
-
-    def _known_to_be_open(self, first: int, n: int) -> bool:
-        """Whether no rule about lengths restricts n steps of any row; reads lengths if need be."""
-        if not self._bounds_are_open(first, n):
-            self._at_least, self._at_most = extremes(self.lengths)
-        return self._bounds_are_open(first, n)
-
-    def _bounds_are_open(self, first: int, n: int) -> bool:
-        """Whether the bounds of the rows' lengths suffice to say so."""
         earliest, latest = self._at_least + first, self._at_most + first + n - 1
         return earliest in self._open_steps and latest in self._open_steps
 
