@@ -110,10 +110,15 @@ void divide_logits(const Product &product, float temperature) {
   for (int64_t i = 0; i < product.n * product.linear.outputs; ++i) product.y[i] /= temperature;
 }
 
+// What is wrong with a choice of best tokens, or with its scratch memory.
+Problem problem_of_choice(const BestToken &task) {
+  if (const Problem problem = problem_of(task)) return problem;
+  return best_token_scratch_size(task) > task.scratch_size ? SCRATCH : NONE;
+}
+
 // Takes a step of sequential heads.
 Problem take_draft_step(Draft &draft) {
-  if (const Problem problem = problem_of(draft)) return problem;
-  if (scratch_before(draft.step, draft.step.n_threads) > draft.step.scratch_size) return SCRATCH;
+  if (const Problem problem = problem_of_step(draft)) return problem;
   count_multiply_adds(draft);
   draft.step.barrier.arrived = draft.step.barrier.phase = 0;
   in_threads<Draft, run_draft>(&draft, threads_for(draft));
@@ -210,8 +215,7 @@ int64_t fastdec_multiply(Product *product) {
 }
 
 int64_t fastdec_best_tokens(BestToken *task) {
-  if (const Problem problem = problem_of(*task)) return problem;
-  if (best_token_scratch_size(*task) > task->scratch_size) return SCRATCH;
+  if (const Problem problem = problem_of_choice(*task)) return problem;
   count_multiply_adds(*task);
   task->barrier.arrived = task->barrier.phase = 0;
   in_threads<BestToken, best_tokens>(task, threads_for(*task));
@@ -298,8 +302,7 @@ int64_t fastdec_draft_chains(DraftChains *task) {
   if (const Problem problem = problem_of(*task)) return -problem;
   Draft &draft = *task->draft;
   BestToken &best = *task->best;
-  if (const Problem problem = problem_of(best)) return -problem;
-  if (best_token_scratch_size(best) > best.scratch_size) return -SCRATCH;
+  if (const Problem problem = problem_of_choice(best)) return -problem;
   if (task->n_steps == 0) return 0;
   std::fill_n(task->path_scores, draft.step.n_rows, 0.0f);
   best.normalize = task->confidence > 0;

@@ -43,6 +43,13 @@ INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
   return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
 }
 
+// What is wrong with a step of sequential heads, or with its scratch memory.
+INLINE Problem problem_of_step(const Draft &draft) {
+  if (const Problem problem = problem_of(draft)) return problem;
+  const Step &step = draft.step;
+  return scratch_before(step, step.n_threads) > step.scratch_size ? SCRATCH : NONE;
+}
+
 // Says what the next step goes on from.
 INLINE void begin_step(const ChainSteps &chains) {
   const DraftChains &task = chains.task;
@@ -53,9 +60,7 @@ INLINE void begin_step(const ChainSteps &chains) {
   draft.from_features = n ? nullptr : chains.features;
   best.no_end = task.no_end ? task.no_end + n * n_rows : nullptr;
   best.only_end = task.only_end ? task.only_end + n * n_rows : nullptr;
-  chains.problem = problem_of(draft);
-  if (!chains.problem && scratch_before(draft.step, draft.step.n_threads) > draft.step.scratch_size)
-    chains.problem = SCRATCH;
+  chains.problem = problem_of_step(draft);
   chains.goes_on = !chains.problem;
   if (chains.problem) return;
   count_multiply_adds(draft);
