@@ -28,6 +28,7 @@ ENTRY_POINTS = (
     "top_k", "append",
     "lead", "accept", "keep", "end_rows", "learn_ngrams", "guess_tokens", "copy_ngrams",
     "grow_trees", "grow_head_trees", "beam_scratch_size", "judge_beams", "extend_beams", "trace",
+    "double_top_k_scratch_size", "double_top_k",
     "find_repeats", "move_scratch_size", "move_rows", "move_paths", "draft_scratch_size",
     "run_draft", "draft_chains", "draft_trees", "verify",
 )  # fmt: skip

@@ -9,7 +9,7 @@ import ctypes
 # What becomes of a linear layer's sums, by number. Activations are those of these names.
 EPILOGUES = ("linear", "add", "relu", "gelu", "gelu_accurate", "tanh")
 
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
+_POINTER, _INT, _SHORT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
 _FLOAT, _DOUBLE = ctypes.c_float, ctypes.c_double
 
 
@@ -245,6 +245,27 @@ class BeamTable(ctypes.Structure):
     ]
 
 
+class TokenPair(ctypes.Structure):
+    _fields_ = [
+        ("total", _FLOAT),
+        ("scores", 2 * _FLOAT),
+        ("column", _SHORT),
+        ("tokens", 2 * _SHORT),
+    ]
+
+
+class DoubleTopK(ctypes.Structure):
+    _fields_ = [
+        *_fields(_INT, "n_beams", "n_entries", "width", "end", "n_best"),
+        *_fields(_POINTER, "scores", "rows", "tokens", "best", "going_on"),
+        *_fields(_INT, "n_ends", "n_lost", "most_rows"),
+        *_fields(_POINTER, "next_tokens", "totals", "origins"),
+        ("moves", _INT),
+        ("scratch", _POINTER),
+        ("scratch_size", _INT),
+    ]
+
+
 class Trace(ctypes.Structure):
     _fields_ = [
         *_fields(_INT, "n_slots", "n_lengths", "width"),
@@ -291,5 +312,5 @@ class PathMove(ctypes.Structure):
 ALL = (
     Linear, Norm, Layer, Model, Cache, Costs, Threads, Barrier, Step, Product, BestToken, Heads,
     TopK, Append, Blocks, NgramTable, Ngrams, Trees, HeadTrees, BeamTable, Trace, Repeats, Move,
-    PathMove, Draft, DraftChains, DraftTrees, Verification,
+    PathMove, Draft, DraftChains, DraftTrees, Verification, TokenPair, DoubleTopK,
 )  # fmt: skip

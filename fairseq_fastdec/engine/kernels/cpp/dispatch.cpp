@@ -10,6 +10,7 @@
 #include "heads.h"
 #include "multiply_adds.h"
 #include "ngrams.h"
+#include "pairs.h"
 #include "repeats.h"
 #include "row_moves.h"
 #include "top_k.h"
@@ -147,7 +148,8 @@ int64_t fastdec_size_of(int64_t structure) {
       sizeof(BestToken), sizeof(Heads), sizeof(TopK),    sizeof(Append),    sizeof(Blocks),
       sizeof(NgramTable), sizeof(Ngrams), sizeof(Trees), sizeof(HeadTrees), sizeof(BeamTable),
       sizeof(Trace),     sizeof(Repeats), sizeof(Move),  sizeof(PathMove), sizeof(Draft),
-      sizeof(DraftChains), sizeof(DraftTrees), sizeof(Verification)};
+      sizeof(DraftChains), sizeof(DraftTrees), sizeof(Verification), sizeof(TokenPair),
+      sizeof(DoubleTopK)};
   constexpr int64_t n = sizeof(sizes) / sizeof(sizes[0]);
   return is_within(structure, n) ? sizes[structure] : -1;
 }
@@ -407,6 +409,17 @@ int64_t fastdec_judge_beams(BeamTable *table) {
 int64_t fastdec_extend_beams(BeamTable *table) {
   const Problem problem = problem_of_extending(*table);
   return problem ? -problem : extend(*table);
+}
+
+// How many bytes of scratch memory a choice of pairs needs.
+int64_t fastdec_double_top_k_scratch_size(const DoubleTopK *task) {
+  return double_top_k_scratch_size(*task);
+}
+
+int64_t fastdec_double_top_k(DoubleTopK *task) {
+  const Problem problem = problem_of(*task);
+  if (!problem) double_top_k(*task);
+  return problem;
 }
 
 int64_t fastdec_trace(const Trace *task) {

@@ -339,6 +339,35 @@ struct DraftTrees {
   float *path_scores;
 };
 
+// A left and a right token behind an entry of a beam.
+struct TokenPair {
+  float total;      // the entry's score with both tokens; -infinity: there is no such pair
+  float scores[2];  // of the tokens
+  int32_t column;   // of the entry
+  int32_t tokens[2];
+};
+
+// From the best left and right tokens of beams to the best pairs (Imamura and Sumita 2020, section
+// 3.2). Row r's scores of left tokens are the 2r-th, those of right tokens the next.
+struct DoubleTopK {
+  int64_t n_beams, n_entries, width, end;  // each beam has n_entries now and `width` from now on
+  // What TopK has found, best first: first each beam's left tokens, then each row's right tokens.
+  int64_t n_best;
+  const float *scores;          // [n_beams + n_beams * n_entries, n_best]
+  const int64_t *rows, *tokens;
+  TokenPair *best, *going_on;  // [n_beams, width]; going on, an entry's heir has its place
+  int64_t n_ends;         // how many of the best hold an end
+  int64_t n_lost;         // of how many beams no pair goes on
+  // What the next step is fed, if all beams go on.
+  int64_t most_rows;
+  int64_t *next_tokens;  // [most_rows, 2]
+  float *totals;         // [most_rows, 2], of left tokens; those of right tokens are 0
+  int64_t *origins;      // [most_rows], the row that each row was before
+  int64_t moves;         // whether some row was another
+  void *scratch;         // [scratch_size] bytes
+  int64_t scratch_size;
+};
+
 // The beams of a search, of which a step expands those in focus. The arrays are the search's own.
 struct BeamTable {
   int64_t n_slots, n_lengths, width;  // a beam has at most `width` entries, and so many final ones
