@@ -14,6 +14,7 @@ same, and one end token follows.
 from dataclasses import dataclass
 from typing import Any, Dict, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -92,7 +93,7 @@ def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
     return folded.masked_fill(slots >= order.folded_length(lengths), pad)
 
 
-def unfolding(content: Tensor, order: TokenOrder) -> Tuple[Tensor, Tensor]:
+def unfolding(content: np.ndarray, order: TokenOrder) -> Tuple[np.ndarray, np.ndarray]:
     """The places of the tokens of the natural sentences.
 
     Args:
@@ -102,16 +103,16 @@ def unfolding(content: Tensor, order: TokenOrder) -> Tuple[Tensor, Tensor]:
         int64 ``[B, N]``, the slot of each natural position (beyond the sentence: the other slots,
         in any order), and the lengths, int64 ``[B]``
     """
-    n_slots = content.size(1)
-    slots = torch.arange(n_slots, device=content.device)
+    n_slots = content.shape[1]
+    slots = np.arange(n_slots)
     if order.name == "l2r":
         rank = slots
     elif order.name == "r2l":
         rank = n_slots - slots
     else:
-        rank = torch.where(slots % 2 == 0, slots, 2 * n_slots - slots)
-    rank = rank.expand_as(content).masked_fill(~content, 3 * n_slots)
-    return rank.argsort(dim=1, stable=True), content.sum(dim=1)
+        rank = np.where(slots % 2 == 0, slots, 2 * n_slots - slots)
+    rank = np.where(content, rank, 3 * n_slots)
+    return rank.argsort(axis=1, kind="stable"), content.sum(axis=1)
 
 
 def shifted(folded: Tensor, start: Tuple[int, ...], pad: int) -> Tensor:

@@ -1,5 +1,6 @@
 """Folding and unfolding: by hand, for every length, and by property."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -36,7 +37,8 @@ def batch(sentences):
 
 def unfold(folded, order):
     """The natural sentences that were folded, padded on the right."""
-    positions, lengths = unfolding(folded.ne(END) & folded.ne(PAD), order)
+    content = folded.ne(END) & folded.ne(PAD)
+    positions, lengths = map(torch.from_numpy, unfolding(content.numpy(), order))
     beyond = torch.arange(folded.size(1)) >= lengths[:, None]
     return folded.gather(1, positions).masked_fill(beyond, PAD)
 
@@ -101,7 +103,7 @@ def test_a_token_beside_the_end_belongs_to_the_sentence(name, expected):
 
 
 def test_where_the_tokens_are():
-    content = torch.tensor([[True, True, True, False], [False] * 4])
+    content = np.array([[True, True, True, False], [False] * 4])
     positions, lengths = unfolding(content, BIDIRECTIONAL)
     assert positions[0, :3].tolist() == [0, 2, 1]
     assert lengths.tolist() == [3, 0]

@@ -30,9 +30,9 @@ class Features:
         rows = torch.arange(slots.size(0), device=slots.device)[:, None]
         return self[rows, slots]
 
-    def token_by_token(self) -> "Features":
-        """``[R, T, C]`` as ``[T * R, C]``: all rows' first tokens, then all rows' second ones."""
-        return Features([member.transpose(0, 1).flatten(0, 1) for member in self.of_members])
+    def flattened(self) -> "Features":
+        """``[R, T, C]`` as ``[R * T, C]``."""
+        return Features([member.flatten(0, 1) for member in self.of_members])
 
 
 Rowwise = TypeVar("Rowwise", Tensor, Features)

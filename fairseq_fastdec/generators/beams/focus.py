@@ -121,15 +121,11 @@ class Focus:
         self.shortest, self.longest = (lengths.min(), lengths.max()) if lengths.size else (0, 0)
 
     @property
-    def address_of_tokens(self) -> int:
-        """Where :meth:`tokens_on` finds them on the host."""
-        return self._address_of_tokens
-
-    def tokens_on(self, device: torch.device) -> Tensor:
+    def tokens(self) -> Tensor:
         """The tokens that the rows are fed next, int64 ``[R, 1]``; valid until the rows change."""
         if self.n_rows not in self._tokens:
             self._tokens[self.n_rows] = self._all_tokens[: self.n_rows, None]
-        return self._tokens[self.n_rows].to(device)
+        return self._tokens[self.n_rows]
 
     def origins_on(self, device: torch.device) -> Tensor:
         """The row that each row was before it moved, int64 ``[R]``."""
@@ -153,5 +149,4 @@ class Focus:
             torch.from_numpy(self.arrays[name]) for name in ("next_tokens", "origins")
         )
         self._tokens: Dict[int, Tensor] = {}
-        self._address_of_tokens = self._all_tokens.data_ptr()
         self.version += 1

@@ -9,11 +9,11 @@ import torch
 
 from ...engine import EnsembleSession, Scores, compaction
 from ..constraints import GenerationRules, TokenConstraints
+from ..expansion import Expansion
 from ..repeated_ngrams import RepeatedNgrams
 from ..statistics import Statistics
 from ..top_tokens import Best, Chooser
 from .candidates import Wanted, best_extensions
-from .expansion import Expansion
 from .finalization import FINALIZATIONS
 from .focus import Focus
 from .history import History
@@ -167,7 +167,7 @@ class BeamSearch:
     def step(self) -> List[Result]:
         """Expand the beams in focus by one token; returns the sentences that end with it."""
         focus = self._focus
-        scores = self._expansion.step(focus)
+        scores = self._expansion.step(focus.tokens)
         self._statistics.count_step(focus.n_rows)
         self._statistics.count_beams(focus.n_beams)
         done = self._survival.judge(self._extensions(scores))

@@ -11,10 +11,10 @@ from ...data.special_tokens import EOD, end_token, start_tokens
 from ...data.token_order import TokenOrder
 from ..base import DecodingGenerator
 from ..constraints import prefix_lengths
-from ..hypothesis import Hypotheses, hypothesis
+from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
-from .natural_order import unfolded
+from .natural_order import first_tokens, unfolded
 from .pair_beams import PairBeams
 
 
@@ -44,6 +44,7 @@ class DoubleTokenGenerator(DecodingGenerator):
             )
         # fairseq's limit: padding is never chosen.
         self._width = min(self.beam, len(self.dictionary) - 1)
+        self._free_beams: List[PairBeams] = []
         positions = self.rules.max_positions
         self.rules = replace(
             self.rules,
@@ -63,11 +64,13 @@ class DoubleTokenGenerator(DecodingGenerator):
         self.session.reset(self.order.folded_length(max_len))
         self.session.add(sources.net_input, forced)
         self.statistics.encoder_invocations += 1
-        beams = PairBeams(self.session, self.rules, self.statistics, self._width)
+        beams = self._beams_on(forced.device)
         beams.begin(self._start(bos), max_len, forced)
         while beams.n_sentences:
             beams.step()
-        hypotheses = self._natural(*beams.hypotheses(), n_sentences=len(ids))
+        # Nothing is under way, so the next batch can have them.
+        self._free_beams.append(beams)
+        hypotheses = self._natural(beams, len(ids))
         source_tokens = sources.lengths.tolist()
         records: List[SentenceRecord] = [
             BeamRecord(
@@ -83,6 +86,13 @@ class DoubleTokenGenerator(DecodingGenerator):
             )
         ]
         return hypotheses, records
+
+    def _beams_on(self, device: torch.device) -> PairBeams:
+        """Beams with nothing under way: those of the last batch, unless an error ended it."""
+        beams = self._free_beams.pop() if self._free_beams else None
+        if beams is not None and beams.device == device:
+            return beams
+        return PairBeams(self.session, self.rules, self.statistics, self._width, device)
 
     def _start(self, bos: int) -> Tuple[int, ...]:
         """The pair (BOS, EOS); a ``bos_token`` given by the caller takes the place of BOS."""
@@ -106,24 +116,21 @@ class DoubleTokenGenerator(DecodingGenerator):
         forced[:, 1::2] = torch.where(ends_left, self.rules.eos, forced[:, 1::2])
         return forced
 
-    def _natural(
-        self, sentences: Tensor, tokens: Tensor, scores: Tensor, n_sentences: int
-    ) -> Hypotheses:
+    def _natural(self, beams: PairBeams, n_sentences: int) -> Hypotheses:
         """fairseq's dicts, in the natural order, best first."""
+        sentences, tokens, scores = beams.hypotheses()
         own, own_scores, lengths = unfolded(
             tokens, scores, self.order, self.rules.eos, self.dictionary
         )
-        totals = self.rules.normalized(scores.sum(dim=1), lengths)
+        sums = torch.from_numpy(scores.sum(axis=1))
+        totals = self.rules.normalized(sums, torch.from_numpy(lengths))
         hypotheses: Hypotheses = [[] for _ in range(n_sentences)]
-        best_first = totals.sort(descending=True, stable=True).indices.tolist()
+        best_first = (-totals.numpy()).argsort(kind="stable").tolist()
         sentence_of, length_of = sentences.tolist(), lengths.tolist()
+        of_device = totals.to(beams.device)
         for index in best_first:
-            length = length_of[index]
-            hypotheses[sentence_of[index]].append(
-                hypothesis(
-                    own[index, :length].clone(), totals[index], own_scores[index, :length].clone()
-                )
-            )
+            one = (own[index], of_device[index], own_scores[index], length_of[index])
+            hypotheses[sentence_of[index]].append(first_tokens(*one, beams.device))
         return hypotheses
 
 

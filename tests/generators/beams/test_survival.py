@@ -49,7 +49,7 @@ class Search:
         focus, slots = self.focus, self.slots
         used = focus.slots
         beams = focus.beams
-        rows = [focus.row_slots, focus.columns, focus.tokens_on(torch.device("cpu")).numpy()]
+        rows = [focus.row_slots, focus.columns, focus.tokens.numpy()]
         return [
             *(array.tolist() for array in (used, *rows, beams.totals[: beams.n_rows])),
             beams.rows[: beams.n_rows].tolist(),

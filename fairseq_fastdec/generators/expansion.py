@@ -1,14 +1,14 @@
-"""Rows are fed their last tokens, and get the scores of the next ones."""
+"""Rows are fed tokens, which stay, and get the scores of what comes next."""
 
 from typing import Dict, Optional, Tuple
 
 import torch
+from torch import Tensor
 
-from ...engine import EnsembleSession, Scores, at
-from ...engine.kernels.kept_product import KeptProduct
-from ...engine.kernels.packed import Packed
-from ...engine.session.direct_steps import DirectSteps
-from .focus import Focus
+from ..engine import EnsembleSession, Scores
+from ..engine.kernels.kept_product import KeptProduct
+from ..engine.kernels.packed import Packed
+from ..engine.session.direct_steps import DirectSteps
 
 
 class Expansion:
@@ -38,26 +38,32 @@ class Expansion:
         else:
             self._direct = direct, self._direct[1]
 
-    def step(self, focus: Focus) -> Scores:
-        """Feed the rows in focus their tokens, which stay."""
-        if self._direct is None:
-            features = self._session.step(focus.tokens_on(self._device))
-            self._session.commit(1)
-            return self._session.scores_of_members(at(features, 0))
-        steps, product = self._direct
-        n_rows = focus.n_rows
-        if n_rows > self._most:
-            self._reserve(n_rows, steps.dim)
-        features = self._features.data_ptr()
-        steps.step(focus.address_of_tokens, 1, features)
-        self._session.commit(1)
-        product.compute_at(features, n_rows, self._logits.data_ptr())
-        if n_rows not in self._scores:
-            self._scores[n_rows] = Scores([self._logits[:n_rows]], normalized=False)
-        return self._scores[n_rows]
+    def step(self, tokens: Tensor) -> Scores:
+        """Feed the rows their tokens, int64 ``[R, T]`` on the host.
 
-    def _reserve(self, n_rows: int, dim: int) -> None:
-        self._most = max(n_rows, 2 * self._most)
+        Returns:
+            the scores after each token, ``[R * T, V]``; see :class:`Scores` for how long
+        """
+        n_new = tokens.size(1)
+        if self._direct is None:
+            features = self._session.step(tokens.to(self._device))
+            self._session.commit(n_new)
+            return self._session.scores_of_members(features.flattened())
+        steps, product = self._direct
+        n = tokens.numel()
+        if n > self._most:
+            self._reserve(n, steps.dim)
+        features = self._features.data_ptr()
+        steps.step(tokens.data_ptr(), n_new, features)
+        self._session.commit(n_new)
+        product.compute_at(features, n, self._logits.data_ptr())
+        if n not in self._scores:
+            self._scores[n] = Scores([self._logits[:n]], normalized=False)
+        return self._scores[n]
+
+    def _reserve(self, n: int, dim: int) -> None:
+        assert self._layer is not None
+        self._most = max(n, 2 * self._most)
         self._features = torch.empty(self._most, dim)
         self._logits = torch.empty(self._most, self._layer.structure.outputs)
         self._scores: Dict[int, Scores] = {}
