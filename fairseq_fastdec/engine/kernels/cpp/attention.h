@@ -38,85 +38,153 @@ INLINE float dot_of_rest(const float *query, const Number *key, int64_t from, in
   return rest;
 }
 
-// Writes the products of a query and its keys to scores, and -infinity behind them, to the end of a
-// vector. Returns the largest.
-//   query [dim]: in the order of in_order_of_loads
-template <typename Vec, typename Number>
-INLINE float score(const float *query, const Head<Number> &head, const VisibleKeys &visible,
-                   float *scores) {
+// Up to MOST_QUERIES tokens and the head that they attend to. Each sees the keys that those before
+// it see, and perhaps more; on paths of a tree there is one token.
+struct Attention {
+  const void *keys, *values;  // [length, dim] each
+  int64_t is_bf16, dim;
+  int64_t n;  // tokens
+  const float *queries;
+  float *contexts;  // what they get
+  int64_t query_step, context_step;  // from a token's [dim] to that of the next
+  VisibleKeys visible[MOST_QUERIES];
+};
+
+// attend_to_head, compiled for one kind of processor.
+typedef void (*Attend)(const Attention &task, const Workspace &own);
+
+// The same for the N tokens from `first` on.
+template <typename Number, int N>
+struct Queries {
+  Head<Number> head;
+  const VisibleKeys *visible;  // [N]
+  const float *query[N];
+  float *context[N];
+};
+
+// The products of the queries with up to WIDTH keys from `first` on: those of query t and of the
+// i-th key are not summed up yet in products[t][i].
+//   queries: their numbers in the order of in_order_of_loads
+template <typename Vec, typename Number, int N>
+INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&queries)[N],
+                          int64_t first, int64_t whole, Vec (&products)[N][width<Vec>()]) {
   constexpr int WIDTH = width<Vec>();
-  const int64_t n_keys = visible.count(), whole = head.dim / (2 * WIDTH) * (2 * WIDTH);
-  Vec largest = Vec{} - INFINITY, sums[WIDTH] = {};
-  for (int64_t first = 0; first < n_keys; first += WIDTH) {
-    const int64_t n = std::min<int64_t>(WIDTH, n_keys - first);
-    for (int64_t i = 0; i < n; ++i) {
-      const Number *key = head.keys + visible.place(first + i) * head.dim;
-      Vec sum = {};
-      for (int64_t at = 0; at < whole; at += 2 * WIDTH) {
-        const TwoVecs<Vec> some = load_two<Vec>(key + at);
-        sum += load<Vec>(query + at) * some.first;
-        sum += load<Vec>(query + at + WIDTH) * some.second;
+  const VisibleKeys &visible = task.visible[N - 1];
+  const int64_t n = std::min<int64_t>(WIDTH, visible.count() - first);
+  for (int64_t i = 0; i < n; ++i) {
+    const Number *key = task.head.keys + visible.place(first + i) * task.head.dim;
+    Vec sums[N] = {};
+    for (int64_t at = 0; at < whole; at += 2 * WIDTH) {
+      const TwoVecs<Vec> some = load_two<Vec>(key + at);
+      UNROLL
+      for (int t = 0; t < N; ++t) {
+        sums[t] += load<Vec>(queries[t] + at) * some.first;
+        sums[t] += load<Vec>(queries[t] + at + WIDTH) * some.second;
       }
-      sums[i] = sum;
     }
-    store(reduce_each<WIDTH>(sums), scores + first);
-    for (int64_t i = 0; whole < head.dim && i < n; ++i)
-      scores[first + i] += dot_of_rest(
-          query, head.keys + visible.place(first + i) * head.dim, whole, head.dim);
-    for (int64_t i = n; i < WIDTH; ++i) scores[first + i] = -INFINITY;
-    const Vec some = load<Vec>(scores + first);
-    largest = some > largest ? some : largest;
-  }
-  return reduce_max(largest);
-}
-
-// The sum of weights[key] * values[key] over 2 * PAIRS vectors, which stay in registers.
-template <typename Vec, int PAIRS, typename Number>
-INLINE void sum_values(const float *weights, const Head<Number> &head, const Number *values,
-                       const VisibleKeys &visible, float scale, float *context) {
-  constexpr int WIDTH = width<Vec>();
-  TwoVecs<Vec> sums[PAIRS] = {};
-  const auto add = [&](int64_t key, const Number *value) {
-    for (int pair = 0; pair < PAIRS; ++pair) {
-      const TwoVecs<Vec> some = load_two<Vec>(value + pair * 2 * WIDTH);
-      sums[pair].first += weights[key] * some.first;
-      sums[pair].second += weights[key] * some.second;
-    }
-  };
-  for (int64_t key = 0; key < visible.n; ++key) add(key, values + key * head.dim);
-  for (int64_t key = visible.n; key < visible.count(); ++key)
-    add(key, values + visible.place(key) * head.dim);
-  for (int pair = 0; pair < PAIRS; ++pair) {
-    sums[pair].first *= scale, sums[pair].second *= scale;
-    store_two<Number>(sums[pair], context + pair * 2 * WIDTH);
+    UNROLL
+    for (int t = 0; t < N; ++t) products[t][i] = sums[t];
   }
 }
 
-// One query over the keys of a head. Keys are summed up in the order in which their tokens follow
-// each other, so the sums are the same whatever else lies between them.
-template <typename Vec, typename Number>
-INLINE void attend(const float *query, const Head<Number> &head, const VisibleKeys &visible,
-                   const Workspace &own, float *context) {
+// The same of n keys, of the numbers that fill no vectors.
+template <typename Vec, typename Number, int N>
+INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query,
+                            const VisibleKeys &visible, int64_t first, int64_t n, int64_t whole) {
+  float rest[width<Vec>()] = {};
+  for (int64_t i = 0; i < n; ++i)
+    rest[i] = dot_of_rest(query, task.head.keys + visible.place(first + i) * task.head.dim, whole,
+                          task.head.dim);
+  return load<Vec>(rest);
+}
+
+// Writes the products of the queries and their keys to scores, and -infinity behind them, to the
+// end of a vector. Query t's largest one is in a place of largest[t].
+//   scores: [MOST_QUERIES, stride]
+template <typename Vec, typename Number, int N>
+INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[N], float *scores,
+                  int64_t stride, Vec (&largest)[N]) {
   constexpr int WIDTH = width<Vec>();
-  const int64_t n_keys = visible.count();
-  float *weights = own.attention_weights;
-  const float largest =
-      score<Vec>(in_order_of_loads<Vec, Number>(query, head.dim, own.query), head, visible, weights);
+  const Head<Number> &head = task.head;
+  const int64_t whole = head.dim / (2 * WIDTH) * (2 * WIDTH);
+  Vec products[N][WIDTH];  // to fill them with 0 would take as long as some keys
+  UNROLL
+  for (int t = 0; t < N; ++t) largest[t] = Vec{} - INFINITY;
+  for (int64_t first = 0; first < task.visible[N - 1].count(); first += WIDTH) {
+    multiply_keys<Vec>(task, queries, first, whole, products);
+    UNROLL
+    for (int t = 0; t < N; ++t) {
+      const VisibleKeys &visible = task.visible[t];
+      const int64_t n = std::min<int64_t>(WIDTH, visible.count() - first);
+      if (n <= 0) continue;
+      // In a register: a vector that was written number by number is not soon there to be read.
+      Vec some = first_numbers(reduce_each<WIDTH>(products[t]), n, -INFINITY);
+      if (whole < head.dim)
+        some += products_of_rest<Vec>(task, queries[t], visible, first, n, whole);
+      store(some, scores + t * stride + first);
+      largest[t] = some > largest[t] ? some : largest[t];
+    }
+  }
+}
+
+// Makes scores [n_keys] powers of e, filled up with 0; returns their sum.
+template <typename Vec>
+INLINE float take_powers(float *scores, int64_t n_keys, float largest) {
   Vec sums = {};
-  for (int64_t key = 0; key < n_keys; key += WIDTH) {
-    const Vec some = exponential(load<Vec>(weights + key) - largest);
-    store(some, weights + key);
+  for (int64_t key = 0; key < n_keys; key += width<Vec>()) {
+    const Vec some = exponential(load<Vec>(scores + key) - largest);
+    store(some, scores + key);
     sums += some;
   }
-  const float sum = reduce_add(sums);
-  int64_t i = 0;
-  for (; i + 4 * WIDTH <= head.dim; i += 4 * WIDTH)
-    sum_values<Vec, 2>(weights, head, head.values + i, visible, 1 / sum, context + i);
-  for (; i + 2 * WIDTH <= head.dim; i += 2 * WIDTH)
-    sum_values<Vec, 1>(weights, head, head.values + i, visible, 1 / sum, context + i);
-  for (; i < head.dim; ++i) {
+  return reduce_add(sums);
+}
+
+// The sums of weights[key] * values[key] over 2 * PAIRS vectors from number `at` on, which stay in
+// registers, times the scale.
+//   weights: [MOST_QUERIES, stride]
+template <typename Vec, int PAIRS, typename Number, int N>
+INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int64_t stride,
+                       int64_t at, const float (&scales)[N]) {
+  constexpr int WIDTH = width<Vec>();
+  const Head<Number> &head = task.head;
+  TwoVecs<Vec> sums[N][PAIRS] = {};
+  const auto add = [&](int t, float weight, int pair, const TwoVecs<Vec> &some) {
+    sums[t][pair].first += weight * some.first;
+    sums[t][pair].second += weight * some.second;
+  };
+  const int64_t n_shared = task.visible[0].n;
+  for (int64_t key = 0; key < n_shared; ++key) {
+    const Number *value = head.values + key * head.dim + at;
+    UNROLL
+    for (int pair = 0; pair < PAIRS; ++pair) {
+      const TwoVecs<Vec> some = load_two<Vec>(value + pair * 2 * WIDTH);
+      UNROLL
+      for (int t = 0; t < N; ++t) add(t, weights[t * stride + key], pair, some);
+    }
+  }
+  UNROLL
+  for (int t = 0; t < N; ++t) {
+    for (int64_t key = n_shared; key < task.visible[t].count(); ++key) {
+      const Number *value = head.values + task.visible[t].place(key) * head.dim + at;
+      UNROLL
+      for (int pair = 0; pair < PAIRS; ++pair)
+        add(t, weights[t * stride + key], pair, load_two<Vec>(value + pair * 2 * WIDTH));
+    }
+    UNROLL
+    for (int pair = 0; pair < PAIRS; ++pair) {
+      sums[t][pair].first *= scales[t], sums[t][pair].second *= scales[t];
+      store_two<Number>(sums[t][pair], task.context[t] + at + pair * 2 * WIDTH);
+    }
+  }
+}
+
+// The same of numbers that fill no vectors.
+template <typename Number>
+INLINE void sum_values_of_rest(const Head<Number> &head, const VisibleKeys &visible,
+                               const float *weights, float sum, int64_t from, float *context) {
+  for (int64_t i = from; i < head.dim; ++i) {
     float rest = 0;
-    for (int64_t key = 0; key < n_keys; ++key) {
+    for (int64_t key = 0; key < visible.count(); ++key) {
       // Without volatile some products would be fused into the sum, depending on the loop.
       const volatile float product =
           weights[key] * to_float(head.values[visible.place(key) * head.dim + i]);
@@ -124,6 +192,71 @@ INLINE void attend(const float *query, const Head<Number> &head, const VisibleKe
     }
     context[i] = rest / sum;
   }
+}
+
+// N queries, each over its keys. Keys are summed up in the order in which their tokens follow each
+// other, so the sums are the same whatever else lies between them, and whoever else is a query.
+template <typename Vec, typename Number, int N>
+INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own) {
+  constexpr int WIDTH = width<Vec>();
+  const Head<Number> &head = task.head;
+  const float *queries[N];
+  float sums[N], scales[N];
+  Vec largest[N];
+  UNROLL
+  for (int t = 0; t < N; ++t)
+    queries[t] =
+        in_order_of_loads<Vec, Number>(task.query[t], head.dim, own.query + t * head.dim);
+  float *const weights = own.attention_weights;
+  const int64_t stride = own.n_weights;
+  score<Vec>(task, queries, weights, stride, largest);
+  UNROLL
+  for (int t = 0; t < N; ++t) {
+    sums[t] = take_powers<Vec>(weights + t * stride, task.visible[t].count(),
+                               reduce_max(largest[t]));
+    scales[t] = 1 / sums[t];
+  }
+  int64_t i = 0;
+  for (; i + 4 * WIDTH <= head.dim; i += 4 * WIDTH)
+    sum_values<Vec, 2>(task, weights, stride, i, scales);
+  for (; i + 2 * WIDTH <= head.dim; i += 2 * WIDTH)
+    sum_values<Vec, 1>(task, weights, stride, i, scales);
+  for (int t = 0; t < N; ++t)
+    sum_values_of_rest(head, task.visible[t], weights + t * stride, sums[t], i, task.context[t]);
+}
+
+// The tokens from `first` on; as many as possible at a time, which load a key once.
+template <typename Vec, int N, typename Number>
+INLINE void attend_from(int64_t first, const Attention &task, const Workspace &own) {
+  for (; first + N <= task.n; first += N) {
+    Queries<Number, N> some;
+    some.head = {static_cast<const Number *>(task.keys), static_cast<const Number *>(task.values),
+                 task.dim};
+    some.visible = task.visible + first;
+    for (int t = 0; t < N; ++t) {
+      some.query[t] = task.queries + (first + t) * task.query_step;
+      some.context[t] = task.contexts + (first + t) * task.context_step;
+    }
+    attend_together<Vec>(some, own);
+  }
+  if constexpr (N > 1) attend_from<Vec, N / 2, Number>(first, task, own);
+}
+
+// With vectors of which a head has whole pairs, if there are any so narrow.
+template <typename Vec, typename Number>
+INLINE void attend_in_vectors(const Attention &task, const Workspace &own) {
+  if constexpr (width<Vec>() > width<Vec4>())
+    if (task.dim % (2 * width<Vec>()))
+      return attend_in_vectors<typename HalfOf<Vec>::Vec, Number>(task, own);
+  attend_from<Vec, MOST_QUERIES, Number>(0, task, own);
+}
+
+template <typename Vec>
+INLINE void attend_to_head(const Attention &task, const Workspace &own) {
+  if (task.is_bf16)
+    attend_in_vectors<Vec, Bf16>(task, own);
+  else
+    attend_in_vectors<Vec, float>(task, own);
 }
 
 // Writes the tokens of a tree from its root to one of them to path; returns how many they are.
@@ -144,67 +277,75 @@ INLINE VisibleKeys visible_to(const Step &step, int64_t row, int64_t token, int6
   return {step.past[row], path_to(step, row, token, path), path};
 }
 
-// Attends to rows with the queries, keys and values of the new tokens; writes the keys and values
-// to the cache first, so that a token's own are rounded as those of other steps are.
-template <typename Vec, typename Number>
-INLINE void self_attention(const Step &step, int64_t layer, const Workspace &own) {
-  const Model &model = step.model;
-  const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
-  const int64_t n_pairs = step.n_rows * n_heads;
-  for (int64_t pair = own.number; pair < n_pairs; pair += own.count) {
-    const int64_t row = pair / n_heads, head = pair % n_heads, past = step.past[row];
-    Number *keys = keys_at<Number>(step.rows, layer, step.first_slot + row, head);
-    Number *values = keys + step.rows.part;
-    const float *qkv = own.queries + row * step.n_new * 3 * dim + head * head_dim;
-    for (int64_t token = 0; token < step.n_new; ++token) {
-      const int64_t place = (past + token) * head_dim;
-      round_to(qkv + token * 3 * dim + dim, keys + place, head_dim);
-      round_to(qkv + token * 3 * dim + 2 * dim, values + place, head_dim);
-    }
-    int64_t path[MAX_TREE_DEPTH];
-    for (int64_t token = 0; token < step.n_new; ++token)
-      attend<Vec, Number>(qkv + token * 3 * dim, {keys, values, head_dim},
-                          visible_to(step, row, token, path), own,
-                          own.context + (row * step.n_new + token) * dim + head * head_dim);
+// Writes the keys and values of a row's new tokens to the cache, so that a token's own are rounded
+// as those of other steps are.
+template <typename Number>
+INLINE void write_keys(const Step &step, const float *qkv, int64_t past, Number *keys) {
+  const int64_t dim = step.model.dim, head_dim = step.model.head_dim;
+  for (int64_t token = 0; token < step.n_new; ++token) {
+    const int64_t place = (past + token) * head_dim;
+    round_to(qkv + token * 3 * dim + dim, keys + place, head_dim);
+    round_to(qkv + token * 3 * dim + 2 * dim, keys + step.rows.part + place, head_dim);
   }
 }
 
-template <typename Vec, typename Number>
-INLINE void cross_attention(const Step &step, int64_t layer, const Workspace &own) {
+// Attends to rows with the queries, keys and values of the new tokens.
+template <typename Number>
+INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
   const Model &model = step.model;
   const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
-  const int64_t n_pairs = step.n_rows * n_heads;
-  for (int64_t pair = own.number; pair < n_pairs; pair += own.count) {
-    const int64_t row = pair / n_heads, head = pair % n_heads, source = step.row_source[row];
-    const Number *keys = keys_at<Number>(step.sources, layer, source, head);
-    for (int64_t token = 0; token < step.n_new; ++token) {
-      const int64_t place = (row * step.n_new + token) * dim + head * head_dim;
-      attend<Vec, Number>(own.queries + place, {keys, keys + step.sources.part, head_dim},
-                          {step.source_lengths[source]}, own, own.context + place);
+  // Two tokens of a tree see other keys.
+  const int64_t most = step.parents ? 1 : MOST_QUERIES;
+  int64_t path[MAX_TREE_DEPTH];
+  for (int64_t pair = own.number; pair < step.n_rows * n_heads; pair += own.count) {
+    const int64_t row = pair / n_heads, head = pair % n_heads;
+    Number *keys = keys_at<Number>(step.rows, layer, step.first_slot + row, head);
+    const float *qkv = own.queries + row * step.n_new * 3 * dim + head * head_dim;
+    float *context = own.context + row * step.n_new * dim + head * head_dim;
+    write_keys(step, qkv, step.past[row], keys);
+    for (int64_t token = 0; token < step.n_new; token += most) {
+      Attention task = {keys, keys + step.rows.part, step.rows.is_bf16, head_dim,
+                        std::min(most, step.n_new - token), qkv + token * 3 * dim,
+                        context + token * dim, 3 * dim, dim, {}};
+      for (int64_t t = 0; t < task.n; ++t)
+        task.visible[t] = visible_to(step, row, token + t, path);
+      attend(task, own);
+    }
+  }
+}
+
+// Rows of one source follow each other, as those of a beam do: their tokens load its keys together.
+template <typename Number>
+INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
+  const Model &model = step.model;
+  const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
+  const int64_t n = step.n_rows * step.n_new, n_pieces = source_pieces(step);
+  const auto source_of = [&](int64_t token) { return step.row_source[token / step.n_new]; };
+  for (int64_t piece = own.number; piece < n_pieces; piece += own.count) {
+    const int64_t head = piece % n_heads, begin = piece / n_heads * MOST_QUERIES;
+    const int64_t end = std::min(begin + MOST_QUERIES, n);
+    for (int64_t from = begin, to = begin; from < end; from = to) {
+      const int64_t source = source_of(from), place = from * dim + head * head_dim;
+      while (to < end && source_of(to) == source) ++to;
+      const Number *keys = keys_at<Number>(step.sources, layer, source, head);
+      Attention task = {keys, keys + step.sources.part, step.sources.is_bf16, head_dim, to - from,
+                        own.queries + place, own.context + place, dim, dim, {}};
+      std::fill_n(task.visible, task.n, VisibleKeys{step.source_lengths[source]});
+      attend(task, own);
     }
   }
 }
 
 enum class Keys { OF_ROWS, OF_SOURCES };
 
-// With vectors of which a head has whole pairs, if there are any so narrow.
-template <typename Vec, Keys KEYS, typename Number>
-INLINE void attend_in_vectors(const Step &step, int64_t layer, const Workspace &own) {
-  if constexpr (width<Vec>() > width<Vec4>())
-    if (step.model.head_dim % (2 * width<Vec>()))
-      return attend_in_vectors<typename HalfOf<Vec>::Vec, KEYS, Number>(step, layer, own);
+template <Keys KEYS>
+INLINE void attend_to_keys(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
   if constexpr (KEYS == Keys::OF_ROWS)
-    self_attention<Vec, Number>(step, layer, own);
+    step.rows.is_bf16 ? self_attention<Bf16>(attend, step, layer, own)
+                      : self_attention<float>(attend, step, layer, own);
   else
-    cross_attention<Vec, Number>(step, layer, own);
-}
-
-template <typename Vec, Keys KEYS>
-INLINE void attend_to_keys(const Step &step, int64_t layer, const Workspace &own) {
-  if ((KEYS == Keys::OF_ROWS ? step.rows : step.sources).is_bf16)
-    attend_in_vectors<Vec, KEYS, Bf16>(step, layer, own);
-  else
-    attend_in_vectors<Vec, KEYS, float>(step, layer, own);
+    step.sources.is_bf16 ? cross_attention<Bf16>(attend, step, layer, own)
+                         : cross_attention<float>(attend, step, layer, own);
 }
 
 }  // namespace

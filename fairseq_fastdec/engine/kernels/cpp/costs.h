@@ -36,12 +36,12 @@ INLINE Phase phase_of(const Costs &costs, const Linear &linear, int64_t n) {
   return {work_time(4 * size, costs.of_byte, products, costs.of_product_fp32), blocks};
 }
 
-// The attention of a step's rows to n_keys keys in all.
-INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, double n_keys) {
+// The attention of a step's rows to n_keys keys in all, in so many pieces.
+INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, double n_keys,
+                      int64_t n_pieces) {
   const double numbers = 2 * n_keys * step.model.dim;
   const double bytes = numbers * (cache.is_bf16 ? 2 : 4);
-  return {work_time(bytes, costs.of_byte, numbers * step.n_new, costs.of_product_fp32),
-          step.n_rows * step.model.n_heads};
+  return {work_time(bytes, costs.of_byte, numbers * step.n_new, costs.of_product_fp32), n_pieces};
 }
 
 // A layer of a step, phase by phase; all layers of a model have the same sizes.
@@ -57,7 +57,9 @@ INLINE void add_product(const Step &step, const Linear &linear, LayerPhases &to)
 }
 
 INLINE void add_attention(const Step &step, const Cache &cache, double n_keys, LayerPhases &to) {
-  to.phases[to.n++] = phase_of(step.threads->costs, step, cache, n_keys);
+  const int64_t n_pieces =
+      &cache == &step.sources ? source_pieces(step) : step.n_rows * step.model.n_heads;
+  to.phases[to.n++] = phase_of(step.threads->costs, step, cache, n_keys, n_pieces);
   to.n_meetings += 1;
 }
 

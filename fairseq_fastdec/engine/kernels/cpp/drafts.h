@@ -21,7 +21,8 @@ INLINE void put_side_by_side(const Draft &draft, const Workspace &own) {
 }
 
 template <typename Vec>
-INLINE void run_draft(MultiplyFp32 multiply_fp32, const Draft &draft, const ThreadSlice &slice) {
+INLINE void run_draft(MultiplyFp32 multiply_fp32, Attend attend, const Draft &draft,
+                      const ThreadSlice &slice) {
   const Step &step = draft.step;
   const Workspace own = workspace_of(step, slice);
   const auto apply = [&](const Linear &linear, const Norm *norm, const float *x, float *y,
@@ -35,7 +36,7 @@ INLINE void run_draft(MultiplyFp32 multiply_fp32, const Draft &draft, const Thre
   wait_at(step.barrier, own);
   apply(draft.token, nullptr, own.hidden, own.x, Epilogue::ADD);
   apply(draft.query, &draft.source_norm, own.x, own.queries, Epilogue::STORE);
-  attend_to_keys<Vec, Keys::OF_SOURCES>(step, draft.layer, own);
+  attend_to_keys<Keys::OF_SOURCES>(attend, step, draft.layer, own);
   wait_at(step.barrier, own);
   apply(draft.source, nullptr, own.context, own.x, Epilogue::ADD);
   apply(draft.fc1, &draft.ffn_norm, own.x, own.hidden,

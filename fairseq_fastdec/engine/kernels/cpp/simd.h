@@ -72,6 +72,14 @@ INLINE void store(const Vec &vec, float *to) {
   std::memcpy(to, &vec, sizeof vec);
 }
 
+// The first n numbers of x, and others in place of the rest.
+template <typename Vec>
+INLINE Vec first_numbers(const Vec &x, int64_t n, float others) {
+  typename IntegersOf<Vec>::Vec places;
+  for (int i = 0; i < width<Vec>(); ++i) places[i] = i;
+  return places < int32_t(std::min<int64_t>(n, width<Vec>())) ? x : Vec{} + others;
+}
+
 INLINE float reduce_add(const Vec4 &x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 
 INLINE float reduce_add(const Vec8 &x) {

@@ -109,7 +109,7 @@ INLINE void scale_feed_forward(const Step &step, const Layer &layer, const Works
 }
 
 template <typename Vec>
-INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t index,
+INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &step, int64_t index,
                       const Workspace &own) {
   const Model &model = step.model;
   const Layer &layer = model.layers[index];
@@ -117,7 +117,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t inde
   apply_linear<Vec>(multiply_fp32, step, layer.self_qkv, before(layer.self_norm), own.x,
                     own.queries, Epilogue::STORE, own);
   wait_at(step.barrier, own);
-  attend_to_keys<Vec, Keys::OF_ROWS>(step, index, own);
+  attend_to_keys<Keys::OF_ROWS>(attend, step, index, own);
   wait_at(step.barrier, own);
   add_self_attention<Vec>(multiply_fp32, step, layer, own);
   end_sublayer<Vec>(step, layer.self_norm, own);
@@ -125,7 +125,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t inde
     apply_linear<Vec>(multiply_fp32, step, layer.cross_query, before(layer.cross_norm), own.x,
                       own.queries, Epilogue::STORE, own);
     wait_at(step.barrier, own);
-    attend_to_keys<Vec, Keys::OF_SOURCES>(step, index, own);
+    attend_to_keys<Keys::OF_SOURCES>(attend, step, index, own);
     wait_at(step.barrier, own);
     apply_linear<Vec>(multiply_fp32, step, layer.cross_out, nullptr, own.context, own.x,
                       Epilogue::ADD, own);
@@ -144,13 +144,14 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, const Step &step, int64_t inde
 }
 
 template <typename Vec>
-INLINE void run_step(MultiplyFp32 multiply_fp32, const Step &step, const ThreadSlice &slice) {
+INLINE void run_step(MultiplyFp32 multiply_fp32, Attend attend, const Step &step,
+                     const ThreadSlice &slice) {
   const Model &model = step.model;
   const Workspace own = workspace_of(step, slice);
   embed<Vec>(step, own);
   wait_at(step.barrier, own);
   for (int64_t index = 0; index < model.n_layers; ++index)
-    run_layer<Vec>(multiply_fp32, step, index, own);
+    run_layer<Vec>(multiply_fp32, attend, step, index, own);
   if (model.final_norm.weight) normalize_slice<Vec>(step, model.final_norm, own);
 }
 

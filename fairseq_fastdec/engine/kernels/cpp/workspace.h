@@ -20,9 +20,19 @@ struct Workspace : ThreadSlice {
   // Each thread has its own.
   float *normalized;         // [n, dim]
   float *own_quantized;      // [own_quantized_size(n)]
-  float *query;              // [head_dim]
-  float *attention_weights;  // [most_keys]
+  float *query;              // [MOST_QUERIES, head_dim]
+  float *attention_weights;  // [MOST_QUERIES, n_weights]
+  int64_t n_weights;
 };
+
+// So many tokens attend to the same keys at a time.
+constexpr int64_t MOST_QUERIES = 4;
+
+// The pieces into which attention to sources is divided among threads.
+INLINE int64_t source_pieces(const Step &step) {
+  const int64_t n = step.n_rows * step.n_new;
+  return (n + MOST_QUERIES - 1) / MOST_QUERIES * step.model.n_heads;
+}
 
 // The most keys that a query attends to, with room for a last vector of any width.
 INLINE int64_t most_keys(const Step &step) {
@@ -46,7 +56,8 @@ INLINE int64_t own_quantized_size(int64_t n) { return n * GROUP + quantized_size
 // The floats that a thread has for itself.
 INLINE int64_t own_scratch_size(const Step &step) {
   const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
-  return n * dim + own_quantized_size(n) + step.model.head_dim + most_keys(step);
+  const int64_t of_query = step.model.head_dim + most_keys(step);
+  return n * dim + own_quantized_size(n) + MOST_QUERIES * of_query;
 }
 
 // The floats before a thread's own scratch: what all threads share, and what those before it have.
@@ -68,7 +79,8 @@ INLINE Workspace workspace_of(const Step &step, const ThreadSlice &slice) {
   own.normalized = step.scratch + scratch_before(step, slice.number);
   own.own_quantized = own.normalized + size;
   own.query = own.own_quantized + own_quantized_size(n);
-  own.attention_weights = own.query + step.model.head_dim;
+  own.attention_weights = own.query + MOST_QUERIES * step.model.head_dim;
+  own.n_weights = most_keys(step);
   return own;
 }
 
