@@ -247,14 +247,17 @@ class DecodingOptions(FairseqDataclass):
         """The task's options, overridden by those given for one generator.
 
         ``--eval-bleu-args '{"decoding": "greedy"}'`` and the hub's
-        ``model.translate(text, decoding="greedy")`` arrive as ``generation_args``.
+        ``model.translate(text, decoding="greedy")`` arrive as ``generation_args``. ``None`` there
+        means that an option was not given: a parsed command line has all of the task's.
         """
         values = {}
         for option in fields(cls):
             if option.name == "_name":
                 continue
-            value = getattr(task_cfg, option.name, option.default)
-            values[option.name] = getattr(generation_args, option.name, value)
+            own = getattr(generation_args, option.name, None)
+            if own is None:
+                own = getattr(task_cfg, option.name, option.default)
+            values[option.name] = own
         options = cls(**values)
         options.check()
         return options

@@ -80,6 +80,13 @@ def test_fairseqs_default_beam_is_nothing_to_speak_of(caplog):
     assert "--beam" not in caplog.text
 
 
+def test_an_option_of_the_task_that_a_command_line_left_out():
+    task = argparse.Namespace(decoding="double_token", decoding_stats="stats.jsonl")
+    given = argparse.Namespace(decoding=None, decoding_stats="others.jsonl")
+    options = DecodingOptions.merged(task, given)
+    assert (options.decoding, options.decoding_stats) == ("double_token", "others.jsonl")
+
+
 def test_constraints_in_a_batch():
     generator = build()
     sample = tiny.random_batch(TASK, [3])
