@@ -22,8 +22,8 @@ namespace {
 
 // These functions are compiled for each kind of processor. A step gets multiply_fp32 as a pointer:
 // where GCC knows the function, it clones that for each of the step's calls, and no longer those of
-// bf16 and int8, which become slower. Attention is compiled once for all that attends, in a third of
-// the time.
+// bf16 and int8, which become slower. Attention is a pointer, too: it is long, and compiled but once
+// for all that attends.
 struct Kernels {
   MultiplyFp32 multiply_fp32;
   Attend attend;
