@@ -145,6 +145,26 @@ def test_a_token_is_computed_alike_alone_and_with_others(precision):
 
 @compiled
 @pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("place", range(1, 7))
+def test_a_token_of_no_numbers_leaves_those_before_it_alone(place, precision):
+    """Several tokens load the same keys; a later one's are not among an earlier one's."""
+    model = tiny.stir(tiny.build_model(TASK))
+    tokens = torch.tensor([[5, 6, 7, 8, 9, 10, 11]])
+    unknown = 15
+    with torch.no_grad():
+        model.decoder.embed_tokens.weight[unknown] = math.nan
+    spoiled = tokens.clone()
+    spoiled[0, place] = unknown
+    whole, part = (
+        features_of(model, [fed], [1], lengths=(9,), precision=precision)[0]
+        for fed in (tokens, spoiled)
+    )
+    assert torch.equal(part[:, :place], whole[:, :place])
+    assert part[:, place].isnan().all()
+
+
+@compiled
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_path_of_a_tree_is_computed_like_its_tokens_alone(precision):
     model = tiny.stir(tiny.build_model(TASK))
     tokens, parents = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[-1, 0, 0, 2, -1]])
