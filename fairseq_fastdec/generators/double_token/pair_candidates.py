@@ -39,11 +39,14 @@ class PairChooser:
             scores: of the rows' left and right tokens, ``[2R, V]``.
             constraints: on these; ``None`` if there are none.
         """
+        if self._compiled is None:
+            return self._choose_by_numpy(scores, constraints)
         members, normalized = scores
         rows, n = self._rows, 2 * self._width
-        args = (members, n, None, constraints, not normalized, rows.beams)
-        found = None if self._compiled is None else self._chooser.choose_by_beam(*args)
-        if found is None or self._compiled is None:
+        found = self._chooser.choose_by_beam(
+            members, n, None, constraints, normalize=not normalized, beams=rows.beams
+        )
+        if found is None:
             return self._choose_by_numpy(scores, constraints)
         if self._placed is not rows.origins:
             self._compiled.place(rows.next_tokens, rows.totals, rows.origins)

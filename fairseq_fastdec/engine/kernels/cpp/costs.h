@@ -56,9 +56,8 @@ INLINE void add_product(const Step &step, const Linear &linear, LayerPhases &to)
   to.n_meetings += quantizes_together(linear, n) ? 2 : 1;
 }
 
-INLINE void add_attention(const Step &step, const Cache &cache, double n_keys, LayerPhases &to) {
-  const int64_t n_pieces =
-      &cache == &step.sources ? source_pieces(step) : step.n_rows * step.model.n_heads;
+INLINE void add_attention(const Step &step, const Cache &cache, double n_keys, int64_t n_pieces,
+                          LayerPhases &to) {
   to.phases[to.n++] = phase_of(step.threads->costs, step, cache, n_keys, n_pieces);
   to.n_meetings += 1;
 }
@@ -72,11 +71,11 @@ INLINE LayerPhases phases_of(const Step &step) {
   }
   LayerPhases own;
   add_product(step, layer.self_qkv, own);
-  add_attention(step, step.rows, own_keys, own);
+  add_attention(step, step.rows, own_keys, step.n_rows * step.model.n_heads, own);
   add_product(step, layer.self_out, own);
   if (layer.cross_query.outputs) {
     add_product(step, layer.cross_query, own);
-    add_attention(step, step.sources, source_keys, own);
+    add_attention(step, step.sources, source_keys, source_pieces(step), own);
     add_product(step, layer.cross_out, own);
   }
   add_product(step, layer.fc1, own);
@@ -136,7 +135,7 @@ INLINE int64_t threads_for(const Draft &draft) {
     add_product(step, *linear, phases);
   if (draft.narrow.outputs) add_product(step, draft.narrow, phases);
   if (draft.from_features) add_product(step, draft.begin, phases);
-  add_attention(step, step.sources, n_keys, phases);
+  add_attention(step, step.sources, n_keys, source_pieces(step), phases);
   return threads_for(step, phases, 1);
 }
 

@@ -68,9 +68,9 @@ struct PairChoice {
     const int64_t left = left_at(best), right = right_at(best);
     const float before = task.totals[task.rows[left]];
     const TokenPair pair = {total,
-                       {task.scores[left] - before, task.scores[right]},
-                       int32_t(column_of(best)),
-                       {int32_t(task.tokens[left]), int32_t(task.tokens[right])}};
+                            {task.scores[left] - before, task.scores[right]},
+                            int32_t(column_of(best)),
+                            {int32_t(task.tokens[left]), int32_t(task.tokens[right])}};
     ++next[best];
     skip_ends(best);
     return pair;
