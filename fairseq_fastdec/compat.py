@@ -17,6 +17,7 @@ import _codecs
 import argparse
 import errno
 import functools
+import logging
 import os
 import pickle
 import re
@@ -42,6 +43,12 @@ except ImportError:  # numpy 1
 from . import progress
 from .data.languages import infer_languages
 
+logger = logging.getLogger(__name__)
+
+# An environment variable that users of fairseq set for torch 2.6 and newer, which refuses fairseq's
+# checkpoints otherwise. torch takes it and its opposite together for an error.
+UNRESTRICTED = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+
 
 class UnreadableCheckpoint(pickle.UnpicklingError, ValueError):
     """A checkpoint that is damaged, or holds more than data; the message names the file."""
@@ -51,7 +58,13 @@ def install() -> None:
     """Make checkpoints load, and only safely, models run, and no sentence be dropped."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
     # torch 2.4 and 2.5 still default to the unrestricted unpickler, and fairseq does not choose.
-    os.environ.setdefault("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    if os.environ.pop(UNRESTRICTED, None) is not None:
+        logger.warning(
+            "%s: ignored; with fairseq_fastdec fairseq's checkpoints load without it, by torch's "
+            "restricted unpickler",
+            UNRESTRICTED,
+        )
     _avoid_stale_encoder_kernel()
     if not hasattr(data_utils.batch_by_size, "__wrapped__"):
         data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)

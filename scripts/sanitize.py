@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Test compiled code where every access to memory is looked at: ``python scripts/sanitize.py``.
+"""Test compiled code with GCC's sanitizers: ``python scripts/sanitize.py [--threads] [TESTS]``.
 
-It is built once more, with GCC's AddressSanitizer and UndefinedBehaviorSanitizer, in a copy of the
-package, and runs the tests that are named (default: those of ``TESTS``; more take longer). Whatever
-the sanitizers find ends the process with a report.
+It is built once more in a copy of the package, which then runs the tests: with AddressSanitizer and
+UndefinedBehaviorSanitizer, or with ``--threads`` with ThreadSanitizer, which finds two threads that
+write to the same memory. Whatever a sanitizer finds ends the process with a report. Default tests
+are those of ``TESTS`` and ``THREAD_TESTS``; more take longer.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -13,25 +15,74 @@ import sys
 import tempfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import List, Optional
+from typing import Dict, List, NamedTuple, Optional
 
 ROOT = Path(__file__).resolve().parents[1]
-SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all"
 # All entry points of compiled code, and every method, which calls some of them.
 TESTS = [
     "tests/engine/kernels",
     "tests/generators/test_top_tokens.py",
     "tests/generators/test_ids.py",
+    "-k",
+    "not command_line and not many_tokens",
 ]
-SLOW = "not command_line and not many_tokens"
+THREAD_TESTS = ["tests/generators/test_threads.py"]
 
 
-def what_is_missing() -> Optional[str]:
+class Sanitizers(NamedTuple):
+    """Sanitizers that work together.
+
+    Attributes:
+        flags: of GCC. A higher optimization takes longer to compile and reports less exactly; -g1
+            is enough for the names of functions and the numbers of lines in a report.
+        libraries: come before everything that asks for memory, and find what throws.
+        options: environment variables.
+        program: what Python is run by.
+        tests: the default tests.
+    """
+
+    flags: str
+    libraries: List[str]
+    options: Dict[str, str]
+    program: List[str]
+    tests: List[str]
+
+
+MEMORY = Sanitizers(
+    "-fsanitize=address,undefined -fno-sanitize-recover=all",
+    ["libasan.so", "libstdc++.so.6"],
+    # Python keeps much of its memory until the end, and some of it behind the sanitizer's back.
+    dict(
+        ASAN_OPTIONS="detect_leaks=0:halt_on_error=1",
+        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
+        PYTHONMALLOC="malloc",
+    ),
+    [],
+    TESTS,
+)
+THREADS = Sanitizers(
+    "-fsanitize=thread",
+    ["libtsan.so"],
+    # torch's OpenMP is not instrumented, and its barriers are not seen: one thread a call.
+    dict(
+        TSAN_OPTIONS="halt_on_error=1:report_signal_unsafe=0:ignore_noninstrumented_modules=1",
+        OMP_NUM_THREADS="1",
+    ),
+    # Addresses chosen at random can lie where the sanitizer needs its own.
+    ["setarch", "-R"],
+    THREAD_TESTS,
+)
+
+
+def what_is_missing(sanitizers: Sanitizers) -> Optional[str]:
     """Why nothing can be sanitized here, or ``None`` if it can."""
     if sys.platform != "linux" or shutil.which("gcc") is None or shutil.which("g++") is None:
         return "there is no GCC on Linux"
-    missing = [name for name in ("libasan.so", "libubsan.so") if not _library(name).exists()]
-    return f"GCC has no {missing[0]}" if missing else None
+    missing = [name for name in sanitizers.libraries if not _library(name).exists()]
+    if missing:
+        return f"GCC has no {missing[0]}"
+    absent = [name for name in sanitizers.program[:1] if shutil.which(name) is None]
+    return f"there is no {absent[0]}" if absent else None
 
 
 def _library(name: str) -> Path:
@@ -41,7 +92,7 @@ def _library(name: str) -> Path:
     return Path(found.stdout.strip())
 
 
-def build(copy: Path) -> None:
+def build(copy: Path, sanitizers: Sanitizers) -> None:
     """Copy what is tested to a folder, and build it there with the sanitizers."""
     for name in ("fairseq_fastdec", "tests"):
         shutil.copytree(
@@ -50,43 +101,45 @@ def build(copy: Path) -> None:
     for name in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, copy)
     folder = copy / "fairseq_fastdec" / "engine" / "kernels"
-    # A higher optimization takes longer to compile and reports less exactly; -g1 is enough for the
-    # names of functions and the numbers of lines in a report.
-    flags = f"-std=gnu++17 -Wno-psabi -fPIC -shared {SANITIZERS} -O1 -g1 -fno-omit-frame-pointer"
+    flags = "-std=gnu++17 -Wno-psabi -fPIC -shared -O1 -g1 -fno-omit-frame-pointer"
     library = folder / f"_kernels{EXTENSION_SUFFIXES[0]}"
     subprocess.run(
-        ["g++", *flags.split(), folder / "cpp" / "dispatch.cpp", "-o", library], check=True
+        ["g++", *flags.split(), *sanitizers.flags.split(), folder / "cpp" / "dispatch.cpp"]
+        + ["-o", library],
+        check=True,
     )
 
 
-def environment(copy: Path) -> dict:
+def environment(copy: Path, sanitizers: Sanitizers) -> Dict[str, str]:
     """The environment of a process that loads the sanitized library."""
+    libraries = [str(_library(name).resolve()) for name in sanitizers.libraries]
     return dict(
         os.environ,
+        **sanitizers.options,
         PYTHONPATH=str(copy),
-        # The sanitizer must come before everything that asks for memory, and find what throws.
-        LD_PRELOAD=f"{_library('libasan.so').resolve()} {_library('libstdc++.so.6').resolve()}",
-        # Python keeps much of its memory until the end, and some of it behind the sanitizer's back.
-        ASAN_OPTIONS="detect_leaks=0:halt_on_error=1",
-        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
-        PYTHONMALLOC="malloc",
+        LD_PRELOAD=" ".join(libraries),
         PYTHONUNBUFFERED="1",
     )
 
 
 def main(arguments: List[str]) -> int:
-    problem = what_is_missing()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", action="store_true", help="find races between threads")
+    options, tests = parser.parse_known_args(arguments)
+    sanitizers = THREADS if options.threads else MEMORY
+    problem = what_is_missing(sanitizers)
     if problem is not None:
         print(f"sanitize.py: {problem}; install GCC with its sanitizers", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
-        build(copy)
+        build(copy, sanitizers)
         return subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "--capture=sys", "-p", "no:cacheprovider",
-             *(arguments or [*TESTS, "-k", SLOW])],
-            cwd=copy, env=environment(copy),
-        ).returncode  # fmt: skip
+            [*sanitizers.program, sys.executable, "-m", "pytest", "-q", "-x", "-n", "0"]
+            + ["--capture=sys", "-p", "no:cacheprovider", *(tests or sanitizers.tests)],
+            cwd=copy,
+            env=environment(copy, sanitizers),
+        ).returncode
 
 
 if __name__ == "__main__":

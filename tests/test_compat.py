@@ -1,7 +1,10 @@
 """Checkpoints load, and only safely; no batch is dropped."""
 
 import argparse
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -26,6 +29,30 @@ def test_a_malicious_checkpoint_is_refused_and_runs_nothing(tmp_path, place, leg
     torch.save(state, path, _use_new_zipfile_serialization=not legacy)
     with pytest.raises(pickle.UnpicklingError, match="system"):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not trace.exists()
+
+
+def test_the_variable_that_allows_any_pickle_is_ignored(baseline, tmp_path):
+    """Users of fairseq export it for torch 2.6; healthy checkpoints load, malicious ones do not."""
+    trace = tmp_path / "was-here"
+    torch.save({"args": None, "model": {"x": Malicious(f"touch {trace}")}}, tmp_path / "evil.pt")
+    code = (
+        "import fairseq_fastdec, sys; from fairseq.checkpoint_utils import load_checkpoint_to_cpu;"
+        "load_checkpoint_to_cpu(sys.argv[1])"
+    )
+
+    def load(path):
+        return subprocess.run(
+            [sys.executable, "-c", code, str(path)],
+            env={**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
+            capture_output=True,
+            text=True,
+        )
+
+    healthy, evil = load(baseline), load(tmp_path / "evil.pt")
+    assert healthy.returncode == 0, healthy.stderr
+    assert "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD: ignored" in healthy.stderr
+    assert evil.returncode != 0 and "could run anything" in evil.stderr
     assert not trace.exists()
 
 

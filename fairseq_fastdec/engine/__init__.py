@@ -13,6 +13,7 @@ from .session.decoder_session import DecoderSession
 from .session.ensemble import EnsembleSession
 from .session.features import Features, at
 from .session.incremental import IncrementalSession
+from .session.output_layer import ProposalWays
 from .session.scores import Scores
 from .session.shortlist import Shortlist
 from .session.tree import TokenTree
@@ -22,6 +23,7 @@ __all__ = [
     "EnsembleSession",
     "Features",
     "IncrementalSession",
+    "ProposalWays",
     "ReleasedWeights",
     "Scores",
     "Shortlist",

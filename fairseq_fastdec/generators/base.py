@@ -1,5 +1,6 @@
 """The base of all generators: fairseq's generator interface around a search rule."""
 
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Tuple
@@ -9,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..engine import EnsembleSession, Shortlist
+from ..engine import EnsembleSession, ProposalWays, Shortlist
 from .constraints import GenerationRules
 from .generation_options import NO_REPEAT
 from .hypothesis import Hypotheses
@@ -78,7 +79,7 @@ class DecodingGenerator(ABC):
             equal_steps=self.promises_greedy_tokens,
             shortlist=self._shortlist(),
             cuda_graphs=str(options.cuda_graphs),
-            proposal_types=self._proposal_types(),
+            proposals=ProposalWays(self._proposal_types(), options.rounds_proposals),
         )
         self._check_tokens_per_step()
         check_dictionaries(models, self.source_dictionary, dictionary)
@@ -89,6 +90,7 @@ class DecodingGenerator(ABC):
         self.statistics = Statistics()
         self._file = StatisticsFile(options.decoding_stats)
         self._next_id = 0
+        self._lock = threading.Lock()
         # At the end of a command fairseq drops its generator without telling it.
         weakref.finalize(self, log_summary, self.name, self.statistics)
         self.set_up(models)
@@ -127,6 +129,9 @@ class DecodingGenerator(ABC):
     ) -> Hypotheses:
         """Translate a batch; the interface of fairseq's ``SequenceGenerator.generate``.
 
+        One thread decodes at a time, and others wait: a generator has one set of caches. Threads
+        that are to decode at once have a generator each; those of one model share its weights.
+
         Args:
             models: ignored, as in fairseq: the ensemble was fixed at construction.
             sample: a fairseq batch with ``net_input``.
@@ -150,19 +155,20 @@ class DecodingGenerator(ABC):
             )
         bos = self.eos if bos_token is None else bos_token
         sources = Sources.of(sample, self.rules.pad)
-        ids = self._ids(sample, sources.n)
-        check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
-        hypotheses, records = self.translate(sources, ids, bos, prefix_tokens)
-        for record in records:
-            self.statistics.count_sentence(record)
-        self._file.write(records)
+        with self._lock:
+            ids = self._ids(sample, sources.n)
+            check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
+            hypotheses, records = self.translate(sources, ids, bos, prefix_tokens)
+            for record in records:
+                self.statistics.count_sentence(record)
+            self._file.write(records)
         return hypotheses
 
     def _proposal_types(self) -> Optional[int]:
-        """So many types of the target dictionary may be proposed; ``None`` for all."""
+        """The number of target types that heads choose proposals from; ``None`` for all."""
         n, n_types = self.options.proposal_types, len(self.dictionary)
         if n is None:
-            n = DEFAULT_PROPOSAL_TYPES
+            n = DEFAULT_PROPOSAL_TYPES if self.options.keeps_p1_tokens else 0
         least = self.dictionary.nspecial + 1
         return max(n, least) if 0 < n < n_types else None
 

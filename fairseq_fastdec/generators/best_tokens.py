@@ -112,7 +112,6 @@ class BestTokens:
         self,
         features: Features,
         n_heads: int,
-        rough: bool,
         steps: Optional[Tensor] = None,
         max_len: int = 0,
         n_waived: int = 0,
@@ -121,18 +120,16 @@ class BestTokens:
 
         Args:
             features: ``[R, C]``.
-            rough: whether proposals may be computed roughly.
             steps: int64 ``[R, n_heads - 1]``; this and the rest as for :meth:`of_p1`.
 
         Returns:
             int64 ``[R, n_heads - 1]``
         """
-        found = self._chosen(
-            self.for_proposals, features, 1, n_heads, rough, steps, max_len, n_waived
-        )
+        limits = (steps, max_len, n_waived)
+        found = self._chosen(self.for_proposals, features, 1, n_heads, True, *limits)
         if found is None:
-            scores = self._session.ranking_scores(features, 1, n_heads, rough=rough)
-            return first_maximum(self._constrained(scores, steps, max_len, n_waived))[1]
+            scores = self._session.ranking_scores(features, 1, n_heads, rough=True)
+            return first_maximum(self._constrained(scores, *limits))[1]
         return found[1]
 
     def of_drafts(

@@ -20,6 +20,7 @@ DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
 PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
+PROPOSAL_PRECISION_CHOICES = ChoiceEnum(["engine", "rough"])
 # What fairseq and OmegaConf read as text: a whole number, or the word.
 NumberOrAuto = str
 AUTO = "auto"
@@ -30,6 +31,7 @@ STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
 # The options that have one of a few values. --decoding is one, too: its values can become more.
 CHOICES = {
     "engine_precision": PRECISION_CHOICES,
+    "proposal_precision": PROPOSAL_PRECISION_CHOICES,
     "cuda_graphs": CUDA_GRAPHS_CHOICES,
     "acceptance": ACCEPTANCE_CHOICES,
     "draft": DRAFT_CHOICES,
@@ -96,6 +98,7 @@ METHODS_OF_OPTION = {
     "min_block_size": ("blockwise",),
     "proposal_tree": ("blockwise",),
     "proposal_types": ("blockwise", "auto"),
+    "proposal_precision": ("blockwise", "auto"),
     "proposal_confidence": ("blockwise", "auto"),
     "jacobi_block_size": ("gs_jacobi", "hybrid_jacobi"),
     "parallel_len_a": ("hybrid_jacobi",),

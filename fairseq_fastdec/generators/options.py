@@ -14,6 +14,7 @@ from .option_rules import (
     NGRAM_POOL_CHOICES,
     NUMBERS_OR_AUTO,
     PRECISION_CHOICES,
+    PROPOSAL_PRECISION_CHOICES,
     STREAM_POLICY_CHOICES,
     NumberOrAuto,
     check_options,
@@ -126,6 +127,17 @@ class DecodingOptions(FairseqDataclass):
             "help": "blockwise: the heads propose the first N types of the target dictionary, the "
             "most frequent ones; p_1 still chooses among all. 0 = all (default: 4096 for "
             "--acceptance exact, where no output depends on it, and otherwise all)"
+        },
+    )
+    proposal_precision: Optional[PROPOSAL_PRECISION_CHOICES] = field(
+        default=None,
+        metadata={
+            "help": "blockwise, auto: what the heads' products are computed in on a CPU: engine = "
+            "as --engine-precision says; rough = int8, or bf16 where the processor has no "
+            "instructions for int8, which is faster. p_1 stays as it is. With --acceptance exact "
+            "the output does not depend on it, but the blocks do: they then differ between "
+            "processors (default: engine, but rough with --acceptance exact and "
+            "--engine-precision model)"
         },
     )
     proposal_confidence: Optional[float] = field(
@@ -261,6 +273,18 @@ class DecodingOptions(FairseqDataclass):
         options = cls(**values)
         options.check()
         return options
+
+    @property
+    def keeps_p1_tokens(self) -> bool:
+        """Whether the output has p_1's best tokens alone, so that no proposal can change it."""
+        return str(self.acceptance) == "exact" and self.min_block_size == 1
+
+    @property
+    def rounds_proposals(self) -> bool:
+        """Whether heads propose in fewer bits than p_1; see ``--proposal-precision``."""
+        if self.proposal_precision is not None:
+            return str(self.proposal_precision) == "rough"
+        return self.keeps_p1_tokens and str(self.engine_precision) == "model"
 
     @property
     def draft_name(self) -> str:

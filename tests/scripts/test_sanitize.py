@@ -1,4 +1,4 @@
-"""Compiled code under AddressSanitizer and UndefinedBehaviorSanitizer.
+"""Compiled code under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer.
 
 Deselect it with ``-m "not sanitizers"``.
 """
@@ -25,11 +25,13 @@ def script():
 
 @pytest.mark.sanitizers
 @pytest.mark.skipif(library() is None, reason=skips.COMPILER)
-def test_nothing_is_found():
-    missing = script().what_is_missing()
+@pytest.mark.parametrize("arguments", [[], ["--threads"]], ids=["memory", "threads"])
+def test_nothing_is_found(arguments):
+    missing = script().what_is_missing(script().THREADS if arguments else script().MEMORY)
     if missing is not None:
-        pytest.skip(f"{missing}: install GCC and its sanitizers (libasan, libubsan)")
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
+        pytest.skip(f"{missing}: install GCC and its sanitizers (libasan, libubsan, libtsan)")
+    command = [sys.executable, str(SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert " passed" in done.stdout
 

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import logging
 import struct
+import threading
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Optional
@@ -73,7 +74,7 @@ class Library:
         library.fastdec_measure_costs.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         library.fastdec_measure_costs.restype = None
         self._measure_costs = library.fastdec_measure_costs
-        self._n_measured = 1
+        self._n_measured, self._measuring = 1, threading.Lock()
         library.fastdec_set_width.argtypes = (ctypes.c_int64,)
         library.fastdec_set_width.restype = None
         self.set_width = library.fastdec_set_width
@@ -89,8 +90,10 @@ class Library:
             return 1
         n_threads = torch.get_num_threads()
         if n_threads > 1 and self._n_measured != n_threads:
-            self._measure_costs(self.address_of_threads(), n_threads)
-            self._n_measured = n_threads
+            with self._measuring:
+                if self._n_measured != n_threads:
+                    self._measure_costs(self.address_of_threads(), n_threads)
+                    self._n_measured = n_threads
         return n_threads
 
     def address_of_threads(self) -> Optional[int]:

@@ -1,5 +1,7 @@
 """The prediction heads of blockwise decoders, from prepared weights."""
 
+import copy
+import threading
 from typing import Dict, List, Optional, Protocol, Tuple
 
 import torch
@@ -25,6 +27,7 @@ class HeadWeights:
         self._precision = precision
         self._n_identity = int(decoder.identity_first_head)
         self._layers: Dict[Tuple[int, int], Tuple[LinearLayer, "Outputs"]] = {}
+        self._preparing = threading.Lock()
         self._compiled: Dict[Tuple[int, int], Optional[CompiledHeads]] = {}
 
     @property
@@ -37,6 +40,12 @@ class HeadWeights:
         """The decoder's heads; ``None`` for a stock decoder, and for sequential heads."""
         is_parallel = hasattr(decoder, "head_features") and not has_sequential_heads(decoder)
         return cls(decoder, precision) if is_parallel else None
+
+    def of_session(self) -> "HeadWeights":
+        """The same weights, with compiled code that one session may call at a time."""
+        own = copy.copy(self)
+        own._compiled = {}
+        return own
 
     @without_gradients
     def __call__(self, features: Tensor, first: int, last: int) -> Tensor:
@@ -76,15 +85,16 @@ class HeadWeights:
 
     def _prepared(self, first: int, last: int) -> Tuple[LinearLayer, "Outputs"]:
         """The two layers of some learned heads; decoding asks for the same few ranges always."""
-        if (first, last) not in self._layers:
-            heads = self._heads
-            weight, bias = heads.output_weight[first:last], heads.output_bias[first:last]
-            outputs = _SharedOutputs if heads.shared else _SplitOutputs
-            self._layers[first, last] = (
-                self._precision.linear(*heads.hidden_slice(first, last)),
-                outputs(weight, bias, self._precision),
-            )
-        return self._layers[first, last]
+        with self._preparing:
+            if (first, last) not in self._layers:
+                heads = self._heads
+                weight, bias = heads.output_weight[first:last], heads.output_bias[first:last]
+                outputs = _SharedOutputs if heads.shared else _SplitOutputs
+                self._layers[first, last] = (
+                    self._precision.linear(*heads.hidden_slice(first, last)),
+                    outputs(weight, bias, self._precision),
+                )
+            return self._layers[first, last]
 
 
 class Outputs(Protocol):

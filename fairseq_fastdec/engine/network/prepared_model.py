@@ -4,6 +4,7 @@ To pack and quantise the weights of transformer base takes longer than to transl
 every call of fairseq's hub interface builds a generator.
 """
 
+import threading
 import weakref
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple, TypeVar
@@ -32,7 +33,7 @@ class PreparedModule:
 
     They are made when they are first asked for, and made anew after :meth:`refresh` has found that
     the parameters may have changed. The module's own weights stay beside them, unless
-    :meth:`may_release` permits to let them go.
+    :meth:`may_release` permits to let them go. Any number of threads may call the methods.
 
     Attributes:
         version: how often :meth:`refresh` has forgotten the weights.
@@ -43,6 +44,8 @@ class PreparedModule:
         self._watch = Watch(module)
         self._own = OwnWeights()
         self._made: Dict[Tuple[Callable, Precision], object] = {}
+        # Making one piece asks for others of the same module.
+        self._lock = threading.RLock()
         self.version = 0
 
     def may_release(self, linears: Iterable[nn.Linear]) -> None:
@@ -51,11 +54,12 @@ class PreparedModule:
 
     def refresh(self) -> int:
         """Forget what was made of parameters that may have changed since; returns the version."""
-        if self._watch.changed():
-            self._made.clear()
-            self._watch.reset()
-            self.version += 1
-        return self.version
+        with self._lock:
+            if self._watch.changed():
+                self._made.clear()
+                self._watch.reset()
+                self.version += 1
+            return self.version
 
     @torch.no_grad()
     def get(self, make: Make, precision: Precision) -> Made:
@@ -66,29 +70,33 @@ class PreparedModule:
         """
         # The precision of attention concerns caches, and no weights.
         key = make, precision._replace(attention=None)
-        if key not in self._made:
-            n_released = self._own.n_released
-            self._made[key] = make(self._module(), precision, self._own)
-            if self._own.n_released > n_released:
-                trim()
-        return self._made[key]
+        with self._lock:
+            if key not in self._made:
+                n_released = self._own.n_released
+                self._made[key] = make(self._module(), precision, self._own)
+                if self._own.n_released > n_released:
+                    trim()
+            return self._made[key]
 
     def rehearsed(self, precision: Precision) -> Optional[Tensor]:
         """The states of random sentences behind the weights in that precision, if there are any."""
         own = precision._replace(attention=None)
-        made = (value for (_, key), value in self._made.items() if key == own)
+        with self._lock:
+            made = [value for (_, key), value in self._made.items() if key == own]
         states = (getattr(value, "rehearsed", None) for value in made)
         return next((found for found in states if found is not None), None)
 
 
 _PREPARED: "weakref.WeakKeyDictionary[nn.Module, PreparedModule]" = weakref.WeakKeyDictionary()
+_PREPARED_LOCK = threading.Lock()
 
 
 def prepared(module: nn.Module) -> PreparedModule:
-    """The prepared weights of an encoder or a decoder, the same for everybody who asks."""
-    if module not in _PREPARED:
-        _PREPARED[module] = PreparedModule(module)
-    return _PREPARED[module]
+    """The prepared weights of an encoder or a decoder, which all its generators share."""
+    with _PREPARED_LOCK:
+        if module not in _PREPARED:
+            _PREPARED[module] = PreparedModule(module)
+        return _PREPARED[module]
 
 
 class Output(NamedTuple):
@@ -170,7 +178,8 @@ class _DecoderWeights:
         self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
     ) -> DecoderWeights:
         # Not every encoder is prepared: those of speech are fairseq's own.
-        encoder = _PREPARED.get(self.encoder)
+        with _PREPARED_LOCK:
+            encoder = _PREPARED.get(self.encoder)
         sources = None if encoder is None else encoder.rehearsed(precision)
         return rehearsed_decoder(decoder, precision, own, sources)
 

@@ -1,51 +1,76 @@
-"""Notices when a model may have been trained on since its weights were prepared."""
+"""Notices that a model's parameters have changed since its weights were prepared."""
 
-import weakref
-from typing import Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+_n_optimizer_steps = 0
+
+
+def _count_step(*_: Any) -> None:
+    global _n_optimizer_steps
+    _n_optimizer_steps += 1
+
+
+# fairseq's optimizers write to ``parameter.data``, which leaves no trace in the parameter.
+register_optimizer_step_post_hook(_count_step)
 
 
 class Watch:
-    """Says whether the parameters of an encoder or decoder can have changed since :meth:`reset`.
+    """Says whether the parameters of an encoder or decoder have changed since :meth:`reset`.
 
-    The engine works on prepared copies of the parameters and never calls the model's own layers. So
-    whoever does call them (training, as with ``--eval-bleu``), loads a state dict or moves the
-    model, may have changed the parameters.
+    The engine computes with prepared copies of the parameters. What changes a parameter, or puts
+    another one in its place, is noticed: a step of any optimizer, an operation in place,
+    ``load_state_dict``, a new ``Parameter`` or module, a move to another device or dtype. Writing
+    to ``parameter.data`` by hand is not.
+
+    :meth:`changed` takes about 8 microseconds for a coder of 80 parameters. No hooks are needed,
+    so that modules can be pickled and copied.
     """
 
     def __init__(self, coder: nn.Module) -> None:
         """
         Args:
-            coder: not kept alive.
+            coder: not kept alive, but its submodules and parameters are until the next reset.
         """
-        # Its weight is never released.
-        self._norm = weakref.ref(coder.layers[0].final_layer_norm)
-        self._touched = True
-        self._placement = None
-        watch = weakref.ref(self)
-
-        def touch(*_) -> None:
-            if watch() is not None:
-                watch()._touched = True
-
-        handles = (
-            coder.layers[0].register_forward_pre_hook(touch),
-            coder.register_load_state_dict_post_hook(touch),
-        )
-        for handle in handles:
-            weakref.finalize(self, handle.remove)
+        self._coder_modules = coder._modules
+        self._coder_parameters = coder._parameters
+        self._parameters: List[Tuple[Dict[str, Any], str, nn.Parameter, int]] = []
+        self._modules: List[Tuple[Dict[str, Any], str, nn.Module]] = []
+        self._n_steps = -1
+        self._placement: Any = None
 
     def changed(self) -> bool:
         """Whether the parameters may differ from those at the last reset."""
-        return self._touched or self._placement != self._where()
+        if self._n_steps != _n_optimizer_steps or self._placement != self._where():
+            return True
+        for modules, name, module in self._modules:
+            if modules.get(name) is not module:
+                return True
+        for parameters, name, parameter, version in self._parameters:
+            if parameters.get(name) is not parameter or parameter._version != version:
+                return True
+        return False
 
     def reset(self) -> None:
-        """Take the parameters as they are now for known."""
-        self._touched = False
+        """Compare with the present parameters from now on."""
+        self._n_steps = _n_optimizer_steps
+        self._modules, self._parameters = [], []
+        self._add(self._coder_modules, self._coder_parameters)
         self._placement = self._where()
 
+    def _add(self, modules: Dict[str, Any], parameters: Dict[str, Any]) -> None:
+        for name, parameter in parameters.items():
+            if parameter is not None:
+                self._parameters.append((parameters, name, parameter, parameter._version))
+        for name, module in modules.items():
+            if module is not None:
+                self._modules.append((modules, name, module))
+                self._add(module._modules, module._parameters)
+
     def _where(self) -> Tuple[int, torch.dtype, torch.device]:
-        weight = self._norm().weight
+        """Where the layers' norm lies, whose weight is never released."""
+        weight = next(iter(self._coder_modules["layers"].children())).final_layer_norm.weight
         return weight.data_ptr(), weight.dtype, weight.device

@@ -85,7 +85,7 @@ PRECISIONS: Dict[str, Precision] = {
 
 
 def rough_precision(own: Precision, model: torch.dtype, device: torch.device) -> Precision:
-    """For blockwise heads whose proposals p_1 verifies, in a model of its ``own`` precision.
+    """``--proposal-precision rough``: for heads beside a p_1 of its ``own`` precision.
 
     Where only p_1's own tokens stay, the other heads' rounding changes no output, and hardly any
     acceptance; and what they cost is to read their weights. In int8 these are a quarter as long, in

@@ -13,7 +13,7 @@ from ..network.prepared_model import PreparedDecoder
 from ..network.weights import DecoderWeights
 from ..products.precision import Precision
 from .caches import SessionCaches
-from .output_layer import OutputLayer
+from .output_layer import OutputLayer, ProposalWays
 from .row_table import RowTable
 from .shortlist import Shortlist
 from .source_groups import SourceGroups
@@ -41,13 +41,13 @@ class DecoderNetwork:
         precision: Precision,
         shortlist: Optional[Shortlist],
         graphs: StepGraphs,
-        proposal_types: Optional[int] = None,
+        proposals: ProposalWays = ProposalWays(),
     ) -> None:
         """
         Args:
             prepared: the decoder's weights in that precision.
             shortlist: the target types whose logits are computed (default: all).
-            proposal_types: see :class:`OutputLayer`.
+            proposals: how rough proposals are computed.
             graphs: records steps where there is a recorder for the weights' device.
         """
         weights = prepared.weights()
@@ -58,7 +58,7 @@ class DecoderNetwork:
         self.compiled = CompiledDecoder.of(weights, tokens_per_step)
         self.caches = self._empty_caches(precision)
         self.output = OutputLayer(
-            prepared, precision, block_size_of(decoder) > 0, shortlist, proposal_types
+            prepared, precision, block_size_of(decoder) > 0, shortlist, proposals
         )
         self._sources = SourceGroups(self.caches)
         self._graphs = graphs

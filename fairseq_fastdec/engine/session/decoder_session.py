@@ -18,7 +18,7 @@ from ..network.weights import DecoderWeights
 from ..products.precision import precision_of
 from .decoder_network import DecoderNetwork, block_size_of, tokens_per_step_of
 from .direct_steps import DirectSteps
-from .output_layer import PendingProduct
+from .output_layer import PendingProduct, ProposalWays
 from .row_table import RowTable
 from .shortlist import Shortlist
 from .tree import TokenTree
@@ -62,14 +62,13 @@ class DecoderSession:
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
         cuda_graphs: str = "auto",
-        proposal_types: Optional[int] = None,
+        proposals: ProposalWays = ProposalWays(),
     ) -> None:
         """
         Args:
             precision, equal_steps: see :func:`~..products.precision.precision_of`.
             shortlist: computes the logits of its target types only (default: of all).
-            proposal_types: rough proposals are chosen from so many types, the first ones of the
-                dictionary (default: all).
+            proposals: how rough proposals are computed.
             cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`.
 
         Raises:
@@ -83,7 +82,7 @@ class DecoderSession:
         self._decoder = model.decoder
         self._prepared = PreparedDecoder(model.decoder, self._precision, model.encoder)
         self._shortlist = shortlist
-        self._proposal_types = proposal_types
+        self._proposals = proposals
         self._network: Optional[DecoderNetwork] = None
         self.graphs = StepGraphs(RECORDERS[cuda_graphs])
         self.rows = RowTable(device)
@@ -150,7 +149,7 @@ class DecoderSession:
                 self._precision,
                 self._shortlist,
                 self.graphs,
-                self._proposal_types,
+                self._proposals,
             )
         self._network.begin(max_len)
         self.rows.clear(self._network.weights.embed.device)

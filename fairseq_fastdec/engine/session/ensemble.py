@@ -16,7 +16,7 @@ from .direct_steps import DirectSteps
 from .fairseq_session import FairseqSession, decodes_incrementally
 from .features import Features
 from .incremental import IncrementalSession
-from .output_layer import PendingProduct
+from .output_layer import PendingProduct, ProposalWays
 from .recurrent import RecurrentSession, is_recurrent
 from .scores import Scores
 from .shortlist import Shortlist
@@ -44,7 +44,7 @@ class EnsembleSession:
         equal_steps: bool = False,
         shortlist: Optional[Shortlist] = None,
         cuda_graphs: str = "auto",
-        proposal_types: Optional[int] = None,
+        proposals: ProposalWays = ProposalWays(),
     ) -> None:
         """
         Args:
@@ -52,7 +52,7 @@ class EnsembleSession:
             temperature: divides the logits before the softmax.
             precision, equal_steps: see :func:`~..products.precision.precision_of`.
             shortlist: the target types that may be used (default: all).
-            proposal_types: see :class:`DecoderSession`.
+            proposals: see :class:`DecoderSession`.
             cuda_graphs: see :data:`~..cuda_graphs.recorders.RECORDERS`; members that the
                 engine cannot run have no graphs.
 
@@ -63,7 +63,7 @@ class EnsembleSession:
         """
         self._members = [
             _session_for(
-                model, temperature, precision, equal_steps, shortlist, cuda_graphs, proposal_types
+                model, temperature, precision, equal_steps, shortlist, cuda_graphs, proposals
             )
             for model in models
         ]
@@ -307,11 +307,11 @@ def _session_for(
     equal_steps: bool,
     shortlist: Optional[Shortlist],
     cuda_graphs: str,
-    proposal_types: Optional[int],
+    proposals: ProposalWays,
 ) -> Union[DecoderSession, FairseqSession]:
     problem = unsupported_part(model)
     if problem is None or not decodes_incrementally(model):
-        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs, proposal_types)
+        return DecoderSession(model, precision, equal_steps, shortlist, cuda_graphs, proposals)
     if precision != "model":
         raise ValueError(
             f"--engine-precision {precision}: {problem}; remove it, such models are computed as "

@@ -43,6 +43,18 @@ class DirectDrafts(NamedTuple):
     types: Optional[Tensor]
 
 
+class ProposalWays(NamedTuple):
+    """How prediction heads compute what p_1 verifies.
+
+    Attributes:
+        n_types: the first types of the dictionary, of which proposals are chosen; ``None``: all.
+        rounds: whether in :func:`~..products.precision.rough_precision`, or as everything else.
+    """
+
+    n_types: Optional[int] = None
+    rounds: bool = True
+
+
 class PendingProduct(NamedTuple):
     """Logits that nobody has computed yet: compiled code can look at them as it computes them.
 
@@ -70,17 +82,16 @@ class OutputLayer:
         precision: Precision,
         has_heads: bool,
         shortlist: Optional[Shortlist],
-        proposal_types: Optional[int] = None,
+        proposals: ProposalWays = ProposalWays(),
     ) -> None:
         """
         Args:
             prepared: the decoder's weights in that precision.
             has_heads: whether the decoder has prediction heads.
             shortlist: the target types whose logits are computed (default: all).
-            proposal_types: so many types of the beginning of the dictionary may be proposed
-                (default: all whose logits are computed).
+            proposals: how rough proposals are computed.
         """
-        self._proposal_types = proposal_types
+        self._proposals = proposals
         self._prepared = prepared
         self._precision = precision
         self._has_heads = has_heads
@@ -165,7 +176,7 @@ class OutputLayer:
 
     def _prepare_draft_vocabulary(self, rough: bool) -> LinearLayer:
         if self._shortlisted is None:
-            n_types = self._proposal_types if self._few_types(rough) else None
+            n_types = self._proposals.n_types if self._few_types(rough) else None
             low_rank = self._prepared.low_rank_output(self._precision_for(rough), n_types)
             if low_rank is not None:
                 return low_rank
@@ -218,23 +229,25 @@ class OutputLayer:
     def _few_types(self, rough: bool) -> bool:
         """Whether the first types alone are computed."""
         # A shortlist has few types itself, and the right ones.
-        return rough and self._proposal_types is not None and self._shortlisted is None
+        return rough and self._proposals.n_types is not None and self._shortlisted is None
 
     def _output(self, rough: bool) -> Output:
         """The layers; prepared when they are first asked for, as most methods propose nothing."""
         if rough not in self._outputs:
-            self._outputs[rough] = self._prepare(rough)
+            heads, vocabulary = self._prepare(rough)
+            own = None if heads is None else heads.of_session()
+            self._outputs[rough] = Output(own, vocabulary)
         return self._outputs[rough]
 
     def _precision_for(self, rough: bool) -> Precision:
-        if rough and self._has_heads:
+        if rough and self._proposals.rounds and self._has_heads:
             return rough_precision(self._precision, self._embed.dtype, self._embed.device)
         return self._precision
 
     def _prepare(self, rough: bool) -> Output:
         precision = self._precision_for(rough)
         if self._few_types(rough):
-            return self._prepared.proposals(precision, self._proposal_types)
+            return self._prepared.proposals(precision, self._proposals.n_types)
         if self._shortlisted is None:
             return self._prepared.output(precision)
         return Output(self._prepared.heads(precision), self._shortlisted)

@@ -41,8 +41,6 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         self._rule: Acceptance = Exact()
         if self._n_proposals is None:
             self._rule = acceptance_rule(options, self.dictionary)
-        # Where only p_1's own tokens stay, proposals may be computed roughly.
-        self._is_rough = self._rule.is_exact or options.proposal_types is not None
         is_sure = self._rule.is_exact or options.proposal_confidence is not None
         self._confidence = self.proposal_confidence if is_sure else 0.0
 
@@ -53,13 +51,13 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         most_new = self._n_heads if self._n_proposals is None else 1 + self._n_proposals
         blocks = blocks_of(batch, most_new, self._rule)
         if self._n_proposals is None:
-            blocks.announce_chains(self._n_heads, self._is_rough, self._confidence)
+            blocks.announce_chains(self._n_heads, self._confidence)
         blocks.decode(last, self._propose, self._rule)
         self._count_heads(blocks.taken)
 
     def _propose(self, blocks: Blocks) -> None:
         if self._n_proposals is None:
-            blocks.propose_chain(self._n_heads, self._is_rough, self._confidence)
+            blocks.propose_chain(self._n_heads, self._confidence)
         else:
             blocks.propose_tree(self._n_heads, self._n_proposals, self._confidence)
 

@@ -174,11 +174,11 @@ class ChainSearch:
     def decode(self, batch: Batch, last: Tensor) -> None:
         """See :meth:`.faster_search.Search.decode`."""
         blocks = blocks_of(batch, self._n_heads)
-        blocks.announce_chains(self._n_heads, rough=True, confidence=self._confidence)
+        blocks.announce_chains(self._n_heads, self._confidence)
         blocks.decode(last, self._propose)
 
     def _propose(self, blocks: Blocks) -> None:
-        blocks.propose_chain(self._n_heads, rough=True, confidence=self._confidence)
+        blocks.propose_chain(self._n_heads, self._confidence)
 
 
 class Proposer:
@@ -284,6 +284,7 @@ def adaptive_search(
         str(options.engine_precision),
         options.shortlist,
         options.proposal_types,
+        options.rounds_proposals,
         options.proposal_confidence,
     )
     known = experience_of(models, (*kind, get_num_threads()))

@@ -257,12 +257,11 @@ class Batch:
         rows = (self._tokens.view(-1), starts, self.lengths, self._before_first)
         return repeated.after_blocks(*rows, tokens, parents, comes_next=first_step == 1)
 
-    def proposals(self, features: Features, n_heads: int, verified: bool) -> Tensor:
+    def proposals(self, features: Features, n_heads: int) -> Tensor:
         """The best tokens of heads p_2 ... p_n after each row's last position.
 
         Args:
             features: ``[R, C]`` of that position.
-            verified: whether only p_1's own tokens stay: then proposals may be computed roughly.
 
         Returns:
             int64 ``[R, n_heads - 1]``
@@ -270,9 +269,7 @@ class Batch:
         if n_heads == 1:
             return self._tokens.new_empty(self.n_rows, 0)
         steps = self.restricted_steps(1, n_heads - 1)
-        return self.best_tokens.of_heads(
-            features, n_heads, verified, steps, self.max_len, self.n_waived
-        )
+        return self.best_tokens.of_heads(features, n_heads, steps, self.max_len, self.n_waived)
 
     def ranked_proposals(self, features: Features, n_heads: int, n_best: int) -> Choices:
         """The n best tokens of each of the heads p_2 ... p_n, best first, on the host.

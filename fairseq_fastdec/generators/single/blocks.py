@@ -105,16 +105,15 @@ class Blocks(ABC):
         """Make chains of the next token and these, int64 ``[R, N]``."""
 
     @abstractmethod
-    def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
+    def propose_chain(self, n_heads: int, confidence: float = 0.0) -> None:
         """Make chains of the next token and the best ones of heads p_2 ... p_n (section 3).
 
         Args:
-            rough: only p_1's own tokens stay, so proposals may be computed roughly.
             confidence: sequential heads end all chains where these have become, in the mean, less
                 probable than that; 0 for chains of all heads.
         """
 
-    def announce_chains(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
+    def announce_chains(self, n_heads: int, confidence: float = 0.0) -> None:
         """Say that all blocks will be those of :meth:`propose_chain` with these arguments.
 
         So :meth:`verify` can make the next ones already, where that takes less time.

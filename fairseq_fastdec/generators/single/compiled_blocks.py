@@ -52,7 +52,7 @@ class CompiledBlocks(Blocks):
         self._verification = self._of_all_parts() if is_alone else None
         self._own_scores: Optional[Tensor] = None
         self._n_ended = 0
-        self._announced: Optional[Tuple[int, bool, float]] = None
+        self._announced: Optional[Tuple[int, float]] = None
         # What drafts the announced chains, as long as the sources of the rows lie where they lay.
         self._next_chains: Tuple[Optional[AttendedSources], int] = (None, 0)
         self._n_drafted = 0
@@ -106,25 +106,25 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         self._rows.take_chains(1 + n)
 
-    def announce_chains(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
-        can_draft = self._has_sequential_heads and self._direct.drafts(rough) is not None
+    def announce_chains(self, n_heads: int, confidence: float = 0.0) -> None:
+        can_draft = self._has_sequential_heads and self._direct.drafts(rough=True) is not None
         if can_draft and n_heads > 1:
-            self._announced = (n_heads, rough, confidence)
+            self._announced = (n_heads, confidence)
 
-    def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
+    def propose_chain(self, n_heads: int, confidence: float = 0.0) -> None:
         if n_heads == 1:
             return self.propose_nothing()
-        if self._n_drafted and self._announced == (n_heads, rough, confidence):
+        if self._n_drafted and self._announced == (n_heads, confidence):
             self._has_trees = False
             return self._rows.take_chains(1 + self._n_drafted)
         batch, rows = self._batch, self._rows
         if self._has_sequential_heads:
-            return self._draft_chain(n_heads - 1, rough, confidence)
-        output = self._direct.output(1, n_heads, rough)
+            return self._draft_chain(n_heads - 1, confidence)
+        output = self._direct.output(1, n_heads, rough=True)
         if output is None:
             features = Features([self._states()])
             n = batch.n_rows * (n_heads - 1)
-            rows.proposals[:n] = batch.proposals(features, n_heads, rough).flatten()
+            rows.proposals[:n] = batch.proposals(features, n_heads).flatten()
         else:
             self._choose_proposals(output, n_heads)
         self._has_trees = False
@@ -144,10 +144,10 @@ class CompiledBlocks(Blocks):
         self._has_trees = True
         return self._on_host(self._rows.path_scores)[:, 1:]
 
-    def _draft_chain(self, n_steps: int, rough: bool, confidence: float) -> None:
-        drafts = self._direct.drafts(rough)
+    def _draft_chain(self, n_steps: int, confidence: float) -> None:
+        drafts = self._direct.drafts(rough=True)
         if drafts is None:
-            args = (Features([self._states()]), self.next_tokens, n_steps, rough, confidence)
+            args = (Features([self._states()]), self.next_tokens, n_steps, confidence)
             return self.propose(draft_chain(self._batch, *args))
         sources, flags = self._direct.sources(), self._draft_flags(n_steps)
         # These flags take the places of those in the announced task.
@@ -176,12 +176,12 @@ class CompiledBlocks(Blocks):
         """The task that drafts behind the blocks of now, if no rule about ends restricts it."""
         if self._announced is None:
             return None
-        n_heads, rough, confidence = self._announced
+        n_heads, confidence = self._announced
         if not self._batch.are_open(1, self._rows.n_new + n_heads - 1):
             return None
         sources = self._direct.sources()
         if sources is not self._next_chains[0]:
-            drafts = self._direct.drafts(rough)
+            drafts = self._direct.drafts(rough=True)
             assert drafts is not None
             request = self._chain_request(drafts, sources, n_heads - 1, Flags(), confidence)
             self._next_chains = (sources, drafts.compiled.prepare_chains(request))

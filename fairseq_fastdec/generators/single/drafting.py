@@ -23,7 +23,6 @@ def draft_chain(
     features: Features,
     next_tokens: Tensor,
     n: int,
-    rough: bool,
     confidence: float = 0.0,
 ) -> Tensor:
     """The best token of each of up to n heads, which see the tokens of the heads before them.
@@ -31,17 +30,17 @@ def draft_chain(
     Args:
         features: ``[R, C]``, of each row's last position.
         next_tokens: int64 ``[R]``, p_1's tokens there.
-        rough, confidence: as for :meth:`Blocks.propose_chain`.
+        confidence: as for :meth:`Blocks.propose_chain`.
 
     Returns:
         int64 ``[R, N]``
     """
     session = batch.session
-    states, tokens, chain = session.begin_drafts(features, rough), next_tokens[:, None], []
+    states, tokens, chain = session.begin_drafts(features, rough=True), next_tokens[:, None], []
     path_scores = torch.zeros_like(tokens, dtype=torch.float32)
     for depth in range(1, n + 1):
-        states = session.extend_drafts(states, tokens, rough)
-        scores = session.draft_scores(states, rough)
+        states = session.extend_drafts(states, tokens, rough=True)
+        scores = session.draft_scores(states, rough=True)
         best, tokens = batch.best_drafts(scores.log_softmax(-1) if confidence else scores, depth)
         chain.append(tokens)
         if confidence and depth < n:

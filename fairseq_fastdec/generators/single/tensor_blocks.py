@@ -60,13 +60,13 @@ class TensorBlocks(Blocks):
     def propose(self, proposals: Tensor) -> None:
         self._feed_chains(torch.cat([self._next[:, None], proposals], dim=1))
 
-    def propose_chain(self, n_heads: int, rough: bool, confidence: float = 0.0) -> None:
+    def propose_chain(self, n_heads: int, confidence: float = 0.0) -> None:
         batch = self._batch
         if batch.session.has_sequential_heads:
-            args = (self._features, self._next, n_heads - 1, rough, confidence)
+            args = (self._features, self._next, n_heads - 1, confidence)
             proposals = draft_chain(batch, *args)
         else:
-            proposals = batch.proposals(self._features, n_heads, verified=rough)
+            proposals = batch.proposals(self._features, n_heads)
         self.propose(proposals)
 
     def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:

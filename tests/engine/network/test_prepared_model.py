@@ -1,6 +1,9 @@
-"""Weights are prepared once a model and precision, whoever decodes, and follow the parameters."""
+"""Weights are prepared once for a model and a precision, and follow the parameters."""
 
+import copy
 import gc
+import pickle
+import threading
 import weakref
 
 import pytest
@@ -108,3 +111,97 @@ def test_weights_go_with_their_model():
     gc.collect()
     assert module() is None and weights() is None
     assert len(prepared_model._PREPARED) < n_known
+
+
+def sgd_step(model):
+    """An optimizer's step that writes to ``parameter.data``, as fairseq's optimizers do."""
+
+    class OnData(torch.optim.SGD):
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.data.add_(parameter.grad, alpha=-group["lr"])
+
+    optimizer = OnData(model.parameters(), lr=0.5)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter).cumsum(0) / 50
+    optimizer.step()
+
+
+def scaled_in_place(model):
+    with torch.no_grad():
+        model.decoder.layers[1].fc1.weight.mul_(-2)
+
+
+def copied_in_place(model):
+    with torch.no_grad():
+        model.encoder.layers[0].fc2.bias.copy_(torch.linspace(-2, 2, 32))
+
+
+def new_parameter(model):
+    weight = model.decoder.layers[0].encoder_attn.v_proj.weight
+    model.decoder.layers[0].encoder_attn.v_proj.weight = torch.nn.Parameter(-3 * weight.detach())
+
+
+def new_layer(model):
+    other = tiny.stir(tiny.build_model(TASK, seed=3), seed=9)
+    model.decoder.layers[1] = other.decoder.layers[1]
+
+
+def state_of_one_layer(model):
+    other = tiny.stir(tiny.build_model(TASK, seed=3), seed=9)
+    model.decoder.layers[1].load_state_dict(other.decoder.layers[1].state_dict())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [sgd_step, scaled_in_place, copied_in_place, new_parameter, new_layer, state_of_one_layer],
+)
+@pytest.mark.parametrize("precision", ["model", "int8"])
+def test_any_change_of_parameters_is_noticed(change, precision):
+    model = tiny.stir(tiny.build_model(TASK))
+    session = DecoderSession(model, precision)
+
+    def decoded():
+        session.reset(8)
+        session.add(tiny.random_batch(TASK, [4, 6])["net_input"])
+        return session.project(session.step(torch.full((2, 3), 5)))
+
+    before = decoded()
+    change(model)
+    after = decoded()
+    assert not torch.equal(after, before)
+    # A copy of the model has no prepared weights.
+    assert torch.equal(after, logits(copy.deepcopy(model), precision))
+
+
+def test_a_model_that_has_decoded_can_be_pickled_and_copied():
+    model = tiny.stir(tiny.build_model(TASK))
+    expected = logits(model)
+    n_hooks = sum(len(module._forward_pre_hooks) for module in model.modules())
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert torch.equal(logits(other), expected)
+        scaled_in_place(other)
+        assert not torch.equal(logits(other), expected)
+    assert torch.equal(logits(model), expected)
+    assert sum(len(module._forward_pre_hooks) for module in model.modules()) == n_hooks
+
+
+def test_threads_prepare_weights_once(prepared_layers):
+    model = tiny.stir(tiny.build_model(TASK))
+    expected = logits(copy.deepcopy(model), "int8")
+    n_layers = len(prepared_layers)
+    prepared_layers.clear()
+    results, start = [None] * 4, threading.Barrier(4)
+
+    def decode(index):
+        start.wait()
+        results[index] = logits(model, "int8")
+
+    threads = [threading.Thread(target=decode, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(prepared_layers) == n_layers
+    assert all(torch.equal(result, expected) for result in results)

@@ -1,6 +1,7 @@
 """Blockwise decoding against a slow reference, its invocations, and its options."""
 
 import argparse
+import copy
 import json
 import math
 
@@ -75,16 +76,21 @@ RULES = {
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "fine-tuned"])
+@pytest.mark.parametrize("precision", ["fp64", "fp32"])
 @settings(max_examples=6, deadline=None)
 @given(
     block_size=st.integers(3, 4),
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5),
     seed=st.integers(0, 99),
 )
-def test_against_the_slow_reference(rule, frozen, block_size, lengths, seed):
+def test_against_the_slow_reference(rule, frozen, precision, block_size, lengths, seed):
     accepts, options = RULES[rule]
-    # In fp32 the proposals may be rounded to bf16, and a close one falls otherwise then.
-    model = in_fp64(blockwise_model(identity_first_head=frozen, freeze_base=frozen))
+    model = blockwise_model(identity_first_head=frozen, freeze_base=frozen)
+    if precision == "fp64":
+        model = in_fp64(model)
+    else:
+        # By default proposals are rough in fp32.
+        options = dict(options, engine_precision="fp32")
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     generator = generator_for([model], decoding_block_size=block_size, **options)
     records = []
@@ -95,6 +101,40 @@ def test_against_the_slow_reference(rule, frozen, block_size, lengths, seed):
         tokens, blocks = slow_blockwise(model, net_input, block_size, accepts)
         assert hypothesis[0]["tokens"].tolist() == tokens
         assert record.blocks == blocks
+
+
+def blocks_of(model, sample, **options):
+    generator = generator_for([model], **options)
+    records = []
+    generator._file.write = records.extend
+    generator.generate([model], sample)
+    return [record.blocks for record in records]
+
+
+@pytest.mark.parametrize("block_heads", ["parallel", "sequential"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(acceptance="topk", acceptance_topk=3),
+        dict(min_block_size=2),
+        dict(engine_precision="fp32"),
+        dict(engine_precision="fp32", proposal_tree=5),
+        dict(engine_precision="fp32", acceptance="topk"),
+    ],
+    ids=str,
+)
+def test_proposals_are_rough_by_default_only_where_no_output_depends_on_it(options, block_heads):
+    """Whatever --proposal-types is: the blocks are those of --proposal-precision engine."""
+    n_others = 0
+    for seed in range(6):
+        # Disturbed weights: some proposals nearly tie, so that rounding shows in some blocks.
+        model = tiny.stir(copy.deepcopy(blockwise_model(block_heads=block_heads)), seed, scale=0.4)
+        sample = tiny.random_batch(TASK, [1, 4, 8, 9, 12] * 20)
+        expected = blocks_of(model, sample, proposal_precision="engine", **options)
+        assert blocks_of(model, sample, **options) == expected
+        assert blocks_of(model, sample, proposal_types=0, **options) == expected
+        n_others += blocks_of(model, sample, proposal_precision="rough", **options) != expected
+    assert n_others, "rough proposals are not rough"
 
 
 def test_rounded_proposals_change_no_token_and_hardly_an_invocation():

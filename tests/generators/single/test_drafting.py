@@ -202,7 +202,7 @@ def test_a_chain_is_what_the_models_own_forward_says(temperature, rank):
     model, sample = random_model(block_output_rank=rank), tiny.random_batch(TASK, [6], seed=4)
     batch, features, next_tokens = first_batch(model, sample)
     batch.session.temperature = temperature
-    chain = drafting.draft_chain(batch, features, next_tokens, 3, rough=False)[0].tolist()
+    chain = drafting.draft_chain(batch, features, next_tokens, 3)[0].tolist()
     known = next_tokens.tolist()
     for head, token in enumerate(chain, start=1):
         assert token == int(log_probs_of(model, sample, known, head)[0].argmax())
@@ -213,13 +213,13 @@ def test_an_improbable_chain_ends():
     model = random_model()
     batch, features, next_tokens = first_batch(model, tiny.random_batch(TASK, [6], seed=4))
     args = (batch, features, next_tokens, 3)
-    whole = drafting.draft_chain(*args, rough=False)
+    whole = drafting.draft_chain(*args)
     (known,) = next_tokens.tolist()
     sample = tiny.random_batch(TASK, [6], seed=4)
     chance = log_probs_of(model, sample, [known], 1)[0, whole[0, 0]].exp().item()
-    cut = drafting.draft_chain(*args, rough=False, confidence=1.01 * chance)
+    cut = drafting.draft_chain(*args, confidence=1.01 * chance)
     assert torch.equal(cut, whole[:, :1])
-    assert drafting.draft_chain(*args, rough=False, confidence=0.99 * chance).size(1) > 1
+    assert drafting.draft_chain(*args, confidence=0.99 * chance).size(1) > 1
 
 
 @pytest.mark.parametrize(
