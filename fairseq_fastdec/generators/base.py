@@ -13,7 +13,7 @@ from torch import Tensor
 from ..engine import EnsembleSession, ProposalWays, Shortlist
 from .constraints import GenerationRules
 from .generation_options import NO_REPEAT
-from .hypothesis import Hypotheses
+from .hypothesis import Hypotheses, check_finite
 from .ids import check_dictionaries, check_request
 from .options import DecodingOptions
 from .sources import Sources
@@ -143,11 +143,12 @@ class DecodingGenerator(ABC):
             for each sentence its hypotheses, best first: dicts with ``tokens`` int64 ``[m]``
             ending in EOS, ``score`` (float32, natural logarithm, length-normalised unless
             --unnormalized), ``positional_scores`` float32 ``[m]``, and empty ``attention`` and
-            ``alignment``.
+            ``alignment``. An empty list for a batch of no sentences.
 
         Raises:
             ValueError: for constraints, tokens that are not in the dictionaries, a malformed
                 prefix, a source without a token, or a --min-len that does not fit.
+            NotFinite: for a sentence whose best score is not finite.
         """
         if constraints is not None:
             raise ValueError(
@@ -155,6 +156,8 @@ class DecodingGenerator(ABC):
             )
         bos = self.eos if bos_token is None else bos_token
         sources = Sources.of(sample, self.rules.pad)
+        if not sources.n:
+            return []
         with self._lock:
             ids = self._ids(sample, sources.n)
             check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
@@ -162,6 +165,7 @@ class DecodingGenerator(ABC):
             for record in records:
                 self.statistics.count_sentence(record)
             self._file.write(records)
+        check_finite(hypotheses, ids)
         return hypotheses
 
     def _proposal_types(self) -> Optional[int]:

@@ -1,6 +1,7 @@
 """Hypotheses as fairseq's generators return them."""
 
-from typing import Any, Dict, List
+import math
+from typing import Any, Dict, List, Sequence
 
 import torch
 from torch import Tensor
@@ -8,8 +9,42 @@ from torch import Tensor
 Hypothesis = Dict[str, Any]
 Hypotheses = List[List[Hypothesis]]
 
-# What nobody can write to may be everybody's.
+# Empty, so safe to share.
 NONE = torch.empty(0)
+
+
+class NotFinite(ValueError):
+    """Sentences whose translations have no score.
+
+    Attributes:
+        sentences: their numbers.
+        hypotheses: those of the whole batch, as the generator would have returned them.
+    """
+
+    def __init__(self, sentences: List[int], hypotheses: Hypotheses) -> None:
+        super().__init__(
+            f"sentences {', '.join(map(str, sentences))}: the score is not finite, so the "
+            "translation means nothing; the model's weights hold NaN or infinity, or its numbers "
+            "overflow in half precision: check the checkpoint, or give --engine-precision fp32"
+        )
+        self.sentences = sentences
+        self.hypotheses = hypotheses
+
+
+def check_finite(hypotheses: Hypotheses, sentences: Sequence[int]) -> None:
+    """Refuse a batch with a best hypothesis without a finite score.
+
+    Args:
+        sentences: B numbers, by which the error names them.
+
+    Raises:
+        NotFinite: for such hypotheses.
+    """
+    scores = [float(best[0]["score"]) if best else 0.0 for best in hypotheses]
+    # A sum is finite only if its parts are.
+    if not math.isfinite(sum(scores)):
+        pairs = zip(sentences, scores)
+        raise NotFinite([own for own, score in pairs if not math.isfinite(score)], hypotheses)
 
 
 def hypotheses_of(

@@ -45,6 +45,9 @@ class Sources(NamedTuple):
             raise ValueError(f"net_input: has {', '.join(net_input)}; give {' or '.join(NAMES)}")
         content = net_input[name]
         if are_tokens(content):
+            if content.dtype != torch.int64:
+                content = content.long()
+                net_input = {**net_input, name: content}
             return cls(content, count_tokens(content, pad), net_input)
         if "src_lengths" in net_input:
             return cls(content, net_input["src_lengths"], net_input)

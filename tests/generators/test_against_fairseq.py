@@ -4,6 +4,7 @@ These tests are about several methods, so they stand beside the folders of the m
 """
 
 import argparse
+import copy
 import json
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.hypothesis import NotFinite
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 from tests.support.against_fairseq import (
@@ -153,15 +155,58 @@ def test_one_generator_serves_batches_of_any_shape(decoding):
         assert_same(generator.generate(models, sample), fairseq_hypotheses(models, sample))
 
 
-@pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
-def test_a_model_gone_bad_ends_its_sentences(decoding):
-    """NaN everywhere: fairseq fails an assertion, we end the sentence at its longest."""
+@pytest.mark.parametrize("decoding", ["greedy", "lookahead", "beam", "streaming"])
+def test_batches_of_no_sentence_and_of_other_whole_numbers(decoding):
+    models, sample = [stock_model()], tiny.random_batch(TASK, [3, 5])
+    tokens, lengths = (sample["net_input"][key] for key in ("src_tokens", "src_lengths"))
+    expected = our_hypotheses(models, sample, decoding)
+    for dtype in (torch.int32, torch.uint8):
+        net_input = dict(src_tokens=tokens.to(dtype), src_lengths=lengths.to(dtype))
+        assert_same(our_hypotheses(models, {"net_input": net_input}, decoding), expected)
+    empty = dict(src_tokens=tokens[:0], src_lengths=lengths[:0])
+    assert our_hypotheses(models, {"net_input": empty}, decoding) == []
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    ["greedy", "blockwise", "jacobi", "gs_jacobi", "lookahead", "auto", "beam", "variable_beam",
+     "streaming"],
+)  # fmt: skip
+def test_a_model_gone_bad_is_an_error_that_names_the_sentences(decoding):
+    """NaN everywhere: fairseq fails an assertion."""
     model = tiny.build_model(TASK, "blockwise_transformer")
     with torch.no_grad():
         model.decoder.output_projection.weight.fill_(float("nan"))
-    hypotheses = our_hypotheses([model], tiny.random_batch(TASK, [3, 5]), decoding, max_len_b=6)
-    assert [len(hypothesis[0]["tokens"]) for hypothesis in hypotheses] == [7, 7]
-    assert all(hypothesis[0]["tokens"][-1] == 2 for hypothesis in hypotheses)
+    with pytest.raises(NotFinite, match="^sentences 0, 1: .*--engine-precision fp32") as caught:
+        our_hypotheses([model], tiny.random_batch(TASK, [3, 5]), decoding, max_len_b=6)
+    # They end, and at the longest length that is allowed.
+    assert all(own[0]["tokens"][-1] == 2 for own in caught.value.hypotheses)
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "beam"])
+def test_a_sentence_gone_bad_is_named_among_others(decoding):
+    """A word whose embedding holds NaN."""
+    model = copy.deepcopy(stock_model())
+    sample = tiny.random_batch(TASK, [3, 5, 4])
+    word = sample["net_input"]["src_tokens"][1, -2]
+    expected = our_hypotheses([model], sample, decoding)
+    with torch.no_grad():
+        model.encoder.embed_tokens.weight = torch.nn.Parameter(
+            model.encoder.embed_tokens.weight.detach().clone()
+        )
+        model.encoder.embed_tokens.weight[word] = float("nan")
+    sample["id"] = torch.tensor([7, 8, 9])
+    bad = [
+        number for number, row in zip([7, 8, 9], sample["net_input"]["src_tokens"]) if word in row
+    ]
+    assert 8 in bad and len(bad) < 3
+    with pytest.raises(NotFinite) as caught:
+        our_hypotheses([model], sample, decoding)
+    assert caught.value.sentences == bad
+    healthy = [row for row, number in enumerate([7, 8, 9]) if number not in bad]
+    assert_same(
+        [caught.value.hypotheses[row] for row in healthy], [expected[row] for row in healthy]
+    )
 
 
 @pytest.mark.parametrize(

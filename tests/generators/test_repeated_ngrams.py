@@ -162,6 +162,16 @@ def test_methods_of_one_hypothesis(way, decoding, options, lengths, seed, size, 
     assert not any(repeats_of(own[0]["tokens"].tolist(), size) for own in ours)
 
 
+@pytest.mark.parametrize("decoding", ["jacobi", "gs_jacobi", "hybrid_jacobi"])
+def test_blocks_of_more_distributions_than_are_held_at_once(way, decoding):
+    """Beyond 128, the answers of a block are found part by part: with 70 rows token by token."""
+    models, sample = [stock_model(trained=False)], tiny.random_batch(TASK, [9, 5] * 35)
+    options = dict(max_len_b=16, min_len=12, no_repeat_ngram_size=2)
+    method = {} if decoding == "jacobi" else dict(jacobi_block_size=8)
+    ours = our_hypotheses(models, sample, decoding, method, **options)
+    assert_same(ours, fairseq_hypotheses(models, sample, **options))
+
+
 @SMALL
 @given(
     options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99),

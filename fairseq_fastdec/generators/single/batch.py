@@ -213,7 +213,7 @@ class Batch:
             step, own = (
                 (first_step + first, None) if depths is None else (first_step, depths[:, some])
             )
-            not_these = None if forbidden is None else forbidden[:, some]
+            not_these = None if forbidden is None else forbidden[:, some].contiguous()
             parts.append(self._answers_at_once(features[:, some], step, own, not_these))
         scores, tokens = zip(*parts)
         return torch.cat(scores, dim=1), torch.cat(tokens, dim=1)

@@ -21,6 +21,7 @@ from typing import (
 from fairseq import tasks, utils
 from torch import Tensor
 
+from ...generators.hypothesis import NotFinite
 from ..corpus import load_models, on_device
 from .batches import batches_of
 from .codec import Problem, TextCodec
@@ -65,6 +66,11 @@ class Outcome(NamedTuple):
 
 
 LineResult = Union[Outcome, Problem]
+
+NOT_FINITE = Problem(
+    "not finite",
+    "its score is no finite number; check the checkpoint, or give --engine-precision fp32",
+)
 
 
 class Translator:
@@ -134,8 +140,11 @@ class Translator:
         tokens = [encoded[number] for number in numbers]
         progress(len(texts) - len(numbers))
         found = self._decoded(tokens, progress)
-        for place, hypotheses in zip(found, self._as_text(found.values())):
+        decoded = {place: best for place, best in found.items() if not isinstance(best, Problem)}
+        for place, hypotheses in zip(decoded, self._as_text(decoded.values())):
             results[numbers[place]] = Outcome(len(tokens[place]) - 1, hypotheses)
+        for place in found.keys() - decoded.keys():
+            results[numbers[place]] = found[place]
         self._codec.forget_words()
         return [result or Problem("not translated", "the task left it out") for result in results]
 
@@ -162,19 +171,24 @@ class Translator:
 
     def _decoded(
         self, tokens: List[Tensor], progress: Callable[[int], Any]
-    ) -> Dict[int, List[ScoredTokens]]:
+    ) -> Dict[int, Union[List[ScoredTokens], Problem]]:
         """The hypotheses of each place in the list, best first, as many as ``--nbest`` says.
 
         All batches are made before the first is decoded, and text is made after the last: what
         takes turns with decoding finds the processor's caches full of the model.
         """
-        found: Dict[int, List[ScoredTokens]] = {}
+        found: Dict[int, Union[List[ScoredTokens], Problem]] = {}
         for batch in self._batches(tokens):
             batch = on_device(batch, self._cfg)
-            hypotheses = self.task.inference_step(self._generator, self._models, batch)
+            lost: Collection[int] = ()
+            try:
+                hypotheses = self.task.inference_step(self._generator, self._models, batch)
+            except NotFinite as error:
+                hypotheses, lost = error.hypotheses, error.sentences
             for place, of_line in zip(batch["id"].tolist(), hypotheses):
                 best = of_line[: self._nbest]
                 found[place] = [ScoredTokens(hypo["tokens"], hypo["score"]) for hypo in best]
+            found.update((place, NOT_FINITE) for place in lost)
             progress(len(hypotheses))
         return found
 

@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+import torch
 from fairseq import options
 
 from fairseq_fastdec.tools.command_line import to_config
@@ -113,6 +114,20 @@ class Broken:
     def encode(self, texts):
         problem = Problem("not tokenised", "no a")
         return [problem if "a" in text else self._encode([text])[0] for text in texts]
+
+
+def test_a_score_that_is_not_finite_loses_its_line_only(translator_of):
+    translator = translator_of("--decoding", "greedy", "--batch-size", 3, "--keep-model")
+    lines = ["a b c", "d e", "c a"]
+    expected = translator.translate(lines, seed=1)
+    word = translator.task.source_dictionary.index("e")
+    embedding = translator._models[0].encoder.embed_tokens
+    with torch.no_grad():
+        embedding.weight = torch.nn.Parameter(embedding.weight.detach().clone())
+        embedding.weight[word] = float("nan")
+    first, lost, last = translator.translate(lines, seed=1)
+    assert lost.kind == "not finite" and "--engine-precision fp32" in lost.details
+    assert [first, last] == [expected[0], expected[2]]
 
 
 @pytest.mark.parametrize("decoding", ["fairseq", "streaming"])
