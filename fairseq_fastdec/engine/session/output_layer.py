@@ -44,7 +44,7 @@ class DirectDrafts(NamedTuple):
 
 
 class ProposalWays(NamedTuple):
-    """How prediction heads compute what p_1 verifies.
+    """The way in which prediction heads compute what p_1 verifies.
 
     Attributes:
         n_types: the first types of the dictionary, of which proposals are chosen; ``None``: all.
