@@ -304,6 +304,16 @@ def test_options_of_one_token_a_step_in_another_order():
             task.build_generator([model], argparse.Namespace(beam=2, **options))
 
 
+def test_two_tokens_a_step_of_a_model_of_one(corpus, baseline):
+    """Both ways to ask for them name how to decode the model and how to train another."""
+    training = ".*, or train .*--task translation_double_token --arch .* --finetune-from-model CHE"
+    with pytest.raises(ValueError, match="one token a step; use --decoding beam" + training):
+        generate(corpus, baseline, "--decoding", "double_token")
+    decode = "decode it with --task translation_double_token --token-order l2r --tokens-per-step 1"
+    with pytest.raises(ValueError, match=decode + training):
+        generate(corpus, baseline, "--task", "translation_double_token")
+
+
 def test_the_task_adds_its_token_once():
     words = tiny.dictionary(20)
     for _ in range(2):

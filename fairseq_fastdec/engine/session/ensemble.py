@@ -84,7 +84,12 @@ class EnsembleSession:
     @property
     def block_size(self) -> int:
         """The number of heads that every member has."""
-        return min(member.block_size for member in self._members)
+        return min(self.block_sizes)
+
+    @property
+    def block_sizes(self) -> List[int]:
+        """The number of heads of each member, in the order of the models; 0 for a stock model."""
+        return [member.block_size for member in self._members]
 
     @property
     def has_sequential_heads(self) -> bool:
