@@ -71,7 +71,7 @@ def test_every_call_draws_anew(hub):
 @pytest.mark.parametrize("task", ["translation", "translation_fastdec"])
 def test_a_source_beyond_the_positions(load, task):
     hub, long = load(task=task), " ".join("a" * 2000)
-    message = r" \(from 0\): has 2001 source tokens, and the model positions for 1024; divide it, or"
+    message = r" \(from 0\): has 2001 source tokens, and the model positions for 1024; divide it"
     with pytest.raises(ValueError, match="^sentence 1" + message):
         hub.translate(["a b c", long])
     with pytest.raises(ValueError, match="^sentence 0" + message):

@@ -194,8 +194,8 @@ class DecodingGenerator(ABC):
             )
         if n_trained < self.tokens_per_step:
             raise ValueError(
-                f"--decoding {self.name}: the model predicts one token a step; use --decoding beam, "
-                f"or {TRAINING_OF_TWO}"
+                f"--decoding {self.name}: the model predicts one token a step; use --decoding "
+                f"beam, or {TRAINING_OF_TWO}"
             )
 
     def _ids(self, sample: Dict[str, Any], n_sentences: int) -> List[int]:
