@@ -227,7 +227,7 @@ def test_cpu_autocast_on_the_command_line(corpus, tmp_path):
         "--criterion", "label_smoothed_cross_entropy", "--cpu-autocast", updates=20,
     )  # fmt: skip
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
-    assert state["cfg"]["task"]["cpu_autocast"] is True
+    assert state["cfg"]["model"].cpu_autocast is True
     assert {value.dtype for value in state["model"].values()} == {torch.float32}
 
 
