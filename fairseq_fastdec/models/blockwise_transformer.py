@@ -218,7 +218,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         given = [key for key in state_dict if key.startswith(prefix)]
         if not given:
             beginning = "at random" if self.heads_are_sequential else "as the identity"
-            logger.info("the checkpoint has no prediction heads: they start %s", beginning)
+            logger.debug("the checkpoint has no prediction heads: they start %s", beginning)
             state_dict.update(own)
         elif not any(key in own for key in given):
             raise ValueError(

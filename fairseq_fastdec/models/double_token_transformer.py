@@ -118,7 +118,7 @@ class DoubleTokenTransformerModel(TransformerModel):
         decoder = self.decoder
         own = self.state_dict()
         if complete(state_dict, own, decoder.dictionary, decoder.tokens_per_step):
-            logger.info(
+            logger.debug(
                 "the checkpoint is of a model of one token a step: its positions count steps now, "
                 "and what it lacks begins as in a new model"
             )

@@ -91,7 +91,11 @@ def _take_shape(args: Any) -> None:
         for name, value in taken.items()
         if value not in (None, False)
     ]
-    logger.info("--finetune-from-model %s: gives the model its shape: %s", path, " ".join(shape))
+    logger.info(
+        "--finetune-from-model %s: the model takes its shape, in place of that of --arch: %s; to "
+        "train another shape, remove --finetune-from-model",
+        path, " ".join(shape),
+    )  # fmt: skip
 
 
 def _trained_options(state: Dict[str, Any]) -> Optional[Namespace]:

@@ -251,7 +251,7 @@ def test_a_stock_checkpoint_is_a_beginning(corpus, baseline, tmp_path, caplog):
     losses = {}
     for name, flags in {"new": (), "begun": ("--finetune-from-model", baseline)}.items():
         caplog.clear()
-        with caplog.at_level("INFO"):
+        with caplog.at_level("DEBUG"):
             path = trained(
                 corpus, tmp_path / name, *TASK, "--arch", "double_token_transformer", *flags,
                 updates=50,

@@ -326,5 +326,5 @@ def _session_for(
         raise ValueError(
             f"--shortlist: {problem}; remove it, such models compute all types of the vocabulary"
         )
-    logger.info("%s: decoding it through fairseq's incremental state, which is slower", problem)
+    logger.info("%s; it is decoded through fairseq's incremental state, which is slower", problem)
     return (RecurrentSession if is_recurrent(model) else IncrementalSession)(model, temperature)
