@@ -12,6 +12,7 @@ from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Callable, Iterable, Set
 
+import torch
 from fairseq import checkpoint_utils
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import TASK_REGISTRY
@@ -35,14 +36,32 @@ def install() -> None:
 
 
 def _with_known_options(generate: Callable) -> Callable:
-    parameters = inspect.signature(generate).parameters
+    signature = inspect.signature(generate)
 
     @functools.wraps(generate)
     def generate_checked(hub: Any, *args: Any, **options: Any) -> Any:
-        _check_options(hub.task, [name for name in options if name not in parameters])
+        _check_options(hub.task, [name for name in options if name not in signature.parameters])
+        given = signature.bind(hub, *args, **options).arguments
+        if not given.get("skip_invalid_size_inputs"):
+            _check_lengths(hub, given["tokenized_sentences"])
         return generate(hub, *args, **options)
 
     return generate_checked
+
+
+def _check_lengths(hub: Any, sentences: Any) -> None:
+    """Check that each of the sentences, int64 ``[T]``, or one sentence, is within the positions."""
+    limits = hub.max_positions
+    limit = limits[0] if isinstance(limits, (list, tuple)) else limits
+    if torch.is_tensor(sentences) and sentences.dim() == 1:
+        sentences = [sentences]
+    for number, tokens in enumerate(sentences):
+        if limit is not None and len(tokens) > limit:
+            raise ValueError(
+                f"sentence {number} (from 0): has {len(tokens)} source tokens, and the model "
+                f"positions for {limit}; divide it, or leave it out with "
+                "skip_invalid_size_inputs=True"
+            )
 
 
 def _check_options(task: Any, names: Iterable[str]) -> None:

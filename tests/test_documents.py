@@ -15,7 +15,7 @@ from fairseq_cli import train as train_cli
 
 from fairseq_fastdec.generators.option_rules import check_options
 from fairseq_fastdec.generators.options import DecodingOptions
-from tests.support import command_line, snippets
+from tests.support import command_line, snippets, stock_commands
 from tests.support.snippets import DOCUMENTS, FRONT_PAGE, ROOT
 
 COMMANDS = [command for document in DOCUMENTS for command in snippets.commands(document)]
@@ -181,6 +181,21 @@ def test_the_python_code_of_the_front_page_runs(block, workplace, monkeypatch, c
     monkeypatch.chdir(workplace)
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip()
+
+
+def test_heads_are_removed_as_the_page_says(workplace, blockwise, monkeypatch):
+    """Without the plugin, as fairseq-generate then says: it is what the base decodes."""
+    (block,) = snippets.blocks(ROOT / "docs" / "stock_fairseq.md", "python")
+    monkeypatch.chdir(workplace)
+    Path("blockwise").mkdir(exist_ok=True)
+    shutil.copy(blockwise, "blockwise/checkpoint_best.pt")
+    exec(compile(block, "stock_fairseq.md", "exec"), {})
+    greedy = command_line.generate("data-bin/en-de", blockwise, "--decoding", "greedy")
+    # Without the plugin, fairseq drops the last batch if it is smaller than this multiple.
+    options = ["--beam", 1, "--required-batch-size-multiple", 1]
+    stock = stock_commands.generate("data-bin/en-de", "stock.pt", *options)
+    assert command_line.hypotheses(stock) == command_line.hypotheses(greedy)
+    stock_commands.validate("data-bin/en-de", "stock.pt")
 
 
 def test_there_is_python_code():

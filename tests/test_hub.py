@@ -68,6 +68,16 @@ def test_every_call_draws_anew(hub):
     assert [drawn() for _ in range(3)] == first
 
 
+@pytest.mark.parametrize("task", ["translation", "translation_fastdec"])
+def test_a_source_beyond_the_positions(load, task):
+    hub, long = load(task=task), " ".join("a" * 2000)
+    message = r" \(from 0\): has 2001 source tokens, and the model positions for 1024; divide it"
+    with pytest.raises(ValueError, match="^sentence 1" + message):
+        hub.translate(["a b c", long])
+    with pytest.raises(ValueError, match="^sentence 0" + message):
+        hub.generate(hub.encode(long), beam=1)
+
+
 def test_options_that_the_hub_has_itself(hub):
     assert hub.translate(
         ["a b c", " ".join("a" * 2000)], verbose=False, skip_invalid_size_inputs=True, lenpen=0.6

@@ -20,6 +20,11 @@ from torch import Tensor
 
 ORDERS = ("bidirectional", "l2r", "r2l")
 TOKENS_PER_STEP = (1, 2)
+# How a model of one token a step becomes one of two, for messages.
+TRAINING_OF_TWO = (
+    "train a model of two tokens a step that begins with it (fairseq-train --task "
+    "translation_double_token --arch double_token_transformer --finetune-from-model CHECKPOINT)"
+)
 
 
 @dataclass(frozen=True)

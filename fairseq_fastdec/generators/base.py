@@ -10,6 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ..data.token_order import TRAINING_OF_TWO
 from ..engine import EnsembleSession, ProposalWays, Shortlist
 from .constraints import GenerationRules
 from .generation_options import NO_REPEAT
@@ -203,9 +204,8 @@ class DecodingGenerator(ABC):
             )
         if n_trained < self.tokens_per_step:
             raise ValueError(
-                f"--decoding {self.name}: the model predicts one token a step; train one with "
-                "--task translation_double_token --arch double_token_transformer, or use "
-                "--decoding beam"
+                f"--decoding {self.name}: the model predicts one token a step; use --decoding "
+                f"beam, or {TRAINING_OF_TWO}"
             )
 
     def _ids(self, sample: Dict[str, Any], n_sentences: int) -> List[int]:

@@ -40,8 +40,9 @@ class Statistics:
     share in it. At batch size 1 they are the same number; tokens per (row) invocation is therefore
     the same at every batch size.
 
-    In Yang et al. 2020 decoder invocations are *timesteps*, and the row invocations of a beam
-    search *candidate expansions*.
+    In Yang et al. 2020 decoder invocations are *timesteps*. Their *candidate expansions* are the
+    row invocations of a beam search plus ``waiting``: they also count the candidates that have
+    ended and wait on the beam, which the decoder is not asked about.
 
     ``oracle_seconds`` is the time that ``--oracle-length`` took to find lengths; no other counter
     includes that pass.
@@ -54,6 +55,7 @@ class Statistics:
     encoder_invocations: int = 0
     blocks: int = 0
     beam_steps: int = 0
+    waiting: int = 0
     refills: int = 0
     oracle_seconds: float = 0.0
     proposed: List[int] = field(default_factory=list)
@@ -64,9 +66,10 @@ class Statistics:
         self.decoder_invocations += 1
         self.row_invocations += n_rows
 
-    def count_beams(self, n_beams: int) -> None:
-        """Count the sentences whose beams a decoder call expanded."""
+    def count_beams(self, n_beams: int, n_waiting: int = 0) -> None:
+        """Count the sentences whose beams a decoder call expanded, and ended candidates on them."""
         self.beam_steps += n_beams
+        self.waiting += n_waiting
 
     def count_heads(self, proposed: List[int], accepted: List[int]) -> None:
         """Count the proposals of p_2, p_3, ... that were verified, and those that were accepted."""
@@ -100,6 +103,9 @@ class Statistics:
         if self.beam_steps:
             expansions, timesteps = self.row_invocations, max(self.decoder_invocations, 1)
             parts.append(f"{expansions / timesteps:.1f} candidate expansions per timestep")
+            if self.waiting:
+                both = (expansions + self.waiting) / timesteps
+                parts.append(f"{both:.1f} with ended candidates on the beam (Yang et al.'s count)")
             parts.append(f"mean beam width {expansions / self.beam_steps:.2f}")
             parts.append(f"{self.refills} refills")
         if self.oracle_seconds:

@@ -16,6 +16,7 @@ from fairseq.models.transformer import (
 from torch import Tensor, nn
 
 from .block_heads import BlockHeads
+from .finetuning import shaped_by_checkpoint
 from .sequential_heads import DraftContext, SequentialHeads
 
 logger = logging.getLogger(__name__)
@@ -217,7 +218,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         given = [key for key in state_dict if key.startswith(prefix)]
         if not given:
             beginning = "at random" if self.heads_are_sequential else "as the identity"
-            logger.info("the checkpoint has no prediction heads: they start %s", beginning)
+            logger.debug("the checkpoint has no prediction heads: they start %s", beginning)
             state_dict.update(own)
         elif not any(key in own for key in given):
             raise ValueError(
@@ -378,6 +379,7 @@ def _check_options(args: Any) -> None:
 
 
 @register_model_architecture("blockwise_transformer", "blockwise_transformer")
+@shaped_by_checkpoint
 def base_blockwise_architecture(args: Any) -> None:
     """The heads' defaults on top of fairseq's transformer."""
     args.block_size = getattr(args, "block_size", 4)
@@ -391,6 +393,7 @@ def base_blockwise_architecture(args: Any) -> None:
 
 
 @register_model_architecture("blockwise_transformer", "blockwise_transformer_iwslt_de_en")
+@shaped_by_checkpoint
 def blockwise_transformer_iwslt_de_en(args: Any) -> None:
     """fairseq's ``transformer_iwslt_de_en`` with heads."""
     transformer_iwslt_de_en(args)
@@ -398,6 +401,7 @@ def blockwise_transformer_iwslt_de_en(args: Any) -> None:
 
 
 @register_model_architecture("blockwise_transformer", "blockwise_transformer_wmt_en_de")
+@shaped_by_checkpoint
 def blockwise_transformer_wmt_en_de(args: Any) -> None:
     """fairseq's ``transformer_wmt_en_de`` (the paper's base size) with heads."""
     transformer_wmt_en_de(args)
@@ -405,6 +409,7 @@ def blockwise_transformer_wmt_en_de(args: Any) -> None:
 
 
 @register_model_architecture("blockwise_transformer", "blockwise_transformer_wmt_en_de_big")
+@shaped_by_checkpoint
 def blockwise_transformer_wmt_en_de_big(args: Any) -> None:
     """fairseq's ``transformer_wmt_en_de_big`` with heads."""
     transformer_wmt_en_de_big(args)

@@ -17,6 +17,7 @@ from fairseq.models.transformer import (
 from torch import Tensor, nn
 
 from ..data.token_order import TokenOrder
+from .finetuning import shaped_by_checkpoint
 from .from_one_token import complete
 
 logger = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class DoubleTokenTransformerModel(TransformerModel):
         decoder = self.decoder
         own = self.state_dict()
         if complete(state_dict, own, decoder.dictionary, decoder.tokens_per_step):
-            logger.info(
+            logger.debug(
                 "the checkpoint is of a model of one token a step: its positions count steps now, "
                 "and what it lacks begins as in a new model"
             )
@@ -132,6 +133,7 @@ class DoubleTokenTransformerModel(TransformerModel):
 
 
 @register_model_architecture("double_token_transformer", "double_token_transformer")
+@shaped_by_checkpoint
 def base_double_token_architecture(args: Any) -> None:
     """fairseq's ``transformer`` with learned decoder positions.
 
@@ -143,6 +145,7 @@ def base_double_token_architecture(args: Any) -> None:
 
 
 @register_model_architecture("double_token_transformer", "double_token_transformer_iwslt_de_en")
+@shaped_by_checkpoint
 def double_token_transformer_iwslt_de_en(args: Any) -> None:
     """fairseq's ``transformer_iwslt_de_en``, two tokens a step."""
     transformer_iwslt_de_en(args)
@@ -150,6 +153,7 @@ def double_token_transformer_iwslt_de_en(args: Any) -> None:
 
 
 @register_model_architecture("double_token_transformer", "double_token_transformer_wmt_en_de")
+@shaped_by_checkpoint
 def double_token_transformer_wmt_en_de(args: Any) -> None:
     """fairseq's ``transformer_wmt_en_de``, the paper's base size."""
     transformer_wmt_en_de(args)
@@ -157,6 +161,7 @@ def double_token_transformer_wmt_en_de(args: Any) -> None:
 
 
 @register_model_architecture("double_token_transformer", "double_token_transformer_wmt_en_de_big")
+@shaped_by_checkpoint
 def double_token_transformer_wmt_en_de_big(args: Any) -> None:
     """fairseq's ``transformer_wmt_en_de_big``, the paper's big size."""
     transformer_wmt_en_de_big(args)

@@ -1,18 +1,26 @@
-"""Checks that the parameters of ``--finetune-from-model`` fit, before torch lists all that do not.
+"""Gives a model the shape of ``--finetune-from-model``, and checks that the parameters fit.
 
-Torch takes some that do not fit without a word: those of other attention heads, another activation
-function or other places of the norms.
+:func:`shaped_by_checkpoint` fills in the shape options that the command line leaves out.
+:func:`check_finetuned` refuses those that contradict the checkpoint, before torch lists all
+parameters that do not fit. Torch accepts some that do not fit: those of other attention heads,
+another activation function or other places of the norms.
 """
 
+import functools
+import logging
+import os
 from argparse import Namespace
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
+from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModel, base_architecture
 from torch import nn
 
 from ..data.special_tokens import EOD
 from ..errors import flag_of
+
+logger = logging.getLogger(__name__)
 
 VALUES = (
     *(
@@ -47,6 +55,60 @@ HEADS = {
 }
 
 
+def shaped_by_checkpoint(architecture: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Decorate an architecture function: options left out are those of the checkpoint.
+
+    fairseq calls the function with the options that the command line gives, and again with complete
+    options whenever it builds a model; then nothing is left out, and nothing is read.
+    """
+
+    @functools.wraps(architecture)
+    def complete(args: Any) -> None:
+        _take_shape(args)
+        architecture(args)
+
+    return complete
+
+
+def _take_shape(args: Any) -> None:
+    path = getattr(args, "finetune_from_model", None)
+    is_complete = all(hasattr(args, name) for name in (*VALUES, *FLAGS, *SHARED))
+    if not path or is_complete or not os.path.exists(path):
+        return
+    trained = _trained_options(checkpoint_utils.load_checkpoint_to_cpu(path))
+    if trained is None or not _is_transformer(trained):
+        return
+    taken = {name: getattr(trained, name) for name in HEADS if hasattr(trained, name)}
+    trained = _complete(trained)
+    taken.update((name, getattr(trained, name)) for name in (*VALUES, *FLAGS, *SHARED))
+    for name in DIMENSIONS:
+        if getattr(trained, name) != trained.decoder_embed_dim:
+            taken[name] = getattr(trained, name)
+    taken = {name: value for name, value in taken.items() if not hasattr(args, name)}
+    vars(args).update(taken)
+    shape = [
+        flag_of(name) + ("" if value is True else f" {value}")
+        for name, value in taken.items()
+        if value not in (None, False)
+    ]
+    logger.info(
+        "--finetune-from-model %s: the model takes its shape, in place of that of --arch: %s; to "
+        "train another shape, remove --finetune-from-model",
+        path, " ".join(shape),
+    )  # fmt: skip
+
+
+def _trained_options(state: Dict[str, Any]) -> Optional[Namespace]:
+    """The options of a checkpoint's model; ``None`` if they are none of a command line."""
+    trained = (state.get("cfg") or {}).get("model")
+    return trained if isinstance(trained, Namespace) else None
+
+
+def _is_transformer(trained: Namespace) -> bool:
+    kind = ARCH_MODEL_REGISTRY.get(getattr(trained, "arch", None), TransformerModel)
+    return issubclass(kind, TransformerModel)
+
+
 def check_finetuned(path: str, state: Dict[str, Any], own: Namespace, model: nn.Module) -> None:
     """Check that a checkpoint is of the network to be trained.
 
@@ -59,12 +121,11 @@ def check_finetuned(path: str, state: Dict[str, Any], own: Namespace, model: nn.
     Raises:
         ValueError: if the checkpoint is of another network; it names the options that differ.
     """
-    trained = (state.get("cfg") or {}).get("model")
-    if not isinstance(trained, Namespace) or not isinstance(model, TransformerModel):
+    trained = _trained_options(state)
+    if trained is None or not isinstance(model, TransformerModel):
         return
     given = f"--finetune-from-model {path}"
-    kind = ARCH_MODEL_REGISTRY.get(getattr(trained, "arch", None), TransformerModel)
-    if not issubclass(kind, TransformerModel):
+    if not _is_transformer(trained):
         raise ValueError(
             f"{given}: was trained with --arch {trained.arch}, and --arch {own.arch} takes "
             "parameters of transformers only; name the checkpoint of one"

@@ -1,6 +1,6 @@
 """The tasks that fairseq calls: ``TASK_fastdec`` is fairseq's TASK with ``--decoding``."""
 
-from . import translation_double_token, translation_fastdec  # noqa: F401
+from . import saved_task, translation_double_token, translation_fastdec  # noqa: F401
 from .fast_decoding import FastDecoding
 from .registration import register_fastdec
 
@@ -17,3 +17,5 @@ STOCK = (
 
 for task in STOCK:
     register_fastdec(task)
+
+saved_task.install()

@@ -10,7 +10,7 @@ from fairseq.logging import metrics
 from fairseq.models import FairseqMultiModel
 from fairseq.tasks import FairseqTask
 
-from ..data.token_order import LEFT_TO_RIGHT, trained_order
+from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, trained_order
 from ..engine import release_once_prepared
 from ..generators import DecodingGenerator, build_generator, check_asked_for
 from ..generators.beams.schedule import Capacity
@@ -75,9 +75,10 @@ class FastDecoding:
         trained = trained_order(state_dict)
         own = self.token_order or LEFT_TO_RIGHT
         if trained != own:
+            is_of_one = trained.tokens_per_step < own.tokens_per_step
             raise ValueError(
                 f"{own}: the checkpoint was trained with {trained}; decode it with --task "
-                f"translation_double_token {trained}"
+                f"translation_double_token {trained}" + is_of_one * f", or {TRAINING_OF_TWO}"
             )
         super().load_state_dict(state_dict)
 

@@ -33,6 +33,15 @@ def test_the_summary_holds_every_number():
     )
 
 
+def test_the_papers_candidate_expansions_count_ended_candidates():
+    statistics = counted()
+    statistics.count_beams(2)
+    before = statistics.summary()
+    assert "1.7 candidate expansions per timestep, mean beam width 2.50" in before
+    statistics.count_beams(0, n_waiting=3)
+    assert "per timestep, 2.7 with ended candidates on the beam (Yang" in statistics.summary()
+
+
 def test_nothing_is_divided_by_zero():
     """Sentences may end before any proposal is made."""
     statistics = Statistics()

@@ -172,7 +172,7 @@ def test_a_frozen_base_stays_as_it_is_while_heads_learn():
 def test_a_stock_state_dict_warm_starts_the_model(caplog):
     stock = tiny.stir(tiny.build_model(TASK))
     model = tiny.build_model(TASK, ARCH, seed=5)
-    with caplog.at_level("INFO"):
+    with caplog.at_level("DEBUG"):
         model.load_state_dict(dict(stock.state_dict()))
     assert "they start as the identity" in caplog.text
     batch = tiny.random_batch(TASK, [4, 7])

@@ -151,6 +151,15 @@ def test_one_line_and_no_list_of_parameters(corpus, baseline, tmp_path, caplog):
     assert "size mismatch" not in caplog.text
 
 
+def train_heads(corpus, new, old, *options, sizes=()):
+    train(
+        corpus, new, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
+        "--criterion", "random_sub_loss", "--finetune-from-model", old / "checkpoint_last.pt",
+        *options, updates=1, sizes=sizes,
+    )  # fmt: skip
+    return torch.load(new / "checkpoint_last.pt", weights_only=True)
+
+
 def test_the_options_that_are_named_are_enough(corpus, tmp_path):
     """From the message to a training that begins."""
     old, new = tmp_path / "old", tmp_path / "new"
@@ -158,21 +167,59 @@ def test_the_options_that_are_named_are_enough(corpus, tmp_path):
         corpus, old, "--task", "translation", "--arch", "transformer",
         "--encoder-normalize-before", "--decoder-learned-pos", updates=1,
     )  # fmt: skip
-
-    def train_heads(*sizes):
-        train(
-            corpus, new, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
-            "--criterion", "random_sub_loss", "--finetune-from-model", old / "checkpoint_last.pt",
-            updates=1, sizes=sizes,
-        )  # fmt: skip
-
     with pytest.raises(ValueError) as refusal:
-        train_heads("--decoder-normalize-before")
-    give, remove = re.search("give (.*) and remove (.*)$", str(refusal.value)).groups()
-    assert remove == "--decoder-normalize-before"
-    train_heads(*give.split())
-    state = torch.load(new / "checkpoint_last.pt", weights_only=True)
+        train_heads(
+            corpus, new, old, sizes=("--decoder-normalize-before", "--decoder-ffn-embed-dim", 48)
+        )
+    message = "give (--decoder-ffn-embed-dim 64) and remove --decoder-normalize-before$"
+    given = re.search(message, str(refusal.value)).group(1)
+    state = train_heads(corpus, new, old, sizes=given.split())
     assert state["cfg"]["model"].encoder_normalize_before
+
+
+@pytest.fixture
+def two_dictionaries(corpus, tmp_path):
+    """The corpus with a dictionary for each side, the target's with one word more."""
+    place = tmp_path / "two"
+    for name in ("en", "de"):
+        words = (corpus / f"dict.{name}.txt").read_text()
+        (tmp_path / f"dict.{name}.txt").write_text(words + "zz 1\n" * (name == "de"))
+        (tmp_path / f"train.{name}").write_text("a b c\nd e\n" * 20)
+    command_line.preprocess(
+        "-s", "en", "-t", "de", "--destdir", place, "--srcdict", tmp_path / "dict.en.txt",
+        "--tgtdict", tmp_path / "dict.de.txt", "--trainpref", tmp_path / "train",
+        "--validpref", tmp_path / "train",
+    )  # fmt: skip
+    return place
+
+
+def test_the_shape_is_the_checkpoints(two_dictionaries, tmp_path, caplog):
+    """Options are left out: separate dictionaries, sizes, attention heads, norms, activation."""
+    old, new, newer = tmp_path / "old", tmp_path / "new", tmp_path / "newer"
+    sizes = [option for option in command_line.TINY if option != "--share-all-embeddings"]
+    train(
+        two_dictionaries, old, "--task", "translation", "--arch", "transformer", *sizes,
+        "--encoder-normalize-before", "--activation-fn", "gelu",
+        "--share-decoder-input-output-embed", updates=1, sizes=(),
+    )  # fmt: skip
+    with caplog.at_level("INFO"):
+        heads = ("--block-size", 3, "--block-ffn", "split", "--identity-first-head")
+        trained = train_heads(two_dictionaries, new, old, *heads)["cfg"]["model"]
+    assert trained.encoder_normalize_before and not trained.decoder_normalize_before
+    assert trained.activation_fn == "gelu"
+    assert trained.encoder_embed_dim == 32 and trained.decoder_attention_heads == 2
+    assert trained.share_decoder_input_output_embed and not trained.share_all_embeddings
+    assert "in place of that of --arch: --encoder-embed-dim 32 --encoder-ffn-em" in caplog.text
+    # Heads have a shape, too.
+    again = train_heads(two_dictionaries, newer, new)["cfg"]["model"]
+    assert (again.block_size, again.block_ffn, again.identity_first_head) == (3, "split", True)
+
+
+def test_models_that_are_built_again_need_no_checkpoint(tmp_path):
+    """What a training remembers of --finetune-from-model may be another file by now."""
+    args = tiny.arguments("blockwise_transformer", finetune_from_model=str(tmp_path / "other.pt"))
+    (tmp_path / "other.pt").write_text("no checkpoint")
+    ARCH_CONFIG_REGISTRY["blockwise_transformer"](args)
 
 
 def test_the_documents_list_all_architectures_and_their_sizes():

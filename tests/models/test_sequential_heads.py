@@ -134,7 +134,7 @@ def test_a_frozen_base_stays_as_it_is_while_heads_learn():
 
 def test_a_stock_state_dict_warm_starts_the_model(caplog):
     model = tiny.build_model(TASK, ARCH, **SEQUENTIAL)
-    with caplog.at_level("INFO"):
+    with caplog.at_level("DEBUG"):
         model.load_state_dict(dict(tiny.build_model(TASK).state_dict()))
     assert "they start at random" in caplog.text
 

@@ -251,7 +251,7 @@ def test_a_stock_checkpoint_is_a_beginning(corpus, baseline, tmp_path, caplog):
     losses = {}
     for name, flags in {"new": (), "begun": ("--finetune-from-model", baseline)}.items():
         caplog.clear()
-        with caplog.at_level("INFO"):
+        with caplog.at_level("DEBUG"):
             path = trained(
                 corpus, tmp_path / name, *TASK, "--arch", "double_token_transformer", *flags,
                 updates=50,
@@ -302,6 +302,16 @@ def test_options_of_one_token_a_step_in_another_order():
                           ("--constraints", dict(constraints="ordered"))]:  # fmt: skip
         with pytest.raises(ValueError, match=f"{flag}: .*--token-order r2l"):
             task.build_generator([model], argparse.Namespace(beam=2, **options))
+
+
+def test_two_tokens_a_step_of_a_model_of_one(corpus, baseline):
+    """Both ways to ask for them name how to decode the model and how to train another."""
+    training = ".*, or train .*--task translation_double_token --arch .* --finetune-from-model CHE"
+    with pytest.raises(ValueError, match="one token a step; use --decoding beam" + training):
+        generate(corpus, baseline, "--decoding", "double_token")
+    decode = "decode it with --task translation_double_token --token-order l2r --tokens-per-step 1"
+    with pytest.raises(ValueError, match=decode + training):
+        generate(corpus, baseline, "--task", "translation_double_token")
 
 
 def test_the_task_adds_its_token_once():

@@ -10,6 +10,7 @@ import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models.transformer import TransformerModel
 
+from fairseq_fastdec.generators.single import adaptive, faster_search
 from fairseq_fastdec.tasks.translation_fastdec import (
     TranslationFastdecConfig,
     TranslationFastdecTask,
@@ -80,6 +81,20 @@ def test_decoding_stats(corpus, blockwise, tmp_path):
         assert record["tokens"] == n_tokens == sum(record["blocks"])
         assert len(record["blocks"]) <= record["invocations"] <= len(record["blocks"]) + 1
         assert max(record["blocks"]) <= 3
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "lookahead", "auto"])
+def test_the_log_has_the_costs_and_nothing_that_asks_for_no_action(
+    corpus, blockwise, decoding, caplog, monkeypatch
+):
+    monkeypatch.setattr(faster_search, "SAID_AFTER", 1)
+    monkeypatch.setattr(adaptive, "SAID_AFTER", 1)
+    with caplog.at_level("INFO"):
+        generate(corpus, blockwise, "--decoding", decoding)
+        gc.collect()
+    said = [r.getMessage() for r in caplog.records if r.name.startswith("fairseq_fastdec")]
+    # Generators of earlier tests may go here, too, and say what they cost.
+    assert said and all(re.match(r"\w+ decoding: \d+ sentences, ", line) for line in said)
 
 
 def test_stats_that_cannot_be_written(corpus, blockwise, tmp_path):
@@ -227,7 +242,7 @@ def test_cpu_autocast_on_the_command_line(corpus, tmp_path):
         "--criterion", "label_smoothed_cross_entropy", "--cpu-autocast", updates=20,
     )  # fmt: skip
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
-    assert state["cfg"]["task"]["cpu_autocast"] is True
+    assert state["cfg"]["model"].cpu_autocast is True
     assert {value.dtype for value in state["model"].values()} == {torch.float32}
 
 

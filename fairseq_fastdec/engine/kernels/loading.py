@@ -167,7 +167,7 @@ def warn_if_not_built() -> None:
 def log_threads(n_threads: int, limit: int, model: str) -> None:
     """Say once, for each such case, how many of its threads a model's first step uses."""
     if limit > 1:
-        logger.info(
+        logger.debug(
             "a decoder of %s: its first step has work for %d of %d threads", model, n_threads, limit
         )
 

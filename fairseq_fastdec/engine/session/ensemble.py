@@ -84,7 +84,12 @@ class EnsembleSession:
     @property
     def block_size(self) -> int:
         """The number of heads that every member has."""
-        return min(member.block_size for member in self._members)
+        return min(self.block_sizes)
+
+    @property
+    def block_sizes(self) -> List[int]:
+        """The number of heads of each member, in the order of the models; 0 for a stock model."""
+        return [member.block_size for member in self._members]
 
     @property
     def has_sequential_heads(self) -> bool:
@@ -321,5 +326,5 @@ def _session_for(
         raise ValueError(
             f"--shortlist: {problem}; remove it, such models compute all types of the vocabulary"
         )
-    logger.info("%s: decoding it through fairseq's incremental state, which is slower", problem)
+    logger.info("%s; it is decoded through fairseq's incremental state, which is slower", problem)
     return (RecurrentSession if is_recurrent(model) else IncrementalSession)(model, temperature)

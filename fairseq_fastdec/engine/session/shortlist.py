@@ -106,7 +106,7 @@ class Shortlist:
                 "scripts/build_shortlist.py"
             ) from error
         n_known = int((np.diff(table.first) > 0).sum())
-        logger.info(
+        logger.debug(
             "--shortlist %s: %d targets of %d of %d source types; skipped %d lines with words that "
             "are not in the dictionaries",
             path, table.targets.size, n_known, len(source), table.n_skipped,

@@ -169,7 +169,8 @@ class BeamSearch:
         focus = self._focus
         scores = self._expansion.step(focus.tokens)
         self._statistics.count_step(focus.n_rows)
-        self._statistics.count_beams(focus.n_beams)
+        n_waiting = int(self._slots.n_waiting[focus.slots].sum())
+        self._statistics.count_beams(focus.n_beams, n_waiting)
         done = self._survival.judge(self._extensions(scores))
         order, results = None, []
         if done is not None:

@@ -26,6 +26,7 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
+        _check_heads(self.session.block_sizes)
         if not self.session.heads_agree:
             raise ValueError(
                 "--path: models with and without --block-heads sequential cannot propose together; "
@@ -75,18 +76,30 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         self.statistics.count_heads([len(sizes)] * (self._n_heads - 1), longer[1:])
 
 
+def _check_heads(trained: Sequence[int]) -> None:
+    """Check that each model has heads: ``trained`` is their number for each."""
+    n_models = len(trained)
+    lacking = [str(number) for number, n in enumerate(trained, start=1) if n == 0]
+    if not lacking:
+        return
+    which = "the model has"
+    if len(lacking) == 1 and n_models > 1:
+        which = f"model {lacking[0]} of the {n_models} in --path has"
+    elif n_models > 1:
+        which = f"models {', '.join(lacking)} of the {n_models} in --path have"
+    raise ValueError(
+        f"--decoding blockwise: {which} no prediction heads; train heads with --arch "
+        "blockwise_transformer --criterion random_sub_loss --finetune-from-model CHECKPOINT, or "
+        "use --decoding greedy"
+    )
+
+
 def decoding_block_size(options: DecodingOptions, trained: int) -> int:
     """The number of heads that propose, p_1 among them.
 
     Raises:
-        ValueError: if a model with ``trained`` heads cannot propose as many tokens.
+        ValueError: if a model with ``trained`` heads, at least 1, cannot propose as many tokens.
     """
-    if trained == 0:
-        raise ValueError(
-            "--decoding blockwise: the model has no prediction heads; train one with --arch "
-            "blockwise_transformer --criterion random_sub_loss (warm-started with "
-            "--finetune-from-model), or use --decoding greedy"
-        )
     wanted = options.decoding_block_size or trained
     if wanted > trained:
         raise ValueError(

@@ -84,7 +84,7 @@ class AdaptiveSearch:
             proposer.end(batch, n_invocations)
         if self._n_own >= SAID_AFTER and not self._is_said:
             self._is_said = True
-            logger.info(self.summary())
+            logger.debug(self.summary())
 
     def _next_trial(self) -> float:
         return min((one.known.trial.next for one in self._proposers), default=math.inf)

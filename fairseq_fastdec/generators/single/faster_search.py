@@ -115,7 +115,7 @@ class FasterSearch:
         times.learn(number, seconds, int(batch.final_lengths.sum()))
         self._n_batches[number] += 1
         if sum(self._n_batches) == SAID_AFTER:
-            logger.info(self.summary())
+            logger.debug(self.summary())
 
     def summary(self) -> str:
         """Say in a line how many batches each search has decoded."""

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
@@ -30,6 +30,8 @@ class SingleHypothesisGenerator(DecodingGenerator):
 
     # Called with what every decoder invocation was given and answered, see :meth:`Batch.observe`.
     observer: Optional[Observer] = None
+    # The cost of each sentence of the last batch, as --decoding-stats has it.
+    records: Sequence[SentenceRecord] = ()
 
     @cached_property
     def _best_tokens(self) -> BestTokens:
@@ -70,4 +72,5 @@ class SingleHypothesisGenerator(DecodingGenerator):
             self._best_tokens,
         )
         self.decode(batch, bos, prefix)
-        return batch.hypotheses(), batch.records(ids)
+        self.records = records = batch.records(ids)
+        return batch.hypotheses(), records

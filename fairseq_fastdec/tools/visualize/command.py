@@ -168,7 +168,9 @@ def read_sentences(name: str, n_most: int) -> Dict[int, str]:
         raise UsageError(f"--sentences {name}: has no sentence; give one a line")
     if len(lines) > n_most:
         logger.warning(
-            "--max-sentences-shown %d: %d more sentences are left out", n_most, len(lines) - n_most
+            "--max-sentences-shown %d: %d more sentences are left out; raise it to draw them",
+            n_most,
+            len(lines) - n_most,
         )
     return dict(list(lines.items())[:n_most])
 
@@ -216,6 +218,7 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
                 best[row].tolist(),
                 generator.observer.take(row),
                 generator.name,
+                blocks=generator.records[row].blocks,
             )
             yield trace.named(
                 task.source_dictionary.__getitem__,

@@ -8,6 +8,8 @@ with, for each SENTENCE (positions and steps count from 0; tokens are the dictio
 
 - ``id``: line number in the input; ``method``: the ``--decoding``; ``subwords``: ``show``, ``mark``
   or ``join``;
+- ``blocks``: the numbers of tokens accepted at once, as ``--decoding-stats`` counts them (Stern et
+  al. 2018, section 7.4); ``[]`` for methods without blocks;
 - ``source``, ``tokens``: lists of strings ending in ``</s>``;
 - ``steps``: one for each decoder invocation, with ``first``, ``drafts``, ``answers``,
   ``probabilities`` and ``settled`` as in :class:`~.trace.TraceStep`, and ``frontier``: how many
@@ -75,6 +77,7 @@ def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
         "id": trace.id,
         "method": trace.method,
         "subwords": trace.subwords,
+        "blocks": trace.blocks,
         "source": trace.source,
         "tokens": trace.tokens,
         "steps": steps,
@@ -97,4 +100,5 @@ def _trace(sentence: Dict[str, Any]) -> SentenceTrace:
         steps,
         sentence["method"],
         sentence.get("subwords", "show"),
+        sentence.get("blocks", []),
     )

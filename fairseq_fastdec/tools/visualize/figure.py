@@ -145,6 +145,9 @@ class _Picture:
             f"Sentence {self.trace.id + 1}, {self.trace.method}: {n_tokens} tokens in {n_steps} "
             f"decoder invocations, {n_parallel} decoded in parallel"
         )
+        if self.trace.blocks:
+            mean = n_tokens / len(self.trace.blocks)
+            head += f", mean accepted block size {mean:.2f}"
         n_guessed = sum(token is not None and token.guessed for token in self.found)
         if n_guessed:
             head += f", {n_guessed} guessed"

@@ -31,8 +31,8 @@ def families(text: str) -> List[str]:
         letters = "".join(chr(c) for c in sorted(missing)[:10])
         logger.warning(
             "no installed font has %r (%d in all): the PNG shows boxes there; install a "
-            "font for this script, such as one of the Noto fonts. SVG and HTML use the fonts of "
-            "whoever looks at them",
+            "font for this script, such as one of the Noto fonts. SVG and HTML use the "
+            "viewer's fonts",
             letters,
             len(missing),
         )

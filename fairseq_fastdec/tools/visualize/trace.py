@@ -43,6 +43,9 @@ class SentenceTrace(Generic[Token]):
         method: the ``--decoding`` it came from. The drafts of ``blockwise`` are the heads'
             proposals; those of the other methods are guesses or the answers of the step before.
         subwords: how they are written, see :class:`~.subwords.Spelling`.
+        blocks: the numbers of tokens that were accepted at once, as ``--decoding-stats`` counts
+            them; empty for methods without blocks. The first token of a block is p_1's own answer,
+            which is settled one step before the block that it begins is accepted.
     """
 
     id: int
@@ -51,6 +54,7 @@ class SentenceTrace(Generic[Token]):
     steps: List[TraceStep[Token]] = field(default_factory=list)
     method: str = "jacobi"
     subwords: str = "show"
+    blocks: List[int] = field(default_factory=list)
 
     def named(
         self,
@@ -82,7 +86,9 @@ class SentenceTrace(Generic[Token]):
 
         steps = [named(step) for step in self.steps]
         source = [source_symbol(token) for token in self.source]
-        return SentenceTrace(self.id, source, names(self.tokens), steps, self.method, subwords)
+        return SentenceTrace(
+            self.id, source, names(self.tokens), steps, self.method, subwords, self.blocks
+        )
 
 
 class Recorder:

@@ -372,7 +372,7 @@ def test_where_torch_has_other_threads_it_has_one(monkeypatch):
 @pytest.mark.skipif(library() is None or library().threads is None, reason=skips.THREADS)
 def test_a_step_uses_the_threads_that_it_has_work_for(caplog):
     """And no thread that would only be waited for."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     model = tiny.build_model(TASK)
 
     def n_threads():

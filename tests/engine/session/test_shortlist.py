@@ -81,7 +81,7 @@ def test_the_union_is_that_of_sets(tmp_path, lines, sources, first, best, joined
 def test_words_that_are_in_no_dictionary_are_counted(tmp_path, caplog):
     lines = [("w1", "w2", 0.5), ("other", "w2", 0.3), ("w1", "NULL", 0.1), ("w3", "w2", 1)]
     path = write_table(tmp_path / "lex.s2t", lines)
-    with caplog.at_level("INFO"):
+    with caplog.at_level("DEBUG"):
         Shortlist.load(path, SEPARATE.source_dictionary, SEPARATE.target_dictionary)
     assert "2 targets of 1 of 24 source types; skipped 2 lines" in caplog.text
 

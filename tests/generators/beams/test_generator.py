@@ -189,13 +189,18 @@ def test_a_beam_as_wide_as_the_vocabulary_allows():
 def reference_search(model, source, width, threshold, per_entry, finalize, rules):
     """One sentence, one hypothesis at a time, the whole prefix through the stock decoder.
 
-    Returns the results' ``(tokens, total)``, best first.
+    Returns:
+        the results' ``(score, tokens)``, best first, and the numbers of growing and of ended
+        candidates on the beam, summed over the steps
     """
     encoded = model.encoder(source[None], torch.tensor([source.numel()]))
     max_len = rules.max_len(source.numel())
     beam, final = [((), 0.0)], []
+    n_growing = n_ended = 0
     for step in range(max_len + 1):
         pool = []
+        ended = [tokens for tokens, _ in beam if tokens and tokens[-1] == EOS]
+        n_growing, n_ended = n_growing + len(beam) - len(ended), n_ended + len(ended)
         for tokens, total in beam:
             if tokens and tokens[-1] == EOS:
                 pool.append((total, tokens))
@@ -226,7 +231,8 @@ def reference_search(model, source, width, threshold, per_entry, finalize, rules
     def score(candidate):
         return candidate[0] / (len(candidate[1]) ** rules.lenpen if rules.normalize else 1)
 
-    return sorted(((score(c), c[1]) for c in final), reverse=True, key=lambda s: s[0])
+    results = sorted(((score(c), c[1]) for c in final), reverse=True, key=lambda s: s[0])
+    return results, (n_growing, n_ended)
 
 
 def extensions(model, encoded, tokens, total, step, max_len, rules):
@@ -265,15 +271,22 @@ def test_variable_beams_against_lists(
     model = stock_model(0, torch.float64, trained)
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     method = dict(prune_threshold=threshold, max_candidates=per_entry, finalize=finalize)
-    ours = decode([model], sample, "variable_beam", width, method, **options)
+    generator = build([model], "variable_beam", width, method, **options)
+    ours = generator.generate([model], sample)
     rules = GenerationRules.from_args(argparse.Namespace(**options), TASK.target_dictionary, 64)
+    counted = [0, 0]
     for hypotheses, source in zip(ours, sample["net_input"]["src_tokens"]):
         source = source[source.ne(rules.pad)]
-        expected = reference_search(model, source, width, threshold, per_entry, finalize, rules)
+        expected, counts = reference_search(
+            model, source, width, threshold, per_entry, finalize, rules
+        )
+        counted = [total + own for total, own in zip(counted, counts)]
         assert [h["score"].item() for h in hypotheses] == pytest.approx(
             [score for score, _ in expected], abs=1e-4
         )
         assert {tuple(h["tokens"].tolist()) for h in hypotheses} == {t for _, t in expected}
+    costs = generator.statistics
+    assert [costs.row_invocations, costs.waiting] == counted
 
 
 def test_variable_beams_with_nothing_pruned_are_fairseqs():

@@ -250,6 +250,25 @@ def test_a_block_of_one_is_greedy():
     assert generator.statistics.row_invocations == greedy.statistics.row_invocations
 
 
+@pytest.mark.parametrize(
+    "sizes, which",
+    [
+        ((0, 2), "model 1 of the 2 in --path has"),
+        ((2, 0, 2, 0), "models 2, 4 of the 4 in --path have"),
+    ],
+)
+def test_the_models_of_an_ensemble_that_lack_heads(sizes, which):
+    heads = dict(block_heads="sequential", identity_first_head=True)
+    models = [
+        tiny.build_model(TASK, "blockwise_transformer", block_size=n, **heads)
+        if n
+        else tiny.build_model(TASK)
+        for n in sizes
+    ]
+    with pytest.raises(ValueError, match=f"^--decoding blockwise: {which} no prediction heads; "):
+        generator_for(models)
+
+
 def test_a_model_without_heads_is_refused():
     with pytest.raises(ValueError, match="no prediction heads.*blockwise_transformer"):
         generator_for([tiny.build_model(TASK)])

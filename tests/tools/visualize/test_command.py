@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_fastdec.tools.visualize import command, document
-from tests.support import skips
+from tests.support import command_line, skips
 
 skips.needs("matplotlib")
 
@@ -67,6 +67,26 @@ def test_subwords(draw):
     assert {trace.subwords for trace in traces(draw("--formats", "json"))} == {"show"}
     out = draw("--formats", "json", "--subwords", "join")
     assert {trace.subwords for trace in traces(out)} == {"join"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("blockwise",), ("blockwise", "--proposal-tree", 5), ("jacobi",), ("gs_jacobi",),
+        ("lookahead", "--ngram-pool", "sentence"), ("greedy",),
+    ],
+)  # fmt: skip
+def test_blocks_are_those_of_the_statistics(draw, blockwise, corpus, tmp_path, options):
+    """One count of a sentence's blocks, the paper's: the tokens that one verification accepts."""
+    (method, *rest), path = options, tmp_path / "stats.jsonl"
+    out = draw("--formats", "json", "--decoding", method, *rest, path=blockwise)
+    lines = [line for line in LINES if line]
+    options = ("--decoding", method, *rest, "--decoding-stats", path)
+    command_line.interactive(corpus, blockwise, lines, tmp_path, *options)
+    counted = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [trace.blocks for trace in traces(out)] == [record["blocks"] for record in counted]
+    for trace in traces(out):
+        assert sum(trace.blocks) == (0 if method == "greedy" else len(trace.tokens))
 
 
 def test_greedy_is_a_chain(draw):

@@ -24,7 +24,8 @@ def traces(draw):
         steps.append(TraceStep(first, drafts, answers, probabilities, settled))
     method = draw(st.sampled_from(["jacobi", "blockwise"]))
     source = draw(st.lists(TEXT, max_size=4))
-    return SentenceTrace(draw(st.integers(0, 99)), source, tokens, steps, method)
+    blocks = draw(st.lists(st.integers(1, 9), max_size=3))
+    return SentenceTrace(draw(st.integers(0, 99)), source, tokens, steps, method, blocks=blocks)
 
 
 @given(st.lists(traces(), max_size=3))

@@ -1,0 +1,56 @@
+"""The task that a checkpoint names is fairseq's own where fairseq's own can decode the model.
+
+A checkpoint that names ``translation_fastdec`` fails without this plugin: "Could not infer task
+type". What the plugin adds to a task is for decoding or for one training, and commands give it
+again, so :func:`install` has fairseq-train save ``translation`` and its options.
+"""
+
+import functools
+from argparse import Namespace
+from dataclasses import fields
+from typing import Any, Callable, Dict
+
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
+from fairseq.trainer import Trainer
+
+from ..generators.options import DecodingOptions
+from .registration import SUFFIX
+
+
+def install() -> None:
+    """Have fairseq-train save the stock task's name and options."""
+    if not hasattr(Trainer.state_dict, "__wrapped__"):
+        Trainer.state_dict = _with_stock_task(Trainer.state_dict)
+
+
+def _with_stock_task(state_dict: Callable) -> Callable:
+    @functools.wraps(state_dict)
+    def state_with_stock_task(trainer: Any) -> Dict[str, Any]:
+        state = state_dict(trainer)
+        cfg = state.get("cfg")
+        if isinstance(cfg, dict) and "task" in cfg:
+            state["cfg"] = {**cfg, "task": stock_task(cfg["task"])}
+        return state
+
+    return state_with_stock_task
+
+
+def stock_task(options: Any) -> Any:
+    """The options of the task that ``TASK_fastdec`` adds decoding to; other tasks' as they are.
+
+    Args:
+        options: of a task, by name; a namespace for tasks without a dataclass.
+    """
+    is_namespace = isinstance(options, Namespace)
+    values = vars(options) if is_namespace else options
+    key = "task" if is_namespace else "_name"
+    name = str(values.get(key))
+    stock = name[: -len(SUFFIX)]
+    if not name.endswith(SUFFIX) or stock not in TASK_REGISTRY:
+        return options
+    if is_namespace:
+        added = {option.name for option in fields(DecodingOptions)}
+        kept = {name: value for name, value in values.items() if name not in added}
+        return Namespace(**{**kept, key: stock})
+    known = {option.name for option in fields(TASK_DATACLASS_REGISTRY[stock])}
+    return {name: value for name, value in values.items() if name in known} | {key: stock}
