@@ -7,8 +7,11 @@ from typing import Any, Dict, Optional
 from . import atomic_files
 
 
-def read_settings(path: Path) -> Optional[Dict[str, Any]]:
+def read_settings(path: Path, flag: str) -> Optional[Dict[str, Any]]:
     """The settings in a file; ``None`` if there is no file.
+
+    Args:
+        flag: the option that sets where results go, for the message.
 
     Raises:
         OSError: if it cannot be read.
@@ -21,11 +24,16 @@ def read_settings(path: Path) -> Optional[Dict[str, Any]]:
     except (ValueError, RecursionError):
         kept = None
     if not isinstance(kept, dict):
-        raise ValueError(
-            f"{path}: damaged; delete it if the translations beside it were made with this very "
-            "command, or else name another directory"
-        )
+        raise damaged(path, flag)
     return kept
+
+
+def damaged(path: Path, flag: str) -> ValueError:
+    """The error for a file that does not hold what :func:`write_settings` wrote."""
+    return ValueError(
+        f"{path}: damaged; delete it if this very command made the translations beside it, or "
+        f"else name another {flag}"
+    )
 
 
 def write_settings(path: Path, settings: Dict[str, Any]) -> None:
@@ -40,26 +48,28 @@ def write_settings(path: Path, settings: Dict[str, Any]) -> None:
     atomic_files.write_text(path, json.dumps(settings, indent=1) + "\n")
 
 
-def check_settings(path: Path, settings: Dict[str, Any]) -> None:
+def check_settings(path: Path, settings: Dict[str, Any], flag: str) -> None:
     """Keep the settings in a file, or compare them with those that are there.
 
     Args:
         settings: values that JSON has.
+        flag: the option that sets where results go, for the message.
 
     Raises:
         ValueError: if the file holds other settings, which it names, or something else.
     """
-    kept = read_settings(path)
+    kept = read_settings(path, flag)
     if kept is None:
         write_settings(path, settings)
     else:
-        compare_settings(path, kept, settings)
+        compare_settings(path, kept, settings, flag)
 
 
-def compare_settings(path: Path, kept: Dict[str, Any], settings: Dict[str, Any]) -> None:
+def compare_settings(path: Path, kept: Dict[str, Any], settings: Dict[str, Any], flag: str) -> None:
     """
     Args:
         path: of the file that the settings were kept in, for the message.
+        flag: the option that sets where results go, for the message.
 
     Raises:
         ValueError: if the settings differ from those that were kept.
@@ -69,5 +79,5 @@ def compare_settings(path: Path, kept: Dict[str, Any], settings: Dict[str, Any])
         if old != new:
             raise ValueError(
                 f"{path.parent}: holds translations made with {name} = {old}, and now it is "
-                f"{new}; name another directory, or delete this one"
+                f"{new}; name another {flag}, or delete this directory"
             )

@@ -7,16 +7,16 @@ from fairseq_fastdec.tools.kept_settings import check_settings
 
 def test_settings_are_kept_and_compared(tmp_path):
     path = tmp_path / "settings.json"
-    check_settings(path, {"a": 1, "b": ["x", 2], "c": None})
-    check_settings(path, {"c": None, "b": ["x", 2], "a": 1})
+    check_settings(path, {"a": 1, "b": ["x", 2], "c": None}, "--destdir")
+    check_settings(path, {"c": None, "b": ["x", 2], "a": 1}, "--destdir")
     for other in ({"a": 1, "b": ["y", 2], "c": None}, {"a": 1, "b": ["x", 2], "c": None, "d": 0}):
-        with pytest.raises(ValueError, match="made with [bd] = .*; name another directory"):
-            check_settings(path, other)
+        with pytest.raises(ValueError, match="made with [bd] = .*; name another --destdir"):
+            check_settings(path, other, "--destdir")
 
 
 @pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"\xff\xfe", b"[" * 100_000])
 def test_damaged_settings_are_named(tmp_path, content):
     path = tmp_path / "settings.json"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"^{path}: damaged; delete it if .*another directory"):
-        check_settings(path, {"a": 1})
+    with pytest.raises(ValueError, match=f"^{path}: damaged; delete it if .*another --destdir$"):
+        check_settings(path, {"a": 1}, "--destdir")

@@ -104,7 +104,8 @@ def run(args: argparse.Namespace) -> None:
     limit_batches(cfg)
     corpus = Corpus(cfg)
     shards = Shards(args.destdir / "shards", len(corpus), args.shard_size)
-    check_settings(args.destdir / "settings.json", settings_of(cfg, len(corpus), args.shard_size))
+    settings = settings_of(cfg, len(corpus), args.shard_size)
+    check_settings(args.destdir / "settings.json", settings, "--destdir")
     translate(args, cfg, corpus, shards)
     if args.num_shards > 1:
         print("translated; when all processes have ended, run this without --num-shards")

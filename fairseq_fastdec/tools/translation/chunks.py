@@ -120,7 +120,7 @@ class ChunkStore:
         if self._description(path)["source_sha256"] != _digest(chunk.source):
             raise OtherSource(
                 f"{path}: was made of other lines than those that the input has now; name another "
-                "--output, or delete the directory"
+                "--output, or delete this directory"
             )
         return True
 

@@ -5,6 +5,8 @@ import contextlib
 import functools
 import logging
 import math
+import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -94,8 +96,9 @@ def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRu
     """Translate what is missing, and put the output together if all is there."""
     output = Path(args.output)
     directory = output.with_name(f"{output.name}.parts")
-    if output.exists() and not directory.exists():
-        raise ValueError(f"--output {output}: exists already; delete it or name another")
+    # A link was not made by this command, whether or not there is a file behind it.
+    if os.path.lexists(output) and (output.is_symlink() or not directory.exists()):
+        raise ValueError(f"--output {output}: exists already; delete it or name another file")
     directory.mkdir(parents=True, exist_ok=True)
     part = Part(args.shard_id, args.num_shards)
     with locked(directory, part.index, part.count):
@@ -108,6 +111,7 @@ def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRu
         task = tasks.setup_task(cfg.task)
         manifest.check(settings_of(cfg, task, content, chunk_size, _settings_of_output(args)))
         if _is_there(output, manifest):
+            shutil.rmtree(directory, ignore_errors=True)
             tell(f"{output}: is there already: {show(manifest.finished['counts'])}")
             return
         store = ChunkStore(directory)
@@ -123,7 +127,9 @@ def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRu
             return
         store.remove_beginnings()
         manifest.finish(complete(coordinator, text, store, output))
+        # The manifest goes last: it tells a command that is killed here that the output is whole.
         store.remove_all()
+        shutil.rmtree(directory, ignore_errors=True)
         tell(f"{output}: {show(manifest.finished['counts'])}")
 
 

@@ -14,10 +14,12 @@ from fairseq import checkpoint_utils, utils
 from omegaconf import OmegaConf
 
 from ..command_line import version
-from ..kept_settings import compare_settings, read_settings, write_settings
+from ..kept_settings import compare_settings, damaged, read_settings, write_settings
 from .output_lines import STOP
 from .text_files import PIECE, FileContent
 
+# The option that sets where the translations go.
+FLAG = "--output"
 # The groups of fairseq's configuration that change translations.
 GROUPS = ("task", "generation", "tokenizer", "bpe")
 # They say where things are, or how much is done at once: a user who runs out of memory goes on with
@@ -38,7 +40,9 @@ class Manifest:
             ValueError: if it is damaged.
         """
         self.path = directory / "manifest.json"
-        self._kept = read_settings(self.path)
+        self._kept = read_settings(self.path, FLAG)
+        if self._kept is not None and not _is_whole(self._kept):
+            raise damaged(self.path, FLAG)
 
     @property
     def is_new(self) -> bool:
@@ -52,7 +56,7 @@ class Manifest:
 
     def chunk_size(self) -> Optional[int]:
         """The lines of a chunk, if that is decided."""
-        return (self._kept or {}).get("settings", {}).get("chunk_size")
+        return None if self._kept is None else self._kept["settings"].get("chunk_size")
 
     def check(self, settings: Dict[str, Any]) -> None:
         """Keep the settings, or compare them with those that are kept.
@@ -62,11 +66,11 @@ class Manifest:
             ValueError: for others, which it names.
         """
         settings = json.loads(json.dumps(settings))
-        kept = dict((self._kept or {}).get("settings", settings))
+        kept = dict(settings if self._kept is None else self._kept["settings"])
         if kept.get("on_error") == STOP:
             # Nothing has been written instead of a translation so far.
             kept["on_error"] = settings["on_error"]
-        compare_settings(self.path, kept, settings)
+        compare_settings(self.path, kept, settings, FLAG)
         if self._kept is None or kept != self._kept["settings"]:
             self._write({**(self._kept or {}), "settings": settings})
 
@@ -85,6 +89,23 @@ class Manifest:
     def _write(self, kept: Dict[str, Any]) -> None:
         write_settings(self.path, kept)
         self._kept = kept
+
+
+def _is_whole(kept: Dict[str, Any]) -> bool:
+    """Whether a manifest has what :class:`Manifest` reads from it."""
+    settings, finished = kept.get("settings"), kept.get("finished", {"size": 0, "counts": {}})
+    return (
+        isinstance(settings, dict)
+        and _is_number(settings.get("chunk_size", 1), 1)
+        and isinstance(finished, dict)
+        and _is_number(finished.get("size"), 0)
+        and isinstance(finished.get("counts"), dict)
+        and all(_is_number(count, 0) for count in finished["counts"].values())
+    )
+
+
+def _is_number(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least
 
 
 def settings_of(

@@ -1,5 +1,6 @@
 """scripts/translate_corpus.py end to end: a tiny model, kills, full disks, damage."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -107,7 +108,7 @@ def test_a_line_for_a_line_as_by_interactive(translate, corpus, baseline, tmp_pa
     source = write(tmp_path / "in", lines)
     output = translate("--chunk-size", 17, *given, source=source).decode()
     assert output.split("\n") == [expected[number] for number in range(100)] + [""]
-    assert [p.name for p in (tmp_path / "out.parts").iterdir() if p.suffix == ".chunk"] == []
+    assert not (tmp_path / "out.parts").exists()
 
 
 def test_several_files_packed_and_not(translate, tmp_path):
@@ -151,23 +152,39 @@ def test_lines_that_cannot_be_translated(translate, tmp_path, capsys):
     kept = translate(*given, "--on-error", "keep-source", source=source).split(b"\n")
     assert kept == [b"c b a", b"a " * 50, b"\xff\xfe", b"c", b""]
     assert "out: 2 translated, 1 not UTF-8, 1 too long" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="on_error = keep-source, and now it is empty"):
-        translate(*given, "--on-error", "empty", source=source)
     empty = translate(*given, "--on-error", "empty", source=source, output="other")
     assert empty == b"c b a\n\n\nc\n"
 
 
-def test_what_is_done_is_not_done_again(translate, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def killed_at_the_end(monkeypatch):
+    """Within, a finished command leaves its directory behind, as if killed before it removes it."""
+
+    @contextlib.contextmanager
+    def within():
+        with monkeypatch.context() as patch:
+            patch.setattr(command.shutil, "rmtree", lambda *_, **__: None)
+            yield
+
+    return within
+
+
+def test_what_is_done_is_not_done_again(
+    translate, tmp_path, monkeypatch, capsys, killed_at_the_end
+):
     source = write(tmp_path / "in", random_lines(20))
-    whole = translate("--decoding", "greedy", source=source)
+    with killed_at_the_end():
+        whole = translate("--decoding", "greedy", source=source)
     monkeypatch.setattr(machine, "Pool", None)
     assert translate("--decoding", "greedy", source=source) == whole
     assert "out: is there already: 20 translated" in capsys.readouterr().err
+    assert not (tmp_path / "out.parts").exists()
 
 
-def test_an_output_that_was_removed_is_made_again(translate, tmp_path):
+def test_an_output_that_was_removed_is_made_again(translate, tmp_path, killed_at_the_end):
     source = write(tmp_path / "in", random_lines(20))
-    whole = translate("--decoding", "greedy", source=source)
+    with killed_at_the_end():
+        whole = translate("--decoding", "greedy", source=source)
     (tmp_path / "out").unlink()
     assert translate("--decoding", "greedy", source=source) == whole
 
@@ -180,10 +197,30 @@ def test_nothing_is_overwritten(translate, tmp_path):
     assert (tmp_path / "out").read_text() == "precious\n"
 
 
-def test_other_settings_and_other_input_do_not_mix(translate, tmp_path):
+@pytest.mark.parametrize("is_begun", [False, True], ids=["new", "begun"])
+def test_a_link_is_not_replaced(translate, tmp_path, is_begun):
+    (tmp_path / "out").symlink_to(tmp_path / "nowhere")
+    if is_begun:
+        (tmp_path / "out.parts").mkdir()
+    with pytest.raises(SystemExit, match="--output .*out: exists already; delete it or name"):
+        translate(source=write(tmp_path / "in", ["a"]))
+    assert (tmp_path / "out").is_symlink() and not (tmp_path / "nowhere").exists()
+
+
+def test_other_json_in_the_manifest(translate, tmp_path):
+    (tmp_path / "out.parts").mkdir()
+    (tmp_path / "out.parts" / "manifest.json").write_text('{"settings": null}')
+    with pytest.raises(SystemExit, match="^translate_corpus.py: .*manifest.json: damaged"):
+        translate(source=write(tmp_path / "in", ["a"]))
+
+
+def test_other_settings_and_other_input_do_not_mix(translate, tmp_path, killed_at_the_end):
     source = write(tmp_path / "in", ["a b"])
-    translate("--decoding", "greedy", source=source)
-    with pytest.raises(SystemExit, match="task.decoding = greedy, and now it is streaming"):
+    with killed_at_the_end():
+        translate("--decoding", "greedy", source=source)
+    with pytest.raises(
+        SystemExit, match="task.decoding = greedy, and now it is streaming; name another --out"
+    ):
         translate(source=source)
     write(source, ["a c"])
     with pytest.raises(SystemExit, match="made with input = .*, and now it is "):
@@ -263,8 +300,7 @@ def test_kills_change_nothing(start, whole, tmp_path):
     process = start(*OF_TEN_LINES, source=source)
     assert process.wait() == 0, process.printed()
     assert (tmp_path / "out").read_bytes() == whole
-    left = {path.name for path in (tmp_path / "out.parts").iterdir()}
-    assert left == {"manifest.json", "lock"}
+    assert not (tmp_path / "out.parts").exists()
 
 
 def test_a_coordinator_that_is_killed_loses_no_chunk(start, tmp_path):

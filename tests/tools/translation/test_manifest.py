@@ -46,18 +46,27 @@ def test_a_line_that_stopped_it_may_be_kept_from_then_on(tmp_path):
 def test_the_end_is_noted(tmp_path):
     manifest = Manifest(tmp_path)
     manifest.check(OUTPUT)
-    manifest.finish({"size": 5})
+    manifest.finish({"size": 5, "counts": {}})
     again = Manifest(tmp_path)
-    assert again.finished == {"size": 5}
+    assert again.finished == {"size": 5, "counts": {}}
     again.check(OUTPUT)
     again.begin_again()
     assert Manifest(tmp_path).finished is None
     Manifest(tmp_path).check(OUTPUT)
 
 
-def test_a_damaged_manifest_is_named(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"settings": ')
-    with pytest.raises(ValueError, match="manifest.json: damaged; delete it if"):
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"settings": ', '{"settings": null}', '{"settings": [1]}', "{}", '{"finished": 3}',
+        '{"settings": {}, "finished": 3}', '{"settings": {}, "finished": {"size": 1}}',
+        '{"settings": {}, "finished": {"size": 1, "counts": {"translated": "x"}}}',
+        '{"settings": {"chunk_size": "x"}}', '{"settings": {"chunk_size": 0}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_manifest_is_named(tmp_path, content):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(ValueError, match="manifest.json: damaged; delete it .*name another --out"):
         Manifest(tmp_path)
 
 
