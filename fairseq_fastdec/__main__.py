@@ -1,7 +1,6 @@
 """All commands under one name: ``python -m fairseq_fastdec``.
 
-fairseq's own commands run with this plugin, wherever it is installed: ``--user-dir`` and
-``--task translation_fastdec`` need not be given.
+fairseq's own commands run with this plugin, wherever it is installed, without ``--user-dir``.
 """
 
 import argparse
@@ -57,10 +56,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def run_fairseq(name: str, arguments: List[str]) -> None:
-    """One of fairseq's commands, with this plugin and, unless another is named, its task."""
+    """One of fairseq's commands, with this plugin."""
     given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     given.add_argument("--user-dir", default=USER_DIR)
-    given.add_argument("--task", default="translation_fastdec")
+    # fairseq-validate has no task of its own.
+    given.add_argument("--task", default="translation")
     options, rest = given.parse_known_args(arguments)
     sys.argv = [f"{PROGRAM} {name}", *rest, "--user-dir", options.user_dir, "--task", options.task]
     with FAIRSEQ_COMMANDS[name][1]():

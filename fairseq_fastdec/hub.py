@@ -1,7 +1,7 @@
 """fairseq's hub interface does what it is asked for, or refuses it by name.
 
-``model.translate(text, decodign="greedy")`` sets a field that nobody reads, and
-``from_pretrained(..., task="translation_fastdec")`` keeps the task of a checkpoint as it was.
+In fairseq ``model.translate(text, decodign="greedy")`` sets a field that nothing reads, and
+``from_pretrained(..., decoding="greedy")`` drops what the checkpoint's options do not have.
 :func:`install` mends both.
 """
 
@@ -20,7 +20,6 @@ from omegaconf import DictConfig, open_dict
 
 from .generators.options import DecodingOptions
 from .tasks.fast_decoding import FastDecoding
-from .tasks.registration import SUFFIX
 
 OWN = {option.name for option in fields(DecodingOptions)} - {"_name"}
 
@@ -56,7 +55,8 @@ def _check_lengths(hub: Any, sentences: Any) -> None:
     if torch.is_tensor(sentences) and sentences.dim() == 1:
         sentences = [sentences]
     for number, tokens in enumerate(sentences):
-        if limit is not None and len(tokens) > limit:
+        # Models for several languages have limits by pair of languages.
+        if isinstance(limit, (int, float)) and len(tokens) > limit:
             raise ValueError(
                 f"sentence {number} (from 0): has {len(tokens)} source tokens, and the model "
                 f"positions for {limit}; divide it, or leave it out with "
@@ -72,22 +72,15 @@ def _check_options(task: Any, names: Iterable[str]) -> None:
     for name in names:
         if name in OWN:
             raise ValueError(
-                f"{name}: {type(task).__name__} has no such option; load the model with "
-                f'task="{_own_name(type(task))}"'
+                f"{name}: {type(task).__name__} has no such option; give it the task by "
+                "fairseq_fastdec.tasks.register_fastdec(NAME OF THE TASK) before it is loaded"
             )
-
-
-def _own_name(task: type) -> str:
-    """The name of our task that stands for a stock one."""
-    names = [f"{name}{SUFFIX}" for name, known in TASK_REGISTRY.items() if known is task]
-    return next((name for name in names if name in TASK_REGISTRY), f"translation{SUFFIX}")
 
 
 def _with_own_tasks(overwrite: Callable) -> Callable:
     """fairseq overwrites the options in a checkpoint that are there, but not what task it is of.
 
-    So the decoding methods would be out of reach for checkpoints of the stock task. Of tasks
-    without a dataclass, fairseq overwrites everything, and takes any name.
+    Of tasks without a dataclass, fairseq overwrites everything, and takes any name.
     """
 
     @functools.wraps(overwrite)

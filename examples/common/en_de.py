@@ -172,7 +172,7 @@ def train_command(
     data: Path,
     save_dir: Path,
     recipe: Recipe,
-    task: str = "translation_fastdec",
+    task: str = "translation",
     save_every: int = 1000,
     keep: int = 1,
     seed: int = 1,
@@ -206,7 +206,7 @@ def saving_options(save_dir: Path, save_every: int, keep: int = 1) -> List:
     ]  # fmt: skip
 
 
-def plugin_options(task: str = "translation_fastdec") -> List:
+def plugin_options(task: str = "translation") -> List:
     """A task, with this plugin; --cpu keeps a GPU out of the comparison."""
     return [
         "--user-dir", commands.PLUGIN, "--task", task,

@@ -41,7 +41,7 @@ NETWORK = en_de.network(256, 512, 5, 2)
 TRAINING = training(3000, 1.5e-3, 300, 3400, dropout=0.1)
 SAVE_EVERY = 50
 # The first model itself, which learns nothing any more.
-SINGLE_L2R = Model("single_l2r", "translation_fastdec", [], [])
+SINGLE_L2R = Model("single_l2r", "translation", [], [])
 LEARNERS = (DOUBLE_BIDIRECTIONAL, SINGLE_R2L, DOUBLE_L2R, DOUBLE_R2L)
 
 

@@ -78,7 +78,6 @@ def load(folder: Path) -> GeneratorHubInterface:
         str(folder),
         "checkpoint.pt",
         str(folder),
-        task="translation_fastdec",
         tokenizer="moses",
         bpe="subword_nmt",
         bpe_codes=str(folder / "bpe.codes"),

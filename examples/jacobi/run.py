@@ -98,7 +98,7 @@ def generate(args: argparse.Namespace, options: List[str], output: Path) -> None
         output,
         [
             args.data, "--path", args.path,
-            "--user-dir", commands.PLUGIN, "--task", "translation_fastdec", "--cpu",
+            "--user-dir", commands.PLUGIN, "--cpu",
             "--batch-size", args.batch_size,
             *options, *commands.statistics_options(options, output),
         ],

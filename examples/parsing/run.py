@@ -186,7 +186,7 @@ def languages() -> List[str]:
 def plugin_options() -> List:
     """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
     return [
-        "--user-dir", commands.PLUGIN, "--task", "translation_fastdec", *languages(), "--cpu",
+        "--user-dir", commands.PLUGIN, *languages(), "--cpu",
     ]  # fmt: skip
 
 

@@ -147,6 +147,6 @@ def _train(work: Path, name: str, schedule: List[str], options: List) -> Path:
 def _plugin_options() -> List:
     """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
     return [
-        "--user-dir", commands.PLUGIN, "--task", "translation_fastdec",
+        "--user-dir", commands.PLUGIN,
         "--source-lang", SOURCE, "--target-lang", TARGET, "--cpu",
     ]  # fmt: skip

@@ -127,7 +127,7 @@ def generate(
 ) -> None:
     """fairseq-generate with one method."""
     command = [work / "data-bin"]
-    command += ["--user-dir", commands.PLUGIN, "--task", "translation_fastdec"]
+    command += ["--user-dir", commands.PLUGIN]
     command += ["--source-lang", args.source_lang, "--target-lang", args.target_lang]
     command += ["--path", ":".join(str(model) for model in models), "--gen-subset", "test"]
     command += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", work / "bpe.codes"]

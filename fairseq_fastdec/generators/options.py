@@ -23,7 +23,7 @@ from .option_rules import (
 
 @dataclass
 class DecodingOptions(FairseqDataclass):
-    """The options that ``translation_fastdec`` adds to fairseq's translation task."""
+    """The options that the plugin adds to fairseq's tasks."""
 
     # A string, not one of fairseq's enumerations of choices: register_decoding adds more.
     decoding: str = field(

@@ -1,13 +1,13 @@
-"""The tasks that fairseq calls: ``TASK_fastdec`` is fairseq's TASK with ``--decoding``."""
+"""The tasks that fairseq calls: fairseq's own, with ``--decoding``."""
 
 from . import saved_task, translation_double_token, translation_fastdec  # noqa: F401
 from .fast_decoding import FastDecoding
-from .registration import register_fastdec
+from .registration import register_fastdec, take_over
 
 __all__ = ["FastDecoding", "register_fastdec"]
 
 # fairseq's other tasks of encoder-decoder models that write text token by token.
-STOCK = (
+OTHERS = (
     "multilingual_translation",
     "speech_to_text",
     "translation_from_pretrained_bart",
@@ -15,7 +15,8 @@ STOCK = (
     "translation_multi_simple_epoch",
 )
 
-for task in STOCK:
+take_over("translation", translation_fastdec.TranslationFastdecTask)
+for task in OTHERS:
     register_fastdec(task)
 
 saved_task.install()

@@ -10,7 +10,7 @@ from fairseq.logging import metrics
 from fairseq.models import FairseqMultiModel
 from fairseq.tasks import FairseqTask
 
-from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, trained_order
+from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
 from ..engine import release_once_prepared
 from ..generators import DecodingGenerator, build_generator, check_asked_for
 from ..generators.beams.schedule import Capacity
@@ -33,7 +33,8 @@ class FastDecoding:
         class MyTaskFastdec(FastDecoding, MyTask):
             ...
 
-    :func:`~.registration.register_fastdec` does that in one line. With the default, ``--decoding
+    :func:`~.registration.register_fastdec` does that in one line, and gives the class the task's
+    own name. With the default, ``--decoding
     fairseq``, everything is the task's own. What a task forces, strips or ends with is honoured.
 
     Attributes:
@@ -42,7 +43,7 @@ class FastDecoding:
             set by tools. fairseq-generate and -interactive are known without.
     """
 
-    token_order = None
+    token_order: Optional[TokenOrder] = None
     only_decodes = False
     _has_criterion = False
 
@@ -58,7 +59,8 @@ class FastDecoding:
             super().add_args(parser)
             add_options(parser, DecodingOptions(), FairseqDataclass)
         else:
-            stock = next(base for base in cls.__mro__ if not issubclass(base, FastDecoding))
+            tasks = (base for base in cls.__mro__ if issubclass(base, FairseqTask))
+            stock = next(task for task in tasks if not issubclass(task, FastDecoding))
             add_options(parser, own(), getattr(stock, "__dataclass"))
 
     @property
@@ -77,8 +79,8 @@ class FastDecoding:
         if trained != own:
             is_of_one = trained.tokens_per_step < own.tokens_per_step
             raise ValueError(
-                f"{own}: the checkpoint was trained with {trained}; decode it with --task "
-                f"translation_double_token {trained}" + is_of_one * f", or {TRAINING_OF_TWO}"
+                f"{own}: the checkpoint was trained with {trained}; decode it without --task"
+                + is_of_one * f", or {TRAINING_OF_TWO}"
             )
         super().load_state_dict(state_dict)
 

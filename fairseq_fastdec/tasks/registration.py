@@ -1,10 +1,11 @@
-"""``TASK_fastdec``: a task of fairseq's, or of one's own, that decodes with our methods."""
+"""Tasks of fairseq's, or of one's own, that decode with our methods under their own names."""
 
 from dataclasses import make_dataclass
-from typing import Type
+from typing import Dict, NamedTuple, Optional, Type
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, FairseqTask, register_task
+from hydra.core.config_store import ConfigStore
 
 from ..generators.options import DecodingOptions
 from .fast_decoding import FastDecoding
@@ -12,18 +13,35 @@ from .fast_decoding import FastDecoding
 SUFFIX = "_fastdec"
 
 
+class Stock(NamedTuple):
+    """A task as it was registered before :func:`take_over`.
+
+    Attributes:
+        options: its dataclass; ``None`` for a task with the classic argument parser.
+    """
+
+    task: Type[FairseqTask]
+    options: Optional[Type[FairseqDataclass]]
+
+
+# By name, the tasks that ours have taken the places of.
+STOCK: Dict[str, Stock] = {}
+
+
 def register_fastdec(task: str) -> Type[FairseqTask]:
-    """Register ``TASK_fastdec``, which is a registered task with ``--decoding`` and its options.
+    """Give a registered task ``--decoding`` and its options.
 
         register_fastdec("my_translation")
 
     in the package of ``--user-dir``, behind the task itself, is all that a task of one's own needs.
+    With the default, ``--decoding fairseq``, everything is the task's own. The task is registered
+    as ``my_translation_fastdec``, too.
 
     Args:
         task: the name that a task of encoder-decoder models was registered with.
 
     Returns:
-        the new task's class.
+        the new class, a subclass of the task's.
 
     Raises:
         ValueError: for a name that no task has.
@@ -37,7 +55,25 @@ def register_fastdec(task: str) -> Type[FairseqTask]:
         {"__doc__": f"``{task}`` with ``--decoding``.", "__module__": stock.__module__},
     )
     options = TASK_DATACLASS_REGISTRY.get(task)
-    return register_task(task + SUFFIX, None if options is None else _with_decoding(options))(own)
+    register_task(task + SUFFIX, None if options is None else _with_decoding(options))(own)
+    take_over(task, own)
+    return own
+
+
+def take_over(name: str, own: Type[FairseqTask]) -> None:
+    """Let ``--task name``, checkpoints and configurations of that name mean our task.
+
+    Args:
+        own: a subclass of the task that has the name; registered under another one.
+    """
+    options = getattr(own, "__dataclass")
+    STOCK[name] = Stock(TASK_REGISTRY[name], TASK_DATACLASS_REGISTRY.get(name))
+    TASK_REGISTRY[name] = own
+    if options is not None:
+        TASK_DATACLASS_REGISTRY[name] = options
+        node = options()
+        node._name = name
+        ConfigStore.instance().store(name=name, group="task", node=node, provider="fairseq_fastdec")
 
 
 def _with_decoding(options: Type[FairseqDataclass]) -> Type[FairseqDataclass]:

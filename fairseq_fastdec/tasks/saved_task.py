@@ -1,8 +1,8 @@
-"""The task that a checkpoint names is fairseq's own where fairseq's own can decode the model.
+"""Checkpoints hold the options of fairseq's own tasks, so that fairseq's own can load them.
 
-A checkpoint that names ``translation_fastdec`` fails without this plugin: "Could not infer task
-type". What the plugin adds to a task is for decoding or for one training, and commands give it
-again, so :func:`install` has fairseq-train save ``translation`` and its options.
+What the plugin adds to a task is for decoding or for one training, and commands give it again. A
+checkpoint that named ``translation_fastdec`` failed without this plugin: "Could not infer task
+type". So :func:`install` has fairseq-train save ``translation`` and the options that it has there.
 """
 
 import functools
@@ -10,11 +10,10 @@ from argparse import Namespace
 from dataclasses import fields
 from typing import Any, Callable, Dict
 
-from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from fairseq.trainer import Trainer
 
 from ..generators.options import DecodingOptions
-from .registration import SUFFIX
+from .registration import STOCK, SUFFIX
 
 
 def install() -> None:
@@ -36,7 +35,7 @@ def _with_stock_task(state_dict: Callable) -> Callable:
 
 
 def stock_task(options: Any) -> Any:
-    """The options of the task that ``TASK_fastdec`` adds decoding to; other tasks' as they are.
+    """The options of the task that ours has taken the place of; other tasks' as they are.
 
     Args:
         options: of a task, by name; a namespace for tasks without a dataclass.
@@ -45,12 +44,12 @@ def stock_task(options: Any) -> Any:
     values = vars(options) if is_namespace else options
     key = "task" if is_namespace else "_name"
     name = str(values.get(key))
-    stock = name[: -len(SUFFIX)]
-    if not name.endswith(SUFFIX) or stock not in TASK_REGISTRY:
+    stock = name[: -len(SUFFIX)] if name.endswith(SUFFIX) else name
+    if stock not in STOCK:
         return options
     if is_namespace:
         added = {option.name for option in fields(DecodingOptions)}
         kept = {name: value for name, value in values.items() if name not in added}
         return Namespace(**{**kept, key: stock})
-    known = {option.name for option in fields(TASK_DATACLASS_REGISTRY[stock])}
+    known = {option.name for option in fields(STOCK[stock].options)}
     return {name: value for name, value in values.items() if name in known} | {key: stock}

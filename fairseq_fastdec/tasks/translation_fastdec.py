@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..generators.options import DecodingOptions
 from ..models.finetuning import check_finetuned
 from .fast_decoding import FastDecoding
+from .token_orders import TokenOrders
 
 
 @dataclass
@@ -29,10 +30,11 @@ class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
 
 
 @register_task("translation_fastdec", dataclass=TranslationFastdecConfig)
-class TranslationFastdecTask(FastDecoding, TranslationTask):
-    """A drop-in for ``--task translation`` that adds ``--decoding`` and its options.
+class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
+    """``--task translation`` with ``--decoding`` and its options.
 
-    With the default, ``--decoding fairseq``, everything is fairseq's own.
+    With the default, ``--decoding fairseq``, everything is fairseq's own, but for checkpoints of
+    ``translation_double_token``, which nothing in fairseq can decode.
     """
 
     cfg: TranslationFastdecConfig

@@ -21,7 +21,7 @@ OPENING = """\
 # Options
 
 Generated from the code by `python -m fairseq_fastdec.tools.options_page docs/options.md`; do not
-edit it by hand. `fairseq-generate --user-dir fairseq_fastdec --task translation_fastdec --help`
+edit it by hand. `fairseq-generate --user-dir fairseq_fastdec --help`
 prints the same, grouped alike. An option that a method has no use for is an error that says so.
 [Methods](methods/README.md#fairseqs-own-options) says what fairseq's own options mean.
 """

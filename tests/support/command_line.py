@@ -59,21 +59,15 @@ def validate(data, path, *arguments) -> str:
 
 
 def generate(data, path, *arguments) -> str:
-    """fairseq-generate with this plugin's task."""
-    return run(
-        generate_cli, data, "--path", path, *COMMON, "--task", "translation_fastdec",
-        "--num-workers", 0, *arguments,
-    )  # fmt: skip
+    """fairseq-generate with this plugin."""
+    return run(generate_cli, data, "--path", path, *COMMON, "--num-workers", 0, *arguments)
 
 
 def interactive(data, path, lines: List[str], tmp_path, *arguments) -> str:
     """fairseq-interactive on some lines."""
     source = tmp_path / "input.txt"
     source.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return run(
-        interactive_cli, data, "--path", path, *COMMON, "--task", "translation_fastdec",
-        "--input", source, *arguments,
-    )  # fmt: skip
+    return run(interactive_cli, data, "--path", path, *COMMON, "--input", source, *arguments)
 
 
 def hypotheses(printed: str) -> Dict[int, str]:

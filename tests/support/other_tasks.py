@@ -37,17 +37,14 @@ class Trained(NamedTuple):
         )
 
     def stock(self, *arguments: Any, members: int = 1) -> str:
-        """fairseq-generate with fairseq's own task."""
+        """fairseq-generate without --decoding."""
         return self.command(
             command_line.generate_cli, self.task, "--num-workers", 0, *arguments, members=members
         )
 
     def fast(self, *arguments: Any, members: int = 1) -> str:
-        """fairseq-generate with the task that has --decoding."""
-        return self.command(
-            command_line.generate_cli, f"{self.task}_fastdec", "--num-workers", 0, *arguments,
-            members=members,
-        )  # fmt: skip
+        """fairseq-generate with --decoding."""
+        return self.stock(*arguments, members=members)
 
 
 def sentences(split: str, seed: int = 0) -> List[List[str]]:

@@ -84,9 +84,7 @@ def test_interactive(trained, tmp_path):
     path = tmp_path / "input.txt"
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     options = ["--input", path, "--buffer-size", 4, "--batch-size", 4]
-    ours = trained.command(
-        interactive_cli, f"{trained.task}_fastdec", "--decoding", "greedy", *options
-    )
+    ours = trained.command(interactive_cli, trained.task, "--decoding", "greedy", *options)
     theirs = trained.command(interactive_cli, trained.task, "--beam", 1, *options)
     assert len(hypotheses(theirs)) == 9
     assert_same(ours, theirs)
@@ -106,7 +104,7 @@ def test_the_hub_interface(name, greedy_of, request):
     model, options, text = HUBS[name]
     hub = model.from_pretrained(
         str(trained.paths[0].parent), trained.paths[0].name, str(trained.data),
-        task=f"{trained.task}_fastdec", tokenizer=None, bpe=None, **options,
+        tokenizer=None, bpe=None, **options,
     )  # fmt: skip
     expected = hypotheses(greedy_of(trained))
     translated = hub.translate(TESTED, decoding="greedy", beam=1)
@@ -141,7 +139,7 @@ def test_the_hub_interface_of_speech(speech):
         S2TTransformerModel.from_pretrained(
             str(speech.paths[0].parent), speech.paths[0].name, str(speech.data), **options
         )
-        for options in ({}, dict(task="speech_to_text_fastdec", decoding="beam"))
+        for options in ({}, dict(decoding="beam"))
     ]
     for number in range(5):
         frames = torch.from_numpy(np.load(speech.data / f"test{number}.npy"))[None]
@@ -155,7 +153,7 @@ def test_validation_with_bleu(mbart, tmp_path, caplog):
         caplog.clear()
         with caplog.at_level("INFO"):
             command_line.train(
-                mbart.data, tmp_path / decoding, "--task", f"{mbart.task}_fastdec",
+                mbart.data, tmp_path / decoding, "--task", mbart.task,
                 "--arch", "mbart_base", *mbart.options, "--finetune-from-model", mbart.paths[0],
                 "--decoding", decoding, "--eval-bleu",
                 "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}', updates=1, lr="1e-9",

@@ -169,7 +169,7 @@ def configure(settings: Settings, method: Optional[Method] = None) -> Any:
         SystemExit: argparse's, for options that do not exist.
         ValueError: for options that have no place here; it names the flag.
     """
-    parser = options.get_generation_parser(default_task="translation_fastdec")
+    parser = options.get_generation_parser()
     own = program("benchmark")
     parser.prog = f"{own}: {method.name}" if method else own
     parser.usage = f"options as for fairseq-generate; see {own} --help"

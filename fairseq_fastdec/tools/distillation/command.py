@@ -42,7 +42,7 @@ Translations are kept shard by shard. However the command was ended, the same co
 the first shard that is missing. Several processes share the work with --num-shards N --shard-id I,
 I from 0 on; when all have ended, the command without these puts the data together.
 """
-FASTDEC = "translation_fastdec"
+TRANSLATION = ("translation", "translation_fastdec")
 
 
 @results_only()
@@ -58,7 +58,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """fairseq-generate's command line and our own options."""
-    parser = options.get_generation_parser(default_task=FASTDEC)
+    parser = options.get_generation_parser()
     parser.prog = program("distill")
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -82,9 +82,9 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         help="threads of each process that translates (default: 1)",
     )  # fmt: skip
     of_task = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    of_task.add_argument("--task", default=FASTDEC)
+    of_task.add_argument("--task", default=TRANSLATION[0])
     task = of_task.parse_known_args(arguments)[0].task
-    defaults = {"gen_subset": "train", **({"decoding": "streaming"} if task == FASTDEC else {})}
+    defaults = {"gen_subset": "train", **({"decoding": "streaming"} if task in TRANSLATION else {})}
     return options.parse_args_and_arch(
         parser,
         list(arguments),

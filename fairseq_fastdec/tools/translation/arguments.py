@@ -25,23 +25,23 @@ OUTPUT.parts, chunk by chunk, until OUTPUT is there as a whole. Several machines
 system share the work with --num-shards N --shard-id I, I from 0 on; when all have ended, the
 command without these puts the output together.
 """
-FASTDEC = "translation_fastdec"
+TRANSLATION = ("translation", "translation_fastdec")
 # Lines of a chunk: of files by their length, of a stream whose length nobody knows.
 LEAST_LINES, MOST_LINES, LINES_OF_A_STREAM = 512, 8192, 4096
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """fairseq-generate's command line and our own options."""
-    parser = options.get_generation_parser(default_task=FASTDEC)
+    parser = options.get_generation_parser()
     parser.prog = program("translate-corpus")
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     _add_text_options(parser.add_argument_group("text"))
     _add_worker_options(parser.add_argument_group("workers"))
     known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    known.add_argument("--task", default=FASTDEC)
+    known.add_argument("--task", default=TRANSLATION[0])
     given = known.parse_known_args(arguments)[0]
-    defaults = {"decoding": "streaming"} if given.task == FASTDEC else {}
+    defaults = {"decoding": "streaming"} if given.task in TRANSLATION else {}
     return options.parse_args_and_arch(
         parser,
         list(arguments),

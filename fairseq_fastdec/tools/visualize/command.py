@@ -51,7 +51,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """fairseq-interactive's command line and our own options."""
-    parser = options.get_interactive_generation_parser(default_task="translation_fastdec")
+    parser = options.get_interactive_generation_parser()
     parser.prog = program("ddgviz")
     parser.description = __doc__
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -187,13 +187,13 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
     if str(getattr(cfg.task, "decoding", None)) == "fairseq":
         raise UsageError(
             "--decoding fairseq: fairseq's generator decodes one token a step and cannot be looked "
-            "into; use --task translation_fastdec --decoding greedy for the same tokens"
+            "into; use --decoding greedy for the same tokens"
         )
     task = tasks.setup_task(cfg.task)
     models = load_models(cfg, task)
     generator = task.build_generator(models, cfg.generation)
     if not isinstance(generator, SingleHypothesisGenerator):
-        raise UsageError(f"--task {args.task}: cannot be looked into; use translation_fastdec")
+        raise UsageError(f"--task {args.task}: cannot be looked into; use translation")
     generator.observer = Recorder()
     tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
 
