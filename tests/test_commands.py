@@ -74,7 +74,7 @@ def test_the_folder_for_fairseqs_own_commands(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "given, task",
-    [([], "translation_fastdec"), (["--task", "translation"], "translation")],
+    [([], "translation"), (["--task", "translation_fastdec"], "translation_fastdec")],
 )
 def test_fairseqs_commands_know_the_plugin(given, task, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["unchanged"])

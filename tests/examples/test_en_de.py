@@ -142,7 +142,7 @@ def test_all_commands_of_the_recipe_parse(tmp_path, size, cpu_autocast):
     command = en_de.train_command(tmp_path, tmp_path, recipe) + recipe.blockwise_options + heads
     parser = options.get_training_parser()
     args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
-    assert args.task == "translation_fastdec"
+    assert args.task == "translation"
     assert args.cpu_autocast == cpu_autocast
 
 

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from dataclasses import fields
 
+import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks.translation import TranslationConfig
@@ -24,9 +25,10 @@ print(*hub.translate(sentences, beam=2), sep="\\n")
 """
 
 
-def test_fairseq_without_the_plugin_loads_what_it_trained(corpus, baseline, tmp_path, caplog):
+@pytest.mark.parametrize("task", ["translation", "translation_fastdec"])
+def test_fairseq_without_the_plugin_loads_what_it_trained(task, corpus, baseline, tmp_path, caplog):
     options = [
-        "--task", "translation_fastdec", "--arch", "transformer", "--decoding", "greedy",
+        "--task", task, "--arch", "transformer", "--decoding", "greedy",
         "--finetune-from-model", baseline,
     ]  # fmt: skip
     train(corpus, tmp_path, *options, updates=2)
@@ -36,9 +38,8 @@ def test_fairseq_without_the_plugin_loads_what_it_trained(corpus, baseline, tmp_
 
     theirs = stock_commands.python(WITHOUT_THE_PLUGIN, tmp_path, corpus, *SENTENCES).splitlines()
     hub = TransformerModel.from_pretrained(
-        str(tmp_path), "checkpoint_last.pt", str(corpus), tokenizer=None, bpe=None,
-        task="translation_fastdec",
-    )  # fmt: skip
+        str(tmp_path), "checkpoint_last.pt", str(corpus), tokenizer=None, bpe=None
+    )
     assert hub.translate(SENTENCES, decoding="beam", beam=2) == theirs
 
     # Our commands go on with it, and decode it.
@@ -58,7 +59,11 @@ def test_tasks_without_a_dataclass():
 
 def test_tasks_that_fairseq_does_not_have():
     """Nothing in fairseq decodes two tokens a step, and a name with our ending may be a user's."""
-    for name in ("translation_double_token", "translation", "not_registered_fastdec"):
+    for name in (
+        "translation_double_token",
+        "semisupervised_translation",
+        "not_registered_fastdec",
+    ):
         options = {"_name": name, "data": "d"}
         assert stock_task(options) is options
     assert stock_task(Namespace(data="d")) == Namespace(data="d")

@@ -204,7 +204,6 @@ def test_separate_dictionaries(tmp_path):
     [
         (generate, order_flags("l2r", 2)),
         (generate, order_flags("bidirectional", 1)),
-        (generate, ("--task", "translation_fastdec")),
         (validate, order_flags("r2l", 2)),
     ],
 )
@@ -212,6 +211,23 @@ def test_another_order_than_the_checkpoints(corpus, double, command, flags):
     match = "the checkpoint was trained with --token-order bidirectional --tokens-per-step 2"
     with pytest.raises(ValueError, match=match):
         command(corpus, double, *flags)
+
+
+def test_a_checkpoint_finds_its_order(corpus, double, baseline, tmp_path):
+    """Without --task, in fairseq-generate and -interactive, in the natural order."""
+    expected = generate(corpus, double, *order_flags("bidirectional", 2))
+    for flags in ((), ("--decoding", "double_token"), ("--task", "translation_fastdec")):
+        printed = generate(corpus, double, *flags)
+        assert printed.replace("task 'translation", "") == expected
+    lines = ["a b c d", "j i"]
+    own = interactive(corpus, double, lines, tmp_path)
+    assert hypotheses(own) == hypotheses(
+        interactive(corpus, double, lines, tmp_path, *order_flags("bidirectional", 2))
+    )
+    with pytest.raises(ValueError, match="^--prefix-size: with --token-order bidirectional"):
+        generate(corpus, double, "--prefix-size", 1)
+    with pytest.raises(ValueError, match="^--decoding greedy: .* use --decoding double_token"):
+        generate(corpus, double, "--decoding", "greedy")
 
 
 @pytest.mark.parametrize("how", ["--save-dir", "--restore-file"])
@@ -309,7 +325,7 @@ def test_two_tokens_a_step_of_a_model_of_one(corpus, baseline):
     training = ".*, or train .*--task translation_double_token --arch .* --finetune-from-model CHE"
     with pytest.raises(ValueError, match="one token a step; use --decoding beam" + training):
         generate(corpus, baseline, "--decoding", "double_token")
-    decode = "decode it with --task translation_double_token --token-order l2r --tokens-per-step 1"
+    decode = "trained with --token-order l2r --tokens-per-step 1; decode it without --task"
     with pytest.raises(ValueError, match=decode + training):
         generate(corpus, baseline, "--task", "translation_double_token")
 

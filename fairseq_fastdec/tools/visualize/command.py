@@ -193,7 +193,10 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
     models = load_models(cfg, task)
     generator = task.build_generator(models, cfg.generation)
     if not isinstance(generator, SingleHypothesisGenerator):
-        raise UsageError(f"--task {args.task}: cannot be looked into; use translation")
+        raise UsageError(
+            f"--decoding {cfg.task.decoding}: cannot be looked into; use greedy, blockwise, "
+            "lookahead or one of the Jacobi methods"
+        )
     generator.observer = Recorder()
     tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
 

@@ -134,7 +134,7 @@ def test_standard_input_formats_and_the_number_of_sentences(draw, monkeypatch, c
         (["--sentences", "nowhere"], LINES, "--sentences nowhere: cannot be read"),
         ([], [""], "has no sentence"),
         (["--decoding", "fairseq"], LINES, "--decoding fairseq: .* use .* --decoding greedy"),
-        (["--task", "translation"], LINES, "--task translation: .* use translation_fastdec"),
+        (["--decoding", "beam"], LINES, "--decoding beam: .* use greedy, "),
         (["--nbest", "2", "--beam", "2"], LINES, "--nbest"),
         (["--decoding", "blockwise"], LINES, "no prediction heads"),
         (["--output", __file__], LINES, "is a file; name a directory"),
