@@ -11,6 +11,8 @@ EN_DE = commands.ROOT / "examples" / "en_de"
 # The model that comes along, which the measurements use; and the one to try.
 MODEL = EN_DE / "model"
 DISTILLED_MODEL = EN_DE / "distilled_model"
+# What the test set's BLEU is computed against; a recipe may decode its first sentences only.
+TEST_TEXT = EN_DE / "data" / "test.de"
 CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
 BASELINE = ["--arch", "transformer", *CROSS_ENTROPY]
 

@@ -5,7 +5,7 @@ import re
 import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.benchmark.scoring import Scorer
@@ -39,10 +39,15 @@ class Run:
     translations: Dict[int, str]  # the text that they are, detokenised
 
 
-def read_run(output: Path, model: str, method: str) -> Run:
-    """Parse what fairseq-generate left in ``output``, and ``--decoding-stats``."""
+def read_run(output: Path, model: str, method: str, text: Optional[Path] = None) -> Run:
+    """Parse what fairseq-generate left in ``output``, and ``--decoding-stats``.
+
+    Args:
+        text: the references as people wrote them, one a line (default: fairseq's detokenised
+            targets, which may differ from them).
+    """
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
-    translations, references = read_texts(results)
+    translations, references = read_texts(results, text)
     n_tokens, seconds = tokens_and_seconds(output)
     records = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
     # fairseq's own generator calls the decoder once for each token of a single sentence.
@@ -60,9 +65,17 @@ def read_run(output: Path, model: str, method: str) -> Run:
     )
 
 
-def read_texts(results: str) -> Tuple[Dict[int, str], Dict[int, str]]:
-    """Detokenised translations and references in what fairseq-generate printed, by number."""
-    return numbered(r"D-(\d+)\t[^\t\n]*", results), numbered(r"T-(\d+)", results)
+def read_texts(results: str, text: Optional[Path] = None) -> Tuple[Dict[int, str], Dict[int, str]]:
+    """Detokenised translations and references by number, of what fairseq-generate printed.
+
+    Args:
+        text: see :func:`read_run`.
+    """
+    references = numbered(r"T-(\d+)", results)
+    if text is not None:
+        lines = text.read_text(encoding="utf-8").split("\n")
+        references = {number: lines[number] for number in references}
+    return numbered(r"D-(\d+)\t[^\t\n]*", results), references
 
 
 def numbered(mark: str, results: str) -> Dict[int, str]:
@@ -119,9 +132,9 @@ def show_table(work: Path, runs: List[Run], title: str) -> None:
     atomic_files.write_text(work / "table.json", json.dumps(summary, indent=1))
 
 
-def signed(title: str) -> str:
+def signed(title: str, references: str = "the raw text of the references") -> str:
     """The title of a table of BLEU scores, which says how they come about."""
-    return f"{title}\nBLEU: sacrebleu's, of detokenised text, `{SCORER.signature}`"
+    return f"{title}\nBLEU: sacrebleu's, against {references}, `{SCORER.signature}`"
 
 
 def markdown(title: str, rows: List[Dict[str, str]]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+from examples.common.en_de import TEST_TEXT
 from examples.common.table import markdown, read_run, read_texts, signed
 
 from .models import BASELINE, MARKED, METHODS
@@ -30,7 +31,7 @@ class Decoded:
 
 def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
     """Parse what fairseq-generate left in ``output``."""
-    run = read_run(output, title, title)
+    run = read_run(output, title, title, TEST_TEXT)
     # Tokens as people count them, with EOS: Mask-Predict's have a BOS besides.
     tokens = sum(len(text.split()) + 1 for text in run.hypotheses.values())
     return Decoded(
@@ -48,7 +49,8 @@ def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decode
 
 def in_order(output: Path) -> Tuple[List[str], List[str]]:
     """Detokenised translations and references that fairseq-generate left in ``output``."""
-    texts = read_texts((output / "generate-test.txt").read_text(encoding="utf-8"))
+    results = (output / "generate-test.txt").read_text(encoding="utf-8")
+    texts = read_texts(results, TEST_TEXT)
     return tuple([text[number] for number in sorted(text)] for text in texts)
 
 

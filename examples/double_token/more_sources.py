@@ -148,7 +148,7 @@ def decode(work: Path, stage: Stage, title: str) -> Dict[int, float]:
                     "--path", work / folder_of(stage, model) / "averaged.pt",
                 ],
             )  # fmt: skip
-        bleu[beam] = read_run(output, title, title).bleu
+        bleu[beam] = read_run(output, title, title, en_de.TEST_TEXT).bleu
     return bleu
 
 

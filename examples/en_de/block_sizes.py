@@ -187,7 +187,7 @@ def row_of(
         "k": str(block_size),
         "setting": setting,
         "acceptance": acceptance,
-        "BLEU": f"{read_run(output, setting, acceptance).bleu:.2f}",
+        "BLEU": f"{read_run(output, setting, acceptance, en_de.TEST_TEXT).bleu:.2f}",
         "mean accepted block size": f"{mean_block_size(output):.2f}",
     }
 

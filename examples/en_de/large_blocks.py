@@ -95,7 +95,7 @@ def row_of(work: Path, model: Path, name: str, title: str, options: List) -> Dic
     return {
         "model": title,
         "proposals": name,
-        "BLEU": f"{read_run(output, title, name).bleu:.2f}",
+        "BLEU": f"{read_run(output, title, name, en_de.TEST_TEXT).bleu:.2f}",
         "mean accepted block size": f"{mean_block_size(output):.2f}",
     }
 

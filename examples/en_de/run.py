@@ -90,7 +90,7 @@ def decode(work: Path, recipe: en_de.Recipe, frozen: str) -> List[Run]:
             output = work / "decoded" / label
             if not commands.finished(output):
                 generate(work, model, output, METHODS[method])
-            results.append(read_run(output, model, method))
+            results.append(read_run(output, model, method, en_de.TEST_TEXT))
     return results
 
 

@@ -96,7 +96,7 @@ def row_of(work: Path, model: Path, name: str, options: List) -> Dict[str, str]:
     output = en_de.decode_in_batches(work, name.replace(" ", "-"), model, options)
     return {
         "proposals": name,
-        "BLEU": f"{read_run(output, 'frozen', name).bleu:.2f}",
+        "BLEU": f"{read_run(output, 'frozen', name, en_de.TEST_TEXT).bleu:.2f}",
         "mean accepted block size": f"{mean_block_size(output):.2f}",
     }
 

@@ -126,7 +126,7 @@ def show(work: Path, runs: List[Run], batch_size: int) -> None:
         "up to EOS: without those that finish its block. Oracle length: greedy decoding's, found "
         "beforehand; neither time nor iterations of that count."
     )
-    text = markdown(signed(title) + caution(runs), rows)
+    text = markdown(signed(title, "fairseq's detokenised targets") + caution(runs), rows)
     print("\n" + text)
     atomic_files.write_text(work / "table.md", text + "\n")
 

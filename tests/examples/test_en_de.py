@@ -68,6 +68,16 @@ def test_bleu_is_sacrebleus_of_detokenised_text(tmp_path):
     ).score
     assert abs(run.bleu - of_subwords) > 1 and abs(run.bleu - 12.34) > 1
 
+    # The targets that fairseq detokenises are not always what people wrote.
+    text = tmp_path / "text"
+    text.write_text(
+        "A b\nÜbersetzt, wieder, und wieder (nochmals).\nbehind the last\n", encoding="utf-8"
+    )
+    raw = read_run(tmp_path / "run", "frozen", "fairseq --beam 1", text).bleu
+    references = ["Übersetzt, wieder, und wieder (nochmals).", "A b"]
+    assert raw == pytest.approx(sacrebleu.corpus_bleu([texts[0], ""], [references]).score)
+    assert raw != pytest.approx(expected)
+
 
 def test_fairseq_prints_the_same_score(corpus, baseline, tmp_path):
     """The examples' options for the test set name the scorer that their tables have."""
@@ -104,7 +114,7 @@ def test_every_table_of_scores_is_signed():
     """By sacrebleu's signature: whoever reads a score can compute it again."""
     signature = f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
     assert signed("3 sentences") == (
-        f"3 sentences\nBLEU: sacrebleu's, of detokenised text, `{signature}`"
+        f"3 sentences\nBLEU: sacrebleu's, against the raw text of the references, `{signature}`"
     )
     folders = (path.parent for path in (commands.ROOT / "examples").glob("*/*.py"))
     for script in (path for folder in set(folders) for path in folder.glob("*.py")):
@@ -245,7 +255,7 @@ def test_a_model_that_comes_along_translates_and_is_compared(model, monkeypatch,
     demo.main()
     printed = capsys.readouterr().out
     assert "de: Klicken Sie auf" in printed
-    assert "BLEU: sacrebleu's, of detokenised text, `nrefs:1|" in printed
+    assert "BLEU: sacrebleu's, against the raw text of the references, `nrefs:1|" in printed
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith(f"| {model} |")]
     assert [row[1] for row in rows] == list(demo.METHODS)
     assert all(row[-1] == "3 of 3 |" for row in rows)

@@ -54,7 +54,7 @@ def test_the_table(corpus, baseline, tmp_path, monkeypatch, capsys, caplog):
     assert [line[iterations] for line in lines[1:3]] == ["1.00x", "1.00x"]
     assert float(lines[3][iterations][:-1]) > 1
     assert all(line[same] == "29 of 29 |" for line in lines[1:])
-    assert "BLEU: sacrebleu's, of detokenised text, `nrefs:1|" in table
+    assert "BLEU: sacrebleu's, against fairseq's detokenised targets, `nrefs:1|" in table
     # Nothing joins the letters of the tiny corpus to words.
     assert "(of tokens as they are: --tokenizer and --bpe make text of them)" in table
     to_the_end, up_to_eos = lines[6][iterations].split(" (")

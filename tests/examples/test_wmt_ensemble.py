@@ -102,7 +102,9 @@ def test_the_whole_recipe(tmp_path, monkeypatch):
     assert done.returncode == 0, done.stdout + done.stderr
     table = (work / "table.md").read_text(encoding="utf-8").splitlines()
     assert table[0].startswith("wmt19.de-en: 2 models, 2 sentences, ")
-    assert table[1].startswith("BLEU: sacrebleu's, of detokenised text, `nrefs:1|")
+    assert table[1].startswith(
+        "BLEU: sacrebleu's, against the raw text of the references, `nrefs:1|"
+    )
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[5:]]
     assert [row[0] for row in rows] == ["fairseq --beam 1", "greedy"]
     assert rows[0][1] == rows[1][1]

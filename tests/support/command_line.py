@@ -72,7 +72,13 @@ def interactive(data, path, lines: List[str], tmp_path, *arguments) -> str:
 
 def hypotheses(printed: str) -> Dict[int, str]:
     """The H- lines: sentence number to tokens."""
-    return {int(i): text for i, text in re.findall(r"(?m)^H-(\d+)\t[^\t]*\t(.*)$", printed)}
+    return numbered("H", printed)
+
+
+def numbered(mark: str, printed: str) -> Dict[int, str]:
+    """The lines of hypotheses (H) or of their text (D): sentence number to what they hold."""
+    found = re.findall(rf"(?m)^{mark}-(\d+)\t[^\t]*\t(.*)$", printed)
+    return {int(number): text for number, text in found}
 
 
 def scores(printed: str) -> Dict[int, float]:

@@ -119,6 +119,11 @@ def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[s
         "decoder; a multiply-add is two (on a CPU; not CTranslate2's)",
     )  # fmt: skip
     parser.add_argument(
+        "--reference-text", type=Path, metavar="FILE",
+        help="score BLEU against the lines of this file, the text that --gen-subset was binarised "
+        "from (default: the data's targets, detokenised, which may differ from that text)",
+    )  # fmt: skip
+    parser.add_argument(
         "--bleu-tokenize", choices=BLEU.TOKENIZERS,
         help="sacrebleu's tokenizer (default: its choice for the target language)",
     )  # fmt: skip
@@ -139,8 +144,9 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
         OSError: if the results cannot be written.
     """
     settings = Settings(
-        (args.data, *rest), args.device, args.dtype, args.threads, args.sentences, args.flops
-    )
+        (args.data, *rest), args.device, args.dtype, args.threads, args.sentences, args.flops,
+        args.reference_text,
+    )  # fmt: skip
     workers = {FAIRSEQ: args.processes, CTRANSLATE2: args.inter_threads}
     methods = tuple(Method.parse(spec, workers) for spec in args.methods or DEFAULT_METHODS)
     check_methods(settings, methods)

@@ -165,7 +165,9 @@ class Contest:
                 try:
                     load.result()
                     if contender.method.name == self._reference and not self.references:
-                        self.references = contender.call(worker.references)
+                        self.references = contender.call(
+                            worker.references, self._settings.reference_text
+                        )
                 except MethodError as error:
                     self._leave_out(contender, error)
                 else:

@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Dict, Optional, Tuple, Union
 
 from fairseq import options
@@ -151,6 +152,7 @@ class Settings:
         threads: that a method may use, all of its workers together.
         sentences: how many, from the first on; ``None`` for all.
         counts_flops: whether operations are counted, in a round of their own.
+        reference_text: a file with the references, one a line; ``None`` for the data's targets.
     """
 
     arguments: Tuple[str, ...]
@@ -159,6 +161,7 @@ class Settings:
     threads: int
     sentences: Optional[int] = None
     counts_flops: bool = False
+    reference_text: Optional[Path] = None
 
 
 def configure(settings: Settings, method: Optional[Method] = None) -> Any:

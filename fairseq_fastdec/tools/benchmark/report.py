@@ -68,7 +68,7 @@ def markdown(
             "is two, of products of matrices and attention in the encoder and the decoder"
         ]
         * settings.counts_flops,
-        f"- BLEU: `{signature}`",
+        f"- BLEU: `{signature}`, against {_references(settings)}",
         *(f"- left out: {name}: {reason}" for name, reason in left_out.items()),
     ]
     return "\n".join(lines) + "\n"
@@ -93,7 +93,7 @@ def as_json(
         "left_out": left_out,
         "results": [{**asdict(result), "speed_up": result.speed_up} for result in results],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n"
 
 
 def processor() -> str:
@@ -114,6 +114,12 @@ def _versions() -> Dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return installed
+
+
+def _references(settings: Settings) -> str:
+    if settings.reference_text is not None:
+        return f"the lines of {settings.reference_text}"
+    return "the data's targets, detokenised (--reference-text takes the text itself)"
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> List[str]:

@@ -1,5 +1,6 @@
 """BLEU of text as people read it, by sacrebleu: the one score of the benchmark and the examples."""
 
+from pathlib import Path
 from typing import Dict, Optional
 
 from sacrebleu.metrics import BLEU
@@ -46,3 +47,27 @@ class Scorer:
     def signature(self) -> str:
         """The settings of the scores, in sacrebleu's notation."""
         return str(self._bleu.get_signature())
+
+
+def read_references(path: Path, n_sentences: int) -> Dict[int, str]:
+    """The raw text of references, by sentence number.
+
+    Targets in binarised data are tokenised text, and detokenising does not always restore it.
+
+    Args:
+        path: one reference a line.
+        n_sentences: of the subset that the text was binarised into.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it has another number of lines.
+    """
+    lines = path.read_text(encoding="utf-8").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    if len(lines) != n_sentences:
+        raise ValueError(
+            f"--reference-text {path}: has {len(lines)} lines, and the subset {n_sentences} "
+            "sentences; name the text that it was binarised from"
+        )
+    return dict(enumerate(lines))

@@ -12,6 +12,7 @@ from .fairseq_runner import FairseqRunner
 from .measurement import Round, peak_memory
 from .methods import CTRANSLATE2, Division, Method, Settings, configure
 from .processes import begin_team
+from .scoring import read_references
 
 WARM_UP_BATCHES = 8
 
@@ -122,6 +123,14 @@ def flops(batch_size: int) -> Optional[int]:
     return _worker.flops(batch_size)
 
 
-def references() -> Dict[int, str]:
-    """The text of the references by sentence number."""
-    return {number: _worker.corpus.reference(number) for number in _worker.sentences}
+def references(text: Optional[Path]) -> Dict[int, str]:
+    """The references by sentence number: lines of a file, or else detokenised targets.
+
+    Raises:
+        OSError, ValueError: if the file does not have them.
+    """
+    corpus, sentences = _worker.corpus, _worker.sentences
+    if text is None:
+        return {number: corpus.reference(number) for number in sentences}
+    lines = read_references(text, len(corpus))
+    return {number: lines[number] for number in sentences}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_fastdec.tools.benchmark import command
+from tests.support import command_line
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "benchmark.py"
 
@@ -75,6 +76,10 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
         (["--reference", "y", "--method", "x: --beam 1"], "--reference 'y': is not the name"),
         (["--fp16"], "--fp16: .* --dtype fp16"),
         (["--output", __file__], "[Ee]xists"),
+        (
+            ["--reference-text", __file__],
+            "--reference-text .*: has .* lines, and the subset 29 s",
+        ),
         (["--method", "x: --path nowhere.pt"], "'x', which .*nowhere.pt"),
     ],
 )
@@ -83,6 +88,23 @@ def test_errors_are_one_line(corpus, baseline, arguments, message):
     with pytest.raises(SystemExit, match=f"^benchmark.py: .*{message}") as stopped:
         command.main([str(argument) for argument in [*fixed, *arguments]])
     assert "\n" not in str(stopped.value)
+
+
+def test_bleu_is_of_the_text_that_is_given(corpus, baseline, tmp_path):
+    """The greedy translations themselves as references: nothing else can score 100."""
+    common = ["--path", baseline, "--device", "cpu", "--sentences", 8]
+    shared = [corpus, *common, "--rounds", 1, "--threads", 1, "--method", "x: --decoding greedy"]
+    printed = command_line.generate(corpus, baseline, "--beam", 1)
+    texts = command_line.numbered("D", printed)
+    text = tmp_path / "text.de"
+    text.write_text("".join(texts[number] + "\n" for number in range(29)), encoding="utf-8")
+
+    def bleu(name, *options):
+        arguments = [*shared, *options, "--output", tmp_path / name]
+        command.main([str(argument) for argument in arguments])
+        return json.loads((tmp_path / name / "benchmark.json").read_text())["results"][0]["bleu"]
+
+    assert bleu("targets") < bleu("text", "--reference-text", text) == pytest.approx(100)
 
 
 def test_a_directory_without_data(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from fairseq_fastdec.tools.benchmark.scoring import Scorer
+from fairseq_fastdec.tools.benchmark.scoring import Scorer, read_references
 
 REFERENCES = {
     0: "Klicken Sie auf die Schaltfläche Speichern, um das Dokument zu sichern.",
@@ -41,3 +41,11 @@ def test_what_cannot_be_scored_is_told():
         Scorer().score(TRANSLATIONS, {})
     with pytest.raises(ValueError, match="2 of 3 references have no translation"):
         Scorer().score({1: "Ja."}, REFERENCES)
+
+
+def test_references_are_the_lines_of_a_file(tmp_path):
+    text = tmp_path / "test.de"
+    text.write_text('Der "Name".\n\nEin\u2028Satz\n', encoding="utf-8")
+    assert read_references(text, 3) == {0: 'Der "Name".', 1: "", 2: "Ein\u2028Satz"}
+    with pytest.raises(ValueError, match=r"^--reference-text .*: has 3 lines, and the subset 4 s"):
+        read_references(text, 4)
