@@ -223,9 +223,7 @@ def _with_languages(override_module_args):
             try:
                 infer_languages(args)
             except (OSError, ValueError) as error:
-                raise ValueError(
-                    f"--tokenizer moses: needs the languages, and {error}; or give -s and -t"
-                ) from error
+                raise ValueError(f"--tokenizer moses: needs the languages: {error}") from error
         return override_module_args(args)
 
     return override_with_languages
