@@ -5,6 +5,7 @@ from typing import Any, Sequence
 
 from fairseq import options
 
+from ...help import as_ours
 from ..command_line import check_one_directory, check_places, check_shard, positive, program
 from ..distillation.filters import add_filter_options
 from .output_lines import FORMATS, ON_ERROR, PLAIN, STOP
@@ -37,8 +38,8 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser.prog = program("translate-corpus")
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    _add_text_options(parser.add_argument_group("text"))
-    _add_worker_options(parser.add_argument_group("workers"))
+    _add_text_options(as_ours(parser.add_argument_group("text")))
+    _add_worker_options(as_ours(parser.add_argument_group("workers")))
     known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     known.add_argument("--task", default=FASTDEC)
     given = known.parse_known_args(arguments)[0]
