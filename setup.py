@@ -3,6 +3,11 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before 70.1, which builds no wheels here: see pyproject.toml
+    bdist_wheel = object
+
 INIT = Path(__file__).with_name("fairseq_fastdec") / "__init__.py"
 VERSION = re.search(r'^__version__ = "(.+)"$', INIT.read_text(encoding="utf-8"), re.M).group(1)
 WHEELED = "sys_platform == 'linux' and platform_machine == 'x86_64'"
@@ -12,6 +17,20 @@ VIZ = [
     "python-bidi; python_version < '3.11'",
     "arabic-reshaper; python_version < '3.11'",
 ]
+
+
+class Wheel(bdist_wheel):
+    """A wheel without the compiled code is named py3-none-any, as one of pure Python."""
+
+    def run(self):
+        self.run_command("build_ext")
+        built = self.get_finalized_command("build_ext").get_outputs()
+        if not all(Path(path).exists() for path in built):
+            print("fairseq_fastdec: compilation failed; the wheel has no compiled code")
+            self.distribution.ext_modules = []
+            self.root_is_pure = True
+        super().run()
+
 
 setup(
     name="fairseq_fastdec",
@@ -54,6 +73,7 @@ setup(
             "fastdec-translate-corpus = fairseq_fastdec.tools.translation.command:main",
         ]
     },
+    cmdclass={} if bdist_wheel is object else {"bdist_wheel": Wheel},
     # Optional: without a compiler all works, more slowly.
     ext_modules=[
         Extension(
@@ -84,7 +104,9 @@ setup(
     extras_require={
         # ruff of one version: tests/test_style.py checks what others would format otherwise.
         # pytest-xdist and filelock: tests run on all cores, and share what they train.
+        # setuptools: it builds the compiled code after a change, and a wheel in a test.
         "dev": [
+            "setuptools>=70.1",
             "pytest",
             "pytest-xdist",
             "filelock",

@@ -17,6 +17,7 @@ A short map, from the top floor down (docs/architecture.md):
 - ``mapped_checkpoints.py``, ``memory.py``
                    checkpoints load without a second copy in memory
 - ``compat.py``    what today's torch and python need, and nothing else
+- ``help.py``      ``--help`` begins with our options; ``--help-all`` has all of fairseq's
 - ``noise.py``, ``progress.py``
                    what of others' messages stays off the screen; progress within a batch
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from . import __version__
+from .engine import kernels
 from .errors import end_with
 from .generators import METHODS, generator_class
 from .generators.option_groups import described
@@ -48,7 +49,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     elif name == "--user-dir":
         print(USER_DIR)
     elif name == "--version":
-        print(__version__)
+        print(f"{__version__}, {kernels.description()}")
     elif name in ("-h", "--help"):
         print(overview())
     else:
@@ -81,7 +82,7 @@ def overview() -> str:
     return (
         f"usage: {PROGRAM} COMMAND ...      (COMMAND --help says more)\n"
         f"       {PROGRAM} --user-dir       the folder for --user-dir of fairseq's commands\n"
-        f"       {PROGRAM} --version\n\n"
+        f"       {PROGRAM} --version        and whether the compiled code is there\n\n"
         f"commands:\n{_listed(commands)}\n"
         f"methods (--decoding):\n{_listed(methods)}\n"
         f"{described(DecodingOptions())}"

@@ -4,9 +4,9 @@ fairseq's main branch also loses sentences: :func:`install` gives them back. And
 not tell the task what it goes on from: now it does. The first of several workers reads a
 checkpoint, and the others can take it from there again. A checkpoint that cannot be read is named.
 ``--tokenizer moses`` needs no ``-s -t`` where the data say the languages, and ``--help`` of
-fairseq's commands knows the options of a task, an architecture and a criterion. The progress bar
-tells :mod:`~.progress` that it is there. ``--task translation_from_pretrained_bart`` finds its
-options where it looks for them.
+fairseq's commands has the options of a task, an architecture and a criterion (:mod:`~.help`). The
+progress bar tells :mod:`~.progress` that it is there. ``--task translation_from_pretrained_bart``
+finds its options where it looks for them.
 
 Checkpoints are data from strangers, so they are read with torch's restricted unpickler
 (``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
@@ -40,7 +40,7 @@ try:
 except ImportError:  # numpy 1
     from numpy.core import multiarray
 
-from . import progress
+from . import help, progress
 from .data.languages import infer_languages
 
 logger = logging.getLogger(__name__)
@@ -236,9 +236,7 @@ def _with_languages(override_module_args):
             try:
                 infer_languages(args)
             except (OSError, ValueError) as error:
-                raise ValueError(
-                    f"--tokenizer moses: needs the languages, and {error}; or give -s and -t"
-                ) from error
+                raise ValueError(f"--tokenizer moses: needs the languages: {error}") from error
         return override_module_args(args)
 
     return override_with_languages
@@ -248,13 +246,13 @@ def _with_help_at_last(parse_args_and_arch):
     """fairseq parses twice, and adds what a task, an architecture, ... has to offer in between.
 
     ``--help`` would end the program the first time, before those options are there. So the first
-    pass does not see it.
+    pass does not see it, nor ``--help-all``, which this adds.
     """
 
     @functools.wraps(parse_args_and_arch)
     def parse_and_help(parser, input_args=None, *args, **kwargs):
         arguments = list(sys.argv[1:] if input_args is None else input_args)
-        without_help = [argument for argument in arguments if argument not in ("-h", "--help")]
+        without_help = [argument for argument in arguments if not help.asks_for_help(argument)]
         required = [action for action in parser._actions if action.required]
 
         def parse_known_args(_: Optional[Sequence[str]] = None) -> Tuple[Any, Sequence[str]]:
@@ -267,9 +265,11 @@ def _with_help_at_last(parse_args_and_arch):
                 _set_required(required, True)
             if getattr(args, "arch", "") is None:
                 del args.arch  # which fairseq-train then would look for
+            help.set_help(parser, args, is_short=help.ALL not in arguments)
             return args, rest
 
         if arguments != without_help:
+            help.add_all(parser)
             parser.parse_known_args = parse_known_args
         return parse_args_and_arch(parser, input_args, *args, **kwargs)
 

@@ -2,8 +2,10 @@
 
 import configparser
 import importlib
+import os
 import subprocess
 import sys
+import zipfile
 from argparse import Namespace
 from pathlib import Path
 
@@ -67,9 +69,34 @@ def test_the_folder_for_fairseqs_own_commands(capsys, tmp_path, monkeypatch):
     folder = capsys.readouterr().out.strip()
     utils.import_user_module(Namespace(user_dir=folder))
     front.main(["--version"])
-    assert capsys.readouterr().out.strip() == fairseq_fastdec.__version__
+    assert capsys.readouterr().out.startswith(f"{fairseq_fastdec.__version__}, with")
     with pytest.raises(SystemExit, match="translate: unknown; choose from generate, "):
         front.main(["translate"])
+
+
+def test_the_version_tells_of_missing_compiled_code(capsys, monkeypatch):
+    monkeypatch.setattr("fairseq_fastdec.engine.kernels.loading.library", lambda: None)
+    front.main(["--version"])
+    told = capsys.readouterr().out
+    assert told.startswith(f"{fairseq_fastdec.__version__}, without compiled code")
+    assert told.endswith(f"pip install --force-reinstall --no-deps -e {ROOT}\n")
+
+
+def test_a_wheel_without_compiled_code_has_another_name(tmp_path):
+    """pip shows nothing of a compilation that failed, and would take one wheel for the other."""
+    words = ["build", "-b", tmp_path / "build", "egg_info", "--egg-base", tmp_path]
+    words += ["bdist_wheel", "-d", tmp_path / "dist", "-b", tmp_path / "wheel"]
+    built = subprocess.run(
+        [sys.executable, "-W", "ignore", "setup.py", "-q", *words], cwd=ROOT,
+        env={**os.environ, "CC": "false", "CXX": "false"}, check=True, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert "the wheel has no compiled code" in built.stdout
+    (wheel,) = (tmp_path / "dist").iterdir()
+    assert wheel.name == f"fairseq_fastdec-{fairseq_fastdec.__version__}-py3-none-any.whl"
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "fairseq_fastdec/__main__.py" in names
+    assert not [name for name in names if "_kernels." in name]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import runpy
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fairseq import checkpoint_utils
@@ -13,6 +14,7 @@ from fairseq import options as fairseq_options
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import train as train_cli
 
+from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.generators.option_rules import check_options
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import command_line, snippets, stock_commands
@@ -62,6 +64,10 @@ def test_options_exist(command, monkeypatch):
         return
     if program in PARSERS:
         _check_fairseq(program, arguments)
+    elif _is_front(command):
+        name, *rest = arguments[2:]
+        plugin = ["--user-dir", front.USER_DIR, "--task", "translation_fastdec"]
+        _check_fairseq(f"fairseq-{name}", [*rest, *plugin])
     elif arguments[0] == "setup.py":
         assert arguments[1:] == ["build_ext", "--inplace"]
     elif program.startswith("python") and arguments[0].endswith(".py"):
@@ -73,6 +79,11 @@ def test_options_exist(command, monkeypatch):
         _check_pytest([word for word in arguments if word not in ("-m", "pytest")])
     else:
         assert arguments[:2] == ["-m", "venv"], f"{command}: unknown to this test; teach it"
+
+
+def _is_front(command):
+    """One of fairseq's commands, as python -m fairseq_fastdec has it."""
+    return command.words[1:3] == ["-m", "fairseq_fastdec"]
 
 
 def _is_a_part(command):
@@ -152,7 +163,8 @@ def test_the_commands_of_the_guides_run_one_after_another(workplace, monkeypatch
         if _is_a_part(command) or " ".join(command.words) in seen:
             continue
         seen.add(" ".join(command.words))
-        words = [command_line.PLUGIN if w == "fairseq_fastdec" else w for w in command.words[1:]]
+        given = command.words[3 if _is_front(command) else 1 :]
+        words = [command_line.PLUGIN if word == "fairseq_fastdec" else word for word in given]
         arguments = [*words, "--cpu", "--no-progress-bar", "--num-workers", 0]
         if command.program == "fairseq-train":
             # The best loss of another training in this process would stay the best.
@@ -161,12 +173,20 @@ def test_the_commands_of_the_guides_run_one_after_another(workplace, monkeypatch
             command_line.run(train_cli, *arguments, *command_line.TINY, *few)
             folder = command.words[command.words.index("--save-dir") + 1]
             assert Path(folder, "checkpoint_best.pt").is_file()
-        elif command.program == "fairseq-generate":
+        elif command.program == "fairseq-generate" or _is_front(command):
             _ensure_shortlist(arguments)
-            printed = command_line.run(generate_cli, *arguments, "--max-len-b", 20)
+            printed = command_line.run(_cli_of(command), *arguments, "--max-len-b", 20)
             assert len(command_line.hypotheses(printed)) == 29, command
             decoded += 1
     assert decoded > 8
+
+
+def _cli_of(command):
+    """What has the function of a command that decodes."""
+    if not _is_front(command):
+        return generate_cli
+    assert command.words[3] == "generate"
+    return SimpleNamespace(cli_main=lambda: front.main(sys.argv[1:]))
 
 
 def _ensure_shortlist(arguments):
@@ -196,6 +216,12 @@ def test_heads_are_removed_as_the_page_says(workplace, blockwise, monkeypatch):
     stock = stock_commands.generate("data-bin/en-de", "stock.pt", *options)
     assert command_line.hypotheses(stock) == command_line.hypotheses(greedy)
     stock_commands.validate("data-bin/en-de", "stock.pt")
+
+
+def test_the_front_page_needs_no_checkout():
+    """fairseq finds the plugin by its name in the checkout, and nowhere after pip install -e."""
+    for block in snippets.blocks(FRONT_PAGE, "sh"):
+        assert "--user-dir fairseq_fastdec" not in block
 
 
 def test_there_is_python_code():

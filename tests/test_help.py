@@ -1,4 +1,4 @@
-"""``--help`` knows all our options, in groups by method, wherever fairseq's options go."""
+"""``--help`` has all our options first, in groups by method; ``--help-all`` has every option."""
 
 import re
 import sys
@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 from fairseq import options
-from fairseq_cli import generate, interactive, train
+from fairseq_cli import generate, interactive, train, validate
 
 from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.generators.options import DecodingOptions
@@ -61,7 +61,8 @@ def fairseq_help(capsys, monkeypatch):
 
 @pytest.mark.parametrize("command", [generate, interactive, train])
 def test_fairseqs_commands(fairseq_help, command):
-    found = groups(fairseq_help(command, "--task", "translation_fastdec"))
+    text = fairseq_help(command, "--task", "translation_fastdec", flag="--help-all")
+    found = groups(text)
     titles = ("decoding", "blockwise decoding", "Jacobi decoding and lookahead", "beams")
     assert sorted(OURS) == sorted(flag for title in titles for flag in found[title])
     assert "--decoding-block-size" in found["blockwise decoding"]
@@ -69,7 +70,38 @@ def test_fairseqs_commands(fairseq_help, command):
     assert {"--prune-threshold", "--stream-policy"} <= set(found["beams"])
     assert found["training"] == ["--cpu-autocast"]
     other = "checkpoint" if command is train else "Generation"
-    assert other in found, "fairseq's own options are still there"
+    assert "--fp16-init-scale" in text and other in found, "fairseq's own options are there"
+
+
+@pytest.mark.parametrize(
+    "command, main, others",
+    [
+        (generate, {"--path", "--beam"}, {"--fp16-init-scale", "--optimizer"}),
+        (interactive, {"--path", "--input"}, {"--fp16-init-scale", "--optimizer"}),
+        (validate, {"--path", "--task"}, {"--fp16-init-scale", "--optimizer"}),
+        (train, {"--arch", "--optimizer"}, {"--fp16-init-scale", "--dropout"}),
+    ],
+    ids=["generate", "interactive", "validate", "train"],
+)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_the_help_is_short_and_begins_with_our_options(fairseq_help, command, main, others, flag):
+    text = fairseq_help(command, "--task", "translation_fastdec", flag=flag)
+    flags = set(re.findall(r"--[\w-]+", text))
+    assert set(OURS) | main | {"--help-all"} <= flags and not others & flags
+    titles = list(groups(text))
+    assert titles.index("decoding") < titles.index("beams") < titles.index("options")
+    assert len(text.splitlines()) < 260
+    whole = fairseq_help(command, "--task", "translation_fastdec", flag="--help-all")
+    assert len(whole.splitlines()) > 2 * len(text.splitlines())
+    titles = list(groups(whole))
+    assert titles.index("decoding") < titles.index("beams") < titles.index("options")
+
+
+def test_the_options_of_stock_models_are_in_the_long_help_alone(fairseq_help):
+    arguments = ["--arch", "blockwise_transformer", "--criterion", "random_sub_loss"]
+    short, whole = (fairseq_help(train, *arguments, flag=f) for f in ("--help", "--help-all"))
+    assert "--block-size" in short and "--head-decay" in short
+    assert "--encoder-layers" not in short and "--encoder-layers" in whole
 
 
 def test_what_a_model_a_criterion_and_another_task_add(fairseq_help):

@@ -20,5 +20,8 @@ def infer_languages(args: argparse.Namespace) -> None:
     data = utils.split_paths(args.data)[0]
     found = data_utils.infer_language_pair(data)
     if None in found:
-        raise ValueError(f"{data}: holds no binarised data; name a directory of fairseq-preprocess")
+        raise ValueError(
+            f"{data}: holds no binarised data that name the languages; give -s and -t, or name a "
+            "directory of fairseq-preprocess"
+        )
     args.source_lang, args.target_lang = found

@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional, Sequence
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
+from ..help import as_ours
 from .option_rules import BEAMS, DRAFTING, methods_of, values_of
 
 GENERAL = "decoding"
@@ -45,7 +46,7 @@ class Grouped:
         if title not in self._groups:
             methods = ", ".join(GROUPS.get(title, ()))
             described = f"for --decoding {methods}" if methods else None
-            self._groups[title] = self._parser.add_argument_group(title, described)
+            self._groups[title] = as_ours(self._parser.add_argument_group(title, described))
         return self._groups[title]
 
 

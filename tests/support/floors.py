@@ -2,7 +2,7 @@
 
 # What is on one line is one floor.
 FLOORS = (
-    ("compat", "data", "errors", "mapped_checkpoints", "memory", "noise", "progress"),
+    ("compat", "data", "errors", "help", "mapped_checkpoints", "memory", "noise", "progress"),
     ("engine.kernels",),
     ("engine.products",),
     ("engine.network",),

@@ -114,9 +114,7 @@ def library() -> Optional[Library]:
     try:
         return Library(path)
     except (OSError, ValueError, AttributeError) as problem:
-        logger.warning(
-            "%s: %s; decoding is slower without. Install the package again", path, problem
-        )
+        logger.warning("%s: %s; decoding is slower without. %s", path, problem, how_to_install())
         return None
 
 
@@ -158,9 +156,17 @@ def warn_if_not_built() -> None:
     if _built() is None:
         logger.warning(
             "fairseq_fastdec was installed without its compiled code, and decodes more slowly. "
-            "Install a C++ compiler (such as g++) and then the package again, by pip install "
-            "--force-reinstall --no-deps"
+            "Install a C++ compiler (such as g++). %s",
+            how_to_install(),
         )
+
+
+def how_to_install() -> str:
+    """The command that builds the compiled code, in a sentence."""
+    sources = Path(__file__).resolve().parents[3]
+    is_checkout = (sources / "setup.py").exists()
+    place = f"-e {sources}" if is_checkout else "DIRECTORY, with the directory of its sources"
+    return f"Install the package again: pip install --force-reinstall --no-deps {place}"
 
 
 @functools.lru_cache(maxsize=None)

@@ -9,6 +9,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
 from fairseq import options
 
 from ...errors import errors_in_one_line
+from ...help import as_ours
 from ...noise import results_only
 from ..command_line import (
     check_one_directory,
@@ -62,7 +63,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser.prog = program("distill")
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    group = parser.add_argument_group("distillation")
+    group = as_ours(parser.add_argument_group("distillation"))
     group.add_argument(
         "--destdir", type=Path, required=True, metavar="DIR",
         help="DIR/data becomes the distilled data, DIR/shards keeps the translations",

@@ -5,6 +5,7 @@ from typing import Any, Sequence
 
 from fairseq import options
 
+from ...help import as_ours
 from ..command_line import check_one_directory, check_places, check_shard, positive, program
 from ..distillation.filters import add_filter_options
 from .output_lines import FORMATS, ON_ERROR, PLAIN, STOP
@@ -18,7 +19,8 @@ Translate text of any length, line for line, with every core of a machine.
         --input mono.en.gz --output mono.de
 
 writes as many lines as it reads, in the same order. Text is tokenised and segmented as by
-fairseq-interactive, whose options all work; the default is --decoding streaming with --beam 5.
+fairseq-interactive, whose options all work; the default is --decoding streaming with --beam 5, and
+--decoding beam with --nbest. With --input - --output - it is a filter.
 
 However the command was ended, the same command goes on from there: translations are kept in
 OUTPUT.parts, chunk by chunk, until OUTPUT is there as a whole. Several machines with a common file
@@ -36,17 +38,20 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser.prog = program("translate-corpus")
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    _add_text_options(parser.add_argument_group("text"))
-    _add_worker_options(parser.add_argument_group("workers"))
+    _add_text_options(as_ours(parser.add_argument_group("text")))
+    _add_worker_options(as_ours(parser.add_argument_group("workers")))
     known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     known.add_argument("--task", default=TRANSLATION[0])
     given = known.parse_known_args(arguments)[0]
-    defaults = {"decoding": "streaming"} if given.task in TRANSLATION else {}
-    return options.parse_args_and_arch(
+    defaults = {"decoding": None} if given.task in TRANSLATION else {}
+    args = options.parse_args_and_arch(
         parser,
         list(arguments),
         modify_parser=lambda parser: parser.set_defaults(**defaults),
     )
+    if given.task in TRANSLATION and args.decoding is None:
+        args.decoding = "beam" if args.nbest > 1 else "streaming"
+    return args
 
 
 def _add_text_options(group: Any) -> None:
@@ -59,7 +64,8 @@ def _add_text_options(group: Any) -> None:
     group.add_argument(
         "--output", required=True, metavar="FILE",
         help="the translations; compressed as the name says; - is standard output, in order as "
-        "they come, and cannot be resumed",
+        "they come, and cannot be resumed; with --input -, each within 0.2 seconds and the time of "
+        "its translation",
     )  # fmt: skip
     group.add_argument(
         "--format", choices=FORMATS, default=PLAIN,
@@ -96,7 +102,8 @@ def _add_worker_options(group: Any) -> None:
     group.add_argument(
         "--chunk-size", type=positive, metavar="N",
         help="lines that are sorted by length together, and that are lost at most when a worker "
-        f"dies (default: {LEAST_LINES} to {MOST_LINES}, by the length of the input)",
+        f"dies (default: {LEAST_LINES} to {MOST_LINES}, by the length of the input; with --input - "
+        "--output -, the lines that have arrived)",
     )  # fmt: skip
 
 
@@ -137,8 +144,22 @@ def check(args: argparse.Namespace) -> None:
             f"--sampling: draws --beam {args.beam} translations of a line; give --nbest "
             f"{args.beam}, or --beam {args.nbest}"
         )
+    if args.nbest > 1 and not args.sampling and _prunes(args):
+        raise ValueError(
+            f"--nbest {args.nbest}: --decoding {args.decoding} with its options prunes the beam, "
+            "and finds fewer hypotheses for some lines; use --decoding beam without "
+            "--prune-threshold, --max-candidates and --finalize"
+        )
     if args.format == PLAIN:
         _check_plain(args)
+
+
+def _prunes(args: argparse.Namespace) -> bool:
+    """Whether a beam can end with fewer hypotheses than its width."""
+    options = ("prune_threshold", "max_candidates", "finalize")
+    return getattr(args, "decoding", None) in ("variable_beam", "streaming") or any(
+        getattr(args, option, None) is not None for option in options
+    )
 
 
 def _check_plain(args: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from .. import atomic_files
 from .text_files import TextInput
@@ -49,6 +49,20 @@ def chunks_of(text: TextInput, size: int) -> Iterator[Chunk]:
         if not source:
             return
         yield Chunk(number, number * size, source)
+
+
+def chunks_that_arrive(text: TextInput) -> Iterator[Optional[Chunk]]:
+    """Standard input in chunks of the lines that have arrived; ``None`` while there are none.
+
+    Raises:
+        OSError: if standard input cannot be read.
+    """
+    number = first = 0
+    for source in text.arriving():
+        chunk = Chunk(number, first, source) if source else None
+        yield chunk
+        if chunk is not None:
+            number, first = number + 1, first + chunk.n_lines
 
 
 class Translated(NamedTuple):

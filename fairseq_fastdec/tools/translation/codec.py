@@ -1,6 +1,8 @@
 """From text to a model's tokens and back, as fairseq-interactive does it."""
 
 import itertools
+import logging
+import os
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Union
 
 import numpy as np
@@ -9,6 +11,10 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
+logger = logging.getLogger(__name__)
+
+# By the mark of its subwords, how each BPE joins them: its name, and the option of its file.
+MARKS = {"@@": ("subword_nmt", "--bpe-codes"), "\u2581": ("sentencepiece", "--sentencepiece-model")}
 # subword-nmt's BPE and GPT-2's keep each word that they have seen; a corpus always has new ones.
 MOST_WORDS = 50_000
 
@@ -100,6 +106,27 @@ class TextCodec:
             if encoder is not None:
                 text = encoder.encode(text)
         return text
+
+
+def warn_of_subwords(cfg: Any, task: Any, data: str) -> None:
+    """Warn if the command line joins no subwords, and the dictionary has them.
+
+    Args:
+        data: the directory of the dictionaries.
+    """
+    if task.build_bpe(cfg.bpe) is not None or cfg.common_eval.post_process is not None:
+        return
+    for mark, (name, option) in MARKS.items():
+        subword = next((word for word in task.target_dictionary.symbols if mark in word), None)
+        if subword is not None:
+            codes = os.path.join(data, "bpe.codes")
+            file = codes if name == "subword_nmt" and os.path.isfile(codes) else "FILE"
+            logger.warning(
+                "--bpe: not given, so subwords such as %s stay in the output; give --bpe %s %s %s, "
+                "and --tokenizer if the model was trained with one; for input in subwords, give "
+                "--post-process %s",
+                subword, name, option, file, name,
+            )  # fmt: skip
 
 
 def _encodes_as_fairseq(task: Any) -> bool:

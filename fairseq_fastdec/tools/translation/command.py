@@ -23,7 +23,8 @@ from ..distillation.filters import Filters
 from .arguments import LEAST_LINES, LINES_OF_A_STREAM, MOST_LINES, check, parse_args
 from .chunks import ChunkStore
 from .cluster.ray_nodes import start_on_cluster
-from .coordinator import Coordinator, InOrder, Part, TextWork, complete
+from .codec import warn_of_subwords
+from .coordinator import Coordinator, InOrder, Part, StreamWork, TextWork, complete
 from .directory_lock import locked
 from .machine import limit_batches, start_workers
 from .manifest import Manifest, settings_of
@@ -69,10 +70,13 @@ def run(args: argparse.Namespace) -> None:
         Filters.of(args),
     )
     text = TextInput(args.texts)
+    utils.import_user_module(cfg.common)
+    task = tasks.setup_task(cfg.task)
+    warn_of_subwords(cfg, task, args.data)
     if args.output == STANDARD_STREAM:
         to_standard_output(args, cfg, text, rules)
     else:
-        to_file(args, cfg, text, rules)
+        to_file(args, cfg, task, text, rules)
 
 
 def to_standard_output(
@@ -82,8 +86,10 @@ def to_standard_output(
     with tempfile.TemporaryDirectory(prefix="fastdec-") as directory:
         store = ChunkStore(Path(directory))
         output = InOrder(store, sys.stdout.buffer)
+        # On Windows nothing tells what has arrived on standard input.
+        is_filter = args.texts == [STANDARD_STREAM] and not args.chunk_size and os.name == "posix"
         coordinator = Coordinator(
-            TextWork(text, args.chunk_size or LINES_OF_A_STREAM),
+            StreamWork(text) if is_filter else TextWork(text, args.chunk_size or LINES_OF_A_STREAM),
             store,
             _workers(args, cfg, rules, store),
             functools.partial(LineBar, None, not cfg.common.no_progress_bar),
@@ -92,7 +98,9 @@ def to_standard_output(
     tell(show(output.counts))
 
 
-def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRules) -> None:
+def to_file(
+    args: argparse.Namespace, cfg: Any, task: Any, text: TextInput, rules: OutputRules
+) -> None:
     """Translate what is missing, and put the output together if all is there."""
     output = Path(args.output)
     directory = output.with_name(f"{output.name}.parts")
@@ -107,8 +115,6 @@ def to_file(args: argparse.Namespace, cfg: Any, text: TextInput, rules: OutputRu
         n_lines = number_of_lines(content)
         n_chunks = CHUNKS_WANTED if args.cluster is None else CHUNKS_WANTED_ON_CLUSTER
         chunk_size = args.chunk_size or manifest.chunk_size() or chunk_size_for(n_lines, n_chunks)
-        utils.import_user_module(cfg.common)
-        task = tasks.setup_task(cfg.task)
         manifest.check(settings_of(cfg, task, content, chunk_size, _settings_of_output(args)))
         if _is_there(output, manifest):
             shutil.rmtree(directory, ignore_errors=True)

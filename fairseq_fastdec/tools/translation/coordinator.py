@@ -20,7 +20,7 @@ from typing import (
 )
 
 from .. import atomic_files
-from .chunks import Chunk, ChunkStore, DamagedChunk, chunks_of
+from .chunks import Chunk, ChunkStore, DamagedChunk, chunks_of, chunks_that_arrive
 from .output_lines import UntranslatedLine
 from .pool import Lost
 from .progress_bar import LineBar
@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # How often damaged chunks are translated again before somebody should look at the disk.
 ATTEMPTS = 3
+# Seconds until the input is looked at again while it has no whole line.
+BETWEEN_LOOKS = 0.05
 MENDABLE = "mend that, and the same command goes on from here"
 
 
@@ -47,8 +49,8 @@ class Part(NamedTuple):
 class Work(Protocol):
     """The chunks to be translated, of any kind that workers and store understand."""
 
-    def chunks(self) -> Iterator[Any]:
-        """All of them, with the numbers 0, 1, 2 and so on."""
+    def chunks(self) -> Iterator[Optional[Any]]:
+        """All of them, with the numbers 0, 1, 2 and so on; ``None`` while the next is not there."""
 
     def share_read(self) -> Optional[float]:
         """The share of all that the chunks so far are; ``None`` where nobody knows."""
@@ -70,6 +72,24 @@ class TextWork(NamedTuple):
     def share_read(self) -> Optional[float]:
         """See :class:`Work`."""
         return self.text.share_read()
+
+    def place(self, number: int) -> str:
+        """See :class:`Work`."""
+        return self.text.place(number)
+
+
+class StreamWork(NamedTuple):
+    """Standard input in chunks of the lines that have arrived."""
+
+    text: TextInput
+
+    def chunks(self) -> Iterator[Optional[Chunk]]:
+        """See :class:`Work`."""
+        return chunks_that_arrive(self.text)
+
+    def share_read(self) -> Optional[float]:
+        """See :class:`Work`."""
+        return None
 
     def place(self, number: int) -> str:
         """See :class:`Work`."""
@@ -98,6 +118,7 @@ class Coordinator:
         self._start_pool = start_pool
         self._new_bar = new_bar
         self._n_chunks = 0
+        self._has_ended = False
         self._lost: Deque[Chunk] = collections.deque()
 
     def translate(self, part: Part = Part(), written: Callable[[], Any] = lambda: None) -> int:
@@ -116,12 +137,12 @@ class Coordinator:
             ValueError: for an input that is damaged or has changed, a line that cannot be
                 translated, or workers that die again and again.
         """
-        self._n_chunks = 0
+        self._n_chunks, self._has_ended = 0, False
         with contextlib.closing(self._new_bar()) as self._bar:
             missing = self._missing(part)
             # One chunk is read ahead: no worker waits for the disk.
-            chunk = next(missing, None)
-            if chunk is not None:
+            chunk = self._next(missing)
+            if chunk is not None or not self._has_ended:
                 with self._start_pool() as pool:
                     self._hand_out(chunk, missing, pool, written)
         return self._n_chunks
@@ -129,25 +150,35 @@ class Coordinator:
     def _hand_out(
         self,
         chunk: Optional[Chunk],
-        missing: Iterator[Chunk],
+        missing: Iterator[Optional[Chunk]],
         pool: Any,
         written: Callable[[], Any],
     ) -> None:
-        while chunk is not None or pool.is_busy:
+        while chunk is not None or pool.is_busy or not self._has_ended:
             while chunk is not None and pool.has_room:
                 pool.submit(chunk)
                 chunk = self._next(missing)
-            for about, message in pool.messages():
+            is_awaited = chunk is None and not self._has_ended
+            for about, message in pool.messages(BETWEEN_LOOKS if is_awaited else None):
                 self._hear(about, message)
                 if isinstance(message, Done):
                     written()
             chunk = chunk or self._next(missing)
 
-    def _next(self, missing: Iterator[Chunk]) -> Optional[Chunk]:
-        return self._lost.popleft() if self._lost else next(missing, None)
+    def _next(self, missing: Iterator[Optional[Chunk]]) -> Optional[Chunk]:
+        """The next chunk to translate; ``None`` if there is none, at least for now."""
+        if self._lost:
+            return self._lost.popleft()
+        for chunk in missing:
+            return chunk
+        self._has_ended = True
+        return None
 
-    def _missing(self, part: Part) -> Iterator[Chunk]:
+    def _missing(self, part: Part) -> Iterator[Optional[Chunk]]:
         for chunk in self._work.chunks():
+            if chunk is None:
+                yield None
+                continue
             self._n_chunks = chunk.number + 1
             self._bar.has_read(chunk, self._work.share_read())
             if part.has(chunk) and not self._is_there(chunk):

@@ -7,13 +7,17 @@ import hashlib
 import io
 import lzma
 import os
+import select
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
+# How long lines of a stream wait for others, in seconds, and how many bytes do not wait.
+GATHERING, GATHERED = 0.05, 1 << 18
 # What the modules raise for damaged files. OSErrors of theirs have no number of the system's.
 DAMAGES = (EOFError, lzma.LZMAError, zlib.error, OSError)
 
@@ -85,6 +89,27 @@ class TextInput:
                 yield line if line.endswith(b"\n") else line + b"\n"
             self._n_bytes_before += self._sizes.get(path, 0)
 
+    def arriving(self) -> Iterator[bytes]:
+        """The whole lines that have arrived on standard input; empty while there are none.
+
+        Lines that arrive within :data:`GATHERING` seconds come together.
+
+        Raises:
+            OSError: if standard input cannot be read, or is no pipe, terminal or file.
+        """
+        file = sys.stdin.fileno()
+        self._starts = [0]
+        text, is_open = b"", True
+        while is_open:
+            end, n_read = None, 0
+            while is_open and n_read < GATHERED and _has_arrived(file, end):
+                piece = os.read(file, GATHERED)
+                is_open, n_read = bool(piece), n_read + len(piece)
+                text += piece or (b"\n" if text and not text.endswith(b"\n") else b"")
+                end = end or time.monotonic() + GATHERING
+            whole, newline, text = text.rpartition(b"\n")
+            yield whole + newline
+
     def place(self, number: int) -> str:
         """Where the user finds a line that has been read: the file, and the line's number there.
 
@@ -125,6 +150,16 @@ class TextInput:
                 ) from error
             finally:
                 self._reads = None
+
+
+def _has_arrived(file: int, end: Optional[float]) -> bool:
+    """Whether there is something to read; waits for it until ``end``.
+
+    Args:
+        end: as of ``time.monotonic()``; ``None`` not to wait.
+    """
+    seconds = 0.0 if end is None else max(0.0, end - time.monotonic())
+    return bool(select.select([file], [], [], seconds)[0])
 
 
 def packs(path: str) -> bool:

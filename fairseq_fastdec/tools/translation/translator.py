@@ -1,6 +1,6 @@
 """From lines of text to translations, with the models, tokeniser and BPE of a command line.
 
-What is translated is what fairseq-interactive would translate, and as it would.
+Lines are translated as by fairseq-interactive, except that an empty line stays empty.
 """
 
 import math
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         n_source_tokens: subwords, without EOS.
-        hypotheses: best first, as many as ``--nbest`` says.
+        hypotheses: best first, ``--nbest`` of them; one for an empty line.
     """
 
     n_source_tokens: int
@@ -66,6 +66,8 @@ class Outcome(NamedTuple):
 
 
 LineResult = Union[Outcome, Problem]
+# A model makes up a translation of nothing.
+EMPTY_LINE = Outcome(0, [TextHypothesis("", 0.0, 0)])
 
 NOT_FINITE = Problem(
     "not finite",
@@ -123,7 +125,7 @@ class Translator:
         """Translate lines.
 
         Args:
-            texts: lines; white space around them does not count.
+            texts: lines; white space around them does not count. An empty line stays empty.
             seed: of what is drawn at random. The same lines with the same seed give the same.
             progress: told how many lines are done, as they are.
 
@@ -131,10 +133,13 @@ class Translator:
             the result of each line, in their order.
         """
         utils.set_torch_seed(seed)
-        encoded = self._codec.encode([text.strip() for text in texts])
+        stripped = [text.strip() for text in texts]
+        encoded = self._codec.encode(stripped)
         results: List[Optional[LineResult]] = [
-            of_line if isinstance(of_line, Problem) else self._problem(of_line)
-            for of_line in encoded
+            (of_line if isinstance(of_line, Problem) else self._problem(of_line))
+            if text
+            else EMPTY_LINE
+            for text, of_line in zip(stripped, encoded)
         ]
         numbers = [number for number, problem in enumerate(results) if problem is None]
         tokens = [encoded[number] for number in numbers]

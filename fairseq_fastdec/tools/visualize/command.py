@@ -23,6 +23,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from ...data.languages import infer_languages
 from ...errors import errors_in_one_line
 from ...generators.single.generator import SingleHypothesisGenerator
+from ...help import as_ours
 from ...noise import imports_unheard, results_only
 from .. import atomic_files
 from ..command_line import positive, program
@@ -55,7 +56,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser.prog = program("ddgviz")
     parser.description = __doc__
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    group = parser.add_argument_group("ddgviz")
+    group = as_ours(parser.add_argument_group("ddgviz"))
     group.add_argument(
         "--sentences",
         default="-",

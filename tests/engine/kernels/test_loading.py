@@ -53,6 +53,7 @@ def test_models_that_miss_compiled_code_are_told_once(not_built, caplog):
         DecoderSession(tiny.build_model(TASK, seed=seed)).reset(9)
     (said,) = [record.message for record in caplog.records if "compile" in record.message]
     assert "Install a C++ compiler" in said and "the package again" in said
+    assert "--no-deps DIRECTORY, with the directory of its sources" in said
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ def test_the_default_search_is_streaming():
     assert parsed().decoding == "streaming" and parsed().beam == 5
     assert parsed("--decoding", "greedy").decoding == "greedy"
     assert parsed("--sampling").decoding == "streaming"
+    assert parsed("--nbest", 3).decoding == "beam"
     assert parsed("--task", "translation_double_token").decoding is None
 
 

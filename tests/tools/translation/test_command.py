@@ -7,6 +7,8 @@ import json
 import os
 import random
 import resource
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -107,7 +109,8 @@ def test_a_line_for_a_line_as_by_interactive(translate, corpus, baseline, tmp_pa
     expected = command_line.hypotheses(printed)
     source = write(tmp_path / "in", lines)
     output = translate("--chunk-size", 17, *given, source=source).decode()
-    assert output.split("\n") == [expected[number] for number in range(100)] + [""]
+    # An empty line stays empty, which fairseq-interactive translates.
+    assert output.split("\n") == [line and expected[n] for n, line in enumerate(lines)] + [""]
     assert not (tmp_path / "out.parts").exists()
 
 
@@ -133,6 +136,42 @@ def test_formats_with_the_n_best(translate, tmp_path):
     assert [o["line"] for o in objects] == [1, 2]
     assert objects[0]["hypotheses"][0]["text"] == "c b a"
     assert [len(o["hypotheses"]) for o in objects] == [2, 2]
+
+
+def test_the_n_best_of_every_line(translate, tmp_path):
+    """The default with one hypothesis, streaming, finds fewer for some lines."""
+    source = write(tmp_path / "in", ["a b c", "c b", "a", "j i h g f e"])
+    given = ["--nbest", 3, "--format", "tsv"]
+    rows = translate(*given, source=source).decode().split("\n")[:-1]
+    assert [row.split("\t")[0] for row in rows] == [str(n) for n in (1, 2, 3, 4) for _ in range(3)]
+    for pruning in (["--decoding", "streaming"], ["--prune-threshold", 1]):
+        with pytest.raises(SystemExit, match="--nbest 3: .*fewer .*; use --decoding beam without"):
+            translate(*given, *pruning, source=source, output="other")
+    with pytest.raises(SystemExit, match="--nbest|--beam"):
+        translate(*given, "--decoding", "greedy", source=source, output="other")
+
+
+@pytest.mark.parametrize("given", [[], ["--post-process", "subword_nmt"]])
+def test_subwords_that_stay_are_told(arguments, corpus, tmp_path, caplog, given):
+    data = shutil.copytree(corpus, tmp_path / "data")
+    for dictionary in data.glob("dict.*.txt"):
+        words = dictionary.read_text().splitlines()
+        dictionary.write_text("\n".join([*words[:-1], "a@@ 1"]) + "\n")
+    (data / "bpe.codes").write_text("#version: 0.2\n")
+    source = write(tmp_path / "in", ["a b"])
+    command.main([str(data), *arguments(*given, "--decoding", "greedy", source=source)[1:]])
+    remedy = f"a@@ stay in the output; give --bpe subword_nmt --bpe-codes {data}/bpe.codes"
+    assert (remedy in caplog.text) is (not given)
+
+
+def test_data_without_languages(arguments, corpus, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    shutil.copy(corpus / "dict.de.txt", data)
+    given = arguments(source=write(tmp_path / "in", ["a"]))
+    given = [str(data), *given[1 : given.index("-s")], *given[given.index("de") + 1 :]]
+    with pytest.raises(SystemExit, match=f"{data}: .*; give -s and -t, or name"):
+        command.main(given)
 
 
 def test_sampling_does_not_depend_on_interruptions(translate, tmp_path):
@@ -250,6 +289,24 @@ def test_standard_streams_of_the_script(arguments, translate, tmp_path):
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, whole)
     assert done.stderr.decode().strip().endswith("30 translated")
+
+
+def test_a_filter_answers_line_by_line(arguments):
+    given = arguments("--decoding", "greedy", "--output", "-", source="-")
+    with subprocess.Popen(
+        [sys.executable, SCRIPT, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, bufsize=0,
+    ) as process:  # fmt: skip
+        try:
+            for line, answer in ((b"a b c\n", b"c b a\n"), (b"\n", b"\n"), (b"a c\n", b"c a\n")):
+                process.stdin.write(line)
+                assert select.select([process.stdout], [], [], 60)[0], "no answer while it waits"
+                assert process.stdout.read(99) == answer
+            rest, told = process.communicate(b"a c\na b c")
+        finally:
+            process.kill()
+    assert (process.returncode, rest) == (0, b"c a\nc b a\n")
+    assert told.decode().strip().endswith("5 translated")
 
 
 def test_a_full_disk_behind_standard_output(arguments, tmp_path):

@@ -6,10 +6,11 @@ import io
 import lzma
 import os
 import sys
+import threading
 
 import pytest
 
-from fairseq_fastdec.tools.translation.text_files import DamagedFile, TextInput, packed
+from fairseq_fastdec.tools.translation.text_files import GATHERED, DamagedFile, TextInput, packed
 from tests.support import skips
 
 LINES = [b"first", b"", b"a\rb\x85c\xe2\x80\xa8d\x0c", b"\xff\xfe no UTF-8", b"last"]
@@ -141,3 +142,20 @@ def test_without_the_package_for_zst(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(ValueError, match=r"zstandard, .* pip install 'fairseq_fastdec\[zstd\]'"):
         read(str(tmp_path / "a.zst"))
+
+
+def test_lines_that_arrive(monkeypatch):
+    """No line is awaited, cut, or lost, whatever its length; the last one needs no end."""
+    source, sink = os.pipe()
+    with open(source) as reader, open(sink, "wb", buffering=0) as writer:
+        monkeypatch.setattr(sys, "stdin", reader)
+        arriving = TextInput(["-"]).arriving()
+        assert next(arriving) == b""
+        writer.write(b"a\n\nb")
+        assert next(arriving) == b"a\n\n"
+        assert next(arriving) == b""
+        long_line = b"x" * (2 * GATHERED)
+        thread = threading.Thread(target=lambda: (writer.write(long_line + b"\nc"), writer.close()))
+        thread.start()
+        assert b"".join(arriving) == b"b" + long_line + b"\nc\n"
+        thread.join()

@@ -9,10 +9,10 @@ from fairseq import options
 
 from fairseq_fastdec.tools.command_line import to_config
 from fairseq_fastdec.tools.translation.codec import Problem
-from fairseq_fastdec.tools.translation.translator import Outcome, Translator
+from fairseq_fastdec.tools.translation.translator import Outcome, TextHypothesis, Translator
 from tests.support import command_line
 
-LINES = ["a b c", "", "  c  c c ", "j i h g f e d c b a", "ü a", "a\u00a0b\u2028c", "a b c"]
+LINES = ["a b c", "  c  c c ", "j i h g f e d c b a", "ü a", "a\u00a0b\u2028c", "a b c"]
 
 
 @pytest.fixture
@@ -50,10 +50,16 @@ def printed_by_interactive(corpus, path, lines, tmp_path, *arguments):
 def test_lines_are_translated_as_by_interactive(
     translator_of, corpus, baseline, tmp_path, arguments
 ):
-    lines = [line for line in LINES if line.splitlines() == [line] or not line]
+    lines = [line for line in LINES if line.splitlines() == [line]]
     expected = printed_by_interactive(corpus, baseline, lines, tmp_path, *arguments)
     results = translator_of(*arguments).translate(lines, seed=1)
     assert [[(h.text, h.score) for h in result.hypotheses] for result in results] == expected
+
+
+def test_an_empty_line_stays_empty(translator_of):
+    empty, line, blank = translator_of("--decoding", "greedy").translate(["", "a b c", " \t"], 1)
+    assert empty == blank == Outcome(0, [TextHypothesis("", 0.0, 0)])
+    assert line.hypotheses[0].text == "c b a"
 
 
 def test_tokenisers_and_bpe(translator_of, corpus, baseline, tmp_path):

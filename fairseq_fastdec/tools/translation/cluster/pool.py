@@ -112,11 +112,11 @@ class ClusterPool:
         machine.chunks[chunk.number] = chunk
         machine.to_send.append(chunk)
 
-    def messages(self, seconds: float = BETWEEN_LOOKS) -> List[Tuple[Chunk, Any]]:
+    def messages(self, seconds: Optional[float] = None) -> List[Tuple[Chunk, Any]]:
         """Wait for something to happen.
 
         Args:
-            seconds: how long at most.
+            seconds: how long at most (default: :data:`BETWEEN_LOOKS`).
 
         Returns:
             as :meth:`..pool.Pool.messages`; nothing where nothing has happened.
@@ -125,6 +125,7 @@ class ClusterPool:
             NoMachine: if machines are there, and none can take part.
             WorkersDie: if workers die again and again.
         """
+        seconds = BETWEEN_LOOKS if seconds is None else seconds
         self._look_for_machines()
         for machine in self._machines.values():
             if machine.call is None and machine.chunks:
