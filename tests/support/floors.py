@@ -10,7 +10,7 @@ FLOORS = (
     ("engine.session", "engine"),
     ("models", "criterions"),
     ("generators",),
-    ("tasks", "hub"),
+    ("tasks", "hub", "translator", "commands"),
     ("tools",),
     ("",),
 )

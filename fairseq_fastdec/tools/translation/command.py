@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from fairseq import tasks, utils
 
+from ...data.codec import warn_of_subwords
 from ...errors import errors_in_one_line
 from ...noise import results_only
 from ..command_line import program, to_config
@@ -23,7 +24,6 @@ from ..distillation.filters import Filters
 from .arguments import LEAST_LINES, LINES_OF_A_STREAM, MOST_LINES, check, parse_args
 from .chunks import ChunkStore
 from .cluster.ray_nodes import start_on_cluster
-from .codec import warn_of_subwords
 from .coordinator import Coordinator, InOrder, Part, StreamWork, TextWork, complete
 from .directory_lock import locked
 from .machine import limit_batches, start_workers

@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import List, Optional, Sequence
 
+from ...data.codec import Problem
 from ..distillation.filters import Filters
 from .chunks import Chunk, Translated
-from .codec import Problem
 from .translator import LineResult, Outcome
 
 PLAIN, TSV, JSONL = "plain", "tsv", "jsonl"

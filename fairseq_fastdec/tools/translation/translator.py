@@ -21,10 +21,10 @@ from typing import (
 from fairseq import tasks, utils
 from torch import Tensor
 
+from ...data.batches import batches_of
+from ...data.codec import Problem, TextCodec
 from ...generators.hypothesis import NotFinite
 from ..corpus import load_models, on_device
-from .batches import batches_of
-from .codec import Problem, TextCodec
 
 
 class ScoredTokens(NamedTuple):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from fairseq_fastdec.data.codec import Problem
 from fairseq_fastdec.tools.distillation.filters import Filters
 from fairseq_fastdec.tools.translation.chunks import Chunk
-from fairseq_fastdec.tools.translation.codec import Problem
 from fairseq_fastdec.tools.translation.output_lines import (
     EMPTY,
     JSONL,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from fairseq import options
 
+from fairseq_fastdec.data.codec import Problem
 from fairseq_fastdec.tools.command_line import to_config
-from fairseq_fastdec.tools.translation.codec import Problem
 from fairseq_fastdec.tools.translation.translator import Outcome, TextHypothesis, Translator
 from tests.support import command_line
 

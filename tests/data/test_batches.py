@@ -8,7 +8,7 @@ import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks import FairseqTask
 
-from fairseq_fastdec.tools.translation.batches import batches_of, sources_as_batch
+from fairseq_fastdec.data.batches import batches_of, sources_as_batch
 
 DATA = Namespace(max_tokens=16, batch_size=None, required_batch_size_multiple=1)
 SIZES = [5, 1, 5, 3, 2, 7, 5, 4, 3]
