@@ -8,6 +8,7 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 from fairseq.tasks import FairseqTask
 
+from fairseq_fastdec.data import codec as codec_module
 from fairseq_fastdec.data.codec import (
     Problem,
     TextCodec,
@@ -15,7 +16,6 @@ from fairseq_fastdec.data.codec import (
     numbers_of,
     words,
 )
-from fairseq_fastdec.tools.translation import codec as codec_module
 
 LINES = ["a b c", "", "  c  c c ", "ü a", "a\u00a0b\u2028c"]
 SYMBOLS = ("a@@", "b", "▁c")
