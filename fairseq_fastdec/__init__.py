@@ -16,6 +16,10 @@ A short map, from the top floor down (docs/architecture.md):
 - ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
 - ``mapped_checkpoints.py``, ``memory.py``
                    checkpoints load without a second copy in memory
+- ``lean_imports.py``
+                   leaves out what a decoding command does not need of fairseq
+- ``faster_fairseq.py``
+                   functions of fairseq's around decoding, with equal results in less time
 - ``compat.py``    what today's torch and python need, and nothing else
 - ``help.py``      ``--help`` begins with our options; ``--help-all`` has all of fairseq's
 - ``noise.py``, ``progress.py``
@@ -24,18 +28,36 @@ A short map, from the top floor down (docs/architecture.md):
 ``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
 """
 
-from . import noise
+import gc
+import sys
+
+from . import lean_imports, noise
 
 __version__ = "0.1.0"
 
 noise.install()
 with noise.imports_unheard():
+    if lean_imports.is_decoding_command(sys.orig_argv):
+        lean_imports.install()
     from . import compat
 compat.install()
 
 # After compat; importing registers.
-from . import criterions, errors, hub, mapped_checkpoints, models, tasks  # noqa: E402,F401
+from . import (  # noqa: E402,F401
+    criterions,
+    errors,
+    faster_fairseq,
+    hub,
+    mapped_checkpoints,
+    models,
+    tasks,
+)
+from .tasks.decoding_commands import is_decoding_command  # noqa: E402
 
 mapped_checkpoints.install()
 hub.install()
+faster_fairseq.install()
 errors.install()
+if is_decoding_command():
+    # What has been imported stays: to look for garbage in it takes longer than a short command.
+    gc.freeze()

@@ -10,14 +10,19 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-from . import __version__
+from fairseq.options import get_generation_parser, parse_args_and_arch
+from fairseq.tasks import TASK_REGISTRY
+
+from . import __version__, faster_fairseq, lean_imports
 from .engine import kernels
 from .errors import end_with
 from .generators import METHODS, generator_class
 from .generators.option_groups import described
 from .generators.options import DecodingOptions
 from .noise import results_only
+from .tasks import FastDecoding
 
+ARCH = {"--arch", "-a"}
 PROGRAM = "python -m fairseq_fastdec"
 USER_DIR = str(Path(__file__).resolve().parent)
 # Each with the frame that it runs in. Training is not quiet: it reports its progress by its log.
@@ -65,7 +70,15 @@ def run_fairseq(name: str, arguments: List[str]) -> None:
     options, rest = given.parse_known_args(arguments)
     sys.argv = [f"{PROGRAM} {name}", *rest, "--user-dir", options.user_dir, "--task", options.task]
     with FAIRSEQ_COMMANDS[name][1]():
-        importlib.import_module(f"fairseq_cli.{name}").cli_main()
+        command = importlib.import_module(f"fairseq_cli.{name}")
+        faster_fairseq.install()
+        lean_imports.end_imports()
+        is_ours = issubclass(TASK_REGISTRY.get(options.task, object), FastDecoding)
+        if name == "generate" and is_ours and not ARCH & {word.split("=")[0] for word in rest}:
+            # fairseq's gives all tasks the options of an architecture of audio.
+            command.main(parse_args_and_arch(get_generation_parser()))
+        else:
+            command.cli_main()
 
 
 def all_commands() -> List[str]:

@@ -61,6 +61,7 @@ ELSEWHERE = {
     "generators/single/greedy.py": "generators/test_against_fairseq.py",
     "generators/single/tensor_blocks.py": "generators/single/test_compiled_blocks.py",
     "models/block_heads.py": "models/test_blockwise_transformer.py",
+    "tasks/token_orders.py": "tasks/test_translation_double_token.py",
     "tools/distillation/dataset.py": "tools/distillation/test_command.py",
     "tools/distillation/teacher.py": "tools/distillation/test_command.py",
     "tools/shortlisting/sentences.py": "tools/shortlisting/test_model1.py",

@@ -1,5 +1,8 @@
 """The tasks that fairseq calls: fairseq's own, with ``--decoding``."""
 
+from functools import partial
+
+from ..lean_imports import once_run
 from . import saved_task, translation_double_token, translation_fastdec  # noqa: F401
 from .fast_decoding import FastDecoding
 from .registration import register_fastdec, take_over
@@ -17,6 +20,6 @@ OTHERS = (
 
 take_over("translation", translation_fastdec.TranslationFastdecTask)
 for task in OTHERS:
-    register_fastdec(task)
+    once_run(f"fairseq.tasks.{task}", partial(register_fastdec, task))
 
 saved_task.install()

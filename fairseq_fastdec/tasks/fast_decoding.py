@@ -207,8 +207,13 @@ class FastDecoding:
         The generator is told how much of that to decode at once: ``--batch-size`` sentences and
         ``--max-tokens`` source tokens.
         """
-        streams = str(getattr(self._options, "decoding", STOCK)) == "streaming"
-        if streams and not self._has_criterion:
+        decoding = str(getattr(self._options, "decoding", STOCK))
+        if decoding != STOCK and kwargs.get("num_workers") == 1 and is_decoding_command():
+            # fairseq's default is a process that makes batches and a thread that collects them.
+            # Both take the processors from the threads that decode, for longer than a batch takes
+            # to make.
+            kwargs["num_workers"], kwargs["data_buffer_size"] = 0, 0
+        if decoding == "streaming" and not self._has_criterion:
             # fairseq-generate makes batches before it builds the generator, which checks, too.
             buffer = given(DecodingOptions.merged(self._options, None).stream_buffer, STREAM_BUFFER)
             self._capacity.sentences, self._capacity.source_tokens = max_sentences, max_tokens

@@ -2,7 +2,10 @@
 
 # What is on one line is one floor.
 FLOORS = (
-    ("compat", "data", "errors", "help", "mapped_checkpoints", "memory", "noise", "progress"),
+    (
+        "compat", "data", "errors", "faster_fairseq", "help", "lean_imports", "mapped_checkpoints",
+        "memory", "noise", "progress",
+    ),  # fmt: skip
     ("engine.kernels",),
     ("engine.products",),
     ("engine.network",),
@@ -10,7 +13,7 @@ FLOORS = (
     ("engine.session", "engine"),
     ("models", "criterions"),
     ("generators",),
-    ("tasks", "hub", "translator", "commands"),
+    ("tasks", "hub", "translator"),
     ("tools",),
     ("",),
 )

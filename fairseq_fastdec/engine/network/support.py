@@ -3,25 +3,22 @@
 from typing import Iterator, Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
-from fairseq.models.nat import FairseqNATDecoder
 from fairseq.models.roberta.model import RobertaLMHead
-from fairseq.models.speech_to_text.convtransformer import TransformerDecoderNoExtra
-from fairseq.models.speech_to_text.s2t_transformer import TransformerDecoderScriptable
 from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import nn
 
+from ...lean_imports import class_of
 from .weights import layers_of
 
 INSTEAD = "use --decoding fairseq for this model"
 INSTEAD_OF_NAT = "decode it with --task translation_lev"
-# The last two compute what the stock ones do, and return other things beside.
-STOCK_DECODERS = (
-    TransformerDecoder,
-    TransformerDecoderBase,
-    TransformerDecoderNoExtra,
-    TransformerDecoderScriptable,
+STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase)
+# They compute what the stock ones do, and return other things beside.
+DECODERS_OF_SPEECH = (
+    ("fairseq.models.speech_to_text.convtransformer", "TransformerDecoderNoExtra"),
+    ("fairseq.models.speech_to_text.s2t_transformer", "TransformerDecoderScriptable"),
 )
 
 
@@ -37,7 +34,7 @@ def check_supported(model: nn.Module) -> None:
     """
     problem = unsupported_part(model)
     if problem is not None:
-        is_nat = isinstance(getattr(model, "decoder", None), FairseqNATDecoder)
+        is_nat = _is_nat(getattr(model, "decoder", None))
         raise UnsupportedModel(f"{problem}; {INSTEAD_OF_NAT if is_nat else INSTEAD}")
 
 
@@ -51,7 +48,7 @@ def _problems(model: nn.Module) -> Iterator[str]:
     if not isinstance(model, FairseqEncoderDecoderModel):
         yield f"{name} is not an encoder-decoder model"
     decoder = model.decoder
-    if isinstance(decoder, FairseqNATDecoder):
+    if _is_nat(decoder):
         yield f"{name} is not autoregressive"
     if not isinstance(decoder, TransformerDecoderBase):
         yield f"{name} has a {type(decoder).__name__}, not a transformer decoder"
@@ -73,9 +70,17 @@ def _problems(model: nn.Module) -> Iterator[str]:
         yield from _layer_problems(layer)
 
 
+def _is_nat(decoder: object) -> bool:
+    return isinstance(
+        decoder, class_of("fairseq.models.nat.fairseq_nat_model", "FairseqNATDecoder")
+    )
+
+
 def _computes_stock_features(decoder: TransformerDecoderBase) -> bool:
+    of_speech = (known for place in DECODERS_OF_SPEECH for known in class_of(*place))
+    stock = (*STOCK_DECODERS, *of_speech)
     return all(
-        any(getattr(type(decoder), method) is getattr(base, method) for base in STOCK_DECODERS)
+        any(getattr(type(decoder), method) is getattr(base, method) for base in stock)
         for method in ("extract_features", "extract_features_scriptable", "output_layer")
     ) and _forward_is_known(decoder)
 

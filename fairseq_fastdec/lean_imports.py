@@ -1,0 +1,281 @@
+"""Imports of fairseq that leave out what a decoding command does not need.
+
+``import fairseq`` runs the modules of all its tasks, models and criterions, and with them
+scikit-learn and SciPy: longer than a sentence of a small model takes to translate a thousand times.
+After :func:`install` these modules are *deferred*: they are run when something first reads one of
+their names, or when a registry is asked for a task or an architecture that it does not hold yet.
+
+This is for processes that do nothing but decode (``python -m fairseq_fastdec generate`` and
+``interactive``), so it has to come before fairseq is imported.
+"""
+
+import contextlib
+import functools
+import gc
+import importlib
+import sys
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from .noise import imports_unheard
+
+# The modules of these packages are deferred.
+DEFERRED_PACKAGES = (
+    "fairseq.benchmark",
+    "fairseq.model_parallel.criterions",
+    "fairseq.model_parallel.models",
+    "fairseq.models",
+    "fairseq.tasks",
+)
+# And these, which import scikit-learn; options name the other criterions.
+DEFERRED_MODULES = (
+    "fairseq.criterions.sentence_prediction",
+    "fairseq.criterions.sentence_prediction_adapters",
+)
+# What deferred modules register when they are run.
+REGISTRIES = {
+    "fairseq.tasks": ("TASK_REGISTRY", "TASK_DATACLASS_REGISTRY"),
+    "fairseq.models": (
+        "ARCH_CONFIG_REGISTRY", "ARCH_MODEL_INV_REGISTRY", "ARCH_MODEL_NAME_REGISTRY",
+        "ARCH_MODEL_REGISTRY", "MODEL_DATACLASS_REGISTRY", "MODEL_REGISTRY",
+    ),
+}  # fmt: skip
+
+# Decorators that ask whether a name is free, which no deferred module has to answer.
+REGISTERING = {
+    "fairseq.tasks": ("register_task",),
+    "fairseq.models": ("register_model", "register_model_architecture"),
+}
+
+# The commands that decode and end.
+COMMANDS = ("generate", "interactive")
+
+
+def is_decoding_command(arguments: Sequence[str]) -> bool:
+    """Whether a process was started as ``python -m fairseq_fastdec generate`` or ``interactive``.
+
+    Args:
+        arguments: ``sys.orig_argv``.
+    """
+    package = __name__.partition(".")[0]
+    begin = next((at for at, word in enumerate(arguments) if word == "-m"), len(arguments))
+    return arguments[begin + 1 : begin + 2] == [package] and any(
+        word in COMMANDS for word in arguments[begin + 2 : begin + 3]
+    )
+
+
+def install() -> None:
+    """Defer what a decoding command does not need, and import fairseq.
+
+    Does nothing in a process that has imported fairseq already.
+    """
+    if "fairseq" in sys.modules:
+        return
+    sys.meta_path.insert(0, _Finder())
+    # Collecting garbage among what stays takes a quarter of an import's time.
+    gc.disable()
+    importlib.import_module("fairseq")
+    for package, names in REGISTRIES.items():
+        module = importlib.import_module(package)
+        together: List[Registry] = []
+        for name in names:
+            together.append(Registry(getattr(module, name), together))
+            setattr(module, name, together[-1])
+    for package, names in REGISTERING.items():
+        module = importlib.import_module(package)
+        for name in names:
+            setattr(module, name, _registering(getattr(module, name)))
+
+
+def end_imports() -> None:
+    """Collect garbage from now on, but not among what has been imported."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
+def load_all() -> None:
+    """Run all modules that have been deferred."""
+    with _as_they_are():
+        while _deferred:
+            _run(_deferred[-1])
+
+
+def class_of(module: str, name: str) -> Tuple[type, ...]:
+    """A class as ``isinstance`` takes it; ``()`` if nothing has run its module."""
+    known = sys.modules.get(module)
+    return () if known is None or isinstance(known, _Deferred) else (getattr(known, name),)
+
+
+def once_run(name: str, call: Callable[[], object]) -> None:
+    """Call a function as soon as a module has been run: now, unless it is deferred."""
+    if isinstance(sys.modules.get(name), _Deferred):
+        _calls.setdefault(name, []).append(call)
+    else:
+        call()
+
+
+def _registering(register: Callable) -> Callable:
+    @functools.wraps(register)
+    def register_name(*args: Any, **kwargs: Any) -> Callable:
+        decorate = register(*args, **kwargs)
+
+        def decorate_class(decorated: Any) -> Any:
+            with _as_they_are():
+                return decorate(decorated)
+
+        return decorate_class
+
+    return register_name
+
+
+@contextlib.contextmanager
+def _as_they_are() -> Iterator[None]:
+    """Within, registries hold what they hold."""
+    global _n_within
+    _n_within += 1
+    try:
+        yield
+    finally:
+        _n_within -= 1
+
+
+class Registry(dict):
+    """A registry of fairseq's that runs the deferred modules before it lacks a name."""
+
+    def __init__(self, names: Dict[Any, Any], together: List["Registry"]) -> None:
+        """
+        Args:
+            together: the registries that are filled together. If one of them has a name, the module
+                that registers it has been run.
+        """
+        super().__init__(names)
+        self._together = together
+
+    def __missing__(self, name: Any) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
+
+    def __contains__(self, name: Any) -> bool:
+        is_known = any(dict.__contains__(registry, name) for registry in self._together)
+        if not is_known and name is not None and not _n_within:
+            load_all()
+        return dict.__contains__(self, name)
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def __iter__(self) -> Iterator[Any]:
+        load_all()
+        return dict.__iter__(self)
+
+    def __len__(self) -> int:
+        load_all()
+        return dict.__len__(self)
+
+    # argparse asks whether one of the keys is what was given.
+    def keys(self) -> Any:
+        return _Keys(self)
+
+    def items(self) -> Any:
+        load_all()
+        return dict.items(self)
+
+    def values(self) -> Any:
+        load_all()
+        return dict.values(self)
+
+
+class _Keys:
+    """The names in a registry, which are all there only once one goes through them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self._registry
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._registry)
+
+    def __len__(self) -> int:
+        return len(self._registry)
+
+
+class _Deferred(ModuleType):
+    """A module that has not been run.
+
+    A package has no ``__path__`` until then, so that it is run before modules within it are found.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        # inspect and others look at special attributes of every module that there is.
+        if name.startswith("__") and name not in ("__all__", "__path__"):
+            raise AttributeError(name)
+        _run(self)
+        return getattr(self, name)
+
+
+_n_within = 0
+_deferred: List[ModuleType] = []
+_loaders: Dict[str, Loader] = {}
+_calls: Dict[str, List[Callable[[], object]]] = {}
+
+
+def _run(module: ModuleType) -> None:
+    _deferred.remove(module)
+    module.__class__ = ModuleType
+    path = module.__spec__.submodule_search_locations
+    if path is not None:
+        module.__path__ = path
+    with imports_unheard():
+        _loaders.pop(module.__name__).exec_module(module)
+    for call in _calls.pop(module.__name__, ()):
+        call()
+
+
+class _DeferringLoader(Loader):
+    """Makes a module, and leaves its code for later."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        _loaders[module.__name__] = self._loader
+        module.__dict__.pop("__path__", None)
+        module.__class__ = _Deferred
+        _deferred.append(module)
+
+
+class _KnownLoader(Loader):
+    """Gives a module that its package has imported in the meantime."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        self._spec = sys.modules[spec.name].__spec__
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
+
+
+class _Finder:
+    """Finds the modules that are deferred."""
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
+        """As the import system asks for it; ``None`` for all other modules."""
+        if name.startswith("fairseq.") and name in sys.modules and target is None:
+            return ModuleSpec(name, _KnownLoader())
+        if name.rpartition(".")[0] not in DEFERRED_PACKAGES and name not in DEFERRED_MODULES:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _DeferringLoader(spec.loader)
+        return spec
