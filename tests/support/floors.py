@@ -3,8 +3,16 @@
 # What is on one line is one floor.
 FLOORS = (
     (
-        "compat", "data", "errors", "faster_fairseq", "help", "lean_imports", "mapped_checkpoints",
-        "memory", "noise", "progress",
+        "compat",
+        "data",
+        "errors",
+        "faster_fairseq",
+        "help",
+        "lean_imports",
+        "mapped_checkpoints",
+        "memory",
+        "noise",
+        "progress",
     ),  # fmt: skip
     ("engine.kernels",),
     ("engine.products",),

@@ -1,0 +1,109 @@
+"""Decoding commands of ours import less of fairseq, and everything is there when it is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from fairseq_fastdec import lean_imports
+from tests.support.command_line import generate, hypotheses, interactive
+
+HEAVY = ("sklearn", "scipy")
+AS_COMMAND = "import sys; sys.orig_argv = ['python', '-m', 'fairseq_fastdec', 'generate']\n"
+
+
+def run(code):
+    done = subprocess.run([sys.executable, "-c", AS_COMMAND + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    "arguments, is_one",
+    [
+        ("python -m fairseq_fastdec generate d --path p", True),
+        ("python -X dev -m fairseq_fastdec interactive", True),
+        ("python -m fairseq_fastdec train d", False),
+        ("python -m fairseq_fastdec", False),
+        ("python -m other generate", False),
+        ("python generate.py", False),
+        ("fairseq-generate d", False),
+    ],
+)
+def test_which_commands(arguments, is_one):
+    assert lean_imports.is_decoding_command(arguments.split()) == is_one
+
+
+def test_what_a_decoding_command_leaves_out():
+    (loaded,) = run(
+        f"import fairseq_fastdec; print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    assert loaded == "[]"
+
+
+def test_what_is_asked_for_is_there():
+    """By an import, by a name in a registry, and all of it as without deferring."""
+    code = """
+import fairseq_fastdec
+from fairseq.models.roberta.model import RobertaLMHead
+from fairseq.models.bart import BARTModel
+from fairseq import tasks, models
+from fairseq_fastdec.tasks import FastDecoding
+print(issubclass(tasks.TASK_REGISTRY["speech_to_text"], FastDecoding))
+print("no such task" in tasks.TASK_REGISTRY, None in models.ARCH_MODEL_REGISTRY)
+print(tasks.TASK_DATACLASS_REGISTRY.get("multilingual_translation"))
+print("sklearn" in sys.modules)
+for registry in (tasks.TASK_REGISTRY, models.ARCH_MODEL_REGISTRY, models.MODEL_REGISTRY):
+    print(sorted(registry), len(registry) == len(registry.items()) == len(registry.values()))
+"""
+    lean = run(code)
+    assert lean[:4] == ["True", "False False", "None", "True"]
+    whole = run("sys.orig_argv = []" + code)
+    assert lean[4:] == whole[4:]
+
+
+def test_a_name_is_looked_for_in_modules_that_have_not_been_run():
+    code = """
+import fairseq_fastdec
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_DATACLASS_REGISTRY
+print("transformer" in MODEL_DATACLASS_REGISTRY, "sklearn" in sys.modules)
+print("fconv_iwslt_de_en" in ARCH_MODEL_REGISTRY.keys(), "sklearn" in sys.modules)
+import fairseq.models.lstm, importlib
+print(importlib.reload(fairseq.models.ema) is fairseq.models.ema)
+"""
+    lines = run(code)
+    assert lines[0].endswith(" False") and lines[1] == "True True" and lines[2] == "True"
+
+
+@pytest.mark.parametrize("command", ["generate", "interactive"])
+def test_commands_print_the_same(corpus, baseline, tmp_path, command):
+    arguments = [corpus, "--path", baseline, "--cpu", "--decoding", "beam", "--beam", 2]
+    if command == "generate":
+        expected = generate(*arguments[:1], baseline, *arguments[3:])
+        given = {}
+    else:
+        lines = ["a b c d", "j i"]
+        expected = interactive(corpus, baseline, lines, tmp_path, *arguments[3:])
+        given = dict(input="\n".join(lines) + "\n")
+        arguments += ["-s", "en", "-t", "de"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fairseq_fastdec", command, *map(str, arguments)],
+        capture_output=True, text=True, **given,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+    assert hypotheses(done.stdout) == hypotheses(expected)
+    results = [line for line in expected.splitlines() if line[:2] in ("S-", "T-", "H-", "D-", "P-")]
+    assert set(results) <= set(done.stdout.splitlines())
+    # Nothing of what fairseq logs.
+    assert " | INFO" not in done.stdout and "fairseq.tasks" not in done.stderr
+
+
+def test_an_architecture_that_a_command_names(corpus, baseline):
+    """fairseq-generate takes one for tasks of audio."""
+    done = subprocess.run(
+        [sys.executable, "-m", "fairseq_fastdec", "generate", corpus, "--path", baseline, "--cpu",
+         "--arch", "wav2vec2", "--beam", "1"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert len(hypotheses(done.stdout)) == 29, done.stderr[-2000:]
