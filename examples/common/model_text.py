@@ -12,11 +12,13 @@ from .random_models import write_side
 LANGUAGES = ("en", "de")
 
 
-def write_test_set(data: Path, model: Path) -> None:
+def write_test_set(data: Path, model: Path, repeat: int = 1) -> None:
     """Binarise the test set as fairseq-preprocess would, into a directory, which is made.
 
     Args:
         model: a directory with dictionaries and ``bpe.codes``.
+        repeat: how often the set is written, one after the other.
+        repeat: how often the set is written, one after the other.
     """
     data.mkdir(exist_ok=True)
     bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(model / "bpe.codes")))
@@ -26,4 +28,4 @@ def write_test_set(data: Path, model: Path) -> None:
         text = (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8")
         lines = [bpe.encode(tokenizer.encode(line)) for line in text.splitlines()]
         sentences = [dictionary.encode_line(line, add_if_not_exist=False) for line in lines]
-        write_side(data, LANGUAGES, language, dictionary, sentences)
+        write_side(data, LANGUAGES, language, dictionary, repeat * sentences)
