@@ -1,12 +1,15 @@
 """Text becomes the tokens that fairseq makes of it, and tokens become its text."""
 
+import re
 from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 from fairseq.tasks import FairseqTask
+from hypothesis import given
 
 from fairseq_fastdec.data import codec as codec_module
 from fairseq_fastdec.data.codec import (
@@ -16,6 +19,7 @@ from fairseq_fastdec.data.codec import (
     numbers_of,
     words,
 )
+from tests.support.odd_text import texts
 
 LINES = ["a b c", "", "  c  c c ", "ü a", "a\u00a0b\u2028c"]
 SYMBOLS = ("a@@", "b", "▁c")
@@ -126,16 +130,73 @@ def test_what_generators_leave_out_is_no_text_and_no_token():
     assert codec.decode([torch.tensor([4, 5, 6, 5, 2])]) == [("a@@ ▁c", 2)]
 
 
-def test_words_that_a_bpe_has_seen_do_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(codec_module, "MOST_WORDS", 10)
-    codes = tmp_path / "codes"
-    codes.write_text("#version: 0.2\na b</w>\n")
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory):
+    path = tmp_path_factory.mktemp("codec") / "codes"
+    path.write_text("#version: 0.2\na b</w>\na b\nw o\nr d</w>\nwo rd</w>\n")
+    return path
+
+
+def bpe_of(codes, glossaries=()):
     bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(codes)))
+    if glossaries:
+        bpe.bpe.glossaries = list(glossaries)
+        bpe.bpe.glossaries_regex = re.compile(f"^({'|'.join(glossaries)})$")
+    return bpe
+
+
+@pytest.mark.parametrize("glossaries", [(), ("a", "[0-9]+")])
+@pytest.mark.parametrize("language", [None, "en", "de"])
+def test_numbers_are_those_of_fairseqs_encoders(codes, language, glossaries):
+    def tokenizer():
+        return language and MosesTokenizer(MosesTokenizerConfig(source_lang=language))
+
+    stock = [encoder for encoder in (tokenizer(), bpe_of(codes, glossaries)) if encoder]
+    task = Task(tokenizer(), bpe_of(codes, glossaries))
+    for symbol in ("a", "ab", "ab@@", "wo@@", "word", "1@@", ",", "&apos;s", "@@", "</w>", "@-@"):
+        task.source_dictionary.add_symbol(symbol)
+    codec = codec_of(task)
+
+    @given(text=texts)
+    def test(text):
+        segmented = text
+        for encoder in stock:
+            segmented = encoder.encode(segmented)
+        expected = task.source_dictionary.encode_line(segmented, add_if_not_exist=False)
+        (tokens,) = codec.encode([text])
+        assert torch.equal(tokens, expected.long()) and tokens.dtype == torch.int64
+
+    test()
+
+
+def test_a_word_is_segmented_once(codes):
+    bpe = bpe_of(codes)
+    codec = codec_of(Task(None, bpe))
+    first, again = codec.encode(["ab b", "b ab"])
+    bpe.bpe.bpe_codes = None
+    assert codec.encode(["ab b"])[0].tolist() == first.tolist()
+    assert again.tolist() == [first[1], first[0], 2]
+
+
+def test_a_subclass_of_fairseqs_bpe_is_asked(codes):
+    class Backwards(SubwordNMTBPE):
+        def encode(self, text):
+            return super().encode(text[::-1])
+
+    bpe = Backwards(SubwordNMTBPEConfig(bpe_codes=str(codes)))
+    (tokens,) = codec_of(Task(None, bpe)).encode(["ba b"])
+    assert tokens.tolist() == [5, 3, 2]
+
+
+def test_words_that_a_bpe_has_seen_do_not_fill_the_memory(codes, monkeypatch):
+    monkeypatch.setattr(codec_module, "MOST_WORDS", 10)
+    bpe = bpe_of(codes)
     codec = codec_of(Task(None, bpe))
     for number in range(1, 30):
         before = len(bpe.bpe.cache)
         codec.encode([f"a{number}"])
-        assert len(bpe.bpe.cache) == before + 1
+        assert len(bpe.bpe.cache) == len(codec._subwords.seen) == before + 1
         codec.forget_words()
-        assert len(bpe.bpe.cache) == (0 if before == 10 else before + 1)
+        kept = 0 if before == 10 else before + 1
+        assert len(bpe.bpe.cache) == len(codec._subwords.seen) == kept
     codec_of(Task()).forget_words()
