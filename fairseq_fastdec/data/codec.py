@@ -3,14 +3,12 @@
 import itertools
 import logging
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Union
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, data_utils
-from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.tasks import FairseqTask
-from subword_nmt.apply_bpe import BPE
 from torch import Tensor
 
 from .moses import skip_idle_work
@@ -60,9 +58,6 @@ class TextCodec:
         self._tokenizer = task.build_tokenizer(cfg.tokenizer)
         skip_idle_work(self._tokenizer)
         self._bpe = task.build_bpe(cfg.bpe)
-        self._subwords: Optional[SubwordNumbers] = None
-        if type(self._bpe) is SubwordNMTBPE and type(self._bpe.bpe) is BPE:
-            self._subwords = SubwordNumbers(self._bpe.bpe, task.source_dictionary)
         self._post_process = cfg.common_eval.post_process
         self._stripped = stripped
 
@@ -85,8 +80,6 @@ class TextCodec:
         seen = getattr(getattr(self._bpe, "bpe", None), "cache", None)
         if isinstance(seen, dict) and len(seen) > MOST_WORDS:
             seen.clear()
-        if self._subwords is not None and len(self._subwords.seen) > MOST_WORDS:
-            self._subwords.seen.clear()
 
     def _decoded(self, numbers: List[int]) -> PlainText:
         kept = [number for number in numbers if number not in self._stripped]
@@ -109,48 +102,13 @@ class TextCodec:
         return tokens
 
     def _numbers(self, text: str) -> List[int]:
-        if self._subwords is None:
-            return numbers_of(self._task.source_dictionary, self._segmented(text))
-        return self._subwords(text if self._tokenizer is None else self._tokenizer.encode(text))
+        return numbers_of(self._task.source_dictionary, self._segmented(text))
 
     def _segmented(self, text: str) -> str:
         for encoder in (self._tokenizer, self._bpe):
             if encoder is not None:
                 text = encoder.encode(text)
         return text
-
-
-class SubwordNumbers:
-    """``numbers_of(dictionary, bpe.process_line(text))``, with one look-up for a word seen before.
-
-    Attributes:
-        seen: the numbers of the subwords of each word so far.
-    """
-
-    def __init__(self, bpe: BPE, dictionary: Dictionary) -> None:
-        self._bpe = bpe
-        self._dictionary = dictionary
-        self.seen: Dict[str, Tuple[int, ...]] = {}
-
-    def __call__(self, text: str) -> List[int]:
-        """
-        Raises:
-            Exception: subword-nmt's.
-        """
-        seen = self.seen
-        numbers: List[int] = []
-        # subword-nmt takes these from the ends of a line, and splits it at spaces only.
-        for word in text.strip("\r\n ").split(" "):
-            of_word = seen.get(word)
-            if of_word is None:
-                of_word = seen[word] = self._of_word(word)
-            numbers += of_word
-        numbers.append(self._dictionary.eos_index)
-        return numbers
-
-    def _of_word(self, word: str) -> Tuple[int, ...]:
-        subwords = " ".join(self._bpe.segment_tokens([word]))
-        return tuple(numbers_of(self._dictionary, subwords)[:-1])
 
 
 def warn_of_subwords(cfg: Any, task: Any, data: str) -> None:
