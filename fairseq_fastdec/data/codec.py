@@ -11,6 +11,8 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
+from .moses import skip_idle_work
+
 logger = logging.getLogger(__name__)
 
 # By the mark of its subwords, how each BPE joins them: its name, and the option of its file.
@@ -54,6 +56,7 @@ class TextCodec:
         """
         self._task = task
         self._tokenizer = task.build_tokenizer(cfg.tokenizer)
+        skip_idle_work(self._tokenizer)
         self._bpe = task.build_bpe(cfg.bpe)
         self._post_process = cfg.common_eval.post_process
         self._stripped = stripped

@@ -5,8 +5,10 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.data import Dictionary
+from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 from fairseq.tasks import FairseqTask
+from hypothesis import given
 
 from fairseq_fastdec.data import codec as codec_module
 from fairseq_fastdec.data.codec import (
@@ -16,6 +18,7 @@ from fairseq_fastdec.data.codec import (
     numbers_of,
     words,
 )
+from tests.support.odd_text import texts
 
 LINES = ["a b c", "", "  c  c c ", "ü a", "a\u00a0b\u2028c"]
 SYMBOLS = ("a@@", "b", "▁c")
@@ -124,6 +127,32 @@ def test_words_are_those_of_the_dictionary(post_process, kind):
 def test_what_generators_leave_out_is_no_text_and_no_token():
     codec = codec_of(Task(), {2, 5})
     assert codec.decode([torch.tensor([4, 5, 6, 5, 2])]) == [("a@@ ▁c", 2)]
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_tokens_are_those_of_fairseqs_encoders(tmp_path, language):
+    codes = tmp_path / "codes"
+    codes.write_text("#version: 0.2\na b</w>\na b\nw o\nr d</w>\nwo rd</w>\n")
+
+    def encoders():
+        tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language))
+        return tokenizer, SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(codes)))
+
+    tokenizer, bpe = encoders()
+    task = Task(*encoders())
+    dictionary = task.source_dictionary
+    for symbol in ("a", "ab", "ab@@", "wo@@", "word", "1@@", ",", "&apos;s", "@@", "</w>", "@-@"):
+        dictionary.add_symbol(symbol)
+    codec = codec_of(task)
+
+    @given(text=texts)
+    def test(text):
+        segmented = bpe.encode(tokenizer.encode(text))
+        expected = dictionary.encode_line(segmented, add_if_not_exist=False).long()
+        (tokens,) = codec.encode([text])
+        assert torch.equal(tokens, expected) and tokens.dtype == expected.dtype
+
+    test()
 
 
 def test_words_that_a_bpe_has_seen_do_not_fill_the_memory(tmp_path, monkeypatch):
