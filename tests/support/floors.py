@@ -2,7 +2,17 @@
 
 # What is on one line is one floor.
 FLOORS = (
-    ("compat", "data", "errors", "help", "mapped_checkpoints", "memory", "noise", "progress"),
+    (
+        "compat",
+        "cores",
+        "data",
+        "errors",
+        "help",
+        "mapped_checkpoints",
+        "memory",
+        "noise",
+        "progress",
+    ),
     ("engine.kernels",),
     ("engine.products",),
     ("engine.network",),
@@ -10,7 +20,7 @@ FLOORS = (
     ("engine.session", "engine"),
     ("models", "criterions"),
     ("generators",),
-    ("tasks", "hub", "translator", "commands"),
+    ("tasks", "hub", "translator", "kept_generators", "commands"),
     ("tools",),
     ("",),
 )
