@@ -4,6 +4,7 @@ import shutil
 import threading
 
 import pytest
+import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.sequence_generator import SequenceGeneratorWithAlignment
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
@@ -282,3 +283,16 @@ def test_a_task_without_decoding_methods(corpus, baseline, monkeypatch):
     monkeypatch.setitem(TASK_DATACLASS_REGISTRY, "translation", STOCK["translation"].options)
     with pytest.raises(ValueError, match="TranslationTask, has no decoding methods; call fair"):
         fairseq_fastdec.load(baseline, corpus)
+
+
+def test_every_call_draws_anew(translator):
+    def drawn():
+        return translator.translate(
+            "a b c d e f g h", beam=1, sampling=True, temperature=3.0, max_len_b=12
+        )
+
+    torch.manual_seed(1)
+    first = [drawn() for _ in range(3)]
+    assert len(set(first)) > 1
+    torch.manual_seed(1)
+    assert [drawn() for _ in range(3)] == first
