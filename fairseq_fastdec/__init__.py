@@ -6,7 +6,10 @@ A short map, from the top floor down (docs/architecture.md):
 - ``tools/``       the commands besides decoding: data, benchmark, distillation, pictures
 - ``tasks/``       ``TASK_fastdec``: fairseq's tasks plus ``--decoding``, ``translation_fastdec``
                    among them; ``translation_double_token``: with targets in another order
-- ``hub.py``       fairseq's hub interface knows our options, and refuses what nobody knows
+- ``translator.py`` ``fairseq_fastdec.load(...)``: text to text, from Python
+- ``hub.py``       fairseq's hub interface knows our options, refuses unknown ones, and is as fast
+- ``kept_generators.py``
+                   generators that calls from Python share
 - ``generators/``  the methods: what to propose, what to accept
 - ``models/``, ``criterions/``
                    what we train: ``blockwise_transformer``, ``double_token_transformer``,
@@ -53,6 +56,7 @@ from . import (  # noqa: E402,F401
     tasks,
 )
 from .tasks.decoding_commands import is_decoding_command  # noqa: E402
+from .translator import SentenceError, Translation, Translator, load  # noqa: E402,F401
 
 mapped_checkpoints.install()
 hub.install()

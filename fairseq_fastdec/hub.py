@@ -1,62 +1,208 @@
-"""fairseq's hub interface does what it is asked for, or refuses it by name.
+"""fairseq's hub interface with checked options, and without its overhead.
 
 In fairseq ``model.translate(text, decodign="greedy")`` sets a field that nothing reads, and
-``from_pretrained(..., decoding="greedy")`` drops what the checkpoint's options do not have.
-:func:`install` mends both.
+``from_pretrained(..., decoding="greedy")`` drops what the checkpoint's options do not have. Every
+call copies the configuration, builds a generator and starts a data loader, which takes longer than
+decoding a sentence with a small model. :func:`install` mends all three.
 """
 
+import copy
 import difflib
 import functools
-import inspect
+import weakref
 from argparse import Namespace
 from dataclasses import fields
-from typing import Any, Callable, Iterable, Set
+from typing import Any, Callable, Dict, Hashable, Iterable, List, Optional, Set
 
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, utils
+from fairseq.data import Dictionary
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import DictConfig, open_dict
+from torch import Tensor
 
+from .data.batches import DirectBatches
+from .data.codec import as_tensors, looks_up_as_fairseq, numbers_of, words
+from .generators.beams.streaming import StreamingGenerator
 from .generators.options import DecodingOptions
-from .tasks.fast_decoding import FastDecoding
+from .kept_generators import KeptGenerators, key_of
+from .tasks.fast_decoding import FastDecoding, makes_batches_as_fairseq
 
 OWN = {option.name for option in fields(DecodingOptions)} - {"_name"}
 
 
+_CALLS: "weakref.WeakKeyDictionary[GeneratorHubInterface, HubCalls]" = weakref.WeakKeyDictionary()
+
+
 def install() -> None:
-    """Check what the hub's methods and ``from_pretrained`` are given."""
+    """Check what the hub's methods and ``from_pretrained`` are given, and keep generators."""
     if not hasattr(GeneratorHubInterface.generate, "__wrapped__"):
-        GeneratorHubInterface.generate = _with_known_options(GeneratorHubInterface.generate)
+        GeneratorHubInterface.generate = _with_kept_generators(GeneratorHubInterface.generate)
+        GeneratorHubInterface.binarize = _with_fast_lookup(GeneratorHubInterface.binarize)
+        GeneratorHubInterface.string = _with_fast_words(GeneratorHubInterface.string)
     if not hasattr(checkpoint_utils.overwrite_args_by_name, "__wrapped__"):
         checkpoint_utils.overwrite_args_by_name = _with_own_tasks(
             checkpoint_utils.overwrite_args_by_name
         )
 
 
-def _with_known_options(generate: Callable) -> Callable:
-    signature = inspect.signature(generate)
+def _with_fast_lookup(binarize: Callable) -> Callable:
+    @functools.wraps(binarize)
+    def binarize_at_once(hub: Any, sentence: str) -> Tensor:
+        if not looks_up_as_fairseq(hub.src_dict):
+            return binarize(hub, sentence)
+        (tokens,) = as_tensors([numbers_of(hub.src_dict, sentence)])
+        return tokens
 
+    return binarize_at_once
+
+
+def _with_fast_words(string: Callable) -> Callable:
+    @functools.wraps(string)
+    def string_at_once(hub: Any, tokens: Tensor) -> str:
+        if not isinstance(hub.tgt_dict, Dictionary) or tokens.dim() != 1:
+            return string(hub, tokens)
+        return words(hub.tgt_dict, tokens.tolist(), None)
+
+    return string_at_once
+
+
+def _with_kept_generators(generate: Callable) -> Callable:
     @functools.wraps(generate)
-    def generate_checked(hub: Any, *args: Any, **options: Any) -> Any:
-        _check_options(hub.task, [name for name in options if name not in signature.parameters])
-        given = signature.bind(hub, *args, **options).arguments
-        if not given.get("skip_invalid_size_inputs"):
-            _check_lengths(hub, given["tokenized_sentences"])
-        return generate(hub, *args, **options)
+    def generate_checked(
+        hub: Any,
+        tokenized_sentences: Any,
+        beam: int = 5,
+        verbose: bool = False,
+        skip_invalid_size_inputs: bool = False,
+        inference_step_args: Optional[Dict[str, Any]] = None,
+        prefix_allowed_tokens_fn: Optional[Callable] = None,
+        **options: Any,
+    ) -> Any:
+        is_one = torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1
+        sentences = [tokenized_sentences] if is_one else tokenized_sentences
+        leaves_out_long = skip_invalid_size_inputs and not is_one
+        if not leaves_out_long:
+            _check_lengths(hub, sentences)
+        is_fairseqs = verbose or prefix_allowed_tokens_fn is not None or not len(sentences)
+        if is_fairseqs or not isinstance(hub.task, FastDecoding):
+            _check_options(hub.task, options)
+            return generate(
+                hub,
+                tokenized_sentences,
+                beam,
+                verbose,
+                skip_invalid_size_inputs,
+                inference_step_args,
+                prefix_allowed_tokens_fn,
+                **options,
+            )
+        if hub not in _CALLS:
+            _CALLS[hub] = HubCalls(hub.task, sentences[0])
+        options["beam"] = beam
+        hypotheses = _CALLS[hub].generated(
+            hub, sentences, options, leaves_out_long, inference_step_args or {}
+        )
+        return hypotheses[0] if is_one else hypotheses
 
     return generate_checked
 
 
-def _check_lengths(hub: Any, sentences: Any) -> None:
-    """Check that each of the sentences, int64 ``[T]``, or one sentence, is within the positions."""
+class HubCalls:
+    """Generators and batches that the calls of one hub interface share."""
+
+    def __init__(self, task: Any, tokens: Tensor) -> None:
+        """
+        Args:
+            tokens: a sentence, int64 ``[n]`` with EOS.
+        """
+        self._kept = KeptGenerators()
+        self._batches = DirectBatches(task, tokens)
+        self._is_direct = self._batches.is_possible and makes_batches_as_fairseq(type(task))
+
+    def generated(
+        self,
+        hub: Any,
+        sentences: Any,
+        options: Dict[str, Any],
+        leaves_out_long: bool,
+        inference_step_args: Dict[str, Any],
+    ) -> List[Any]:
+        """The hypotheses of ``GeneratorHubInterface.generate``, by a kept generator."""
+        models = hub.models
+        place = hub._float_tensor
+        found = []
+        key = _key(hub, options, (*models, place.dtype, place.device))
+        with self._kept.lent(key, lambda: _build(hub, options)) as generator:
+            for batch in self._made(hub, generator, sentences, leaves_out_long):
+                if place.device.type != "cpu":
+                    batch = utils.apply_to_sample(lambda tensor: tensor.to(place.device), batch)
+                hypotheses = hub.task.inference_step(
+                    generator, models, batch, **inference_step_args
+                )
+                if len(sentences) == 1:
+                    return hypotheses
+                found += zip(batch["id"].tolist(), hypotheses)
+        return [hypotheses for _, hypotheses in sorted(found, key=lambda pair: pair[0])]
+
+    def _made(
+        self, hub: Any, generator: Any, sentences: Any, leaves_out_long: bool
+    ) -> Iterable[Dict[str, Any]]:
+        """The batches of a call."""
+        # The task makes streaming's batches longer.
+        streams = isinstance(generator, StreamingGenerator)
+        limit = _limit(hub)
+        if streams or limit is None or not self._is_direct:
+            return hub._build_batches(sentences, leaves_out_long)
+        if len(sentences) == 1 and len(sentences[0]) <= limit:
+            return [self._batches.single(sentences[0])]
+        data = hub.cfg.dataset
+        return self._batches.several(sentences, data.max_tokens, data.batch_size, limit)
+
+
+def _build(hub: Any, options: Dict[str, Any]) -> Any:
+    """A generator as ``GeneratorHubInterface.generate`` builds it."""
+    _check_options(hub.task, options)
+    args = copy.deepcopy(hub.cfg.generation)
+    with open_dict(args):
+        for name, value in options.items():
+            setattr(args, name, value)
+    return hub.task.build_generator(hub.models, args)
+
+
+def _key(hub: Any, options: Dict[str, Any], place: Hashable) -> Optional[Hashable]:
+    """Everything that a generator depends on; the hub's options may be set between calls."""
+    key = key_of(options)
+    task = hub.task.args if hub.task.cfg is None else hub.task.cfg
+    # hub.cfg.generation would be checked by OmegaConf, which is slow.
+    generation = vars(hub.cfg)["_content"]["generation"]
+    return None if key is None else (place, key, _values(generation), _values(task))
+
+
+def _values(options: Any) -> Hashable:
+    """The values of options; those that are lists as text."""
+    if not isinstance(options, DictConfig):
+        return str(options)
+    nodes = map(vars, vars(options)["_content"].values())
+    return tuple([node["_val"] if "_val" in node else str(node["_content"]) for node in nodes])
+
+
+def _limit(hub: Any) -> Optional[float]:
+    """The most source tokens, EOS included; ``None`` in models for several languages."""
     limits = hub.max_positions
     limit = limits[0] if isinstance(limits, (list, tuple)) else limits
+    return limit if isinstance(limit, (int, float)) else None
+
+
+def _check_lengths(hub: Any, sentences: Any) -> None:
+    """Check that each of the sentences, int64 ``[T]``, or one sentence, is within the positions."""
+    # Models for several languages have limits by pair of languages.
+    limit = _limit(hub)
     if torch.is_tensor(sentences) and sentences.dim() == 1:
         sentences = [sentences]
     for number, tokens in enumerate(sentences):
-        # Models for several languages have limits by pair of languages.
-        if isinstance(limit, (int, float)) and len(tokens) > limit:
+        if limit is not None and len(tokens) > limit:
             raise ValueError(
                 f"sentence {number} (from 0): has {len(tokens)} source tokens, and the model "
                 f"positions for {limit}; divide it, or leave it out with "

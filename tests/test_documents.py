@@ -203,6 +203,14 @@ def test_the_python_code_of_the_front_page_runs(block, workplace, monkeypatch, c
     assert capsys.readouterr().out.strip()
 
 
+def test_the_python_code_of_its_page_runs(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    names = {}
+    for block in snippets.blocks(ROOT / "docs" / "python.md", "python"):
+        exec(compile(block, "python.md", "exec"), names)
+    assert names["translation"].text and names["translation"].alignment
+
+
 def test_heads_are_removed_as_the_page_says(workplace, blockwise, monkeypatch):
     """Without the plugin, as fairseq-generate then says: it is what the base decodes."""
     (block,) = snippets.blocks(ROOT / "docs" / "stock_fairseq.md", "python")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 
@@ -56,6 +57,61 @@ def test_misspelt_options(hub, options, message):
         hub.generate(hub.encode("a b c"), **options)
 
 
+@pytest.mark.parametrize("options", [dict(beam=1), dict(decoding="beam", beam=3, lenpen=0.6)])
+def test_hypotheses_are_those_of_the_call_without_kept_generators(hub, load, options):
+    sentences = [hub.encode(line) for line in ("a b c", "j i", "c a d", "f", "a b c d e f g")]
+    stock = getattr(GeneratorHubInterface.generate, "__wrapped__")
+    for _ in range(2):
+        for given in (sentences, sentences[:1]):
+            expected = stock(hub, given, **options)
+            found = hub.generate(given, **options)
+            assert [len(best) for best in found] == [len(best) for best in expected]
+            for own, other in zip(sum(found, []), sum(expected, [])):
+                assert torch.equal(own["tokens"], other["tokens"])
+                assert torch.allclose(own["positional_scores"], other["positional_scores"])
+                assert own.keys() == other.keys()
+    (best, *_) = hub.generate(sentences[0], **options)
+    assert torch.equal(best["tokens"], hub.generate(sentences[:1], **options)[0][0]["tokens"])
+
+
+def test_generators_are_built_once(hub, monkeypatch):
+    built, build = [], type(hub.task).build_generator
+
+    def count(task, models, args, *rest, **others):
+        built.append(args)
+        return build(task, models, args, *rest, **others)
+
+    monkeypatch.setattr(type(hub.task), "build_generator", count)
+    for _ in range(3):
+        hub.translate(["a b c", "d e"], decoding="greedy", max_len_b=17)
+        hub.translate("a b", decoding="beam", beam=2, max_len_b=17)
+    assert len(built) == 2
+    hub.cfg.generation.max_len_b = 3
+    try:
+        assert len(hub.translate("a b c d e f", decoding="greedy").split()) <= 3
+    finally:
+        hub.cfg.generation.max_len_b = 200
+    assert len(built) == 3
+
+
+def test_weights_that_have_changed_since_are_noticed(load):
+    hub = load(decoding="greedy")
+    before = hub.generate(hub.encode("a b c"))[0]["score"]
+    with torch.no_grad():
+        for parameter in hub.models[0].parameters():
+            parameter.mul_(0.9)
+    after = hub.generate(hub.encode("a b c"))[0]["score"]
+    expected = hub.generate(hub.encode("a b c"), beam=1, decoding="fairseq")[0]["score"]
+    assert before != after and torch.allclose(after, expected, atol=1e-4)
+
+
+def test_statistics_are_those_of_the_last_call(hub, tmp_path):
+    file = tmp_path / "stats"
+    for lines in (["a", "b c"], ["a b"]):
+        hub.translate(lines, decoding="greedy", decoding_stats=str(file))
+        assert len(file.read_text().splitlines()) == len(lines)
+
+
 def test_every_call_draws_anew(hub):
     def drawn():
         options = dict(decoding="beam", beam=1, sampling=True, temperature=3.0, max_len_b=12)
@@ -92,7 +148,7 @@ def test_a_model_of_another_task_has_no_decoding_methods(load, monkeypatch):
     monkeypatch.setitem(TASK_REGISTRY, "translation", STOCK["translation"].task)
     monkeypatch.setitem(TASK_DATACLASS_REGISTRY, "translation", STOCK["translation"].options)
     stock = load()
-    with pytest.raises(ValueError, match="^decoding: TranslationTask .* register_fastdec"):
+    with pytest.raises(ValueError, match="^decoding: TranslationTask .*register_fastdec"):
         stock.translate("a b c", decoding="greedy")
     # fairseq ignores names that it does not know.
     assert stock.translate("a b c", decodign="greedy") == stock.translate("a b c")

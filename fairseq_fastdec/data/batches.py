@@ -1,8 +1,9 @@
 """Lines in batches of like lengths, as fairseq makes them, with less done for each line."""
 
 import functools
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
+import numpy as np
 import torch
 from fairseq.data import LanguagePairDataset
 from torch import Tensor
@@ -17,7 +18,7 @@ def batches_of(task: Any, tokens: List[Tensor], data: Any, max_positions: Any, s
         max_positions: of the task and the models.
     """
     dataset = task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
-    if _is_collated_as_sources(dataset):
+    if is_collated_as_sources(dataset):
         dataset.collater = functools.partial(sources_as_batch, dataset)
     batches = task.get_batch_iterator(
         dataset,
@@ -30,6 +31,62 @@ def batches_of(task: Any, tokens: List[Tensor], data: Any, max_positions: Any, s
         disable_iterator_cache=True,
     )
     return batches.next_epoch_itr(shuffle=False)
+
+
+class DirectBatches:
+    """A task's batches without fairseq's data loader.
+
+    To start the loader takes longer than decoding a sentence with a small model.
+
+    Attributes:
+        is_possible: whether the task's batches are plain sources, see
+            :func:`is_collated_as_sources`, with the tokens that it is given.
+    """
+
+    def __init__(self, task: Any, tokens: Tensor) -> None:
+        """
+        Args:
+            tokens: any sentence, int64 ``[n]`` with EOS; the task makes a dataset of it.
+        """
+        self._task = task
+        dataset = task.build_dataset_for_inference([tokens], [len(tokens)])
+        self.is_possible = is_collated_as_sources(dataset) and torch.equal(
+            dataset[0]["source"], tokens
+        )
+        self._pad = task.source_dictionary.pad()
+
+    def single(self, tokens: Tensor) -> Dict[str, Any]:
+        """The batch of one sentence, int64 ``[n]`` with EOS."""
+        n = len(tokens)
+        # fairseq counts no token of padding, and a text can hold its symbol.
+        n_words = n - tokens.tolist().count(self._pad)
+        return {
+            "id": torch.zeros(1, dtype=torch.int64),
+            "nsentences": 1,
+            "ntokens": n_words,
+            "net_input": {"src_tokens": tokens[None], "src_lengths": torch.tensor([n_words])},
+            "target": None,
+        }
+
+    def several(
+        self,
+        tokens: Sequence[Tensor],
+        max_tokens: Optional[int],
+        max_sentences: Optional[int],
+        longest: Optional[float] = None,
+    ) -> Iterator[Dict[str, Any]]:
+        """Batches of sentences, shortest first, as fairseq's options limit them.
+
+        Args:
+            longest: sentences with more tokens, EOS included, are left out.
+        """
+        dataset = self._task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
+        sizes = dataset.src_sizes
+        order = np.argsort(sizes, kind="stable")
+        if longest is not None:
+            order = order[sizes[order] <= longest]
+        for batch in dataset.batch_by_size(order, max_tokens, max_sentences):
+            yield sources_as_batch(dataset, [dataset[number] for number in batch])
 
 
 def sources_as_batch(
@@ -61,7 +118,7 @@ def sources_as_batch(
     }
 
 
-def _is_collated_as_sources(dataset: Any) -> bool:
+def is_collated_as_sources(dataset: Any) -> bool:
     """Whether a dataset is fairseq's, and has nothing but sources."""
     return (
         type(dataset) is LanguagePairDataset

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+import threading
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Union
 
 import numpy as np
@@ -46,43 +47,62 @@ class PlainText(NamedTuple):
 
 
 class TextCodec:
-    """The tokeniser, BPE and dictionaries of a command line."""
+    """A tokeniser, a BPE and a task's dictionaries. Any number of threads may call it."""
 
-    def __init__(self, cfg: Any, task: Any, stripped: Set[int]) -> None:
+    def __init__(
+        self, task: Any, tokenizer: Any, bpe: Any, post_process: Optional[str] = None
+    ) -> None:
         """
         Args:
-            cfg: the configuration of fairseq-generate's command line.
-            stripped: the tokens that a generator has left out of its output.
+            tokenizer: with ``encode(str) -> str`` and ``decode(str) -> str``, or ``None``.
+            bpe: likewise.
+            post_process: fairseq's ``--post-process``.
         """
         self._task = task
-        self._tokenizer = task.build_tokenizer(cfg.tokenizer)
+        self._tokenizer = tokenizer
         skip_idle_work(self._tokenizer)
-        self._bpe = task.build_bpe(cfg.bpe)
-        self._post_process = cfg.common_eval.post_process
-        self._stripped = stripped
+        self._bpe = bpe
+        self._post_process = post_process
+        # Programs for tokenising need not stand calls from several threads.
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_command_line(cls, cfg: Any, task: Any) -> "TextCodec":
+        """The codec of fairseq-generate's configuration."""
+        tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
+        return cls(task, tokenizer, bpe, cfg.common_eval.post_process)
 
     def encode(self, texts: Sequence[str]) -> List[Union[Tensor, Problem]]:
         """The tokens of lines, int64 ``[n]`` with EOS, as the task makes them."""
-        if not _encodes_as_fairseq(self._task):
-            return [self._tried(self._as_the_task_does, text) for text in texts]
-        lines = [self._tried(self._numbers, text) for text in texts]
+        with self._lock:
+            if not _encodes_as_fairseq(self._task):
+                return [self._tried(self._as_the_task_does, text) for text in texts]
+            lines = [self._tried(self._numbers, text) for text in texts]
         tensors = iter(as_tensors([line for line in lines if isinstance(line, list)]))
         return [next(tensors) if isinstance(line, list) else line for line in lines]
 
-    def decode(self, hypotheses: Sequence[Tensor]) -> List[PlainText]:
-        """Text of tokens, each ``[m]``."""
+    def decode(self, hypotheses: Sequence[Tensor], stripped: Set[int]) -> List[PlainText]:
+        """Text of tokens, each ``[m]``.
+
+        Args:
+            stripped: the tokens that the generator has left out of its output.
+        """
         numbers = torch.cat(list(hypotheses)).tolist() if hypotheses else []
         ends = list(itertools.accumulate(len(tokens) for tokens in hypotheses))
-        return [self._decoded(numbers[start:end]) for start, end in zip([0, *ends], ends)]
+        with self._lock:
+            return [
+                self._decoded(numbers[start:end], stripped) for start, end in zip([0, *ends], ends)
+            ]
 
     def forget_words(self) -> None:
         """Forget the words that the BPE has seen, where these are many; it segments them anew."""
         seen = getattr(getattr(self._bpe, "bpe", None), "cache", None)
         if isinstance(seen, dict) and len(seen) > MOST_WORDS:
-            seen.clear()
+            with self._lock:
+                seen.clear()
 
-    def _decoded(self, numbers: List[int]) -> PlainText:
-        kept = [number for number in numbers if number not in self._stripped]
+    def _decoded(self, numbers: List[int], stripped: Set[int]) -> PlainText:
+        kept = [number for number in numbers if number not in stripped]
         text = words(self._task.target_dictionary, kept, self._post_process)
         for decoder in (self._bpe, self._tokenizer):
             if decoder is not None:
@@ -132,14 +152,27 @@ def warn_of_subwords(cfg: Any, task: Any, data: str) -> None:
             )  # fmt: skip
 
 
+def subword_in(dictionary: Dictionary) -> Optional[str]:
+    """A word of a dictionary that is part of a word, by its mark; ``None`` if there is none."""
+    return next((word for word in dictionary.symbols if any(mark in word for mark in MARKS)), None)
+
+
 def _encodes_as_fairseq(task: Any) -> bool:
-    """Whether nobody has changed how fairseq looks words up."""
-    dictionary = task.source_dictionary
+    """Whether the task and its dictionary look words up as fairseq's base classes do."""
     return (
         type(task).get_interactive_tokens_and_lengths
         is FairseqTask.get_interactive_tokens_and_lengths
-        and type(dictionary).encode_line is Dictionary.encode_line
-        and type(dictionary).index is Dictionary.index
+        and looks_up_as_fairseq(task.source_dictionary)
+    )
+
+
+def looks_up_as_fairseq(dictionary: Any) -> bool:
+    """Whether :func:`numbers_of` gives what the dictionary's own ``encode_line`` gives."""
+    kind = type(dictionary)
+    return (
+        issubclass(kind, Dictionary)
+        and kind.encode_line is Dictionary.encode_line
+        and kind.index is Dictionary.index
     )
 
 

@@ -1,5 +1,6 @@
 """A mixin that lets any task of fairseq's decode with our methods."""
 
+import functools
 import inspect
 import json
 from typing import Any, Callable, Dict, Iterable, List, Optional
@@ -244,6 +245,13 @@ class FastDecoding:
                 weight=invocations,
                 round=3,
             )
+
+
+@functools.lru_cache(maxsize=None)
+def makes_batches_as_fairseq(task: type) -> bool:
+    """Whether a class is a task of ours, and its batches are made by fairseq's base class."""
+    makers = {kind for kind in task.__mro__ if "get_batch_iterator" in vars(kind)}
+    return makers == {FastDecoding, FairseqTask}
 
 
 def _encoder_decoder(model: Any) -> Any:

@@ -91,7 +91,7 @@ def _load_model(cfg: Any, task: Any, path: str, overrides: Dict[str, Any]) -> Li
     return models
 
 
-class Translation(NamedTuple):
+class DecodedText(NamedTuple):
     """One output: its tokens separated by spaces, and the text that they are."""
 
     tokens: str
@@ -160,9 +160,9 @@ class Corpus:
         """The tokens of a translation ``[m]``, separated by spaces, without EOS."""
         return self.task.target_dictionary.string(tokens, self._cfg.common_eval.post_process)
 
-    def translation(self, tokens: str) -> Translation:
+    def translation(self, tokens: str) -> DecodedText:
         """A translation from its tokens as :meth:`target_tokens` gives them."""
-        return Translation(tokens, self.plain(tokens))
+        return DecodedText(tokens, self.plain(tokens))
 
     def reference(self, index: int) -> str:
         """The text of a reference, with marks where a word was not in the dictionary."""

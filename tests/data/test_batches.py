@@ -8,7 +8,7 @@ import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.tasks import FairseqTask
 
-from fairseq_fastdec.data.batches import batches_of, sources_as_batch
+from fairseq_fastdec.data.batches import DirectBatches, batches_of, sources_as_batch
 
 DATA = Namespace(max_tokens=16, batch_size=None, required_batch_size_multiple=1)
 SIZES = [5, 1, 5, 3, 2, 7, 5, 4, 3]
@@ -53,6 +53,41 @@ class Task(FairseqTask):
     def __init__(self, build):
         super().__init__(None)
         self.build_dataset_for_inference = build
+
+    @property
+    def source_dictionary(self):
+        return self.build_dataset_for_inference([], []).src_dict
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "right"])
+def test_batches_without_a_loader_are_fairseqs(dictionary, left):
+    def build(tokens, sizes):
+        return LanguagePairDataset(
+            tokens, sizes, dictionary, tgt_dict=dictionary, left_pad_source=left
+        )
+
+    direct = DirectBatches(Task(build), lines()[0])
+    assert direct.is_possible
+    for line in (*lines(), torch.tensor([4, dictionary.pad(), 2])):
+        dataset = build([line], [len(line)])
+        same(direct.single(line), LanguagePairDataset.collater(dataset, [dataset[0]]))
+    batches = list(direct.several(lines(), None, 4, longest=max(SIZES) - 1))
+    numbers = [number for batch in batches for number in batch["id"].tolist()]
+    assert sorted(numbers) == [n for n, size in enumerate(SIZES) if size < max(SIZES)]
+    dataset = build(lines(), SIZES)
+    for batch in batches:
+        numbers = sorted(sorted(batch["id"].tolist()), key=SIZES.__getitem__)
+        samples = [dataset[number] for number in numbers]
+        same(batch, LanguagePairDataset.collater(dataset, samples))
+        assert len(samples) <= 4
+
+
+def test_batches_of_other_datasets_need_the_task(dictionary):
+    def changed(tokens, sizes):
+        return LanguagePairDataset([line + 1 for line in tokens], sizes, dictionary)
+
+    for build in (lambda *given: Other(*given, dictionary), changed):
+        assert not DirectBatches(Task(build), lines()[0]).is_possible
 
 
 class Other(LanguagePairDataset):

@@ -47,11 +47,9 @@ def dictionary_of(kind):
     return dictionary
 
 
-def codec_of(task, stripped=frozenset({2}), post_process=None):
-    cfg = Namespace(
-        tokenizer="tokenizer", bpe="bpe", common_eval=Namespace(post_process=post_process)
-    )
-    return TextCodec(cfg, task, stripped)
+def codec_of(task):
+    cfg = Namespace(tokenizer="tokenizer", bpe="bpe", common_eval=Namespace(post_process=None))
+    return TextCodec.of_command_line(cfg, task)
 
 
 class Letters:
@@ -78,8 +76,8 @@ def test_the_tokeniser_comes_first_and_last():
     codec = codec_of(Task(Lower(), Letters()))
     tokens = codec.encode(["AB", "", "B"])
     assert [line.tolist() for line in tokens] == [[4, 5, 2], [2], [5, 2]]
-    assert codec.decode(tokens) == [("AB", 2), ("", 0), ("B", 1)]
-    assert codec.encode([]) == codec.decode([]) == []
+    assert codec.decode(tokens, {2}) == [("AB", 2), ("", 0), ("B", 1)]
+    assert codec.encode([]) == codec.decode([], {2}) == []
 
 
 def test_what_a_tokeniser_cannot_take():
@@ -125,8 +123,8 @@ def test_words_are_those_of_the_dictionary(post_process, kind):
 
 
 def test_what_generators_leave_out_is_no_text_and_no_token():
-    codec = codec_of(Task(), {2, 5})
-    assert codec.decode([torch.tensor([4, 5, 6, 5, 2])]) == [("a@@ ▁c", 2)]
+    codec = codec_of(Task())
+    assert codec.decode([torch.tensor([4, 5, 6, 5, 2])], {2, 5}) == [("a@@ ▁c", 2)]
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

@@ -4,6 +4,7 @@
 FLOORS = (
     (
         "compat",
+        "cores",
         "data",
         "errors",
         "faster_fairseq",
@@ -13,7 +14,7 @@ FLOORS = (
         "memory",
         "noise",
         "progress",
-    ),  # fmt: skip
+    ),
     ("engine.kernels",),
     ("engine.products",),
     ("engine.network",),
@@ -21,7 +22,7 @@ FLOORS = (
     ("engine.session", "engine"),
     ("models", "criterions"),
     ("generators",),
-    ("tasks", "hub", "translator"),
+    ("tasks", "hub", "translator", "kept_generators"),
     ("tools",),
     ("",),
 )

@@ -7,7 +7,7 @@ from examples.common import random_base
 from fairseq_fastdec.tools.benchmark import command
 from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings
 from fairseq_fastdec.tools.benchmark.worker import Worker
-from fairseq_fastdec.tools.corpus import Translation
+from fairseq_fastdec.tools.corpus import DecodedText
 from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
 
 TYPES, N_SENTENCES = 60, 3
@@ -41,7 +41,7 @@ def parsed(words: Sequence[Any]) -> Tuple[Any, Settings, Tuple[Method, ...]]:
     return args, settings, tuple(Method.parse(spec) for spec in args.methods)
 
 
-def decode(settings: Settings, method: Method, work: Path) -> Tuple[List[Translation], Worker]:
+def decode(settings: Settings, method: Method, work: Path) -> Tuple[List[DecodedText], Worker]:
     """The translations of a method, one sentence at a time, and the worker that made them."""
     worker = Worker(method, settings, Division(1, 1), work)
     worker.warm_up(1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-from ..corpus import Translation
+from ..corpus import DecodedText
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Round:
     latencies: Dict[int, float] = field(default_factory=dict)
     invocations: Optional[int] = None
     row_invocations: Optional[int] = None
-    translations: Dict[int, Translation] = field(default_factory=dict)
+    translations: Dict[int, DecodedText] = field(default_factory=dict)
 
 
 def together(rounds: Sequence[Round]) -> Round:

@@ -6,8 +6,8 @@ from typing import Any, Callable, List, Optional
 
 import torch
 
+from ... import cores
 from ..corpus import uses_cuda
-from . import cores
 from .chunks import ChunkStore
 from .pool import Pool
 from .worker import ChunkTranslator, Place

@@ -14,7 +14,6 @@ from typing import (
     NamedTuple,
     Optional,
     Sequence,
-    Tuple,
     Union,
 )
 
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from ...data.batches import batches_of
 from ...data.codec import Problem, TextCodec
-from ...generators.hypothesis import NotFinite
+from ...translator import SourceLimit, decoded, stripped_by
 from ..corpus import load_models, on_device
 
 
@@ -69,13 +68,8 @@ LineResult = Union[Outcome, Problem]
 # A model makes up a translation of nothing.
 EMPTY_LINE = Outcome(0, [TextHypothesis("", 0.0, 0)])
 
-NOT_FINITE = Problem(
-    "not finite",
-    "its score is no finite number; check the checkpoint, or give --engine-precision fp32",
-)
 
-
-class Translator:
+class LineTranslator:
     """Loads the models of a command line once, and then translates what it is given."""
 
     def __init__(self, cfg: Any) -> None:
@@ -98,11 +92,10 @@ class Translator:
             self.task.max_positions(), *(model.max_positions() for model in self._models)
         )
         # To look a value up in the configuration takes longer than what is done with it for a line.
-        self._most_tokens, self._says_most = self._limit()
+        self._limit = SourceLimit.of(self._max_positions, cfg.dataset.max_tokens)
         self._nbest = cfg.generation.nbest
-        eos = {getattr(self._generator, "eos", None)} - {None}
-        stripped = getattr(self._generator, "symbols_to_strip_from_output", eos)
-        self._codec = TextCodec(cfg, self.task, stripped)
+        self._stripped = stripped_by(self._generator)
+        self._codec = TextCodec.of_command_line(cfg, self.task)
 
     def prepare(self) -> None:
         """Have the engine prepare the weights, for processes that are forked from this one.
@@ -136,7 +129,7 @@ class Translator:
         stripped = [text.strip() for text in texts]
         encoded = self._codec.encode(stripped)
         results: List[Optional[LineResult]] = [
-            (of_line if isinstance(of_line, Problem) else self._problem(of_line))
+            (of_line if isinstance(of_line, Problem) else self._limit.problem(of_line))
             if text
             else EMPTY_LINE
             for text, of_line in zip(stripped, encoded)
@@ -153,27 +146,6 @@ class Translator:
         self._codec.forget_words()
         return [result or Problem("not translated", "the task left it out") for result in results]
 
-    def _problem(self, tokens: Tensor) -> Optional[Problem]:
-        if self._most_tokens is None or len(tokens) <= self._most_tokens:
-            return None
-        return Problem(
-            "too long",
-            f"{len(tokens)} tokens with the end mark, and {self._says_most} allows "
-            f"{self._most_tokens}",
-        )
-
-    def _limit(self) -> Tuple[Optional[int], str]:
-        """The most tokens that a line can have, and what says so."""
-        positions = self._max_positions
-        if isinstance(positions, (tuple, list)):
-            positions = positions[0]
-        limits: List[Tuple[int, str]] = []
-        if isinstance(positions, (int, float)) and not math.isinf(positions):
-            limits.append((int(positions), "--max-source-positions, or the model,"))
-        if self._cfg.dataset.max_tokens is not None:
-            limits.append((self._cfg.dataset.max_tokens, "--max-tokens"))
-        return min(limits, default=(None, ""))
-
     def _decoded(
         self, tokens: List[Tensor], progress: Callable[[int], Any]
     ) -> Dict[int, Union[List[ScoredTokens], Problem]]:
@@ -185,16 +157,12 @@ class Translator:
         found: Dict[int, Union[List[ScoredTokens], Problem]] = {}
         for batch in self._batches(tokens):
             batch = on_device(batch, self._cfg)
-            lost: Collection[int] = ()
-            try:
-                hypotheses = self.task.inference_step(self._generator, self._models, batch)
-            except NotFinite as error:
-                hypotheses, lost = error.hypotheses, error.sentences
-            for place, of_line in zip(batch["id"].tolist(), hypotheses):
-                best = of_line[: self._nbest]
-                found[place] = [ScoredTokens(hypo["tokens"], hypo["score"]) for hypo in best]
-            found.update((place, NOT_FINITE) for place in lost)
-            progress(len(hypotheses))
+            for place, of_line in decoded(self.task, self._generator, self._models, batch):
+                found[place] = of_line
+                if not isinstance(of_line, Problem):
+                    best = of_line[: self._nbest]
+                    found[place] = [ScoredTokens(hypo["tokens"], hypo["score"]) for hypo in best]
+            progress(batch["nsentences"])
         return found
 
     def _batches(self, tokens: List[Tensor]) -> List[Dict[str, Any]]:
@@ -204,7 +172,9 @@ class Translator:
         return list(batches_of(self.task, tokens, data, self._max_positions, seed))
 
     def _as_text(self, found: Collection[List[ScoredTokens]]) -> Iterator[List[TextHypothesis]]:
-        texts = iter(self._codec.decode([hypo.tokens for best in found for hypo in best]))
+        texts = iter(
+            self._codec.decode([hypo.tokens for best in found for hypo in best], self._stripped)
+        )
         for best in found:
             yield [
                 TextHypothesis(text, float(hypo.score) / math.log(2), n_tokens)

@@ -9,10 +9,10 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import torch
 
+from ...cores import pin
 from .chunks import Chunk, ChunkStore, Translated
-from .cores import pin
 from .output_lines import NOT_UTF8, OutputRules, UntranslatedLine
-from .translator import LineResult, Translator
+from .translator import LineResult, LineTranslator
 
 # Seconds between two messages of a worker about its progress: each takes the coordinator's time.
 BETWEEN_REPORTS = 0.5
@@ -66,14 +66,14 @@ class ChunkTranslator:
             cfg: the configuration of fairseq-generate's command line.
 
         Raises:
-            OSError, ValueError: as :class:`~.translator.Translator`.
+            OSError, ValueError: as :class:`~.translator.LineTranslator`.
         """
-        self._translator = Translator(cfg)
+        self._translator = LineTranslator(cfg)
         self._rules = rules
         self._seed = cfg.common.seed
 
     def prepare(self) -> None:
-        """See :meth:`.translator.Translator.prepare`."""
+        """See :meth:`.translator.LineTranslator.prepare`."""
         self._translator.prepare()
 
     def translate(self, chunk: Chunk, progress: Callable[[int], Any]) -> Translated:

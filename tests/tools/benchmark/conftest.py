@@ -6,7 +6,7 @@ from fairseq_fastdec.tools.benchmark.contest import Contest, Entry
 from fairseq_fastdec.tools.benchmark.measurement import Round
 from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings
 from fairseq_fastdec.tools.benchmark.worker import Worker
-from fairseq_fastdec.tools.corpus import Translation
+from fairseq_fastdec.tools.corpus import DecodedText
 from tests.support.contests import METHODS, SETTINGS
 
 REFERENCES = {0: "The quick brown fox jumps .", 1: "Over the lazy dog it goes ."}
@@ -28,7 +28,7 @@ def worker(corpus, baseline, tmp_path):
 
 
 def rounds(seconds, texts=REFERENCES, latencies=(), **counts):
-    translations = {number: Translation(text.lower(), text) for number, text in texts.items()}
+    translations = {number: DecodedText(text.lower(), text) for number, text in texts.items()}
     return [
         Round(s, 10, dict(enumerate(latencies)), translations=translations, **counts)
         for s in seconds

@@ -12,10 +12,10 @@ from fairseq_fastdec.tools.benchmark.contest import Contender, Contest, MethodEr
 from fairseq_fastdec.tools.benchmark.measurement import Round, peak_memory
 from fairseq_fastdec.tools.benchmark.methods import CTRANSLATE2, Division, Method, Settings
 from fairseq_fastdec.tools.benchmark.processes import begin_team
-from fairseq_fastdec.tools.corpus import Translation
+from fairseq_fastdec.tools.corpus import DecodedText
 
 SETTINGS = Settings(("data",), "cpu", "fp32", 1)
-COMPLETE = {0: Translation("a", "a"), 1: Translation("b", "b")}
+COMPLETE = {0: DecodedText("a", "a"), 1: DecodedText("b", "b")}
 
 
 @pytest.fixture()

@@ -1,11 +1,11 @@
 """What workers did side by side, as one round."""
 
 from fairseq_fastdec.tools.benchmark.measurement import Round, together
-from fairseq_fastdec.tools.corpus import Translation
+from fairseq_fastdec.tools.corpus import DecodedText
 
 
 def test_what_workers_did_together():
-    first, second = Translation("a", "a"), Translation("b", "b")
+    first, second = DecodedText("a", "a"), DecodedText("b", "b")
     left = Round(2.0, 10, {0: 0.5}, 4, 5, {0: first})
     right = Round(3.0, 20, {1: 0.25}, 6, 7, {1: second})
     both = Round(3.0, 30, {0: 0.5, 1: 0.25}, 10, 12, {0: first, 1: second})

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from fairseq_fastdec import cores
 from fairseq_fastdec.tools.command_line import to_config
-from fairseq_fastdec.tools.translation import cores, machine
+from fairseq_fastdec.tools.translation import machine
 from fairseq_fastdec.tools.translation.arguments import parse_args
 from fairseq_fastdec.tools.translation.chunks import Chunk
 from fairseq_fastdec.tools.translation.output_lines import OutputRules

@@ -9,7 +9,7 @@ from fairseq import options
 
 from fairseq_fastdec.data.codec import Problem
 from fairseq_fastdec.tools.command_line import to_config
-from fairseq_fastdec.tools.translation.translator import Outcome, TextHypothesis, Translator
+from fairseq_fastdec.tools.translation.translator import LineTranslator, Outcome, TextHypothesis
 from tests.support import command_line
 
 LINES = ["a b c", "  c  c c ", "j i h g f e d c b a", "ü a", "a\u00a0b\u2028c", "a b c"]
@@ -22,7 +22,7 @@ def translator_of(corpus, baseline):
     def make(*arguments, path=baseline, data=corpus):
         parser = options.get_generation_parser(default_task="translation_fastdec")
         given = [data, "--path", path, "--cpu", "-s", "en", "-t", "de", *arguments]
-        return Translator(to_config(options.parse_args_and_arch(parser, list(map(str, given)))))
+        return LineTranslator(to_config(options.parse_args_and_arch(parser, list(map(str, given)))))
 
     return make
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fairseq_fastdec.tools.translation import cores
+from fairseq_fastdec import cores
 
 
 @pytest.fixture

@@ -1,0 +1,99 @@
+"""The files that translate: checkpoints, dictionaries and codes, found by their names."""
+
+import os
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Sequence, Union
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+CHECKPOINTS = ("checkpoint.pt", "checkpoint_best.pt")
+# The names that fairseq's hub and its archives give to files of subword codes, and our examples.
+CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model")
+
+
+class Codes(NamedTuple):
+    """A file of subwords, and the name of the BPE that reads it."""
+
+    path: str
+    bpe: str
+
+
+def checkpoints_of(path: Union[PathLike, Sequence[PathLike]]) -> List[str]:
+    """The checkpoint files of a model, or of the members of an ensemble.
+
+    Args:
+        path: a checkpoint, a directory that holds one, or a list of either.
+
+    Raises:
+        FileNotFoundError: if there is no such file, or no checkpoint in the directory.
+        ValueError: for a directory of several checkpoints, none of which has a usual name, and
+            for an empty list.
+    """
+    if isinstance(path, (str, os.PathLike)):
+        return [_checkpoint_of(Path(path))]
+    if not path:
+        raise ValueError("path []: name at least one checkpoint")
+    return [_checkpoint_of(Path(member)) for member in path]
+
+
+def _checkpoint_of(path: Path) -> str:
+    if path.is_file():
+        return str(path)
+    if not path.is_dir():
+        raise FileNotFoundError(
+            f"path {path}: no such file or directory; name a checkpoint of fairseq-train, or the "
+            "directory that holds it"
+        )
+    for name in CHECKPOINTS:
+        if (path / name).is_file():
+            return str(path / name)
+    found = sorted(path.glob("*.pt"))
+    if len(found) == 1:
+        return str(found[0])
+    looked_for = f"{', '.join(CHECKPOINTS)} and *.pt"
+    if not found:
+        raise FileNotFoundError(
+            f"path {path}: holds no checkpoint (looked for {looked_for}); name the file"
+        )
+    raise ValueError(
+        f"path {path}: holds {len(found)} checkpoints, and none is called "
+        f"{' or '.join(CHECKPOINTS)}; name one of them, such as {found[0]}"
+    )
+
+
+def data_of(checkpoint: str, data: Optional[PathLike]) -> str:
+    """The directory of the dictionaries: ``data``, or the checkpoint's own.
+
+    Raises:
+        FileNotFoundError: if it holds no ``dict.LANGUAGE.txt``.
+    """
+    folder = Path(checkpoint).parent if data is None else Path(data)
+    if not any(folder.glob("dict.*.txt")):
+        given = "" if data is not None else ", beside the checkpoint; give data=DIRECTORY"
+        raise FileNotFoundError(
+            f"data {folder}: holds no dictionaries (looked for dict.LANGUAGE.txt){given}"
+        )
+    return str(folder)
+
+
+def codes_in(folders: Sequence[str]) -> Optional[Codes]:
+    """The file of subword codes in the first directory that holds one."""
+    for folder in folders:
+        for name in CODES:
+            path = Path(folder) / name
+            if path.is_file():
+                return Codes(str(path), bpe_of(str(path)))
+    return None
+
+
+def bpe_of(codes: str) -> str:
+    """The name of the BPE that reads a file: by the file's name, and by its first line.
+
+    fastBPE writes how often it has seen each pair; subword-nmt does not, and ends the program when
+    it reads such a line.
+    """
+    if codes.endswith(".model"):
+        return "sentencepiece"
+    with open(codes, encoding="utf-8", errors="replace") as file:
+        words = file.readline().split()
+    return "fastbpe" if len(words) == 3 and words[2].isdigit() else "subword_nmt"

@@ -1,0 +1,55 @@
+"""Alignments of subwords by attention, as fairseq's ``--print-alignment hard`` gives them."""
+
+from typing import Any, List, Sequence, Tuple
+
+import torch
+from fairseq import utils
+from fairseq.data import data_utils
+from fairseq.sequence_generator import EnsembleModelWithAlignment
+from torch import Tensor
+
+Alignment = List[Tuple[int, int]]
+
+
+NO_ATTENTION = "alignment True: the model gives no attention to its source; remove it"
+
+
+@torch.no_grad()
+def hard_alignments(
+    models: Sequence[Any],
+    sources: Tensor,
+    lengths: Tensor,
+    hypotheses: Sequence[Tensor],
+    pad: int,
+    eos: int,
+) -> List[Alignment]:
+    """Align H hypotheses with their sources, in one pass of fairseq's own models.
+
+    Args:
+        models: the ensemble, in evaluation mode, with its weights.
+        sources: int64 ``[H, S]`` on the device of the models.
+        lengths: of the sources, int64 ``[H]``.
+        hypotheses: tokens of each, int64 ``[m]`` with EOS.
+
+    Returns:
+        for each hypothesis pairs of a source and a target subword, numbered from 0, EOS and padding
+        left out. The source subword has the largest attention of the last layer (or the layer that
+        the model was trained to align with), averaged over its heads and the ensemble.
+
+    Raises:
+        ValueError: for a model without attention to its sources.
+    """
+    inputs, targets = (
+        data_utils.collate_tokens(list(hypotheses), pad, eos, move_eos_to_beginning=is_input)
+        for is_input in (True, False)
+    )
+    try:
+        attention = EnsembleModelWithAlignment(list(models)).forward_align(
+            sources, lengths, inputs.to(sources.device)
+        )
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(NO_ATTENTION) from error
+    if attention is None:
+        raise ValueError(NO_ATTENTION)
+    rows = zip(attention.float().cpu(), sources.cpu(), targets.cpu())
+    return [utils.extract_hard_alignment(*row, pad, eos) for row in rows]

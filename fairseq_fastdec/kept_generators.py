@@ -1,0 +1,134 @@
+"""Generators that calls from Python share: each is built once, and serves one call at a time.
+
+fairseq's hub interface builds a generator in every call, which takes longer than decoding a
+sentence with a small model.
+"""
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from typing import Any, Callable, Dict, Hashable, Iterator, List, Optional
+
+import torch
+
+from . import cores
+from .generators import DecodingGenerator
+
+# Idle generators keep the caches of the largest batch that they have decoded.
+MOST_IDLE = 8
+
+Key = Hashable
+
+
+class KeptGenerators:
+    """Idle generators, by all that they depend on. Any number of threads may call it.
+
+    Only generators of this package are kept, and only those whose calls are independent: a
+    generator that samples draws its seed, and one with ``decoding_stats`` empties its file, when it
+    is built. fairseq's own set the width of their beam in the model, and are built in every call.
+    """
+
+    def __init__(self) -> None:
+        self._idle: "OrderedDict[Key, List[Any]]" = OrderedDict()
+        self._n_idle = 0
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def lent(self, key: Optional[Key], build: Callable[[], Any]) -> Iterator[Any]:
+        """A generator for one call, put back at the end of the ``with`` block.
+
+        A call waits until there is a core for it (:class:`CoreTurns`). A generator whose call
+        raised an error is dropped.
+
+        Args:
+            key: everything that ``build`` depends on; see :func:`key_of`. ``None`` for a generator
+                that is not kept.
+            build: makes a generator.
+
+        Raises:
+            ValueError: what ``build`` raises, for an option that the method cannot honour.
+        """
+        with TURNS:
+            generator = self._idle_one(key)
+            is_kept = generator is not None
+            if generator is None:
+                generator = build()
+                is_kept = key is not None and _may_be_kept(generator)
+            yield generator
+            if is_kept:
+                self._keep(key, generator)
+
+    def _idle_one(self, key: Optional[Key]) -> Any:
+        with self._lock:
+            kept = self._idle.get(key)
+            if not kept:
+                return None
+            generator = kept.pop()
+            self._n_idle -= 1
+            return generator
+
+    def _keep(self, key: Key, generator: Any) -> None:
+        """Put a generator back, and drop the one that has been idle for longest."""
+        with self._lock:
+            self._idle.setdefault(key, []).append(generator)
+            self._idle.move_to_end(key)
+            self._n_idle += 1
+            if self._n_idle > MOST_IDLE:
+                oldest = next(kept for kept in self._idle.values() if kept)
+                oldest.pop(0)
+                self._n_idle -= 1
+
+
+def key_of(options: Dict[str, Any]) -> Optional[Key]:
+    """Options as a key; ``None`` if a value cannot be one. ``True`` and ``1`` are not the same."""
+    key = tuple(sorted((name, type(value).__name__, value) for name, value in options.items()))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+class CoreTurns:
+    """Lets threads decode at the same time only while each has cores of its own.
+
+    torch's and our OpenMP threads spin while they wait for each other. With more of them than
+    cores, eight callers of one translator take longer together than one after another.
+    """
+
+    def __init__(self) -> None:
+        self._n_decoding = 0
+        self._changed = threading.Condition()
+        self._n_cores = cores.n_usable(cores.usable_cores())
+
+    def __enter__(self) -> None:
+        with self._changed:
+            while self._n_decoding >= max(1, self._n_cores // torch.get_num_threads()):
+                self._changed.wait()
+            self._n_decoding += 1
+
+    def __exit__(self, *error: Any) -> None:
+        with self._changed:
+            self._n_decoding -= 1
+            self._changed.notify()
+
+
+TURNS = CoreTurns()
+
+
+def _forget_turns() -> None:
+    """A forked process has none of the threads that had a turn."""
+    TURNS.__init__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_turns)
+
+
+def _may_be_kept(generator: Any) -> bool:
+    if not isinstance(generator, DecodingGenerator):
+        return False
+    return generator.options.decoding_stats is None and not getattr(
+        generator.args, "sampling", False
+    )

@@ -1,0 +1,572 @@
+"""A call from Python: from text to translations, with the models of some checkpoints.
+
+import fairseq_fastdec
+
+translator = fairseq_fastdec.load("checkpoint_best.pt", "data-bin/en-de")
+translator.translate("Hello world.")
+"""
+
+import math
+import os
+from argparse import Namespace
+from dataclasses import asdict, dataclass
+from typing import (
+    Any,
+    Collection,
+    Dict,
+    Hashable,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    Union,
+)
+
+from fairseq import checkpoint_utils, utils
+from fairseq.dataclass.configs import GenerationConfig
+from torch import Tensor
+
+from .data.batches import DirectBatches, batches_of
+from .data.codec import Problem, TextCodec, subword_in, words
+from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
+from .data.token_order import LEFT_TO_RIGHT
+from .generators import check_asked_for
+from .generators.alignments import Alignment, hard_alignments
+from .generators.beams.schedule import Capacity
+from .generators.beams.streaming import StreamingGenerator
+from .generators.hypothesis import Hypothesis, NotFinite
+from .generators.methods import STOCK
+from .generators.options import DecodingOptions, given
+from .kept_generators import KeptGenerators, key_of
+from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_fairseq
+
+AUTO = "auto"
+BATCH_SIZE = 32
+
+# fairseq's options that only its commands read, and what to do instead.
+OF_COMMANDS = {
+    "print_alignment": "give alignment=True and details=True",
+    "replace_unk": "use fairseq-generate",
+    "score_reference": "use fairseq-generate, or the hub interface's score()",
+    "constraints": "use fairseq-interactive",
+    "print_step": "remove it",
+    "retain_iter_history": "remove it",
+}
+
+NOT_FINITE = Problem(
+    "not finite",
+    "its score is no finite number; check the checkpoint, or give --engine-precision fp32",
+)
+LEFT_OUT = Problem("not translated", "the task left it out")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a sentence, or the reason why there is none.
+
+    Attributes:
+        text: detokenised; ``None`` if the sentence could not be translated.
+        score: natural logarithm, divided by the length to the power of ``lenpen`` unless
+            ``unnormalized``: fairseq's score of a hypothesis.
+        tokens: target subwords, without EOS.
+        positional_scores: natural logarithms, one for each of ``tokens`` and one for EOS.
+        source_tokens: source subwords, without EOS.
+        alignment: pairs of a source and a target subword, numbered from 0; ``None`` unless
+            ``alignment=True``.
+        error: why the sentence could not be translated, with what to do; otherwise ``None``.
+    """
+
+    text: Optional[str]
+    score: float = 0.0
+    tokens: Tuple[str, ...] = ()
+    positional_scores: Tuple[float, ...] = ()
+    source_tokens: Tuple[str, ...] = ()
+    alignment: Optional[Alignment] = None
+    error: Optional[str] = None
+
+
+class SentenceError(ValueError):
+    """Some sentences of a call could not be translated.
+
+    Attributes:
+        errors: the reason for each of them, by its number from 0.
+        translations: what the call would have returned, with ``None`` for each of them.
+    """
+
+    def __init__(self, errors: Dict[int, str], translations: List[Any]) -> None:
+        number, error = next(iter(errors.items()))
+        others = f" ({len(errors) - 1} more sentences failed)" if len(errors) > 1 else ""
+        super().__init__(
+            f"sentence {number} (from 0): {error}{others}; details=True returns errors beside the "
+            "translations of the other sentences"
+        )
+        self.errors = errors
+        self.translations = translations
+
+
+class SourceLimit(NamedTuple):
+    """The most tokens that a sentence can have, EOS included.
+
+    Attributes:
+        most: ``None`` without a limit.
+        source: the option that sets it.
+    """
+
+    most: Optional[int]
+    source: str
+
+    @classmethod
+    def of(cls, positions: Any, max_tokens: Optional[int]) -> "SourceLimit":
+        """
+        Args:
+            positions: of the task and its models, as fairseq resolves them.
+            max_tokens: fairseq's ``--max-tokens``.
+        """
+        if isinstance(positions, (tuple, list)):
+            positions = positions[0]
+        limits = []
+        if isinstance(positions, (int, float)) and not math.isinf(positions):
+            limits.append(cls(int(positions), "--max-source-positions, or the model,"))
+        if max_tokens is not None:
+            limits.append(cls(max_tokens, "--max-tokens"))
+        return min(limits, default=cls(None, ""))
+
+    def problem(self, tokens: Tensor) -> Optional[Problem]:
+        """The problem with a sentence, int64 ``[n]`` with EOS, that is too long."""
+        if self.most is None or len(tokens) <= self.most:
+            return None
+        return Problem(
+            "too long",
+            f"{len(tokens)} tokens with the end mark, and {self.source} allows {self.most}",
+        )
+
+
+def decoded(
+    task: Any, generator: Any, models: Sequence[Any], batch: Dict[str, Any]
+) -> Iterator[Tuple[int, Union[List[Hypothesis], Problem]]]:
+    """The hypotheses of each sentence of a batch, best first, by the sentence's number.
+
+    Sentences whose score is not finite have :data:`NOT_FINITE`.
+    """
+    lost: Collection[int] = ()
+    try:
+        hypotheses = task.inference_step(generator, models, batch)
+    except NotFinite as error:
+        hypotheses, lost = error.hypotheses, error.sentences
+    for number, found in zip(batch["id"].tolist(), hypotheses):
+        yield number, NOT_FINITE if number in lost else found
+
+
+def load(
+    path: Union[PathLike, Sequence[PathLike]],
+    data: Optional[PathLike] = None,
+    source_lang: Optional[str] = None,
+    target_lang: Optional[str] = None,
+    tokenizer: Any = AUTO,
+    bpe: Any = AUTO,
+    bpe_codes: Optional[PathLike] = None,
+    device: str = "cpu",
+    **options: Any,
+) -> "Translator":
+    """Load a translation model.
+
+    Args:
+        path: a checkpoint; a directory with ``checkpoint.pt``, ``checkpoint_best.pt`` or a single
+            ``*.pt``; or a list of either, which is an ensemble.
+        data: the directory of the dictionaries ``dict.LANGUAGE.txt`` (default: the checkpoint's).
+        source_lang: default: the checkpoint's, or that of the binarised files in ``data``.
+        target_lang: likewise.
+        tokenizer: fairseq's name of a tokeniser, an object with ``encode(str) -> str`` and
+            ``decode(str) -> str``, or ``None``; ``"auto"`` is Moses' where codes of subword-nmt or
+            fastBPE are found.
+        bpe: likewise; ``"auto"`` is the BPE that reads ``bpe_codes``.
+        bpe_codes: the BPE's file (default: ``bpe.codes``, ``code``, ``bpecodes``,
+            ``sentencepiece.bpe.model`` or ``spm.model`` beside the checkpoint or in ``data``).
+        device: of torch.
+        options: fairseq's and our options of decoding, for all calls that do not give them again.
+            ``batch_size`` (sentences, default 32) and ``max_tokens`` (source tokens, default no
+            limit) are those of a batch.
+
+    Raises:
+        OSError: if a file is not there; it says what was looked for.
+        ValueError: for an option that the method cannot honour, or files that do not fit together.
+    """
+    checkpoints = checkpoints_of(path)
+    folder = data_of(checkpoints[0], data)
+    overrides = {"data": folder, "source_lang": source_lang, "target_lang": target_lang}
+    models, cfg, task = _loaded(
+        checkpoints, {name: value for name, value in overrides.items() if value is not None}
+    )
+    if not isinstance(task, FastDecoding):
+        raise ValueError(
+            f"path {checkpoints[0]}: its task, {type(task).__name__}, has no decoding methods; "
+            "call fairseq_fastdec.tasks.register_fastdec(NAME OF THE TASK) before"
+        )
+    for model in models:
+        model.prepare_for_inference_(cfg)
+        model.to(device)
+    folders = list(dict.fromkeys([os.path.dirname(checkpoints[0]) or ".", folder]))
+    codec = _codec(task, tokenizer, bpe, bpe_codes, folders)
+    return Translator(task, models, codec, device, options)
+
+
+def _loaded(checkpoints: List[str], overrides: Dict[str, Any]) -> Tuple[List[Any], Any, Any]:
+    """Models, configuration and task of an ensemble."""
+    try:
+        return checkpoint_utils.load_model_ensemble_and_task(checkpoints, overrides)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error.filename or error}: no such file; give source_lang and target_lang, or "
+            "data=DIRECTORY with dict.LANGUAGE.txt for both"
+        ) from error
+    except Exception as error:  # a damaged pickle may raise anything
+        if isinstance(error, (OSError, ValueError)):
+            raise
+        if "infer language pair" in str(error):
+            raise ValueError(
+                "source_lang, target_lang: neither the checkpoint nor the files of "
+                f"{overrides['data']} name the languages; give both"
+            ) from error
+        reason = str(error).split("\n", 1)[0].split(". ", 1)[0]
+        raise ValueError(
+            f"path {', '.join(checkpoints)}: cannot be loaded ({type(error).__name__}: {reason}); "
+            "name a whole checkpoint of fairseq-train, of a model for these dictionaries"
+        ) from error
+
+
+def _codec(
+    task: Any, tokenizer: Any, bpe: Any, codes: Optional[PathLike], folders: List[str]
+) -> TextCodec:
+    """The tokeniser and BPE that the arguments of :func:`load` name, or that are found.
+
+    Raises:
+        ValueError: if no codes are found, and the dictionary has subwords.
+    """
+    found = Codes(str(codes), bpe_of(str(codes))) if codes is not None else codes_in(folders)
+    if bpe == AUTO:
+        subword = subword_in(task.target_dictionary)
+        if found is None and subword is not None:
+            raise ValueError(
+                f"bpe auto: the dictionary has subwords such as {subword}, and no codes were found "
+                f"(looked for {', '.join(CODES)} in {' and '.join(folders)}); give bpe_codes=FILE, "
+                "or bpe=None for text in subwords"
+            )
+        bpe = None if found is None else found.bpe
+    if tokenizer == AUTO:
+        tokenizer = "moses" if bpe in ("subword_nmt", "fastbpe") else None
+    names = Namespace(
+        tokenizer=tokenizer,
+        bpe=bpe,
+        bpe_codes=None if found is None else found.path,
+        sentencepiece_model=None if found is None else found.path,
+        source_lang=getattr(task._options, "source_lang", None),
+        target_lang=getattr(task._options, "target_lang", None),
+    )
+    if isinstance(tokenizer, str):
+        tokenizer = task.build_tokenizer(names)
+    return TextCodec(task, tokenizer, task.build_bpe(names) if isinstance(bpe, str) else bpe)
+
+
+class Request(NamedTuple):
+    """The options of a call.
+
+    Attributes:
+        decoding: fairseq's and ours, as given; what is missing has its default.
+        key: :func:`~.kept_generators.key_of` these.
+        nbest: how many hypotheses to return.
+        batch_size: sentences of a batch.
+        max_tokens: source tokens of a batch, padding included; ``None`` for no limit.
+    """
+
+    decoding: Dict[str, Any]
+    key: Optional[Hashable]
+    nbest: int
+    batch_size: int
+    max_tokens: Optional[int]
+
+
+class Translator:
+    """A loaded model; :func:`load` makes it. Any number of threads may call :meth:`translate`.
+
+    There is one copy of the weights. Threads decode at the same time if there are cores for each,
+    and one after another otherwise.
+
+    Attributes:
+        task: fairseq's task.
+    """
+
+    def __init__(
+        self, task: Any, models: List[Any], codec: TextCodec, device: str, options: Dict[str, Any]
+    ) -> None:
+        """
+        Args:
+            models: the ensemble, on ``device``.
+            options: see :func:`load`.
+
+        Raises:
+            ValueError: for an option that the method cannot honour.
+        """
+        self.task = task
+        self._models = models
+        self._codec = codec
+        self._device = device
+        self._kept = KeptGenerators()
+        self._positions = utils.resolve_max_positions(
+            task.max_positions(), *(model.max_positions() for model in models)
+        )
+        self._direct: Optional[DirectBatches] = None
+        self._eos, self._pad = task.source_dictionary.eos(), task.source_dictionary.pad()
+        # OmegaConf is slow; the task's options stay as they are.
+        self._has_method = str(task._options.decoding) != STOCK
+        self._options = options
+        self._usual = self._request_of({})
+        self._args(self._usual.decoding)
+
+    def translate(
+        self,
+        texts: Union[str, Sequence[str]],
+        *,
+        details: bool = False,
+        alignment: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Translate text.
+
+        Args:
+            texts: a sentence, or a list of sentences. White space around a sentence does not
+                count, and an empty one has an empty translation.
+            details: return :class:`Translation` objects instead of strings.
+            alignment: with ``details``, align subwords, in another pass of the model.
+            options: fairseq's and our options of decoding, and ``batch_size`` and ``max_tokens``,
+                see :func:`load`. ``decoding`` is ``"greedy"`` by default, and ``"beam"`` if
+                ``beam`` or ``nbest`` is above 1 or ``sampling`` is given.
+
+        Returns:
+            for a sentence a string or a :class:`Translation`, and a list of ``nbest`` of these,
+            best first, if ``nbest`` is above 1; for a list of sentences a list of that.
+
+        Raises:
+            TypeError: for anything else than text.
+            ValueError: for an option that is unknown or that the method cannot honour.
+            SentenceError: without ``details``, for a sentence that is too long, that the tokeniser
+                does not take or whose score is not finite. With ``details`` the sentence's
+                :class:`Translation` has an ``error``, and nothing is raised.
+        """
+        if alignment and not details:
+            raise ValueError("alignment True: strings have none; give details=True, too")
+        request = self._request_of(options) if options else self._usual
+        is_one = isinstance(texts, str)
+        lines = _stripped([texts] if is_one else texts)
+        encoded = self._codec.encode(lines)
+        found, stripped = self._hypotheses(lines, encoded, request, alignment)
+        tokens = [
+            hypothesis["tokens"] for best in found if isinstance(best, list) for hypothesis in best
+        ]
+        decoded_texts = iter(self._codec.decode(tokens, stripped))
+        results: List[Any] = []
+        for best, source in zip(found, encoded):
+            if isinstance(best, Problem):
+                failed = Translation(None, error=f"{best.kind}: {best.details}")
+                own: Any = [failed] if details else None
+            elif not best:
+                own = [Translation("") if details else ""]
+            elif details:
+                own = [
+                    self._detailed(next(decoded_texts).text, hypothesis, source, stripped)
+                    for hypothesis in best
+                ]
+            else:
+                own = [next(decoded_texts).text for _ in best]
+            results.append(own[0] if own is not None and request.nbest == 1 else own)
+        if not details:
+            errors = {
+                number: f"{best.kind}: {best.details}"
+                for number, best in enumerate(found)
+                if isinstance(best, Problem)
+            }
+            if errors:
+                raise SentenceError(errors, results)
+        return results[0] if is_one else results
+
+    def _request_of(self, options: Dict[str, Any]) -> Request:
+        """
+        Raises:
+            ValueError: for an option of fairseq that its commands read, and no call does.
+        """
+        merged = {**self._options, **options}
+        for name in merged.keys() & OF_COMMANDS.keys():
+            if merged[name]:
+                raise ValueError(
+                    f"{name} {merged[name]}: translate() does not read it; {OF_COMMANDS[name]}"
+                )
+        nbest = merged.get("nbest", 1)
+        if "decoding" not in merged and not self._has_method:
+            many = merged.get("beam", 1) != 1 or nbest != 1 or merged.get("sampling", False)
+            merged["decoding"] = "beam" if many else "greedy"
+        limits = [merged.pop("batch_size", BATCH_SIZE), merged.pop("max_tokens", None)]
+        for name, limit in zip(("batch_size", "max_tokens"), limits):
+            is_number = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+            if not is_number and limit is not None:
+                raise ValueError(f"{name} {limit}: must be a whole number of at least 1, or None")
+        return Request(merged, key_of(merged), nbest, *limits)
+
+    def _args(self, options: Dict[str, Any]) -> Namespace:
+        """fairseq's generation options with those that were given.
+
+        Raises:
+            ValueError: for an option that is unknown or that the method cannot honour.
+        """
+        self.task.check_option_names(options, "translate()")
+        args = Namespace(**asdict(GenerationConfig()))
+        vars(args).update(options)
+        merged = DecodingOptions.merged(self.task._options, args)
+        if str(merged.decoding) != STOCK:
+            check_asked_for(merged, args)
+        return args
+
+    def _built(self, options: Dict[str, Any]) -> Any:
+        args = self._args(options)
+        generator = self.task.build_generator(self._models, args)
+        # The task sets it to 1 for a method of one hypothesis, also where fairseq's default of 5
+        # was given.
+        if args.beam != options.get("beam", args.beam):
+            raise ValueError(
+                f"--beam {options['beam']}: --decoding {generator.name} keeps one hypothesis; "
+                "remove --beam or use --decoding beam"
+            )
+        return generator
+
+    def _hypotheses(
+        self,
+        lines: List[str],
+        encoded: List[Union[Tensor, Problem]],
+        request: Request,
+        alignment: bool,
+    ) -> Tuple[List[Union[List[Hypothesis], Problem]], Set[int]]:
+        """Decode.
+
+        Returns:
+            the best hypotheses of each line, none for an empty line, or its problem; and the tokens
+            that are no text.
+        """
+        limit = SourceLimit.of(self._positions, request.max_tokens)
+        found: List[Union[List[Hypothesis], Problem]] = []
+        numbers, tokens = [], []
+        for number, (line, source) in enumerate(zip(lines, encoded)):
+            problem = source if isinstance(source, Problem) else limit.problem(source)
+            found.append(problem or LEFT_OUT if line else [])
+            if line and problem is None:
+                numbers.append(number)
+                tokens.append(source)
+        if not numbers:
+            return found, set()
+        with self._kept.lent(request.key, lambda: self._built(request.decoding)) as generator:
+            for place, best in self._decoded(generator, tokens, request, alignment):
+                found[numbers[place]] = best
+            stripped = stripped_by(generator)
+        self._codec.forget_words()
+        return found, stripped
+
+    def _decoded(
+        self, generator: Any, tokens: List[Tensor], request: Request, alignment: bool
+    ) -> Iterator[Tuple[int, Union[List[Hypothesis], Problem]]]:
+        """The best hypotheses of each sentence, by its place in the list."""
+        for batch in self._batches(generator, tokens, request):
+            if self._device != "cpu":
+                batch = utils.apply_to_sample(lambda tensor: tensor.to(self._device), batch)
+            best = [
+                (place, found if isinstance(found, Problem) else found[: request.nbest] or LEFT_OUT)
+                for place, found in decoded(self.task, generator, self._models, batch)
+            ]
+            if alignment:
+                self._align(batch, [found for _, found in best])
+            yield from best
+
+    def _batches(
+        self, generator: Any, tokens: List[Tensor], request: Request
+    ) -> Iterable[Dict[str, Any]]:
+        direct = self._direct
+        if direct is None:
+            direct = self._direct = DirectBatches(self.task, tokens[0])
+            direct.is_possible &= makes_batches_as_fairseq(type(self.task))
+        batch_size, max_tokens = request.batch_size, request.max_tokens
+        if isinstance(generator, StreamingGenerator):
+            generator.capacity = Capacity(batch_size, max_tokens)
+            batch_size, max_tokens = given(generator.options.stream_buffer, STREAM_BUFFER), None
+        if not direct.is_possible:
+            limits = Namespace(
+                max_tokens=max_tokens, batch_size=batch_size, required_batch_size_multiple=1
+            )
+            return batches_of(self.task, tokens, limits, self._positions, seed=1)
+        if len(tokens) == 1:
+            return [direct.single(tokens[0])]
+        return direct.several(tokens, max_tokens, batch_size)
+
+    def _align(self, batch: Dict[str, Any], best: List[Union[List[Hypothesis], Problem]]) -> None:
+        """Set the alignments of the hypotheses of a batch."""
+        order = getattr(self.task, "token_order", None)
+        if order not in (None, LEFT_TO_RIGHT):
+            raise ValueError(
+                f"alignment True: only for models that decode from left to right, not {order}; "
+                "remove it"
+            )
+        pairs = [
+            (row, hypothesis)
+            for row, found in enumerate(best)
+            if not isinstance(found, Problem)
+            for hypothesis in found
+        ]
+        if not pairs:
+            return
+        rows = [row for row, _ in pairs]
+        inputs = batch["net_input"]
+        alignments = hard_alignments(
+            self._models,
+            inputs["src_tokens"][rows],
+            inputs["src_lengths"][rows],
+            [hypothesis["tokens"] for _, hypothesis in pairs],
+            self._pad,
+            self._eos,
+        )
+        for (_, hypothesis), found in zip(pairs, alignments):
+            hypothesis["alignment"] = found
+
+    def _detailed(
+        self, text: str, hypothesis: Hypothesis, source: Tensor, stripped: Set[int]
+    ) -> Translation:
+        tokens = hypothesis["tokens"].tolist()
+        scores = hypothesis["positional_scores"].tolist()
+        kept = [place for place, token in enumerate(tokens) if token not in stripped]
+        symbols = words(self.task.target_dictionary, [tokens[place] for place in kept], None)
+        alignment = hypothesis["alignment"]
+        return Translation(
+            text,
+            float(hypothesis["score"]),
+            tuple(symbols.split()),
+            (*(scores[place] for place in kept), scores[-1]),
+            tuple(words(self.task.source_dictionary, source.tolist(), None).split()),
+            alignment if isinstance(alignment, list) else None,
+        )
+
+
+def stripped_by(generator: Any) -> Set[int]:
+    """The tokens that a generator leaves out of its output."""
+    eos = {getattr(generator, "eos", None)} - {None}
+    return getattr(generator, "symbols_to_strip_from_output", eos)
+
+
+def _stripped(texts: Sequence[str]) -> List[str]:
+    try:
+        return [text.strip() for text in texts]
+    except AttributeError as error:
+        number, text = next(
+            (number, text) for number, text in enumerate(texts) if not isinstance(text, str)
+        )
+        raise TypeError(
+            f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give text, or a "
+            "list of texts"
+        ) from error

@@ -1,0 +1,152 @@
+"""Generators are built once for each set of options, and serve one call at a time."""
+
+import os
+import threading
+from argparse import Namespace
+
+import pytest
+import torch
+
+from fairseq_fastdec import kept_generators
+from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.kept_generators import CoreTurns, KeptGenerators, key_of
+from tests.support import tiny
+from tests.support.trained_models import TASK
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.build_model(TASK)
+
+
+@pytest.fixture
+def build(model):
+    """A function that builds a generator, and the list of those that it has built."""
+
+    def build_one(decoding="greedy", stats=None, **args):
+        options = DecodingOptions(decoding=decoding, decoding_stats=stats)
+        found = build_generator([model], TASK.target_dictionary, Namespace(beam=1, **args), options)
+        build_one.built.append(found)
+        return found
+
+    build_one.built = []
+    return build_one
+
+
+def test_a_generator_is_built_once(build):
+    kept = KeptGenerators()
+    for _ in range(3):
+        with kept.lent("a", build) as generator:
+            assert generator is build.built[0]
+    with kept.lent("b", build) as generator:
+        assert generator is build.built[1]
+    with kept.lent("a", build) as generator:
+        assert generator is build.built[0]
+
+
+def test_calls_at_once_have_a_generator_each(build, monkeypatch):
+    monkeypatch.setattr(kept_generators.TURNS, "_n_cores", 2 * torch.get_num_threads())
+    kept = KeptGenerators()
+    with kept.lent("a", build) as first, kept.lent("a", build) as second:
+        assert first is not second
+    with kept.lent("a", build), kept.lent("a", build):
+        pass
+    assert len(build.built) == 2
+
+
+def test_few_idle_generators_are_kept(build, monkeypatch):
+    monkeypatch.setattr(kept_generators, "MOST_IDLE", 2)
+    kept = KeptGenerators()
+    for key in ("a", "b", "a", "c", "a"):
+        with kept.lent(key, build):
+            pass
+    assert len(build.built) == 3
+    with kept.lent("b", build):
+        pass
+    assert len(build.built) == 4
+
+
+def test_a_generator_is_dropped_after_an_error(build):
+    kept = KeptGenerators()
+    with pytest.raises(KeyError), kept.lent("a", build):
+        raise KeyError
+    with kept.lent("a", build):
+        pass
+    assert len(build.built) == 2
+
+
+def test_an_error_of_building_leaves_its_turn(build):
+    kept = KeptGenerators()
+    for _ in range(3):
+        with pytest.raises(ValueError, match="--lookahead"), kept.lent("a", _raise):
+            pass
+    with kept.lent("a", build):
+        pass
+
+
+def _raise():
+    raise ValueError("--lookahead-window")
+
+
+def test_calls_that_depend_on_each_other_share_nothing(build, tmp_path):
+    """One draws its seed when it is built, one empties its file, and one is fairseq's."""
+    makers = (
+        lambda: build("beam", sampling=True),
+        lambda: build(stats=str(tmp_path / "stats")),
+        lambda: build.built.append(object()),
+    )
+    for make in makers:
+        kept = KeptGenerators()
+        for _ in range(2):
+            with kept.lent("a", make):
+                pass
+    kept = KeptGenerators()
+    for _ in range(2):
+        with kept.lent(None, build):
+            pass
+    assert len(build.built) == 8
+
+
+def test_keys():
+    assert key_of({"beam": 1, "lenpen": 0.5}) == key_of({"lenpen": 0.5, "beam": 1})
+    assert key_of({"beam": 1}) != key_of({"beam": True})
+    assert key_of({"beam": []}) is None
+
+
+@pytest.mark.parametrize("n_cores, n_threads, most", [(4, 1, 4), (4, 2, 2), (2, 2, 1), (2, 8, 1)])
+def test_threads_decode_at_once_if_each_has_cores(n_cores, n_threads, most, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
+    turns = CoreTurns()
+    monkeypatch.setattr(turns, "_n_cores", n_cores)
+    lock, n_now, seen = threading.Lock(), [0], []
+    leave = threading.Event()
+
+    def decode():
+        with turns:
+            with lock:
+                n_now[0] += 1
+                seen.append(n_now[0])
+                if len(seen) >= most:
+                    leave.set()
+            leave.wait(10)
+            with lock:
+                n_now[0] -= 1
+
+    threads = [threading.Thread(target=decode) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(seen) == most and len(seen) == 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork: run it on Linux or macOS")
+def test_a_forked_process_has_all_turns():
+    with kept_generators.TURNS:
+        process = os.fork()
+        if process == 0:
+            with kept_generators.TURNS:
+                os._exit(7)
+        _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 7
