@@ -53,7 +53,7 @@ class DirectBatches:
         self.is_possible = is_collated_as_sources(dataset) and torch.equal(
             dataset[0]["source"], tokens
         )
-        self._pad = task.source_dictionary.pad()
+        self._pad = task.source_dictionary.pad() if self.is_possible else None
 
     def single(self, tokens: Tensor) -> Dict[str, Any]:
         """The batch of one sentence, int64 ``[n]`` with EOS."""
