@@ -34,13 +34,13 @@ def test_compiled_code_finds_what_torch_finds(options):
     steps = torch.tensor([[0, 1, 2], [4, 5, 6]])
     for limits in ((), (steps, 5)):
         ours = chooser.of_p1(features, *limits)
-        proposals = chooser.of_heads(features[:, 0], 4, False, *limits)
+        proposals = chooser.of_heads(features[:, 0], 4, *limits)
         compiled_code = chooser.for_p1, chooser.for_proposals
         chooser.for_p1 = chooser.for_proposals = None
         scores, tokens = chooser.of_p1(features, *limits)
         assert torch.equal(ours[1], tokens)
         torch.testing.assert_close(ours[0], scores, atol=1e-5, rtol=1e-5)
-        assert torch.equal(proposals, chooser.of_heads(features[:, 0], 4, False, *limits))
+        assert torch.equal(proposals, chooser.of_heads(features[:, 0], 4, *limits))
         chooser.for_p1, chooser.for_proposals = compiled_code
     assert tokens[1, 1:].tolist() == [EOS, EOS], "the longest output"
 

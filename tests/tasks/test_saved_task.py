@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_fastdec.tasks.saved_task import stock_task
-from tests.support import stock_commands
+from tests.support import skips, stock_commands, tiny
 from tests.support.command_line import generate, hypotheses, train
 
 SENTENCES = ["a b c d", "j i"]
@@ -25,6 +25,7 @@ print(*hub.translate(sentences, beam=2), sep="\\n")
 """
 
 
+@pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason=skips.STOCK_0_12_2)
 @pytest.mark.parametrize("task", ["translation", "translation_fastdec"])
 def test_fairseq_without_the_plugin_loads_what_it_trained(task, corpus, baseline, tmp_path, caplog):
     options = [

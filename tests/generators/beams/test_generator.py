@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.beams.schedule import Capacity
 from fairseq_fastdec.generators.constraints import GenerationRules
+from fairseq_fastdec.generators.hypothesis import NotFinite
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 from tests.support.against_fairseq import (
@@ -523,7 +524,9 @@ def test_a_model_gone_bad_ends_its_sentences(decoding):
     model = tiny.build_model(TASK)
     with torch.no_grad():
         model.decoder.output_projection.weight.fill_(float("nan"))
-    hypotheses = decode([model], tiny.random_batch(TASK, [3, 5]), decoding, 3, max_len_b=6)
+    with pytest.raises(NotFinite) as caught:
+        decode([model], tiny.random_batch(TASK, [3, 5]), decoding, 3, max_len_b=6)
+    hypotheses = caught.value.hypotheses
     assert [[h["tokens"].tolist() for h in own] for own in hypotheses] == [[[EOS]], [[EOS]]]
     assert all(own[0]["score"] == -math.inf for own in hypotheses)
 

@@ -9,6 +9,7 @@ from fairseq.search import Sampling as FairseqsSampling
 
 from fairseq_fastdec.generators.beams.sampling import mixed, uniform
 from fairseq_fastdec.generators.beams.schedule import Capacity
+from fairseq_fastdec.generators.hypothesis import NotFinite
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.choosing import WAYS, chosen_by
@@ -191,7 +192,9 @@ def test_an_end_that_is_as_good_as_impossible():
     model = tiny.stir(tiny.build_model(TASK, seed=3))
     with torch.no_grad():
         model.decoder.output_projection.weight[EOS] = math.nan
-    for own in sampler([model], beam=2, max_len_b=3).generate([], copies(2)):
+    with pytest.raises(NotFinite) as caught:
+        sampler([model], beam=2, max_len_b=3).generate([], copies(2))
+    for own in caught.value.hypotheses:
         for one in own:
             assert one["tokens"].tolist()[-1] == EOS
 

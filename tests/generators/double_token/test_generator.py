@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.hypothesis import NotFinite
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
 from tests.support.against_fairseq import lengths_strategy
@@ -412,7 +413,9 @@ def test_a_model_gone_bad_ends_its_sentences(beam):
     model = tiny.build_model(TASKS["bidirectional"], ARCH)
     with torch.no_grad():
         model.decoder.output_projection.weight.fill_(float("nan"))
-    hypotheses = decode([model], tiny.random_batch(TASKS["bidirectional"], [3, 5]), beam)
+    with pytest.raises(NotFinite) as caught:
+        decode([model], tiny.random_batch(TASKS["bidirectional"], [3, 5]), beam)
+    hypotheses = caught.value.hypotheses
     assert [[h["tokens"].tolist() for h in own] for own in hypotheses] == [[[EOS]], [[EOS]]]
     assert all(own[0]["score"] == -math.inf for own in hypotheses)
 
