@@ -38,6 +38,9 @@ from . import lean_imports, noise
 
 __version__ = "0.1.0"
 
+# Collecting garbage among what is being imported takes longer than importing it.
+_collects_garbage = gc.isenabled()
+gc.disable()
 noise.install()
 with noise.imports_unheard():
     if lean_imports.is_decoding_command(sys.orig_argv):
@@ -62,6 +65,8 @@ mapped_checkpoints.install()
 hub.install()
 faster_fairseq.install()
 errors.install()
-if is_decoding_command():
+if is_decoding_command() or lean_imports.is_decoding_command(sys.orig_argv):
     # What has been imported stays: to look for garbage in it takes longer than a short command.
     gc.freeze()
+if _collects_garbage:
+    gc.enable()

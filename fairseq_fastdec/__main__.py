@@ -13,7 +13,7 @@ from typing import List, Optional, Sequence
 from fairseq.options import get_generation_parser, parse_args_and_arch
 from fairseq.tasks import TASK_REGISTRY
 
-from . import __version__, faster_fairseq, lean_imports
+from . import __version__, faster_fairseq
 from .engine import kernels
 from .errors import end_with
 from .generators import METHODS, generator_class
@@ -72,7 +72,6 @@ def run_fairseq(name: str, arguments: List[str]) -> None:
     with FAIRSEQ_COMMANDS[name][1]():
         command = importlib.import_module(f"fairseq_cli.{name}")
         faster_fairseq.install()
-        lean_imports.end_imports()
         is_ours = issubclass(TASK_REGISTRY.get(options.task, object), FastDecoding)
         if name == "generate" and is_ours and not ARCH & {word.split("=")[0] for word in rest}:
             # fairseq's gives all tasks the options of an architecture of audio.

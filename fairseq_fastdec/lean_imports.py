@@ -11,7 +11,6 @@ This is for processes that do nothing but decode (``python -m fairseq_fastdec ge
 
 import contextlib
 import functools
-import gc
 import importlib
 import sys
 from importlib.abc import Loader
@@ -74,8 +73,6 @@ def install() -> None:
     if "fairseq" in sys.modules:
         return
     sys.meta_path.insert(0, _Finder())
-    # Collecting garbage among what stays takes a quarter of an import's time.
-    gc.disable()
     importlib.import_module("fairseq")
     for package, names in REGISTRIES.items():
         module = importlib.import_module(package)
@@ -87,13 +84,6 @@ def install() -> None:
         module = importlib.import_module(package)
         for name in names:
             setattr(module, name, _registering(getattr(module, name)))
-
-
-def end_imports() -> None:
-    """Collect garbage from now on, but not among what has been imported."""
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()
 
 
 def load_all() -> None:

@@ -4,7 +4,6 @@ import re
 from typing import Any, Tuple
 
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
-from sacremoses import MosesTokenizer as Sacremoses
 
 # Substitutions of sacremoses, and the character that each of their matches contains.
 SUBSTITUTIONS = {
@@ -35,7 +34,12 @@ def skip_idle_work(tokenizer: Any) -> None:
     Unicode, and collects these letters again for a full stop within a line. Other tokenisers, and
     versions of sacremoses before 0.1, whose patterns are strings, are left as they are.
     """
-    if type(tokenizer) is not MosesTokenizer or type(tokenizer.tok) is not Sacremoses:
+    if type(tokenizer) is not MosesTokenizer:
+        return
+    # Slow to import, and not there for processes without such a tokeniser.
+    from sacremoses import MosesTokenizer as Sacremoses
+
+    if type(tokenizer.tok) is not Sacremoses:
         return
     moses = tokenizer.tok
     if not isinstance(moses.COMMA_SEPARATE_1[0], re.Pattern):
