@@ -79,7 +79,7 @@ class TokenOrders:
         """As in fairseq.
 
         Raises:
-            ValueError: for a model that does not predict so many tokens a step.
+            ValueError: for a model that predicts another number of tokens a step.
         """
         model = super().build_model(cfg, from_checkpoint)
         order = self.token_order
