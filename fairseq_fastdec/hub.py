@@ -16,14 +16,12 @@ from typing import Any, Callable, Dict, Hashable, Iterable, List, Optional, Set
 
 import torch
 from fairseq import checkpoint_utils, utils
-from fairseq.data import Dictionary
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import DictConfig, open_dict
 from torch import Tensor
 
 from .data.batches import DirectBatches
-from .data.codec import as_tensors, looks_up_as_fairseq, numbers_of, words
 from .generators.beams.streaming import StreamingGenerator
 from .generators.options import DecodingOptions
 from .kept_generators import KeptGenerators, key_of
@@ -39,33 +37,10 @@ def install() -> None:
     """Check what the hub's methods and ``from_pretrained`` are given, and keep generators."""
     if not hasattr(GeneratorHubInterface.generate, "__wrapped__"):
         GeneratorHubInterface.generate = _with_kept_generators(GeneratorHubInterface.generate)
-        GeneratorHubInterface.binarize = _with_fast_lookup(GeneratorHubInterface.binarize)
-        GeneratorHubInterface.string = _with_fast_words(GeneratorHubInterface.string)
     if not hasattr(checkpoint_utils.overwrite_args_by_name, "__wrapped__"):
         checkpoint_utils.overwrite_args_by_name = _with_own_tasks(
             checkpoint_utils.overwrite_args_by_name
         )
-
-
-def _with_fast_lookup(binarize: Callable) -> Callable:
-    @functools.wraps(binarize)
-    def binarize_at_once(hub: Any, sentence: str) -> Tensor:
-        if not looks_up_as_fairseq(hub.src_dict):
-            return binarize(hub, sentence)
-        (tokens,) = as_tensors([numbers_of(hub.src_dict, sentence)])
-        return tokens
-
-    return binarize_at_once
-
-
-def _with_fast_words(string: Callable) -> Callable:
-    @functools.wraps(string)
-    def string_at_once(hub: Any, tokens: Tensor) -> str:
-        if not isinstance(hub.tgt_dict, Dictionary) or tokens.dim() != 1:
-            return string(hub, tokens)
-        return words(hub.tgt_dict, tokens.tolist(), None)
-
-    return string_at_once
 
 
 def _with_kept_generators(generate: Callable) -> Callable:
@@ -196,11 +171,9 @@ def _limit(hub: Any) -> Optional[float]:
 
 
 def _check_lengths(hub: Any, sentences: Any) -> None:
-    """Check that each of the sentences, int64 ``[T]``, or one sentence, is within the positions."""
+    """Check that each of the sentences, int64 ``[T]``, is within the positions."""
     # Models for several languages have limits by pair of languages.
     limit = _limit(hub)
-    if torch.is_tensor(sentences) and sentences.dim() == 1:
-        sentences = [sentences]
     for number, tokens in enumerate(sentences):
         if limit is not None and len(tokens) > limit:
             raise ValueError(
