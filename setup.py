@@ -1,4 +1,5 @@
 import re
+from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -8,6 +9,12 @@ try:
 except ImportError:  # before 70.1, which builds no wheels here: see pyproject.toml
     bdist_wheel = object
 
+try:
+    import pybind11
+except ImportError:  # an installation without build isolation: everything works without the engine
+    pybind11 = None
+
+ENGINE, KERNELS = "fairseq_fastdec/engine/cpp", "fairseq_fastdec/engine/kernels/cpp"
 INIT = Path(__file__).with_name("fairseq_fastdec") / "__init__.py"
 VERSION = re.search(r'^__version__ = "(.+)"$', INIT.read_text(encoding="utf-8"), re.M).group(1)
 WHEELED = "sys_platform == 'linux' and platform_machine == 'x86_64'"
@@ -77,13 +84,12 @@ setup(
     # Optional: without a compiler all works, more slowly.
     ext_modules=[
         Extension(
-            "fairseq_fastdec.engine.kernels._kernels",
-            ["fairseq_fastdec/engine/kernels/cpp/dispatch.cpp"],
-            depends=[
-                str(header)
-                for header in sorted(Path("fairseq_fastdec/engine/kernels/cpp").glob("*.h"))
-            ],
+            "fairseq_fastdec.engine.kernels._engine",
+            [f"{KERNELS}/dispatch.cpp", *sorted(glob(f"{ENGINE}/*.cpp"))],
+            include_dirs=[pybind11.get_include()] if pybind11 else [],
+            depends=sorted([*glob(f"{ENGINE}/*.h"), *glob(f"{KERNELS}/*.h")]),
             extra_compile_args=["-std=gnu++17", "-O3", "-Wno-psabi"],
+            language="c++",
             optional=True,
         )
     ],
@@ -107,6 +113,7 @@ setup(
         # setuptools: it builds the compiled code after a change, and a wheel in a test.
         "dev": [
             "setuptools>=70.1",
+            "pybind11>=2.12,<4",
             "pytest",
             "pytest-xdist",
             "filelock",

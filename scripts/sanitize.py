@@ -12,10 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
+
+import pybind11
 
 ROOT = Path(__file__).resolve().parents[1]
 # All entry points of compiled code, and every method, which calls some of them.
@@ -23,6 +26,7 @@ TESTS = [
     "tests/engine/kernels",
     "tests/generators/test_top_tokens.py",
     "tests/generators/test_ids.py",
+    "tests/generators/single/test_compiled_search.py",
     "-k",
     "not command_line and not many_tokens",
 ]
@@ -100,12 +104,13 @@ def build(copy: Path, sanitizers: Sanitizers) -> None:
         )
     for name in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, copy)
-    folder = copy / "fairseq_fastdec" / "engine" / "kernels"
+    folder = copy / "fairseq_fastdec" / "engine"
+    sources = [folder / "kernels" / "cpp" / "dispatch.cpp", *sorted(folder.glob("cpp/*.cpp"))]
     flags = "-std=gnu++17 -Wno-psabi -fPIC -shared -O1 -g1 -fno-omit-frame-pointer"
-    library = folder / f"_kernels{EXTENSION_SUFFIXES[0]}"
+    headers = [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_paths()['include']}"]
+    library = folder / "kernels" / f"_engine{EXTENSION_SUFFIXES[0]}"
     subprocess.run(
-        ["g++", *flags.split(), *sanitizers.flags.split(), folder / "cpp" / "dispatch.cpp"]
-        + ["-o", library],
+        ["g++", *flags.split(), *sanitizers.flags.split(), *headers, *sources, "-o", library],
         check=True,
     )
 

@@ -92,11 +92,15 @@ class ChainRequest(NamedTuple):
 
 
 class CompiledDrafter:
-    """The heads of one model, and memory for their states; for one thread at a time."""
+    """The heads of one model, and memory for their states; for one thread at a time.
+
+    Attributes:
+        parameters: what it was made of.
+    """
 
     def __init__(self, library: Library, parameters: DraftParameters) -> None:
         self._library = library
-        self._parameters = parameters  # whose memory is read
+        self.parameters = parameters  # whose memory is read
         linears = {name: linear.structure for name, linear in parameters.linears.items()}
         dim = linears["begin"].inputs
         model = structures.Model(

@@ -180,7 +180,7 @@ def log_threads(n_threads: int, limit: int, model: str) -> None:
 
 def _built() -> Optional[Path]:
     folder = Path(__file__).parent
-    paths = (folder / f"_kernels{suffix}" for suffix in EXTENSION_SUFFIXES)
+    paths = (folder / f"_engine{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((path for path in paths if path.exists()), None)
 
 

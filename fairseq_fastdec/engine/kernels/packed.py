@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from typing import Iterable, Iterator, Optional, Tuple
+from typing import Dict, Iterable, Iterator, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -25,20 +25,21 @@ class Packed:
 
     Attributes:
         structure: the layer, as the compiled step takes it.
+        tensors: the memory that it points to, by the names of :class:`_engine.Linear`'s arguments.
         library: the compiled code.
     """
 
     def __init__(
-        self, library: Library, linear: structures.Linear, memory: Tuple[Tensor, ...]
+        self, library: Library, linear: structures.Linear, memory: Dict[str, Tensor]
     ) -> None:
         """
         Args:
-            memory: the tensors that ``linear`` points to.
+            memory: the tensors that ``linear`` points to, see :attr:`tensors`.
         """
         self.library = library
         # Without fp32 weights, each token needs so many floats for its inputs in fewer bits.
         self._scratch = 0 if linear.weight else library.product_scratch_size(1, linear.inputs)
-        self._memory = memory
+        self.tensors = memory
         self._n_inputs, self._n_outputs = linear.inputs, linear.outputs
         self.structure = linear
         self._product = structures.Product(linear=linear, threads=library.address_of_threads())
@@ -101,9 +102,9 @@ class PackedLinear(Packed):
     def __init__(self, library: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
         n_outputs, n_inputs = weight.shape
         blocks = _in_blocks(weight.split(OUTPUTS_AT_ONCE), weight.shape, weight.dtype, library)
-        memory = (blocks, _filled_up(bias, n_outputs, -n_outputs % library.block))
+        memory = dict(weight=blocks, bias=_filled_up(bias, n_outputs, -n_outputs % library.block))
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
-        linear.weight, linear.bias = (tensor.data_ptr() for tensor in memory)
+        linear.weight, linear.bias = (tensor.data_ptr() for tensor in memory.values())
         super().__init__(library, linear, memory)
 
     @classmethod
@@ -129,12 +130,12 @@ class PackedBFloat16(Packed):
     def __init__(self, library: Library, weight: Tensor, bias: Optional[Tensor]) -> None:
         n_outputs, n_inputs = weight.shape
         parts = weight.split(OUTPUTS_AT_ONCE)
-        memory = (
-            _in_blocks(parts, weight.shape, torch.bfloat16, library, library.pair),
-            _filled_up(bias, n_outputs, -n_outputs % library.block),
+        memory = dict(
+            weight=_in_blocks(parts, weight.shape, torch.bfloat16, library, library.pair),
+            bias=_filled_up(bias, n_outputs, -n_outputs % library.block),
         )
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
-        linear.weight_bf16, linear.bias = (tensor.data_ptr() for tensor in memory)
+        linear.weight_bf16, linear.bias = (tensor.data_ptr() for tensor in memory.values())
         super().__init__(library, linear, memory)
 
     @staticmethod
@@ -178,15 +179,15 @@ class PackedInt8(Packed):
                 yield part
 
         shape = n_outputs, n_inputs
-        memory = (
-            _in_blocks(summed_up(), shape, torch.int8, library, library.group),
-            F.pad(-self.ZERO_POINT * torch.cat(sums), (0, lacking)),
-            _filled_up(scales, n_outputs, lacking),
-            _filled_up(bias, n_outputs, lacking),
+        memory = dict(
+            weight=_in_blocks(summed_up(), shape, torch.int8, library, library.group),
+            compensation=F.pad(-self.ZERO_POINT * torch.cat(sums), (0, lacking)),
+            scales=_filled_up(scales, n_outputs, lacking),
+            bias=_filled_up(bias, n_outputs, lacking),
         )
         linear = structures.Linear(inputs=n_inputs, outputs=n_outputs)
         linear.weight_int8, linear.zero_point_compensation, linear.scales, linear.bias = (
-            tensor.data_ptr() for tensor in memory
+            tensor.data_ptr() for tensor in memory.values()
         )
         super().__init__(library, linear, memory)
 

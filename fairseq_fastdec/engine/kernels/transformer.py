@@ -64,7 +64,7 @@ class Transformer:
     """Tokens in, states out; each token is one of a row of tokens. For one thread at a time.
 
     Attributes:
-        embed: ``[V, C]``, read at every step.
+        parameters: what it was made of; embed: ``[V, C]``, read at every step.
         structure: as compiled code takes it, for the rows that were bound.
     """
 
@@ -74,7 +74,7 @@ class Transformer:
             parameters: their memory is read whenever it is called.
         """
         self._library = library
-        self._parameters = parameters
+        self.parameters = parameters  # whose memory is read
         self.embed = parameters.embed.contiguous()
         layers = [_layer(layer) for layer in parameters.layers]
         self._layers = (structures.Layer * len(layers))(*layers)

@@ -13,10 +13,14 @@ from .encoder_weights import EncoderLayerWeights, EncoderWeights
 
 
 class CompiledEncoder:
-    """From sources to states; those of a sentence are the same in any batch."""
+    """From sources to states; those of a sentence are the same in any batch.
+
+    Attributes:
+        network: the layers, embeddings and norms.
+    """
 
     def __init__(self, network: Transformer, n_heads: int, head_dim: int) -> None:
-        self._network = network
+        self.network = network
         self._n_heads, self._head_dim = n_heads, head_dim
 
     @classmethod
@@ -48,8 +52,8 @@ class CompiledEncoder:
             keys_values.data_ptr(), shape, keys_values.dtype, layers_apart=False
         )
         past, own = torch.zeros_like(lengths), first_numbers(n_rows, lengths.device)
-        self._network.bind((rows, 0), past, positions, own, lengths)
-        return self._network.step(tokens)
+        self.network.bind((rows, 0), past, positions, own, lengths)
+        return self.network.step(tokens)
 
 
 def _layer(layer: EncoderLayerWeights) -> transformer.LayerParameters:

@@ -8,6 +8,7 @@ from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBas
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
+from ..kernels.transformer import Transformer
 from ..products.precision import Precision
 from .attention import padding_mask
 from .compiled_encoder import CompiledEncoder
@@ -46,6 +47,17 @@ class SourceEncoder:
             self._positions = Positions(self._encoder, like=self._weights.embed)
             self._compiled = CompiledEncoder.of(self._weights)
             self._version = version
+
+    @property
+    def compiled(self) -> Optional[Transformer]:
+        """The compiled code that runs it; ``None`` where torch does."""
+        compiled = None if self._prepared is None else self._compiled
+        return None if compiled is None else compiled.network
+
+    @property
+    def positions(self) -> Positions:
+        """The embeddings of the positions of a prepared encoder."""
+        return self._positions
 
     @without_gradients
     def __call__(self, net_input: Dict[str, Tensor]) -> Encoded:

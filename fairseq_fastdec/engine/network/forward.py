@@ -91,16 +91,16 @@ class ForwardPass:
 
     def __init__(self, decoder: TransformerDecoderBase, weights: DecoderWeights) -> None:
         self._weights = weights
-        self._positions = Positions(decoder, like=weights.embed)
+        self.table = Positions(decoder, like=weights.embed)
 
     @property
     def positions(self) -> Optional[Tensor]:
         """The embeddings of the positions, ``[N, C]``; ``None`` for models that have none."""
-        return self._positions.table
+        return self.table.table
 
     def reach(self, n_positions: int) -> bool:
         """Prepare so many positions, if there are more; returns whether they are new tensors."""
-        return self._positions.reach(n_positions)
+        return self.table.reach(n_positions)
 
     def __call__(self, tokens: Tensor, rows: RowKeys, sources: SourceKeys) -> Tensor:
         """

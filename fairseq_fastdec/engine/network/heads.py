@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..kernels.heads import CompiledHeads
+from ..kernels.packed import Packed
 from ..products.linear import LinearLayer
 from ..products.precision import Precision
 from .drafter import has_sequential_heads
@@ -72,16 +73,30 @@ class HeadWeights:
             self._compiled[first, last] = self._compile(first, last)
         return self._compiled[first, last]
 
+    def packed_layers(
+        self, first: int, last: int
+    ) -> Tuple[Optional[Packed], List[Optional[Packed]], bool]:
+        """The layers of heads ``first ... last - 1``, which all have to be learned.
+
+        Returns:
+            the hidden layer, the outputs, and whether the activation is GELU, not ReLU; ``None``
+            for layers that are not packed, and for other activations.
+        """
+        hidden, output = self._prepared(first - self._n_identity, last - self._n_identity)
+        activation = self._heads.activation_fn
+        packed = [getattr(layer, "packed", None) for layer in (hidden, *output.layers)]
+        if activation not in (F.relu, gelu):
+            packed[0] = None
+        return packed[0], packed[1:], activation is gelu
+
     def _compile(self, first: int, last: int) -> Optional[CompiledHeads]:
         for (start, end), more in self._compiled.items():
             if start == first and end > last and more is not None:
                 return more.first(last - first)
-        activation = self._heads.activation_fn
-        if activation not in (F.relu, gelu) or not self._n_identity <= first < last:
+        if not self._n_identity <= first < last:
             return None
-        hidden, output = self._prepared(first - self._n_identity, last - self._n_identity)
-        packed = [getattr(layer, "packed", None) for layer in (hidden, *output.layers)]
-        return CompiledHeads.of(packed[0], packed[1:], last - first, activation is gelu)
+        hidden, outputs, is_gelu = self.packed_layers(first, last)
+        return CompiledHeads.of(hidden, outputs, last - first, is_gelu)
 
     def _prepared(self, first: int, last: int) -> Tuple[LinearLayer, "Outputs"]:
         """The two layers of some learned heads; decoding asks for the same few ranges always."""

@@ -114,6 +114,11 @@ class DecoderSession:
         return self.network.forward_pass
 
     @property
+    def encoder(self) -> SourceEncoder:
+        """The encoder, prepared from the first :meth:`reset` on."""
+        return self._encode
+
+    @property
     def n_rows(self) -> int:
         """The number of rows now, without those that are paused."""
         return self.rows.n_rows

@@ -77,6 +77,11 @@ class EnsembleSession:
         return self._members
 
     @property
+    def has_shortlist(self) -> bool:
+        """Whether only some target types may be used."""
+        return self._shortlist is not None
+
+    @property
     def n_rows(self) -> int:
         """The number of rows now, without those that are paused."""
         return self._members[0].n_rows

@@ -111,6 +111,11 @@ class OutputLayer:
         return self._output(rough=False).heads
 
     @property
+    def proposing_heads(self) -> Optional[HeadWeights]:
+        """The heads that propose, perhaps in another precision than p_1."""
+        return self._output(rough=True).heads
+
+    @property
     def types(self) -> Optional[Tensor]:
         """The target types whose logits are computed, int64 ``[K]``; ``None`` for all."""
         return None if self._shortlisted is None else self._shortlisted.types

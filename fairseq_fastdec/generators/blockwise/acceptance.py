@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any, Dict
 
 import torch
 from fairseq.data import Dictionary
@@ -24,6 +25,10 @@ class Acceptance(ABC):
     def judge(self, verdicts: Verdicts) -> Tensor:
         """Whether each proposal is good enough: bool ``[R, T]``."""
 
+    @abstractmethod
+    def compiled(self) -> Dict[str, Any]:
+        """The arguments of ``_engine.Acceptance``."""
+
 
 class Exact(Acceptance):
     """The proposal is p_1's best token (section 3): the output is p_1's greedy output."""
@@ -32,6 +37,9 @@ class Exact(Acceptance):
 
     def judge(self, verdicts: Verdicts) -> Tensor:
         return verdicts.proposals.eq(verdicts.best)
+
+    def compiled(self) -> Dict[str, Any]:
+        return {"kind": "exact"}
 
 
 class AmongBest(Acceptance):
@@ -47,6 +55,9 @@ class AmongBest(Acceptance):
         assert distributions is not None
         n_better = (distributions > own[..., None]).sum(dim=-1)
         return (n_better < self._n) & own.ne(-math.inf)
+
+    def compiled(self) -> Dict[str, Any]:
+        return {"kind": "topk", "n_best": self._n}
 
 
 class Distance(Acceptance):
@@ -70,6 +81,10 @@ class Distance(Acceptance):
         near = (self._values[proposals] - self._values[best]).abs() <= self._epsilon
         return proposals.eq(best) | (near & verdicts.scores.ne(-math.inf))
 
+    def compiled(self) -> Dict[str, Any]:
+        values = self._values.tolist()
+        return {"kind": "distance", "distance": self._epsilon, "values": values}
+
 
 class MinimumBlock(Acceptance):
     """At least so many tokens a step (section 5.3): the first proposals are not asked about."""
@@ -86,6 +101,9 @@ class MinimumBlock(Acceptance):
         free = slice(0, self._n_free)
         verdict[:, free] = verdicts.scores[:, free].ne(-math.inf)
         return verdict
+
+    def compiled(self) -> Dict[str, Any]:
+        return {**self._rule.compiled(), "min_block": 1 + self._n_free}
 
 
 def acceptance_rule(options: DecodingOptions, dictionary: Dictionary) -> Acceptance:

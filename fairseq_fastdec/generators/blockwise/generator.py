@@ -11,6 +11,7 @@ from ..single.adaptive import adaptive_search
 from ..single.batch import Batch
 from ..single.blocks import Blocks
 from ..single.choose_blocks import blocks_of
+from ..single.compiled_search import SearchOptions
 from ..single.faster_search import Search
 from ..single.generator import SingleHypothesisGenerator
 from .acceptance import Acceptance, Exact, acceptance_rule
@@ -44,6 +45,16 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
             self._rule = acceptance_rule(options, self.dictionary)
         is_sure = self._rule.is_exact or options.proposal_confidence is not None
         self._confidence = self.proposal_confidence if is_sure else 0.0
+
+    def search_options(self) -> Optional[SearchOptions]:
+        if self._search is not None:
+            return None
+        return SearchOptions(
+            n_heads=self._n_heads,
+            n_in_tree=self._n_proposals or 0,
+            confidence=self._confidence,
+            acceptance=self._rule.compiled(),
+        )
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)

@@ -12,6 +12,7 @@ from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import SentenceRecord
 from .batch import Batch, Observer
+from .compiled_search import CompiledSearch, SearchOptions
 from .drafts import DraftSource, draft_source
 
 # So probable a path of sequential heads' tokens has to be to go on, unless options say otherwise.
@@ -49,6 +50,17 @@ class SingleHypothesisGenerator(DecodingGenerator):
             self.options, self.source_dictionary, self.dictionary, self.eos, replace_answers
         )
 
+    def search_options(self) -> Optional[SearchOptions]:
+        """The options with which the compiled search decodes; ``None`` if it does not."""
+        return None
+
+    @cached_property
+    def _compiled_search(self) -> Optional[CompiledSearch]:
+        options = self.search_options()
+        if options is None:
+            return None
+        return CompiledSearch.of(self.session, self.rules, options)
+
     @abstractmethod
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         """The search rule: feed tokens, look at the answers, keep some, until no row is left.
@@ -61,6 +73,12 @@ class SingleHypothesisGenerator(DecodingGenerator):
     def translate(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        if self.observer is None and self._compiled_search is not None:
+            request = (sources, ids, bos, prefix, self.statistics)
+            translated = self._compiled_search.translate(*request)
+            if translated is not None:
+                self.records = translated[1]
+                return translated
         batch = Batch(
             self.session,
             self.rules,

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from .batch import Batch
 from .choose_blocks import blocks_of
+from .compiled_search import SearchOptions
 from .generator import SingleHypothesisGenerator
 
 
@@ -13,6 +14,9 @@ class GreedyGenerator(SingleHypothesisGenerator):
     """One token a step (Stern et al. 2018, section 2)."""
 
     accepts_blocks = False
+
+    def search_options(self) -> Optional[SearchOptions]:
+        return SearchOptions(records_blocks=False)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         decode_greedily(batch, bos, prefix)

@@ -32,7 +32,7 @@ def test_only_kernels_ask_whether_anything_was_compiled():
 def elsewhere(monkeypatch, tmp_path):
     """The library is looked for in an empty folder."""
     monkeypatch.setattr(loading, "__file__", str(tmp_path / "loading.py"))
-    return tmp_path / f"_kernels{loading.EXTENSION_SUFFIXES[0]}"
+    return tmp_path / f"_engine{loading.EXTENSION_SUFFIXES[0]}"
 
 
 def test_without_a_library_there_is_none(elsewhere):

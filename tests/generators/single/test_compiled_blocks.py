@@ -12,6 +12,7 @@ from tests.support.blockwise import EOS, in_fp64
 from tests.support.compiled import PRECISIONS, compiled
 from tests.support.trained_models import TASK, blockwise_model
 
+pytestmark = pytest.mark.usefixtures("without_compiled_search")
 SAMPLE = tiny.random_batch(TASK, [1, 4, 8, 9, 12, 0, 7, 3, 10, 11], seed=2)
 PREFIX = torch.tensor([[7, 8, 9], [8, 1, 1], [EOS, 1, 1]] + [[5, 5, 1]] * 7)
 

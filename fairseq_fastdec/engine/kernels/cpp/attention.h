@@ -8,6 +8,7 @@
 #include "keys_values.h"
 #include "workspace.h"
 
+namespace fastdec {
 namespace {
 
 // The keys that a query sees: the first n, and of those behind them the ones on a path.
@@ -349,3 +350,4 @@ INLINE void attend_to_keys(Attend attend, const Step &step, int64_t layer, const
 }
 
 }  // namespace
+}  // namespace fastdec

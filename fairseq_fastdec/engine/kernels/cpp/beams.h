@@ -10,6 +10,7 @@
 
 #include "checks.h"
 
+namespace fastdec {
 namespace {
 
 // An entry of a beam with one more token; or one that ended before, and waits.
@@ -271,3 +272,4 @@ Problem problem_of(const Trace &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

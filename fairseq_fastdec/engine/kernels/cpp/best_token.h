@@ -11,6 +11,7 @@
 #include "linear.h"
 #include "top_k.h"
 
+namespace fastdec {
 namespace {
 
 // So many outputs are computed and looked through together; they stay in the nearest cache.
@@ -270,3 +271,4 @@ INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestToken &task,
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -7,6 +7,7 @@
 
 #include "row_ends.h"
 
+namespace fastdec {
 namespace {
 
 // Each block begins with its row's next token; the proposals follow.
@@ -110,3 +111,4 @@ int64_t end_rows(const Blocks &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -9,6 +9,7 @@
 #include "processor.h"
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // Why a call was refused; problems.py knows these numbers. A refused call has done nothing.
@@ -302,3 +303,4 @@ Problem problem_of(const PathMove &move) {
 }
 
 }  // namespace
+}  // namespace fastdec

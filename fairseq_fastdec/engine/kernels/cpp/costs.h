@@ -8,6 +8,7 @@
 #include "threads.h"
 #include "workspace.h"
 
+namespace fastdec {
 namespace {
 
 // What threads do between two meetings: the nanoseconds that one of them takes, and the pieces that
@@ -244,3 +245,4 @@ Costs measured_costs(const Threads *threads, int64_t n_threads,
 }
 
 }  // namespace
+}  // namespace fastdec

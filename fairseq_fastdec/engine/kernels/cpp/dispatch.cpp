@@ -18,6 +18,12 @@
 #include "trees.h"
 #include "verification.h"
 
+#include <stdexcept>
+#include <string>
+
+#include "../../cpp/kernels.h"
+
+namespace fastdec {
 namespace {
 
 // These functions are compiled for each kind of processor. A step gets multiply_fp32 as a pointer:
@@ -466,3 +472,87 @@ int64_t fastdec_move_paths(PathMove *move) {
   return NONE;
 }
 }
+
+// What kernels.h declares.
+
+namespace {
+
+// Ends a call whose task does not fit together.
+void check(int64_t problem) {
+  if (problem)
+    throw std::logic_error("a task of the engine's is wrong: problem " + std::to_string(problem));
+}
+
+// A number of something, or the negative of a problem.
+int64_t checked(int64_t result) {
+  check(std::min<int64_t>(result, 0));
+  return result;
+}
+
+// Memory for a choice, counted in floats.
+int64_t top_k_scratch_floats(const TopK &task) { return top_k_scratch_size(task) / 4 + 1; }
+
+}  // namespace
+
+void run(Step &task, Buffer<float> &scratch) {
+  check(problem_of(task));
+  task.scratch_size = scratch_before(task, task.n_threads);
+  task.scratch = scratch.reserve(task.scratch_size);
+  check(fastdec_run_step(&task));
+}
+
+void run(Product &task, Buffer<float> &scratch) {
+  task.scratch = scratch.reserve(quantized_size(task.n, task.linear.inputs));
+  check(fastdec_multiply(&task));
+}
+
+void run(BestToken &task, Buffer<float> &scratch) {
+  check(problem_of(task));
+  task.scratch_size = best_token_scratch_size(task);
+  task.scratch = scratch.reserve(task.scratch_size);
+  check(fastdec_best_tokens(&task));
+}
+
+void run(Heads &task, Buffer<float> &scratch) {
+  task.scratch_size = heads_scratch_size(task);
+  task.scratch = scratch.reserve(task.scratch_size);
+  check(fastdec_run_heads(&task));
+}
+
+void run(TopK &task, Buffer<float> &scratch) {
+  task.scratch = scratch.reserve(top_k_scratch_floats(task));
+  check(fastdec_top_k(&task));
+}
+
+int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
+  Step &step = task.draft->step;
+  step.n_new = 1;
+  step.scratch_size = scratch_before(step, step.n_threads);
+  step.scratch = of_draft.reserve(step.scratch_size);
+  task.best->scratch_size = best_token_scratch_size(*task.best);
+  task.best->scratch = of_choice.reserve(task.best->scratch_size);
+  return checked(fastdec_draft_chains(&task));
+}
+
+void divide(Product &task, float temperature) { divide_logits(task, temperature); }
+
+int64_t run(Trees &task) { return checked(fastdec_grow_trees(&task)); }
+
+int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
+            Buffer<float> &of_choice) {
+  Step &step = task.draft->step;
+  step.n_new = task.width;
+  step.scratch_size = scratch_before(step, step.n_threads);
+  step.scratch = of_draft.reserve(step.scratch_size);
+  const int64_t n = step.n_rows * task.width;
+  Product &product = *task.product;
+  product.scratch = of_product.reserve(quantized_size(n, product.linear.inputs));
+  TopK &best = *task.best;
+  best.n_rows = best.n_beams = n;
+  best.scratch = of_choice.reserve(top_k_scratch_floats(best));
+  return checked(fastdec_draft_trees(&task));
+}
+
+void run(PathMove &task) { check(fastdec_move_paths(&task)); }
+
+}  // namespace fastdec

@@ -10,6 +10,7 @@
 #include "threads.h"
 #include "workspace.h"
 
+namespace fastdec {
 namespace {
 
 // Chains on their way. Their threads are started once, and not for each step.
@@ -99,3 +100,4 @@ INLINE void put_chains_side_by_side(const DraftChains &task, int64_t n) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -8,6 +8,7 @@
 
 #include "trees.h"
 
+namespace fastdec {
 namespace {
 
 // A path of a tree: a token behind a path that was found before, or behind the root (-1).
@@ -137,3 +138,4 @@ int64_t write_trees(const DraftTrees &task, const std::vector<RowPaths> &rows) {
 }
 
 }  // namespace
+}  // namespace fastdec

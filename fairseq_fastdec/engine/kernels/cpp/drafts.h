@@ -4,6 +4,7 @@
 
 #include "transformer.h"
 
+namespace fastdec {
 namespace {
 
 // The normalised states of the thread's tokens, and the tokens' embeddings behind them.
@@ -53,3 +54,4 @@ INLINE void run_draft(MultiplyFp32 multiply_fp32, Attend attend, const Draft &dr
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -4,6 +4,7 @@
 
 #include "linear.h"
 
+namespace fastdec {
 namespace {
 
 // The scratch memory of heads.
@@ -71,3 +72,4 @@ INLINE void run_heads(MultiplyFp32 multiply_fp32, const Heads &task, const Threa
 }
 
 }  // namespace
+}  // namespace fastdec

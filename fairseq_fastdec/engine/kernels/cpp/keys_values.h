@@ -5,6 +5,7 @@
 #include "simd.h"
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // The upper half of a number in fp32.
@@ -87,3 +88,4 @@ INLINE Number *keys_at(const Cache &cache, int64_t layer, int64_t slot, int64_t 
 }
 
 }  // namespace
+}  // namespace fastdec

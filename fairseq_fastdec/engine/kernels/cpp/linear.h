@@ -6,6 +6,7 @@
 #include "linear_fp32.h"
 #include "linear_int8.h"
 
+namespace fastdec {
 namespace {
 
 // multiply_fp32, compiled for one kind of processor.
@@ -32,3 +33,4 @@ INLINE void multiply_quantized(const Linear &linear, float *x, float *y, int64_t
 }
 
 }  // namespace
+}  // namespace fastdec

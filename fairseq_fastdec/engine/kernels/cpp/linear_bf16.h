@@ -5,6 +5,7 @@
 #include "linear_blocks.h"
 #include "quantize.h"
 
+namespace fastdec {
 namespace {
 
 #if defined(TARGET_BF16)
@@ -73,3 +74,4 @@ void multiply_bf16(const Linear &, const uint16_t *, float *, int64_t, const Thr
 #endif
 
 }  // namespace
+}  // namespace fastdec

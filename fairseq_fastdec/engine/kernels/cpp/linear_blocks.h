@@ -5,6 +5,7 @@
 #include "simd.h"
 #include "threads.h"
 
+namespace fastdec {
 namespace {
 
 // An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum), ... Python knows their
@@ -47,3 +48,4 @@ INLINE int64_t first_block(const Linear &linear, int64_t thread, const ThreadSli
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -4,6 +4,7 @@
 
 #include "linear_blocks.h"
 
+namespace fastdec {
 namespace {
 
 // While a tile is computed, memory is prefetched: from here on, so many bytes for each input.
@@ -89,3 +90,4 @@ INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -5,6 +5,7 @@
 #include "linear_blocks.h"
 #include "quantize.h"
 
+namespace fastdec {
 namespace {
 
 #if defined(TARGET_INT8)
@@ -85,3 +86,4 @@ void multiply_int8(const Linear &, const Int8Inputs &, float *, int64_t, const T
 #endif
 
 }  // namespace
+}  // namespace fastdec

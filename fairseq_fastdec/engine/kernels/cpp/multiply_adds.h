@@ -6,6 +6,7 @@
 
 #include "attention.h"
 
+namespace fastdec {
 namespace {
 
 // Of all calls since the library was loaded. Several threads may be in a call.
@@ -81,3 +82,4 @@ INLINE void count_multiply_adds(const Task &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -7,6 +7,7 @@
 
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // Spreads the bits of a number over all 64 (Steele, Lea, Flood 2014, "SplitMix").
@@ -108,3 +109,4 @@ void copy_ngrams(const NgramTable &from, NgramTable &to) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -10,6 +10,7 @@
 #include "beams.h"
 #include "checks.h"
 
+namespace fastdec {
 namespace {
 
 constexpr TokenPair NO_PAIR = {-INFINITY, {-INFINITY, -INFINITY}, 0, {0, 0}};
@@ -154,3 +155,4 @@ Problem problem_of(const DoubleTopK &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -27,30 +27,32 @@
 #endif
 #endif
 
+namespace fastdec {
 namespace {
 
 #if defined(__x86_64__)
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+inline bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
-bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
+inline bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
 
-bool has_int8() {
+inline bool has_int8() {
   return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl");
 }
 #else
-bool has_int8() { return false; }
+inline bool has_int8() { return false; }
 #endif
 
 #if defined(TARGET_BF16)
-bool has_bf16() {
+inline bool has_bf16() {
   // Compilers learned to compile these instructions before __builtin_cpu_supports knew their name.
   unsigned eax, ebx, ecx, edx;
   return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
          __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
 }
 #else
-bool has_bf16() { return false; }
+inline bool has_bf16() { return false; }
 #endif
 
 }  // namespace
+}  // namespace fastdec

@@ -5,6 +5,7 @@
 #include "simd.h"
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // Instructions multiply unsigned inputs by signed weights: an input of 0 is quantised to this.
@@ -78,3 +79,4 @@ INLINE void quantize(const Linear &linear, const float *x, float *to, int64_t to
 }
 
 }  // namespace
+}  // namespace fastdec

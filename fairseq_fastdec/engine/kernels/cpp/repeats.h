@@ -7,6 +7,7 @@
 
 #include "checks.h"
 
+namespace fastdec {
 namespace {
 
 // Writes the tokens that followed the context's last `n_before` tokens where these came before, at
@@ -73,3 +74,4 @@ Problem problem_of(const Repeats &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -6,6 +6,7 @@
 
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // How many of a row's first n new tokens it takes: those up to and including an end of sentence.
@@ -37,3 +38,4 @@ int64_t append(const Append &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -7,6 +7,7 @@
 #include "checks.h"
 #include "threads.h"
 
+namespace fastdec {
 namespace {
 
 INLINE bool is_moved(const Move &move, int64_t place) { return move.origins[place] != place; }
@@ -82,3 +83,4 @@ void move_paths(const PathMove &move) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -9,6 +9,7 @@
 
 #include "processor.h"
 
+namespace fastdec {
 namespace {
 
 typedef float Vec4 __attribute__((vector_size(16)));
@@ -226,3 +227,4 @@ INLINE Vec gelu(Vec x) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -24,7 +24,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace {
+namespace fastdec {
 
 constexpr int BLOCK = 32;
 constexpr int PAIR = 2;
@@ -102,7 +102,12 @@ struct Cache {
 
 // Threads wait here for each other; see threads.h.
 struct Barrier {
-  std::atomic<int64_t> arrived, phase;
+  Barrier() = default;
+  // A copy of a task begins without threads.
+  Barrier(const Barrier &) {}
+  Barrier &operator=(const Barrier &) { return *this; }
+
+  std::atomic<int64_t> arrived{0}, phase{0};
 };
 
 // One run of a decoder's or an encoder's layers.
@@ -198,8 +203,6 @@ struct DraftChains {
   float *path_scores;                // [n_rows], memory for the chains' log-probabilities
 };
 
-struct Candidate;
-
 // The best next tokens of each row, or of each beam.
 struct TopK {
   const Threads *threads;  // null with one thread
@@ -223,7 +226,7 @@ struct TopK {
   const int64_t *starts;  // [n_beams + 1], where each beam begins in rows
   const float *totals;    // [n_rows], the scores of the rows so far; null: all are 0
   int64_t n_parts;        // a beam's rows are divided into parts, for threads to share them
-  Candidate *scratch;     // [top_k_scratch_size] bytes
+  void *scratch;          // [top_k_scratch_size] bytes
   float *best;            // [n_beams, n_best], best first; -infinity: there is none
   int64_t *tokens;        // [n_beams, n_best]
   int64_t *origins;       // [n_beams, n_best], their rows; null: nobody asks
@@ -458,4 +461,4 @@ struct PathMove {
   const int64_t *path;    // [n_rows, n_path], distances from there, each behind the one before
 };
 
-}  // namespace
+}  // namespace fastdec

@@ -7,6 +7,7 @@
 #include "processor.h"
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // One thread of a call. It does the pieces of work `number`, `number + count`, ...
@@ -62,3 +63,4 @@ void in_threads(Task *task) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -9,6 +9,7 @@
 #include "simd.h"
 #include "threads.h"
 
+namespace fastdec {
 namespace {
 
 // A token that may continue one of the rows that compete with each other.
@@ -402,6 +403,9 @@ INLINE int64_t n_stretches(const TopK &task) {
   return task.n_parts == 1 ? task.n_threads : task.n_beams * task.n_parts;
 }
 
+// The candidates of all parts, with which the scratch memory begins.
+INLINE Candidate *candidates_of(const TopK &task) { return static_cast<Candidate *>(task.scratch); }
+
 int64_t top_k_scratch_size(const TopK &task) {
   const int64_t parts = n_stretches(task) * candidates_of_part(task) * sizeof(Candidate);
   return parts + task.n_threads * bytes_of_thread(task);
@@ -412,12 +416,12 @@ INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
   const int64_t n_parts = task.n_parts;
   // Behind the parts, which are all that merge_parts reads.
   char *behind =
-      reinterpret_cast<char *>(task.scratch + n_stretches(task) * candidates_of_part(task));
+      reinterpret_cast<char *>(candidates_of(task) + n_stretches(task) * candidates_of_part(task));
   const OwnScratch own = own_scratch(task, behind + slice.number * bytes_of_thread(task));
   for (int64_t part = slice.number; part < task.n_beams * n_parts; part += slice.count) {
     const int64_t beam = part / n_parts, n_rows = n_rows_of(task, beam);
     const int64_t stretch = n_parts == 1 ? slice.number : part;
-    BestCandidates best = {task.scratch + stretch * candidates_of_part(task), task.n_best};
+    BestCandidates best = {candidates_of(task) + stretch * candidates_of_part(task), task.n_best};
     for (int64_t number = part % n_parts; number < n_rows; number += n_parts)
       add_row<Vec>(task, beam, number, own, best);
     best.complete();
@@ -429,7 +433,7 @@ INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
 void merge_parts(const TopK &task, const ThreadSlice &slice) {
   const int64_t n = task.n_best, capacity = BestCandidates::capacity(n);
   for (int64_t beam = slice.number; beam < task.n_beams; beam += slice.count) {
-    Candidate *parts = task.scratch + beam * task.n_parts * capacity;
+    Candidate *parts = candidates_of(task) + beam * task.n_parts * capacity;
     Candidate *end = parts + n;
     for (int64_t part = 1; part < task.n_parts; ++part, end += n)
       std::memmove(end, parts + part * capacity, n * sizeof(Candidate));
@@ -439,3 +443,4 @@ void merge_parts(const TopK &task, const ThreadSlice &slice) {
 }
 
 }  // namespace
+}  // namespace fastdec

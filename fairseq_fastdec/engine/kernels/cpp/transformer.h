@@ -8,6 +8,7 @@
 #include "attention.h"
 #include "linear.h"
 
+namespace fastdec {
 namespace {
 
 template <typename Vec>
@@ -156,3 +157,4 @@ INLINE void run_step(MultiplyFp32 multiply_fp32, Attend attend, const Step &step
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -9,6 +9,7 @@
 
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // A token that may join a tree. The path to it costs the negative of its log-probability.
@@ -89,3 +90,4 @@ int64_t grow_trees(const Trees &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -6,6 +6,7 @@
 
 #include "structures.h"
 
+namespace fastdec {
 namespace {
 
 // The step's features are p_1's inputs, and p_1's answers are those that the blocks are judged by.
@@ -37,3 +38,4 @@ void extend_past(Verification &task) {
 }
 
 }  // namespace
+}  // namespace fastdec

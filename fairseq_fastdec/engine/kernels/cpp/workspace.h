@@ -7,6 +7,7 @@
 #include "quantize.h"
 #include "threads.h"
 
+namespace fastdec {
 namespace {
 
 // A thread of a step, and where it finds what is computed meanwhile.
@@ -85,3 +86,4 @@ INLINE Workspace workspace_of(const Step &step, const ThreadSlice &slice) {
 }
 
 }  // namespace
+}  // namespace fastdec

@@ -1,0 +1,512 @@
+// The engine as Python sees it. All that comes from Python is checked here, and nowhere else.
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <limits>
+#include <string>
+
+#include "search.h"
+
+namespace py = pybind11;
+
+namespace fastdec {
+
+namespace {
+
+// Arrays of exactly this type that lie without gaps.
+template <typename T>
+using Array = py::array_t<T, py::array::c_style>;
+
+void require(bool is_right, const std::string &what) {
+  if (!is_right) throw py::value_error(what);
+}
+
+// Keeps a Python object alive from any thread.
+std::shared_ptr<const void> owner_of(py::object object) {
+  auto *const held = new py::object(std::move(object));
+  return std::shared_ptr<const void>(held, [](py::object *object) {
+    py::gil_scoped_acquire locked;
+    delete object;
+  });
+}
+
+bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
+
+int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// A linear layer whose weight is packed as structures.h says.
+struct PackedLinear {
+  Linear linear = {};
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+template <typename T>
+const T *numbers(const py::array &array, int64_t n, const std::string &name) {
+  require(py::isinstance<Array<T>>(array), name + ": an array of another dtype, or with gaps");
+  require(array.size() == n, name + ": " + std::to_string(array.size()) + " numbers, not " +
+                                 std::to_string(n));
+  return static_cast<const T *>(array.data());
+}
+
+// By the weight's dtype: float32 [blocks, inputs, BLOCK], uint16 (bf16) [blocks, pairs, BLOCK,
+// PAIR], or int8 [blocks, groups, BLOCK, GROUP].
+PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int64_t outputs,
+                           std::optional<py::array> scales,
+                           std::optional<py::array> compensation) {
+  require(inputs > 0 && outputs > 0, "a layer without inputs or outputs");
+  const int64_t n = rounded_up(outputs, BLOCK);
+  PackedLinear packed;
+  Linear &linear = packed.linear;
+  linear.inputs = inputs, linear.outputs = outputs;
+  linear.bias = numbers<float>(bias, n, "bias");
+  if (py::isinstance<Array<float>>(weight)) {
+    linear.weight = numbers<float>(weight, n * inputs, "weight");
+  } else if (py::isinstance<Array<uint16_t>>(weight)) {
+    linear.weight_bf16 = numbers<uint16_t>(weight, n * rounded_up(inputs, PAIR), "weight");
+  } else {
+    linear.weight_int8 = numbers<int8_t>(weight, n * rounded_up(inputs, GROUP), "weight");
+    require(scales && compensation, "int8 weights have scales and compensations");
+    linear.scales = numbers<float>(*scales, n, "scales");
+    linear.zero_point_compensation = numbers<int32_t>(*compensation, n, "compensation");
+    packed.owners = {owner_of(*scales), owner_of(*compensation)};
+  }
+  packed.owners.push_back(owner_of(weight));
+  packed.owners.push_back(owner_of(bias));
+  return packed;
+}
+
+struct LayerNorm {
+  Norm norm = {};
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+LayerNorm layer_norm(py::array weight, py::array bias, float epsilon) {
+  LayerNorm made;
+  made.norm = {numbers<float>(weight, weight.size(), "weight"),
+               numbers<float>(bias, weight.size(), "bias"), epsilon};
+  made.owners = {owner_of(weight), owner_of(bias)};
+  return made;
+}
+
+// Collects what a model is made of.
+class Collector {
+ public:
+  explicit Collector(std::vector<std::shared_ptr<const void>> &owners) : owners(owners) {}
+
+  Linear linear(const py::dict &parts, const char *name, int64_t inputs, int64_t outputs) {
+    if (!parts.contains(name)) return {};
+    const auto &own = parts[name].cast<const PackedLinear &>();
+    require(own.linear.inputs == inputs && own.linear.outputs == outputs,
+            std::string(name) + ": a layer of other sizes");
+    return take(own);
+  }
+
+  Linear take(const PackedLinear &own) {
+    owners.insert(owners.end(), own.owners.begin(), own.owners.end());
+    return own.linear;
+  }
+
+  Norm norm(const py::dict &parts, const char *name) {
+    if (!parts.contains(name) || parts[name].is_none()) return {};
+    return take(parts[name].cast<const LayerNorm &>());
+  }
+
+  Norm take(const LayerNorm &own) {
+    owners.insert(owners.end(), own.owners.begin(), own.owners.end());
+    return own.norm;
+  }
+
+  const float *floats(const py::array &array, int64_t n, const char *name) {
+    owners.push_back(owner_of(array));
+    return numbers<float>(array, n, name);
+  }
+
+ private:
+  std::vector<std::shared_ptr<const void>> &owners;
+};
+
+// The layers of an encoder or a decoder, with the embeddings before them.
+struct Network {
+  Model model = {};
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+int64_t size_of(const py::dict &linears, const char *name, bool of_outputs) {
+  require(linears.contains(name), std::string(name) + ": missing");
+  const auto &own = linears[name].cast<const PackedLinear &>();
+  return of_outputs ? own.linear.outputs : own.linear.inputs;
+}
+
+Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_t n_heads,
+                int64_t head_dim, bool pre_norm, int64_t activation, int64_t tokens_per_step,
+                py::array embed, float embed_scale, std::optional<LayerNorm> embed_norm,
+                std::optional<LayerNorm> final_norm, std::optional<py::array> positions) {
+  Network made;
+  Collector collect(made.owners);
+  Model &model = made.model;
+  require(!layers.empty() && n_heads > 0 && head_dim > 0, "a network without layers or heads");
+  require(embed.ndim() == 2 && embed.shape(1) == n_heads * head_dim, "embed: not [types, dim]");
+  const int64_t dim = embed.shape(1);
+  model.n_layers = int64_t(layers.size()), model.dim = dim;
+  model.n_heads = n_heads, model.head_dim = head_dim;
+  model.hidden = size_of(layers[0].first, "fc1", true);
+  model.pre_norm = pre_norm, model.activation = activation;
+  model.tokens_per_step = tokens_per_step;
+  model.embed = collect.floats(embed, embed.size(), "embed");
+  model.n_types = embed.shape(0), model.embed_scale = embed_scale;
+  if (embed_norm) model.embed_norm = collect.take(*embed_norm);
+  if (final_norm) model.final_norm = collect.take(*final_norm);
+  if (positions) {
+    require(positions->ndim() == 2 && positions->shape(1) == dim, "positions: not [n, dim]");
+    model.positions = collect.floats(*positions, positions->size(), "positions");
+    model.n_positions = positions->shape(0);
+  }
+  auto made_layers = std::make_shared<std::vector<Layer>>();
+  for (const auto &[linears, norms] : layers) {
+    Layer layer = {};
+    layer.self_qkv = collect.linear(linears, "self_qkv", dim, 3 * dim);
+    layer.self_out = collect.linear(linears, "self_out", dim, dim);
+    layer.cross_query = collect.linear(linears, "cross_query", dim, dim);
+    layer.cross_out = collect.linear(linears, "cross_out", dim, dim);
+    layer.fc1 = collect.linear(linears, "fc1", dim, model.hidden);
+    layer.fc2 = collect.linear(linears, "fc2", model.hidden, dim);
+    require(layer.self_qkv.outputs && layer.self_out.outputs && layer.fc2.outputs,
+            "a layer lacks one of its products");
+    layer.self_norm = collect.norm(norms, "self_norm");
+    layer.cross_norm = collect.norm(norms, "cross_norm");
+    layer.final_norm = collect.norm(norms, "final_norm");
+    layer.self_out_norm = collect.norm(norms, "self_out_norm");
+    layer.fc1_norm = collect.norm(norms, "fc1_norm");
+    if (norms.contains("residual_scale"))
+      layer.residual_scale =
+          collect.floats(norms["residual_scale"].cast<py::array>(), dim, "residual_scale");
+    made_layers->push_back(layer);
+  }
+  model.layers = made_layers->data();
+  made.owners.push_back(made_layers);
+  return made;
+}
+
+// Prediction heads that know nothing of each other.
+struct HeadLayers {
+  Heads heads = {};
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+HeadLayers head_layers(const PackedLinear &hidden, const std::vector<PackedLinear> &outputs,
+                       int64_t n_heads, bool gelu) {
+  HeadLayers made;
+  Collector collect(made.owners);
+  auto layers = std::make_shared<std::vector<Linear>>();
+  for (const PackedLinear &output : outputs) layers->push_back(collect.take(output));
+  Heads &heads = made.heads;
+  heads.hidden = collect.take(hidden);
+  heads.outputs = layers->data(), heads.n_outputs = int64_t(layers->size());
+  heads.n_heads = n_heads, heads.gelu = gelu;
+  const bool is_shared = heads.n_outputs == 1;
+  require(n_heads > 0 && (is_shared || heads.n_outputs == n_heads), "heads: one output layer each");
+  for (const Linear &output : *layers)
+    require(output.inputs == heads.hidden.outputs / heads.n_outputs &&
+                output.outputs == heads.hidden.inputs * (is_shared ? n_heads : 1),
+            "heads: an output layer of another size");
+  made.owners.push_back(layers);
+  return made;
+}
+
+// Sequential heads.
+struct DraftLayers {
+  Draft draft = {};
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+DraftLayers draft_layers(const py::dict &linears, const py::dict &norms, int64_t n_heads,
+                         int64_t head_dim, int64_t activation, py::array embed, float embed_scale,
+                         int64_t layer) {
+  DraftLayers made;
+  Collector collect(made.owners);
+  Draft &draft = made.draft;
+  Model &model = draft.step.model;
+  const int64_t dim = n_heads * head_dim, hidden = size_of(linears, "fc1", true);
+  const int64_t of_token = size_of(linears, "token", false);
+  require(embed.ndim() == 2 && of_token == dim + embed.shape(1), "token: inputs of another size");
+  model.dim = dim, model.n_heads = n_heads, model.head_dim = head_dim;
+  model.hidden = std::max(of_token, hidden), model.activation = activation;
+  model.tokens_per_step = 1;
+  model.embed = collect.floats(embed, embed.size(), "embed");
+  model.n_types = embed.shape(0), model.embed_scale = embed_scale;
+  draft.begin = collect.linear(linears, "begin", dim, dim);
+  draft.token = collect.linear(linears, "token", of_token, dim);
+  draft.query = collect.linear(linears, "query", dim, dim);
+  draft.source = collect.linear(linears, "source", dim, dim);
+  draft.fc1 = collect.linear(linears, "fc1", dim, hidden);
+  draft.fc2 = collect.linear(linears, "fc2", hidden, dim);
+  if (linears.contains("narrow"))
+    draft.narrow = collect.linear(linears, "narrow", dim, size_of(linears, "narrow", true));
+  draft.token_norm = collect.norm(norms, "token_norm");
+  draft.source_norm = collect.norm(norms, "source_norm");
+  draft.ffn_norm = collect.norm(norms, "ffn_norm");
+  draft.output_norm = collect.norm(norms, "output_norm");
+  draft.layer = layer;
+  return made;
+}
+
+template <typename Part>
+void keep(PreparedModel &model, const Part &part) {
+  model.owners.insert(model.owners.end(), part.owners.begin(), part.owners.end());
+}
+
+std::shared_ptr<PreparedModel> prepared_model(
+    std::optional<Network> encoder, const PackedLinear &cross, const Network &decoder,
+    const PackedLinear &output, bool rounds_keys, std::optional<HeadLayers> p1,
+    std::optional<HeadLayers> heads, std::optional<DraftLayers> drafter,
+    std::optional<PackedLinear> proposals) {
+  auto model = std::make_shared<PreparedModel>();
+  const Model &own = decoder.model;
+  require(own.tokens_per_step > 0, "decoder: the network of an encoder");
+  model->decoder = own;
+  keep(*model, decoder);
+  if (encoder) {
+    require(encoder->model.tokens_per_step == 0, "encoder: the network of a decoder");
+    require(encoder->model.dim == cross.linear.inputs, "cross: other inputs than the states");
+    model->encoder = encoder->model;
+    keep(*model, *encoder);
+  }
+  require(cross.linear.outputs == own.n_layers * 2 * own.dim, "cross: outputs of another size");
+  require(output.linear.inputs == own.dim, "output: inputs of another size");
+  require(output.linear.outputs <= own.n_types, "output: more outputs than embeddings");
+  model->cross = cross.linear, model->output = output.linear;
+  keep(*model, cross);
+  keep(*model, output);
+  model->rounds_keys = rounds_keys;
+  if (p1) {
+    require(p1->heads.n_heads == 1, "p1: more than one head");
+    model->p1 = p1->heads;
+    keep(*model, *p1);
+  }
+  if (heads || drafter) {
+    require(proposals && !(heads && drafter), "heads: of one kind, with an output layer");
+    const int64_t n_inputs = heads                              ? own.dim
+                             : drafter->draft.narrow.outputs ? drafter->draft.narrow.outputs
+                                                             : own.dim;
+    require(proposals->linear.inputs == n_inputs, "proposals: inputs of another size");
+    require(proposals->linear.outputs <= own.n_types, "proposals: more than there are types");
+    keep(*model, *proposals);
+  }
+  if (heads) {
+    require(heads->heads.hidden.inputs == own.dim, "heads: inputs of another size");
+    model->heads = heads->heads, model->proposals = proposals->linear;
+    keep(*model, *heads);
+  }
+  if (drafter) {
+    require(drafter->draft.step.model.dim == own.dim, "drafter: states of another size");
+    require(is_within(drafter->draft.layer, own.n_layers), "drafter: no such layer");
+    model->drafter = drafter->draft, model->drafts = proposals->linear;
+    keep(*model, *drafter);
+  }
+  return model;
+}
+
+// The finished sentences of a search, as arrays one behind the other.
+struct Finished {
+  std::vector<int64_t> ids, lengths, invocations, n_blocks;
+  Array<int64_t> tokens;
+  Array<float> scores;
+  std::vector<int64_t> blocks;
+};
+
+Finished finished(BlockSearch &search) {
+  const std::vector<Translation> translations = search.finished();
+  Finished all;
+  int64_t n = 0;
+  for (const Translation &own : translations) n += int64_t(own.tokens.size());
+  all.tokens = Array<int64_t>(n);
+  all.scores = Array<float>(n);
+  int64_t *tokens = all.tokens.mutable_data();
+  float *scores = all.scores.mutable_data();
+  for (const Translation &own : translations) {
+    all.ids.push_back(own.id);
+    all.lengths.push_back(int64_t(own.tokens.size()));
+    all.invocations.push_back(own.invocations);
+    all.n_blocks.push_back(int64_t(own.blocks.size()));
+    all.blocks.insert(all.blocks.end(), own.blocks.begin(), own.blocks.end());
+    tokens = std::copy(own.tokens.begin(), own.tokens.end(), tokens);
+    scores = std::copy(own.scores.begin(), own.scores.end(), scores);
+  }
+  return all;
+}
+
+// A search with what checks its requests.
+class CheckedSearch {
+ public:
+  CheckedSearch(Models models, BlockOptions options, size_t threads, int64_t n_threads)
+      : models(models),
+        pad(options.rules.pad),
+        search(std::move(models), std::move(options),
+               {reinterpret_cast<const Threads *>(threads), threads ? n_threads : 1}) {}
+
+  void admit(Array<int64_t> sources, int64_t first_id, int64_t bos, int64_t max_len,
+             std::optional<Array<int64_t>> prefix) {
+    require(sources.ndim() == 2, "sources: not [B, S]");
+    const int64_t n = sources.shape(0), width = sources.shape(1);
+    require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
+    require(max_len >= 0, "max_len: negative");
+    for (const auto &model : models) {
+      const Model &encoder = model->encoder;
+      require(model->has_encoder(), "sources: a model whose encoder is not the engine's");
+      if (encoder.n_positions && width > encoder.n_positions)
+        throw py::index_error("a source of " + std::to_string(width) + " tokens; the model has " +
+                              std::to_string(encoder.n_positions) + " positions");
+      for (int64_t at = 0; at < n * width; ++at)
+        if (!is_within(sources.data()[at], encoder.n_types))
+          throw py::index_error("a source token that is not in the dictionary");
+      for (int64_t at = 0; prefix && at < prefix->size(); ++at)
+        if (!is_within(prefix->data()[at], model->decoder.n_types))
+          throw py::index_error("a prefix token that is not in the dictionary");
+      if (!is_within(bos, model->decoder.n_types))
+        throw py::index_error("a first token that is not in the dictionary");
+    }
+    const int64_t n_forced = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
+    for (int64_t i = 0; i < n; ++i) {
+      Request request;
+      request.id = first_id + i;
+      request.bos = bos, request.max_len = max_len, request.n_waived = n_forced;
+      copy_tokens(sources.data() + i * width, width, request.source);
+      if (prefix) copy_tokens(prefix->data() + i * prefix->shape(1), n_forced, request.forced);
+      require(!request.source.empty(), "sources: one without a token");
+      search.admit(std::move(request));
+    }
+  }
+
+  int64_t advance(int64_t n_steps, int64_t n_threads) {
+    search.set_threads(n_threads);
+    return search.advance(n_steps);
+  }
+
+  Models models;
+  int64_t pad;
+  BlockSearch search;
+
+ private:
+  void copy_tokens(const int64_t *from, int64_t n, std::vector<int64_t> &to) const {
+    std::copy_if(from, from + n, std::back_inserter(to), [&](int64_t token) {
+      return token != pad;
+    });
+  }
+};
+
+Acceptance::Kind acceptance_kind(const std::string &name) {
+  if (name == "exact") return Acceptance::EXACT;
+  if (name == "topk") return Acceptance::AMONG_BEST;
+  require(name == "distance", "acceptance: " + name);
+  return Acceptance::DISTANCE;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_engine, module) {
+  module.doc() = "The engine: prepared models, and searches over them. See engine/cpp.";
+  module.attr("ALL_STEPS") = std::numeric_limits<int64_t>::max();
+
+  py::class_<PackedLinear>(module, "Linear")
+      .def(py::init(&packed_linear), py::arg("weight"), py::arg("bias"), py::arg("inputs"),
+           py::arg("outputs"), py::arg("scales") = py::none(),
+           py::arg("compensation") = py::none());
+  py::class_<LayerNorm>(module, "Norm")
+      .def(py::init(&layer_norm), py::arg("weight"), py::arg("bias"), py::arg("epsilon"));
+  py::class_<Network>(module, "Network")
+      .def(py::init(&network), py::arg("layers"), py::arg("n_heads"), py::arg("head_dim"),
+           py::arg("pre_norm"), py::arg("activation"), py::arg("tokens_per_step"),
+           py::arg("embed"), py::arg("embed_scale"), py::arg("embed_norm"), py::arg("final_norm"),
+           py::arg("positions"));
+  py::class_<HeadLayers>(module, "Heads")
+      .def(py::init(&head_layers), py::arg("hidden"), py::arg("outputs"), py::arg("n_heads"),
+           py::arg("gelu"));
+  py::class_<DraftLayers>(module, "Drafter")
+      .def(py::init(&draft_layers), py::arg("linears"), py::arg("norms"), py::arg("n_heads"),
+           py::arg("head_dim"), py::arg("activation"), py::arg("embed"), py::arg("embed_scale"),
+           py::arg("layer"));
+  py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(module, "Model")
+      .def(py::init(&prepared_model), py::arg("encoder"), py::arg("cross"), py::arg("decoder"),
+           py::arg("output"), py::arg("rounds_keys"), py::arg("p1") = py::none(),
+           py::arg("heads") = py::none(), py::arg("drafter") = py::none(),
+           py::arg("proposals") = py::none());
+
+  py::class_<Rules>(module, "Rules")
+      .def(py::init([](int64_t eos, int64_t pad, int64_t unk, std::vector<int64_t> never,
+                       float unk_penalty, float temperature, int64_t min_len,
+                       int64_t no_repeat_ngram) {
+             return Rules{eos,         pad,         unk,     std::move(never),
+                          unk_penalty, temperature, min_len, no_repeat_ngram};
+           }),
+           py::arg("eos"), py::arg("pad"), py::arg("unk"), py::arg("never"),
+           py::arg("unk_penalty"), py::arg("temperature"), py::arg("min_len"),
+           py::arg("no_repeat_ngram"));
+  py::class_<Acceptance>(module, "Acceptance")
+      .def(py::init([](const std::string &kind, int64_t n_best, double distance,
+                       std::vector<double> values, int64_t min_block) {
+             return Acceptance{acceptance_kind(kind), n_best, distance, std::move(values),
+                               min_block};
+           }),
+           py::arg("kind") = "exact", py::arg("n_best") = 1, py::arg("distance") = 0.0,
+           py::arg("values") = std::vector<double>(), py::arg("min_block") = 1);
+  py::class_<Proposals>(module, "Proposals")
+      .def(py::init([](int64_t n_heads, int64_t n_in_tree, float confidence) {
+             return Proposals{n_heads, n_in_tree, confidence};
+           }),
+           py::arg("n_heads") = 1, py::arg("n_in_tree") = 0, py::arg("confidence") = 0.0f);
+  py::class_<Counts>(module, "Counts")
+      .def_readonly("encoder_invocations", &Counts::encoder_invocations)
+      .def_readonly("decoder_invocations", &Counts::decoder_invocations)
+      .def_readonly("row_invocations", &Counts::row_invocations)
+      .def_readonly("verified", &Counts::verified)
+      .def_readonly("accepted", &Counts::accepted);
+  py::class_<Finished>(module, "Finished")
+      .def_readonly("ids", &Finished::ids)
+      .def_readonly("lengths", &Finished::lengths)
+      .def_readonly("invocations", &Finished::invocations)
+      .def_readonly("n_blocks", &Finished::n_blocks)
+      .def_readonly("blocks", &Finished::blocks)
+      .def_readonly("tokens", &Finished::tokens)
+      .def_readonly("scores", &Finished::scores);
+  py::class_<CheckedSearch>(module, "BlockSearch")
+      .def(py::init([](const std::vector<std::shared_ptr<PreparedModel>> &models,
+                       const Rules &rules, const Acceptance &acceptance,
+                       const Proposals &proposals, int64_t capacity, size_t threads) {
+             require(!models.empty(), "models: none");
+             const PreparedModel &first = *models[0];
+             const int64_t n_types = first.output.outputs;
+             for (const auto &model : models)
+               require(model->output.outputs == n_types, "models: of other vocabularies");
+             require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
+                         is_within(rules.unk, n_types),
+                     "rules: special types that are not in the vocabulary");
+             for (int64_t token : rules.never)
+               require(is_within(token, n_types), "rules: a type that is not in the vocabulary");
+             const bool can_propose = first.has_heads() || first.has_drafter();
+             require(proposals.n_heads == 1 || (can_propose && models.size() == 1),
+                     "proposals: no heads");
+             require(!first.has_heads() || proposals.n_heads == 1 ||
+                         proposals.n_heads == 1 + first.heads.n_heads,
+                     "proposals: another number of heads");
+             require(acceptance.kind != Acceptance::DISTANCE ||
+                         int64_t(acceptance.values.size()) == n_types,
+                     "acceptance: values of another vocabulary");
+             require(capacity > 0, "capacity: none");
+             return std::make_unique<CheckedSearch>(
+                 Models(models.begin(), models.end()),
+                 BlockOptions{rules, acceptance, proposals, capacity}, threads, 1);
+           }),
+           py::arg("models"), py::arg("rules"), py::arg("acceptance"), py::arg("proposals"),
+           py::arg("capacity"), py::arg("threads"))
+      .def("admit", &CheckedSearch::admit, py::arg("sources"), py::arg("first_id"),
+           py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none())
+      .def("advance", &CheckedSearch::advance, py::arg("n_steps"), py::arg("n_threads"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("finished", [](CheckedSearch &own) { return finished(own.search); })
+      .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search.cancel(id); })
+      .def_property_readonly("counts", [](CheckedSearch &own) { return own.search.counts; });
+}
+
+}  // namespace fastdec

@@ -1,0 +1,106 @@
+// The rows that one worker decodes: their lengths, and their keys and values in each model.
+
+#pragma once
+
+#include <vector>
+
+#include "kernels.h"
+#include "model.h"
+
+namespace fastdec {
+
+// Sentences as an encoder reads them.
+struct SourceBatch {
+  int64_t n = 0, width = 0;
+  std::vector<int64_t> tokens;   // [n, width], padded on the right
+  std::vector<int64_t> lengths;  // [n]
+  // For each model [n, width, inputs of its cross layer], where the encoder is not the engine's.
+  std::vector<const float *> states;
+};
+
+// Keys and values in memory of their own, [layers, 2, slots, heads, length, head_dim]. What lies
+// behind a slot's length is left over, and overwritten.
+class KeyValueCache {
+ public:
+  KeyValueCache(const Model &model, bool is_bf16);
+
+  // Makes room for `n` slots of `length` tokens; `used` says how many tokens of each slot stay.
+  void reserve(int64_t n, int64_t length, const std::vector<int64_t> &used);
+  // Writes [n tokens, layers, 2, heads, head_dim] to the beginning of a slot.
+  void write(int64_t slot, int64_t first, const float *keys_values, int64_t n);
+  // A slot gets what another one has in its first `length` tokens.
+  void copy(int64_t from, int64_t to, int64_t length);
+  // Moves the tokens of a tree at path[n] to a slot's end.
+  void keep_path(int64_t slot, int64_t length, const int64_t *path, int64_t n);
+
+  Cache cache = {};
+
+ private:
+  int64_t bytes_of_number() const { return cache.is_bf16 ? 2 : 4; }
+  int64_t n_parts() const { return 2 * n_layers; }
+  char *at(const Cache &in, int64_t part, int64_t slot, int64_t head, int64_t token) const;
+
+  int64_t n_layers, n_heads, head_dim;
+  Buffer<char> memory;
+};
+
+// Rows are numbered from 0, and their order has no meaning: when one leaves, the last takes its
+// place. Each row belongs to a source, whose keys and values are in a slot of their own.
+class Decoder {
+ public:
+  Decoder(Models models, Team team);
+
+  int64_t n_rows() const { return int64_t(past.size()); }
+  int64_t n_models() const { return int64_t(members.size()); }
+  const PreparedModel &model(int64_t member) const { return *models[member]; }
+  const Team &team() const { return own_team; }
+  void set_threads(int64_t n) { own_team.n = own_team.threads ? n : 1; }
+
+  // Encodes sentences, and appends a row without tokens for each.
+  void add(const SourceBatch &batch);
+
+  // Feeds each row n_new tokens, [n_rows, n_new]. In trees, parents [n_rows, n_new] says which
+  // token each follows (-1: the row's last); null: each follows the one before.
+  void step(const int64_t *tokens, int64_t n_new, const int64_t *parents);
+
+  // [n_rows, n_new, dim] of the last step.
+  float *features(int64_t member) { return members[member].features.data(); }
+
+  // A row keeps the first n tokens that were fed; of a tree, those at path[n].
+  void keep(int64_t row, int64_t n, const int64_t *path);
+  void remove(int64_t row);
+
+  // What sequential heads attend to: the sources of the rows, as the decoder's last layer does.
+  void attend_to_sources(int64_t member, Step &task);
+
+  int64_t length(int64_t row) const { return past[row]; }
+
+ private:
+  struct Member {
+    Member(const PreparedModel &model);
+
+    KeyValueCache rows, sources;
+    Step step;
+    Buffer<float> features, scratch;
+  };
+
+  // The encoder's states [n, width, dim] of sentences, and the memory for them.
+  const float *encode(const PreparedModel &model, const SourceBatch &batch);
+  // Keeps the keys and values of a batch's sources in these slots.
+  void keep_sources(int64_t member, const SourceBatch &batch, const float *states,
+                    const std::vector<int64_t> &slots);
+  int64_t free_source();
+
+  Models models;
+  Team own_team;
+  std::vector<Member> members;
+  // By row.
+  std::vector<int64_t> past, row_source;
+  // By slot of a source; a free one has the length 0.
+  std::vector<int64_t> source_lengths;
+  // Memory that calls share.
+  Buffer<float> encoded, encoder_scratch, keys_values, gathered;
+  Buffer<char> encoder_cache;
+};
+
+}  // namespace fastdec

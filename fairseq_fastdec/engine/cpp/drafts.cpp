@@ -1,0 +1,291 @@
+#include "drafts.h"
+
+#include <cmath>
+
+namespace fastdec {
+
+namespace {
+
+// Paths of a row's tree that sequential heads prolong from one level to the next.
+constexpr int64_t MOST_EXPANDED = 4;
+// Fewer scores are looked through by one thread.
+constexpr int64_t FEW_SCORES = 100'000;
+
+// The restrictions of the ends of sentences at some steps behind the rows' next tokens.
+class EndFlags {
+ public:
+  // [n_rows, n_steps], or [n_steps, n_rows] if by_step.
+  EndFlags(const std::vector<Row> &rows, const Rules &rules, int64_t n_steps, bool by_step) {
+    const int64_t n_rows = int64_t(rows.size());
+    no_end.assign(n_rows * n_steps, 0), only_end.assign(n_rows * n_steps, 0);
+    for (int64_t row = 0; row < n_rows; ++row)
+      for (int64_t i = 0; i < n_steps; ++i) {
+        const int64_t at = by_step ? i * n_rows + row : row * n_steps + i;
+        const int64_t step = rows[row].length() + 1 + i;
+        no_end[at] = rules.may_not_end(step, rows[row].n_waived);
+        only_end[at] = Rules::has_to_end(step, rows[row].max_len);
+        some_no_end |= no_end[at], some_only_end |= only_end[at];
+      }
+  }
+
+  const uint8_t *no_end_or_null() const { return some_no_end ? no_end.data() : nullptr; }
+  const uint8_t *only_end_or_null() const { return some_only_end ? only_end.data() : nullptr; }
+
+ private:
+  std::vector<uint8_t> no_end, only_end;
+  bool some_no_end = false, some_only_end = false;
+};
+
+std::vector<int64_t> next_tokens_of(const std::vector<Row> &rows) {
+  std::vector<int64_t> tokens;
+  for (const Row &row : rows) tokens.push_back(row.next_token);
+  return tokens;
+}
+
+// The parts that drafters of all kinds have.
+class HeadDrafter : public Drafter {
+ public:
+  HeadDrafter(const Rules &rules, const Proposals &proposals)
+      : rules(rules), proposals(proposals), n_steps(proposals.n_heads - 1) {}
+
+ protected:
+  BestToken best_token(const Team &team, const Linear &layer) const {
+    BestToken best = {};
+    best.linear = layer, best.threads = team.threads, best.n_threads = team.n;
+    best.never = rules.never.data(), best.n_never = int64_t(rules.never.size());
+    best.eos = rules.eos, best.temperature = rules.temperature;
+    best.penalized = rules.unk_penalty != 0 ? rules.unk : -1, best.penalty = rules.unk_penalty;
+    return best;
+  }
+
+  // The best tokens of logits [n_rows, n_types].
+  TopK ranking(const Team &team, const float *const *logits, int64_t n_rows, int64_t n_types) {
+    TopK best = {};
+    best.threads = team.threads, best.n_threads = n_rows * n_types < FEW_SCORES ? 1 : team.n;
+    best.n_rows = best.n_beams = n_rows, best.n_types = n_types;
+    best.n_best = best.n_per_row = n_ranked(n_types);
+    best.normalize = 1, best.n_parts = 1, best.n_members = 1, best.scores = logits;
+    best.never = rules.never.data(), best.n_never = int64_t(rules.never.size());
+    best.eos = rules.eos;
+    best.penalized = rules.unk_penalty != 0 ? rules.unk : -1, best.penalty = rules.unk_penalty;
+    best.best = ranked_scores.reserve(n_rows * best.n_best);
+    best.tokens = ranked_tokens.reserve(n_rows * best.n_best);
+    return best;
+  }
+
+  // No path of a tree needs more of a head's tokens than the tree has.
+  int64_t n_ranked(int64_t n_types) const { return std::min(proposals.n_in_tree, n_types); }
+
+  void make_room_for_trees(int64_t n_rows, Feed &feed) {
+    const int64_t n = n_rows * (1 + proposals.n_in_tree);
+    feed.tokens.resize(n), feed.parents.resize(n), feed.depths.resize(n);
+    path_scores.reserve(n);
+  }
+
+  // The trees lie side by side, `longest` tokens each.
+  void take_trees(int64_t n_rows, int64_t longest, Feed &feed) const {
+    feed.width = longest;
+    feed.has_trees = true;
+    feed.tokens.resize(n_rows * longest);
+    feed.parents.resize(n_rows * longest), feed.depths.resize(n_rows * longest);
+    feed.n_own.assign(n_rows, longest);
+  }
+
+  void take_chains(const std::vector<Row> &rows, const int64_t *chains, int64_t n,
+                   Feed &feed) const {
+    feed.begin(int64_t(rows.size()), 1 + n, rules.pad);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      int64_t *const own = feed.tokens.data() + int64_t(row) * feed.width;
+      own[0] = rows[row].next_token;
+      std::copy_n(chains + int64_t(row) * n, n, own + 1);
+      feed.n_own[row] = 1 + n;
+    }
+  }
+
+  const Rules &rules;
+  const Proposals proposals;
+  const int64_t n_steps;  // the proposals of a chain, or the levels of a tree
+  Buffer<float> scratch, choice_scratch, product_scratch, ranked_scores, path_scores, logits;
+  Buffer<int64_t> ranked_tokens;
+};
+
+// Heads that know nothing of each other's tokens (section 6).
+class ParallelHeads : public HeadDrafter {
+ public:
+  using HeadDrafter::HeadDrafter;
+
+  void propose(Decoder &decoder, const std::vector<Row> &rows, float *states,
+               Feed &feed) override {
+    const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
+    const PreparedModel &model = decoder.model(0);
+    const Team team = decoder.team();
+    Heads heads = model.heads;
+    heads.threads = team.threads, heads.n_threads = team.n;
+    heads.n = n_rows, heads.x = states, heads.y = outputs.reserve(n * model.decoder.dim);
+    run(heads, scratch);
+    const EndFlags flags(rows, rules, n_steps, false);
+    if (proposals.n_in_tree)
+      return grow_trees(team, model.proposals, rows, flags, feed);
+    BestToken best = best_token(team, model.proposals);
+    best.n = n, best.x = outputs.data();
+    best.no_end = flags.no_end_or_null(), best.only_end = flags.only_end_or_null();
+    best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
+    run(best, choice_scratch);
+    take_chains(rows, best.tokens, n_steps, feed);
+  }
+
+ private:
+  void grow_trees(const Team &team, const Linear &layer, const std::vector<Row> &rows,
+                  const EndFlags &flags, Feed &feed) {
+    const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
+    Product product = {};
+    product.linear = layer, product.threads = team.threads, product.n_threads = team.n;
+    product.n = n, product.x = outputs.data(), product.y = logits.reserve(n * layer.outputs);
+    run(product, product_scratch);
+    divide(product, rules.temperature);
+    const float *const of_model = product.y;
+    TopK best = ranking(team, &of_model, n, layer.outputs);
+    best.no_end = flags.no_end_or_null(), best.has_to_end = flags.only_end_or_null();
+    run(best, choice_scratch);
+    const std::vector<int64_t> roots = next_tokens_of(rows);
+    make_room_for_trees(n_rows, feed);
+    Trees trees = {};
+    trees.n_rows = n_rows, trees.n_heads = n_steps, trees.n_best = best.n_best;
+    trees.n_proposals = proposals.n_in_tree, trees.eos = rules.eos, trees.pad = rules.pad;
+    trees.roots = roots.data(), trees.scores = best.best, trees.ranked = best.tokens;
+    trees.tokens = feed.tokens.data(), trees.parents = feed.parents.data();
+    trees.depths = feed.depths.data(), trees.path_scores = path_scores.data();
+    take_trees(n_rows, run(trees), feed);
+  }
+
+  Buffer<float> outputs;
+};
+
+// Heads that see the tokens before theirs, and attend to the source.
+class SequentialHeads : public HeadDrafter {
+ public:
+  using HeadDrafter::HeadDrafter;
+
+  void propose(Decoder &decoder, const std::vector<Row> &rows, float *states,
+               Feed &feed) override {
+    if (proposals.n_in_tree) return grow_trees(decoder, rows, states, feed);
+    const int64_t n_rows = int64_t(rows.size());
+    const PreparedModel &model = decoder.model(0);
+    Draft draft = draft_of(decoder, states, 1);
+    BestToken best = best_token(decoder.team(), model.drafts);
+    best.n = n_rows, best.x = draft.outputs;
+    best.scores = ranked_scores.reserve(n_rows), best.tokens = ranked_tokens.reserve(n_rows);
+    const EndFlags flags(rows, rules, n_steps, true);
+    const std::vector<int64_t> next = next_tokens_of(rows);
+    DraftChains chains = {};
+    chains.draft = &draft, chains.best = &best;
+    chains.n_steps = n_steps, chains.confidence = proposals.confidence;
+    chains.next_tokens = next.data();
+    chains.no_end = flags.no_end_or_null(), chains.only_end = flags.only_end_or_null();
+    chains.proposals = found.reserve(n_rows * n_steps);
+    chains.path_scores = path_scores.reserve(n_rows);
+    const int64_t n_taken = run(chains, scratch, choice_scratch);
+    take_chains(rows, chains.proposals, n_taken, feed);
+  }
+
+ private:
+  Draft draft_of(Decoder &decoder, const float *from, int64_t width) {
+    const PreparedModel &model = decoder.model(0);
+    Draft draft = model.drafter;
+    decoder.attend_to_sources(0, draft.step);
+    const int64_t n = decoder.n_rows() * width;
+    draft.step.threads = decoder.team().threads, draft.step.n_threads = decoder.team().n;
+    draft.step.n_new = 1;
+    draft.step.features = drafted_states.reserve(n * draft.step.model.dim);
+    draft.outputs = outputs.reserve(n * draft.step.model.dim);
+    draft.from_features = from;
+    return draft;
+  }
+
+  void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const float *states,
+                  Feed &feed) {
+    const int64_t n_rows = int64_t(rows.size()), n = n_rows * MOST_EXPANDED;
+    const Linear &layer = decoder.model(0).drafts;
+    Draft draft = draft_of(decoder, states, MOST_EXPANDED);
+    Product product = {};
+    product.linear = layer, product.x = draft.outputs;
+    product.threads = decoder.team().threads, product.n_threads = decoder.team().n;
+    product.y = logits.reserve(n * layer.outputs);
+    const float *const of_model = product.y;
+    TopK best = ranking(decoder.team(), &of_model, n, layer.outputs);
+    const EndFlags flags(rows, rules, n_steps, true);
+    const std::vector<int64_t> roots = next_tokens_of(rows);
+    make_room_for_trees(n_rows, feed);
+    DraftTrees trees = {};
+    trees.draft = &draft, trees.product = &product, trees.best = &best;
+    trees.n_levels = n_steps, trees.n_proposals = proposals.n_in_tree;
+    trees.width = MOST_EXPANDED, trees.eos = rules.eos, trees.pad = rules.pad;
+    trees.temperature = rules.temperature;
+    trees.least_score = proposals.confidence > 0 ? std::log(proposals.confidence) : -INFINITY;
+    trees.no_end = flags.no_end_or_null(), trees.only_end = flags.only_end_or_null();
+    trees.flags = tree_flags.reserve(2 * n);
+    trees.states = tree_states.reserve(n * draft.step.model.dim);
+    trees.roots = roots.data();
+    trees.tokens = feed.tokens.data(), trees.parents = feed.parents.data();
+    trees.depths = feed.depths.data(), trees.path_scores = path_scores.data();
+    take_trees(n_rows, run(trees, scratch, product_scratch, choice_scratch), feed);
+  }
+
+  Buffer<float> drafted_states, outputs, tree_states;
+  Buffer<int64_t> found;
+  Buffer<uint8_t> tree_flags;
+};
+
+}  // namespace
+
+void Feed::begin(int64_t n_rows, int64_t n, int64_t pad) {
+  width = n;
+  has_trees = false;
+  tokens.assign(n_rows * n, pad);
+  n_own.assign(n_rows, 0);
+}
+
+void Feed::widen(int64_t n_rows, int64_t n, int64_t pad) {
+  if (n <= width) return;
+  const auto widened = [&](const std::vector<int64_t> &own, int64_t filler) {
+    std::vector<int64_t> wide(n_rows * n, filler);
+    for (int64_t row = 0; row < n_rows; ++row)
+      std::copy_n(own.begin() + row * width, width, wide.begin() + row * n);
+    return wide;
+  };
+  tokens = widened(tokens, pad);
+  // Padding follows the root, where no path goes on.
+  if (has_trees) parents = widened(parents, 0), depths = widened(depths, 1);
+  width = n;
+}
+
+void Feed::put_chain(int64_t row, const std::vector<int64_t> &chain, int64_t pad) {
+  const int64_t first = row * width;
+  n_own[row] = int64_t(chain.size());
+  for (int64_t i = 0; i < width; ++i) {
+    const bool is_own = i < n_own[row];
+    tokens[first + i] = is_own ? chain[i] : pad;
+    if (has_trees) parents[first + i] = is_own ? i - 1 : 0, depths[first + i] = is_own ? i : 1;
+  }
+}
+
+void Feed::append_path(int64_t at, int64_t n_known, std::vector<int64_t> &to) const {
+  const int64_t first = at / width * width;
+  if (!has_trees) {
+    to.insert(to.end(), tokens.begin() + first + n_known, tokens.begin() + at + 1);
+    return;
+  }
+  const size_t begin = to.size();
+  for (int64_t place = at - first; place >= n_known; place = parents[first + place])
+    to.push_back(tokens[first + place]);
+  std::reverse(to.begin() + int64_t(begin), to.end());
+}
+
+std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
+                                      const Proposals &proposals) {
+  if (proposals.n_heads == 1) return nullptr;
+  if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, proposals);
+  return std::make_unique<ParallelHeads>(rules, proposals);
+}
+
+}  // namespace fastdec

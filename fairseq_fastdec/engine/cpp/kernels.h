@@ -1,0 +1,34 @@
+// The kernels as the engine calls them: each runs one task of structures.h in the task's threads.
+//
+// dispatch.cpp compiles them for each kind of processor. A task that does not fit together is a
+// mistake of the engine's, and not of a user's: it ends in std::logic_error.
+
+#pragma once
+
+#include "../kernels/cpp/structures.h"
+#include "memory.h"
+
+namespace fastdec {
+
+// Runs the task; `scratch` grows to what it needs.
+void run(Step &task, Buffer<float> &scratch);
+void run(Product &task, Buffer<float> &scratch);
+void run(BestToken &task, Buffer<float> &scratch);
+void run(Heads &task, Buffer<float> &scratch);
+void run(TopK &task, Buffer<float> &scratch);
+
+// Runs sequential heads step by step; returns how many steps were taken.
+int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
+
+// Divides the logits of a product.
+void divide(Product &task, float temperature);
+
+// Grow trees of proposals; return how many tokens the longest tree has, by which all are stored.
+int64_t run(Trees &task);
+int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
+            Buffer<float> &of_choice);
+
+// Moves the tokens on accepted paths of trees to the ends of their rows.
+void run(PathMove &task);
+
+}  // namespace fastdec

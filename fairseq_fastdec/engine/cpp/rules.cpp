@@ -1,0 +1,175 @@
+#include "rules.h"
+
+#include <cmath>
+
+namespace fastdec {
+
+namespace {
+
+// Distributions over the vocabulary that are in memory at once: 16 MiB for 32,000 types. More of
+// them leave the processor's cache between product, softmax and search.
+constexpr int64_t MOST_DISTRIBUTIONS = 128;
+
+// Fewer scores are looked through by one thread.
+constexpr int64_t FEW_SCORES = 100'000;
+
+constexpr float IMPOSSIBLE = -INFINITY;
+
+// Lists of tokens as a rectangle [n, most]; shorter ones are filled up.
+int64_t lay_out(const std::vector<std::vector<int64_t>> &lists, int64_t first, int64_t n,
+                int64_t filler, Buffer<int64_t> &to) {
+  size_t most = 0;
+  for (int64_t i = 0; i < n; ++i) most = std::max(most, lists[first + i].size());
+  to.reserve(n * int64_t(most));
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t *const own = to.data() + i * int64_t(most);
+    int64_t *const end = std::copy(lists[first + i].begin(), lists[first + i].end(), own);
+    std::fill(end, own + most, filler);
+  }
+  return int64_t(most);
+}
+
+// Whether all models give two tokens the same logit.
+bool are_equal(const std::vector<const float *> &of_models, int64_t token, int64_t other) {
+  return std::all_of(of_models.begin(), of_models.end(),
+                     [&](const float *own) { return own[token] == own[other]; });
+}
+
+}  // namespace
+
+void Rules::find_repeats(const std::vector<int64_t> &context, std::vector<int64_t> &found) const {
+  const int64_t n_before = no_repeat_ngram - 1, n = int64_t(context.size());
+  if (n <= n_before) return;
+  const int64_t *const all = context.data(), *const last = all + n - n_before;
+  for (const int64_t *at = all; at < last; ++at)
+    if (std::equal(last, last + n_before, at)) found.push_back(at[n_before]);
+}
+
+void Limits::clear(int64_t n) {
+  no_end.assign(n, 0), only_end.assign(n, 0);
+  forbidden.assign(n, {});
+  some_no_end = some_only_end = some_forbidden = false;
+}
+
+void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
+                     Answers &answers) {
+  answers.tokens.resize(n), answers.scores.resize(n);
+  answers.asked_scores.resize(n), answers.nth_best.resize(n);
+  if (decoder.n_models() == 1 && n_best == 1)
+    return choose_at_once(decoder, n, limits, asks, answers);
+  for (int64_t first = 0; first < n; first += MOST_DISTRIBUTIONS)
+    choose_from_logits(decoder, first, std::min(MOST_DISTRIBUTIONS, n - first), limits, asks,
+                       answers);
+}
+
+const float *Chooser::outputs_of(Decoder &decoder, int64_t member, int64_t n) {
+  const PreparedModel &model = decoder.model(member);
+  if (!model.p1.n_heads) return decoder.features(member);
+  Heads task = model.p1;
+  task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
+  task.n = n, task.x = decoder.features(member), task.y = states.reserve(n * model.decoder.dim);
+  run(task, scratch);
+  return task.y;
+}
+
+void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
+                             Answers &answers) {
+  BestToken task = {};
+  task.linear = decoder.model(0).output;
+  task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
+  task.x = outputs_of(decoder, 0, n);
+  task.n = n, task.normalize = 1;
+  task.never = rules.never.data(), task.n_never = int64_t(rules.never.size());
+  task.eos = rules.eos, task.temperature = rules.temperature;
+  task.penalized = rules.unk_penalty != 0 ? rules.unk : -1, task.penalty = rules.unk_penalty;
+  task.no_end = limits.some_no_end ? limits.no_end.data() : nullptr;
+  task.only_end = limits.some_only_end ? limits.only_end.data() : nullptr;
+  if (limits.some_forbidden) {
+    task.n_forbidden = lay_out(limits.forbidden, 0, n, rules.pad, forbidden);
+    task.forbidden = forbidden.data();
+  }
+  task.scores = answers.scores.data(), task.tokens = answers.tokens.data();
+  if (asks) task.asked = answers.asked.data(), task.asked_scores = answers.asked_scores.data();
+  run(task, scratch);
+}
+
+void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
+                                 bool asks, Answers &answers) {
+  const Team team = decoder.team();
+  const int64_t n_models = decoder.n_models(), n_types = decoder.model(0).output.outputs;
+  const int64_t n_logits = n * n_types, most = std::min(n_best, n_types);
+  logits.reserve(n_models * n_logits);
+  std::vector<const float *> of_models;
+  for (int64_t member = 0; member < n_models; ++member) {
+    const PreparedModel &model = decoder.model(member);
+    Product product = {};
+    product.linear = model.output;
+    product.threads = team.threads, product.n_threads = team.n;
+    product.n = n;
+    product.x = outputs_of(decoder, member, first + n) + first * model.decoder.dim;
+    product.y = logits.data() + member * n_logits;
+    run(product, scratch);
+    divide(product, rules.temperature);
+    of_models.push_back(product.y);
+  }
+  TopK task = {};
+  task.threads = team.threads, task.n_threads = n_logits < FEW_SCORES ? 1 : team.n;
+  task.n_rows = task.n_beams = n, task.n_types = n_types;
+  task.n_best = task.n_per_row = most, task.normalize = 1, task.n_parts = 1;
+  task.never = rules.never.data(), task.n_never = int64_t(rules.never.size());
+  task.eos = rules.eos;
+  task.penalized = rules.unk_penalty != 0 ? rules.unk : -1, task.penalty = rules.unk_penalty;
+  task.scores = of_models.data(), task.n_members = n_models;
+  task.no_end = limits.some_no_end ? limits.no_end.data() + first : nullptr;
+  task.has_to_end = limits.some_only_end ? limits.only_end.data() + first : nullptr;
+  if (limits.some_forbidden) {
+    task.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
+    task.forbidden = forbidden.data();
+  }
+  task.best = best_scores.reserve(n * most), task.tokens = best_tokens.reserve(n * most);
+  run(task, scratch);
+  std::vector<const float *> of_state(n_models);
+  for (int64_t i = 0; i < n; ++i) {
+    answers.scores[first + i] = best_scores[i * most];
+    // Without a possible token the first one stands for it.
+    answers.tokens[first + i] = best_scores[i * most] > IMPOSSIBLE ? best_tokens[i * most] : 0;
+    answers.nth_best[first + i] = best_scores[i * most + most - 1];
+    for (int64_t member = 0; member < n_models; ++member)
+      of_state[member] = of_models[member] + i * n_types;
+    if (!asks || answers.asked[first + i] < 0) continue;
+    float &asked = answers.asked_scores[first + i];
+    asked = asked_score(of_state, n_types, first + i, limits, answers);
+    // One of the best, or as good: its score is the one that it was ranked by.
+    for (int64_t rank = 0; asked > IMPOSSIBLE && rank < most; ++rank)
+      if (are_equal(of_state, answers.asked[first + i], best_tokens[i * most + rank]))
+        asked = best_scores[i * most + rank];
+  }
+}
+
+// The logarithm of the models' mean probability of a token.
+float Chooser::log_prob(const std::vector<const float *> &of_models, int64_t n_types,
+                        int64_t token) const {
+  double probability = 0;
+  for (const float *own : of_models) {
+    const float largest = *std::max_element(own, own + n_types);
+    double sum = 0;
+    for (int64_t type = 0; type < n_types; ++type) sum += std::exp(own[type] - largest);
+    probability += std::exp(double(own[token]) - largest) / sum;
+  }
+  return float(std::log(probability / double(of_models.size())));
+}
+
+float Chooser::asked_score(const std::vector<const float *> &of_models, int64_t n_types,
+                           int64_t state, const Limits &limits, const Answers &answers) const {
+  const int64_t token = answers.asked[state];
+  const auto is_in = [&](const std::vector<int64_t> &tokens) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+  };
+  if (token == rules.eos ? limits.no_end[state] : limits.only_end[state]) return IMPOSSIBLE;
+  if (is_in(rules.never) || is_in(limits.forbidden[state])) return IMPOSSIBLE;
+  if (token == answers.tokens[state]) return answers.scores[state];
+  const float score = log_prob(of_models, n_types, token);
+  return token == rules.unk ? score - rules.unk_penalty : score;
+}
+
+}  // namespace fastdec

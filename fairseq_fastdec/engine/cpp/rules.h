@@ -1,0 +1,78 @@
+// fairseq's rules about the next token, and the choice of the best token under them.
+
+#pragma once
+
+#include <vector>
+
+#include "decoder.h"
+
+namespace fastdec {
+
+// The options of fairseq that restrict tokens. A step is the position, from 0, of the output token
+// that a distribution is for.
+struct Rules {
+  int64_t eos = 0, pad = 0, unk = 0;
+  std::vector<int64_t> never;  // types that no step may give, padding among them
+  float unk_penalty = 0, temperature = 1;
+  int64_t min_len = 1;
+  int64_t no_repeat_ngram = 0;  // n of the n-grams that an output holds once at most; 0: no rule
+
+  // --min-len is not reached. fairseq waives it over the width of a prefix.
+  bool may_not_end(int64_t step, int64_t n_waived) const {
+    return step >= n_waived && step < min_len;
+  }
+  // --max-len-a, --max-len-b: the output has its longest length.
+  static bool has_to_end(int64_t step, int64_t max_len) { return step >= max_len; }
+
+  // Appends the tokens that would repeat an n-gram behind a context.
+  void find_repeats(const std::vector<int64_t> &context, std::vector<int64_t> &found) const;
+};
+
+// The restrictions of n states, from which the next tokens are chosen.
+struct Limits {
+  // [n]; a vector without a true one is not read.
+  std::vector<uint8_t> no_end, only_end;
+  // Tokens that are not possible, for each state; empty: none are.
+  std::vector<std::vector<int64_t>> forbidden;
+
+  void clear(int64_t n);
+  bool some_no_end = false, some_only_end = false, some_forbidden = false;
+};
+
+// What the models answer at n states.
+struct Answers {
+  std::vector<int64_t> tokens;  // [n], the best tokens
+  std::vector<float> scores;    // [n], their log-probabilities
+  std::vector<int64_t> asked;   // [n], tokens whose log-probabilities are wanted, or -1
+  std::vector<float> asked_scores;  // [n]; -infinity: not possible
+  std::vector<float> nth_best;      // [n], of the n best tokens the last one's
+};
+
+// Chooses p_1's best tokens: in one pass over the output layer for one model, and from the mean of
+// the models' probabilities for several.
+class Chooser {
+ public:
+  Chooser(const Rules &rules, int64_t n_best) : rules(rules), n_best(n_best) {}
+
+  // Answers at the n states of the last step.
+  //   asks: whether answers.asked is to be answered, too
+  void choose(Decoder &decoder, int64_t n, const Limits &limits, bool asks, Answers &answers);
+
+ private:
+  // The inputs of a model's output layer.
+  const float *outputs_of(Decoder &decoder, int64_t member, int64_t n);
+  void choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
+                      Answers &answers);
+  void choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
+                          bool asks, Answers &answers);
+  float log_prob(const std::vector<const float *> &logits, int64_t n_types, int64_t token) const;
+  float asked_score(const std::vector<const float *> &logits, int64_t n_types, int64_t state,
+                    const Limits &limits, const Answers &answers) const;
+
+  const Rules &rules;
+  int64_t n_best;
+  Buffer<float> states, scratch, logits, best_scores;
+  Buffer<int64_t> forbidden, best_tokens;
+};
+
+}  // namespace fastdec
