@@ -47,6 +47,8 @@ class OracleSession:
     """As much of an ``EnsembleSession`` as a batch of single hypotheses asks for."""
 
     temperature = 1.0
+    # The compiled search decodes with models alone.
+    has_shortlist = True
 
     def __init__(self, oracle):
         self._oracle = oracle

@@ -7,7 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "search.h"
+#include "blocks.h"
+#include "jacobi.h"
 
 namespace py = pybind11;
 
@@ -316,7 +317,7 @@ struct Finished {
   std::vector<int64_t> blocks;
 };
 
-Finished finished(BlockSearch &search) {
+Finished finished(Search &search) {
   const std::vector<Translation> translations = search.finished();
   Finished all;
   int64_t n = 0;
@@ -337,20 +338,18 @@ Finished finished(BlockSearch &search) {
   return all;
 }
 
-// A search with what checks its requests.
+// A search, and what checks its requests.
 class CheckedSearch {
  public:
-  CheckedSearch(Models models, BlockOptions options, size_t threads, int64_t n_threads)
-      : models(models),
-        pad(options.rules.pad),
-        search(std::move(models), std::move(options),
-               {reinterpret_cast<const Threads *>(threads), threads ? n_threads : 1}) {}
+  CheckedSearch(const Models &models, int64_t pad, std::unique_ptr<Search> search)
+      : models(models), pad(pad), search(std::move(search)) {}
 
   void admit(Array<int64_t> sources, int64_t first_id, int64_t bos, int64_t max_len,
-             std::optional<Array<int64_t>> prefix) {
+             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons) {
     require(sources.ndim() == 2, "sources: not [B, S]");
     const int64_t n = sources.shape(0), width = sources.shape(1);
     require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
+    require(!horizons || (horizons->ndim() == 1 && horizons->shape(0) == n), "horizons: not [B]");
     require(max_len >= 0, "max_len: negative");
     for (const auto &model : models) {
       const Model &encoder = model->encoder;
@@ -358,43 +357,115 @@ class CheckedSearch {
       if (encoder.n_positions && width > encoder.n_positions)
         throw py::index_error("a source of " + std::to_string(width) + " tokens; the model has " +
                               std::to_string(encoder.n_positions) + " positions");
-      for (int64_t at = 0; at < n * width; ++at)
-        if (!is_within(sources.data()[at], encoder.n_types))
-          throw py::index_error("a source token that is not in the dictionary");
-      for (int64_t at = 0; prefix && at < prefix->size(); ++at)
-        if (!is_within(prefix->data()[at], model->decoder.n_types))
-          throw py::index_error("a prefix token that is not in the dictionary");
-      if (!is_within(bos, model->decoder.n_types))
-        throw py::index_error("a first token that is not in the dictionary");
+      require_tokens(sources.data(), n * width, encoder, "source");
+      if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
+      require_tokens(&bos, 1, model->decoder, "first");
     }
     const int64_t n_forced = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
     for (int64_t i = 0; i < n; ++i) {
       Request request;
       request.id = first_id + i;
       request.bos = bos, request.max_len = max_len, request.n_waived = n_forced;
+      request.horizon = horizons ? horizons->data()[i] : max_len + 1;
       copy_tokens(sources.data() + i * width, width, request.source);
       if (prefix) copy_tokens(prefix->data() + i * prefix->shape(1), n_forced, request.forced);
       require(!request.source.empty(), "sources: one without a token");
-      search.admit(std::move(request));
+      search->admit(std::move(request));
     }
   }
 
   int64_t advance(int64_t n_steps, int64_t n_threads) {
-    search.set_threads(n_threads);
-    return search.advance(n_steps);
+    search->set_threads(n_threads);
+    return search->advance(n_steps);
   }
 
-  Models models;
-  int64_t pad;
-  BlockSearch search;
-
  private:
+  static void require_tokens(const int64_t *tokens, int64_t n, const Model &model,
+                             const std::string &name) {
+    for (int64_t at = 0; at < n; ++at)
+      if (!is_within(tokens[at], model.n_types))
+        throw py::index_error("a " + name + " token that is not in the dictionary");
+  }
+
   void copy_tokens(const int64_t *from, int64_t n, std::vector<int64_t> &to) const {
     std::copy_if(from, from + n, std::back_inserter(to), [&](int64_t token) {
       return token != pad;
     });
   }
+
+  Models models;
+  int64_t pad;
+
+ public:
+  const std::unique_ptr<Search> search;
 };
+
+using GivenModels = std::vector<std::shared_ptr<PreparedModel>>;
+
+// The models of a search, if they and the rules go together.
+Models checked_models(const GivenModels &models, const Rules &rules) {
+  require(!models.empty(), "models: none");
+  const int64_t n_types = models[0]->output.outputs;
+  for (const auto &model : models)
+    require(model->output.outputs == n_types, "models: of other vocabularies");
+  require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
+              is_within(rules.unk, n_types),
+          "rules: special types that are not in the vocabulary");
+  for (int64_t token : rules.never)
+    require(is_within(token, n_types), "rules: a type that is not in the vocabulary");
+  return Models(models.begin(), models.end());
+}
+
+void check_drafts(const DraftOptions &drafts, const Models &models) {
+  const bool looks_up = drafts.kind == "ngram" || drafts.kind == "source";
+  require(!looks_up || drafts.order >= 2, "drafts: n-grams of at least 2 tokens");
+  if (drafts.kind != "copy" && drafts.kind != "source") return;
+  const Model &encoder = models[0]->encoder;
+  require(int64_t(drafts.target_types.size()) == encoder.n_types,
+          "drafts: target types of another dictionary");
+  for (int64_t token : drafts.target_types)
+    require(is_within(token, models[0]->decoder.n_types), "drafts: a type that does not exist");
+}
+
+Team team_of(size_t threads) { return {reinterpret_cast<const Threads *>(threads), 1}; }
+
+std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rules &rules,
+                                            const Acceptance &acceptance,
+                                            const Proposals &proposals, int64_t capacity,
+                                            size_t threads) {
+  const Models models = checked_models(given, rules);
+  const PreparedModel &first = *models[0];
+  const bool can_propose = first.has_heads() || first.has_drafter();
+  require(proposals.n_heads == 1 || (can_propose && models.size() == 1), "proposals: no heads");
+  require(!first.has_heads() || proposals.n_heads == 1 ||
+              proposals.n_heads == 1 + first.heads.n_heads,
+          "proposals: another number of heads");
+  require(proposals.window >= 1, "proposals: no window");
+  check_drafts(proposals.drafts, models);
+  require(acceptance.kind != Acceptance::DISTANCE ||
+              int64_t(acceptance.values.size()) == first.output.outputs,
+          "acceptance: values of another vocabulary");
+  require(capacity > 0, "capacity: none");
+  return std::make_unique<CheckedSearch>(
+      models, rules.pad,
+      std::make_unique<BlockSearch>(
+          models, BlockOptions{rules, acceptance, proposals, capacity}, team_of(threads)));
+}
+
+std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rules &rules,
+                                             const DraftOptions &drafts, int64_t block_size,
+                                             bool ends_inside_blocks, bool waits_behind_eos,
+                                             int64_t capacity, size_t threads) {
+  const Models models = checked_models(given, rules);
+  check_drafts(drafts, models);
+  require(block_size > 0 && capacity > 0, "block_size or capacity: none");
+  return std::make_unique<CheckedSearch>(
+      models, rules.pad,
+      std::make_unique<JacobiSearch>(models,
+                                     JacobiOptions{rules, drafts, block_size, ends_inside_blocks,
+                                                   waits_behind_eos, capacity},
+                                     team_of(threads)));
+}
 
 Acceptance::Kind acceptance_kind(const std::string &name) {
   if (name == "exact") return Acceptance::EXACT;
@@ -451,11 +522,22 @@ PYBIND11_MODULE(_engine, module) {
            }),
            py::arg("kind") = "exact", py::arg("n_best") = 1, py::arg("distance") = 0.0,
            py::arg("values") = std::vector<double>(), py::arg("min_block") = 1);
-  py::class_<Proposals>(module, "Proposals")
-      .def(py::init([](int64_t n_heads, int64_t n_in_tree, float confidence) {
-             return Proposals{n_heads, n_in_tree, confidence};
+  py::class_<DraftOptions>(module, "Drafts")
+      .def(py::init([](std::string kind, int64_t order, bool across_sentences,
+                       bool replaces_answers, std::vector<int64_t> target_types) {
+             return DraftOptions{std::move(kind), order, across_sentences, replaces_answers,
+                                 std::move(target_types)};
            }),
-           py::arg("n_heads") = 1, py::arg("n_in_tree") = 0, py::arg("confidence") = 0.0f);
+           py::arg("kind") = "pad", py::arg("order") = 0, py::arg("across_sentences") = false,
+           py::arg("replaces_answers") = false,
+           py::arg("target_types") = std::vector<int64_t>());
+  py::class_<Proposals>(module, "Proposals")
+      .def(py::init([](int64_t n_heads, int64_t n_in_tree, float confidence, int64_t window,
+                       const DraftOptions &drafts) {
+             return Proposals{n_heads, n_in_tree, confidence, window, drafts};
+           }),
+           py::arg("n_heads") = 1, py::arg("n_in_tree") = 0, py::arg("confidence") = 0.0f,
+           py::arg("window") = 1, py::arg("drafts") = DraftOptions());
   py::class_<Counts>(module, "Counts")
       .def_readonly("encoder_invocations", &Counts::encoder_invocations)
       .def_readonly("decoder_invocations", &Counts::decoder_invocations)
@@ -470,43 +552,21 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("blocks", &Finished::blocks)
       .def_readonly("tokens", &Finished::tokens)
       .def_readonly("scores", &Finished::scores);
-  py::class_<CheckedSearch>(module, "BlockSearch")
-      .def(py::init([](const std::vector<std::shared_ptr<PreparedModel>> &models,
-                       const Rules &rules, const Acceptance &acceptance,
-                       const Proposals &proposals, int64_t capacity, size_t threads) {
-             require(!models.empty(), "models: none");
-             const PreparedModel &first = *models[0];
-             const int64_t n_types = first.output.outputs;
-             for (const auto &model : models)
-               require(model->output.outputs == n_types, "models: of other vocabularies");
-             require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
-                         is_within(rules.unk, n_types),
-                     "rules: special types that are not in the vocabulary");
-             for (int64_t token : rules.never)
-               require(is_within(token, n_types), "rules: a type that is not in the vocabulary");
-             const bool can_propose = first.has_heads() || first.has_drafter();
-             require(proposals.n_heads == 1 || (can_propose && models.size() == 1),
-                     "proposals: no heads");
-             require(!first.has_heads() || proposals.n_heads == 1 ||
-                         proposals.n_heads == 1 + first.heads.n_heads,
-                     "proposals: another number of heads");
-             require(acceptance.kind != Acceptance::DISTANCE ||
-                         int64_t(acceptance.values.size()) == n_types,
-                     "acceptance: values of another vocabulary");
-             require(capacity > 0, "capacity: none");
-             return std::make_unique<CheckedSearch>(
-                 Models(models.begin(), models.end()),
-                 BlockOptions{rules, acceptance, proposals, capacity}, threads, 1);
-           }),
-           py::arg("models"), py::arg("rules"), py::arg("acceptance"), py::arg("proposals"),
-           py::arg("capacity"), py::arg("threads"))
+  py::class_<CheckedSearch>(module, "Search")
       .def("admit", &CheckedSearch::admit, py::arg("sources"), py::arg("first_id"),
-           py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none())
+           py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none(),
+           py::arg("horizons") = py::none())
       .def("advance", &CheckedSearch::advance, py::arg("n_steps"), py::arg("n_threads"),
            py::call_guard<py::gil_scoped_release>())
-      .def("finished", [](CheckedSearch &own) { return finished(own.search); })
-      .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search.cancel(id); })
-      .def_property_readonly("counts", [](CheckedSearch &own) { return own.search.counts; });
+      .def("finished", [](CheckedSearch &own) { return finished(*own.search); })
+      .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search->cancel(id); })
+      .def_property_readonly("counts", [](CheckedSearch &own) { return own.search->counts(); });
+  module.def("block_search", &block_search, py::arg("models"), py::arg("rules"),
+             py::arg("acceptance"), py::arg("proposals"), py::arg("capacity"),
+             py::arg("threads"));
+  module.def("jacobi_search", &jacobi_search, py::arg("models"), py::arg("rules"),
+             py::arg("drafts"), py::arg("block_size"), py::arg("ends_inside_blocks"),
+             py::arg("waits_behind_eos"), py::arg("capacity"), py::arg("threads"));
 }
 
 }  // namespace fastdec

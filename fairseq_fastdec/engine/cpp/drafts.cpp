@@ -22,9 +22,10 @@ class EndFlags {
       for (int64_t i = 0; i < n_steps; ++i) {
         const int64_t at = by_step ? i * n_rows + row : row * n_steps + i;
         const int64_t step = rows[row].length() + 1 + i;
-        no_end[at] = rules.may_not_end(step, rows[row].n_waived);
-        only_end[at] = Rules::has_to_end(step, rows[row].max_len);
-        some_no_end |= no_end[at], some_only_end |= only_end[at];
+        const Request &request = rows[row].request;
+        no_end[at] = rules.may_not_end(step, request.n_waived);
+        only_end[at] = Rules::has_to_end(step, request.max_len);
+        some_no_end |= no_end[at] != 0, some_only_end |= only_end[at] != 0;
       }
   }
 
@@ -42,11 +43,66 @@ std::vector<int64_t> next_tokens_of(const std::vector<Row> &rows) {
   return tokens;
 }
 
-// The parts that drafters of all kinds have.
+// Guesses without a model, in a window that slides on with every settled token; without a window,
+// no proposals (Santilli et al. 2023, and lookahead decoding, Fu et al. 2024).
+class Guesses : public Drafter {
+ public:
+  Guesses(const Rules &rules, const Proposals &proposals)
+      : pad(rules.pad), window(proposals.window), guesser(proposals.drafts, rules.pad) {}
+
+  void propose(Decoder &, const std::vector<Row> &rows, float *, Feed &feed) override {
+    std::vector<std::vector<int64_t>> blocks;
+    for (const Row &row : rows) {
+      blocks.push_back({row.next_token});
+      append_guesses(row, row.answers, blocks.back());
+    }
+    feed.take(blocks, pad);
+  }
+
+  void propose_behind(const Row &row, std::vector<int64_t> &block) override {
+    append_guesses(row, {}, block);
+  }
+
+  void learn(Row &row) override {
+    if (window == 1) return;
+    std::vector<int64_t> context = row.context;
+    context.push_back(row.next_token);
+    guesser.learn(row, context);
+  }
+
+  int64_t most_accepted() const override { return window - 1; }
+  void joined(Row &row) override { guesser.begin(row); }
+  void left(const Row &row) override { guesser.end(row); }
+
+ private:
+  // Appends guesses to the certain tokens of a block, of which a new row's context has the first.
+  //   answered: p_1's answers to the last step's guesses
+  void append_guesses(const Row &row, const std::vector<int64_t> &answered,
+                      std::vector<int64_t> &block) {
+    if (window == 1) return;
+    std::vector<int64_t> context = row.context;
+    context.insert(context.end(), block.begin() + (row.is_new ? 1 : 0), block.end());
+    // The last answer of a block can be the output's last token, whatever comes before it.
+    const int64_t room = row.request.max_len + 1 - (int64_t(context.size()) - 1);
+    const int64_t n = std::max<int64_t>(std::min(window, room), 1) - 1;
+    const int64_t n_answered = std::min<int64_t>(n, int64_t(answered.size()));
+    const size_t first = block.size();
+    block.insert(block.end(), answered.begin(), answered.begin() + n_answered);
+    block.resize(first + n, pad);
+    guesser.guess(row, context, block.data() + first, n, n_answered);
+  }
+
+  const int64_t pad, window;
+  Guesser guesser;
+};
+
+// What heads of all kinds have.
 class HeadDrafter : public Drafter {
  public:
   HeadDrafter(const Rules &rules, const Proposals &proposals)
       : rules(rules), proposals(proposals), n_steps(proposals.n_heads - 1) {}
+
+  int64_t most_accepted() const override { return n_steps; }
 
  protected:
   BestToken best_token(const Team &team, const Linear &layer) const {
@@ -82,24 +138,14 @@ class HeadDrafter : public Drafter {
     path_scores.reserve(n);
   }
 
-  // The trees lie side by side, `longest` tokens each.
-  void take_trees(int64_t n_rows, int64_t longest, Feed &feed) const {
-    feed.width = longest;
-    feed.has_trees = true;
-    feed.tokens.resize(n_rows * longest);
-    feed.parents.resize(n_rows * longest), feed.depths.resize(n_rows * longest);
-    feed.n_own.assign(n_rows, longest);
-  }
-
   void take_chains(const std::vector<Row> &rows, const int64_t *chains, int64_t n,
                    Feed &feed) const {
-    feed.begin(int64_t(rows.size()), 1 + n, rules.pad);
-    for (size_t row = 0; row < rows.size(); ++row) {
-      int64_t *const own = feed.tokens.data() + int64_t(row) * feed.width;
-      own[0] = rows[row].next_token;
-      std::copy_n(chains + int64_t(row) * n, n, own + 1);
-      feed.n_own[row] = 1 + n;
+    std::vector<std::vector<int64_t>> blocks;
+    for (size_t row = 0; row < rows.size(); ++row, chains += n) {
+      blocks.push_back({rows[row].next_token});
+      blocks.back().insert(blocks.back().end(), chains, chains + n);
     }
+    feed.take(blocks, rules.pad);
   }
 
   const Rules &rules;
@@ -155,7 +201,7 @@ class ParallelHeads : public HeadDrafter {
     trees.roots = roots.data(), trees.scores = best.best, trees.ranked = best.tokens;
     trees.tokens = feed.tokens.data(), trees.parents = feed.parents.data();
     trees.depths = feed.depths.data(), trees.path_scores = path_scores.data();
-    take_trees(n_rows, run(trees), feed);
+    feed.take_trees(n_rows, run(trees));
   }
 
   Buffer<float> outputs;
@@ -228,7 +274,7 @@ class SequentialHeads : public HeadDrafter {
     trees.roots = roots.data();
     trees.tokens = feed.tokens.data(), trees.parents = feed.parents.data();
     trees.depths = feed.depths.data(), trees.path_scores = path_scores.data();
-    take_trees(n_rows, run(trees, scratch, product_scratch, choice_scratch), feed);
+    feed.take_trees(n_rows, run(trees, scratch, product_scratch, choice_scratch));
   }
 
   Buffer<float> drafted_states, outputs, tree_states;
@@ -238,52 +284,9 @@ class SequentialHeads : public HeadDrafter {
 
 }  // namespace
 
-void Feed::begin(int64_t n_rows, int64_t n, int64_t pad) {
-  width = n;
-  has_trees = false;
-  tokens.assign(n_rows * n, pad);
-  n_own.assign(n_rows, 0);
-}
-
-void Feed::widen(int64_t n_rows, int64_t n, int64_t pad) {
-  if (n <= width) return;
-  const auto widened = [&](const std::vector<int64_t> &own, int64_t filler) {
-    std::vector<int64_t> wide(n_rows * n, filler);
-    for (int64_t row = 0; row < n_rows; ++row)
-      std::copy_n(own.begin() + row * width, width, wide.begin() + row * n);
-    return wide;
-  };
-  tokens = widened(tokens, pad);
-  // Padding follows the root, where no path goes on.
-  if (has_trees) parents = widened(parents, 0), depths = widened(depths, 1);
-  width = n;
-}
-
-void Feed::put_chain(int64_t row, const std::vector<int64_t> &chain, int64_t pad) {
-  const int64_t first = row * width;
-  n_own[row] = int64_t(chain.size());
-  for (int64_t i = 0; i < width; ++i) {
-    const bool is_own = i < n_own[row];
-    tokens[first + i] = is_own ? chain[i] : pad;
-    if (has_trees) parents[first + i] = is_own ? i - 1 : 0, depths[first + i] = is_own ? i : 1;
-  }
-}
-
-void Feed::append_path(int64_t at, int64_t n_known, std::vector<int64_t> &to) const {
-  const int64_t first = at / width * width;
-  if (!has_trees) {
-    to.insert(to.end(), tokens.begin() + first + n_known, tokens.begin() + at + 1);
-    return;
-  }
-  const size_t begin = to.size();
-  for (int64_t place = at - first; place >= n_known; place = parents[first + place])
-    to.push_back(tokens[first + place]);
-  std::reverse(to.begin() + int64_t(begin), to.end());
-}
-
 std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
                                       const Proposals &proposals) {
-  if (proposals.n_heads == 1) return nullptr;
+  if (proposals.n_heads == 1) return std::make_unique<Guesses>(rules, proposals);
   if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, proposals);
   return std::make_unique<ParallelHeads>(rules, proposals);
 }

@@ -51,8 +51,9 @@ void Limits::clear(int64_t n) {
   some_no_end = some_only_end = some_forbidden = false;
 }
 
-void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
-                     Answers &answers) {
+void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers) {
+  const bool asks = std::any_of(answers.asked.begin(), answers.asked.end(),
+                                [](int64_t token) { return token >= 0; });
   answers.tokens.resize(n), answers.scores.resize(n);
   answers.asked_scores.resize(n), answers.nth_best.resize(n);
   if (decoder.n_models() == 1 && n_best == 1)

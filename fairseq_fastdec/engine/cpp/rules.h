@@ -54,9 +54,8 @@ class Chooser {
  public:
   Chooser(const Rules &rules, int64_t n_best) : rules(rules), n_best(n_best) {}
 
-  // Answers at the n states of the last step.
-  //   asks: whether answers.asked is to be answered, too
-  void choose(Decoder &decoder, int64_t n, const Limits &limits, bool asks, Answers &answers);
+  // Answers at the n states of the last step, and about the tokens in answers.asked.
+  void choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers);
 
  private:
   // The inputs of a model's output layer.

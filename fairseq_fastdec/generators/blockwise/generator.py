@@ -11,7 +11,7 @@ from ..single.adaptive import adaptive_search
 from ..single.batch import Batch
 from ..single.blocks import Blocks
 from ..single.choose_blocks import blocks_of
-from ..single.compiled_search import SearchOptions
+from ..single.compiled_search import BlockOptions
 from ..single.faster_search import Search
 from ..single.generator import SingleHypothesisGenerator
 from .acceptance import Acceptance, Exact, acceptance_rule
@@ -46,10 +46,10 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         is_sure = self._rule.is_exact or options.proposal_confidence is not None
         self._confidence = self.proposal_confidence if is_sure else 0.0
 
-    def search_options(self) -> Optional[SearchOptions]:
+    def search_options(self) -> Optional[BlockOptions]:
         if self._search is not None:
             return None
-        return SearchOptions(
+        return BlockOptions(
             n_heads=self._n_heads,
             n_in_tree=self._n_proposals or 0,
             confidence=self._confidence,

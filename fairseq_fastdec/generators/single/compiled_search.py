@@ -1,6 +1,7 @@
 """Batches that the compiled search decodes from sources to hypotheses."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from types import ModuleType
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 import torch
@@ -15,23 +16,75 @@ from ..hypothesis import Hypotheses, hypothesis
 from ..sources import Sources, are_tokens
 from ..statistics import SentenceRecord, Statistics
 
+Arguments = Dict[str, Any]
 
-class SearchOptions(NamedTuple):
-    """The options in which the methods of the compiled search differ.
+
+class BlockOptions(NamedTuple):
+    """Greedy decoding and blocks.
 
     Attributes:
-        n_heads: the number of heads that propose, p_1 among them; 1 for greedy decoding.
+        n_heads: the number of heads that propose, p_1 among them; 1 for none.
         n_in_tree: the most proposals of a tree; 0 for chains.
         confidence: see ``--proposal-confidence``.
         acceptance: the arguments of ``_engine.Acceptance``.
+        window: the tokens of a block of drafts, the next one among them; 1 for none.
+        drafts: the arguments of ``_engine.Drafts``.
         records_blocks: whether the statistics have the tokens that were kept at once.
     """
 
     n_heads: int = 1
     n_in_tree: int = 0
     confidence: float = 0.0
-    acceptance: Dict[str, Any] = {}
+    acceptance: Arguments = {}
+    window: int = 1
+    drafts: Arguments = {}
     records_blocks: bool = True
+
+    def search(self, module: ModuleType, max_len: int, **shared: Any) -> Any:
+        """A search over the models of ``shared``; see ``_engine.block_search``."""
+        return module.block_search(
+            acceptance=module.Acceptance(**self.acceptance),
+            proposals=module.Proposals(
+                n_heads=self.n_heads,
+                n_in_tree=self.n_in_tree,
+                confidence=self.confidence,
+                window=self.window,
+                drafts=module.Drafts(**self.drafts),
+            ),
+            **shared,
+        )
+
+
+class JacobiOptions(NamedTuple):
+    """Jacobi decoding.
+
+    Attributes:
+        block_size: the paper's b; ``None`` for the whole output.
+        ends_inside_blocks, waits_behind_eos: see ``cpp/jacobi.h``.
+        drafts: the arguments of ``_engine.Drafts``.
+    """
+
+    block_size: Optional[int]
+    ends_inside_blocks: bool
+    waits_behind_eos: bool
+    drafts: Arguments
+
+    n_heads = 1
+    records_blocks = True
+
+    def search(self, module: ModuleType, max_len: int, **shared: Any) -> Any:
+        """A search over the models of ``shared``; see ``_engine.jacobi_search``."""
+        longest = max_len + 1
+        return module.jacobi_search(
+            block_size=min(self.block_size or longest, longest),
+            ends_inside_blocks=self.ends_inside_blocks,
+            waits_behind_eos=self.waits_behind_eos,
+            drafts=module.Drafts(**self.drafts),
+            **shared,
+        )
+
+
+SearchOptions = Union[BlockOptions, JacobiOptions]
 
 
 class CompiledSearch:
@@ -44,8 +97,8 @@ class CompiledSearch:
         self._search: Any = None
         self._networks: Tuple[Any, ...] = ()
         self._n_positions = (0, 0)
-        self._counted = 0, 0, 0
-        self._verified: Tuple[int, List[int]] = (0, [])
+        self._max_len = -1
+        self._models: List[Any] = []
 
     @classmethod
     def of(
@@ -65,8 +118,13 @@ class CompiledSearch:
         bos: int,
         prefix: Optional[Tensor],
         statistics: Statistics,
+        horizons: Optional[Tensor] = None,
     ) -> Optional[Tuple[Hypotheses, List[SentenceRecord]]]:
         """As :meth:`~..base.DecodingGenerator.translate`; ``None`` for sources that are no tokens.
+
+        Args:
+            horizons: the tokens of each sentence that Jacobi decoding solves in blocks, int64
+                ``[B]`` (default: all).
 
         Raises:
             ValueError: for padding before or inside a prefix.
@@ -76,12 +134,13 @@ class CompiledSearch:
         max_len = self._rules.max_len(sources.width)
         if not self._prepare(sources.width, max_len + 1):
             return None
+        search = self._search_for(max_len)
         forced = None
         if prefix is not None and prefix.size(1):
             prefix_lengths(prefix, self._rules.pad)
             forced = prefix.numpy()
-        search = self._search
-        search.admit(sources.content.numpy(), 0, bos, max_len, forced)
+        ends = None if horizons is None else horizons.numpy()
+        search.admit(sources.content.numpy(), 0, bos, max_len, forced, ends)
         search.advance(search_module().ALL_STEPS, n_threads())
         self._count(statistics)
         return self._results(search.finished(), sources, ids)
@@ -102,16 +161,25 @@ class CompiledSearch:
         ]
         if None in models:
             return False
-        self._search = self._search_of(models)
+        self._models, self._search = models, None
         self._networks, self._n_positions = networks, n_positions
-        self._counted = 0, 0, 0
-        self._verified = 0, [0] * (self._options.n_heads - 1)
         return True
 
-    def _search_of(self, models: List[Any]) -> Any:
-        module, rules, options = search_module(), self._rules, self._options
-        return module.BlockSearch(
-            models=models,
+    def _search_for(self, max_len: int) -> Any:
+        """The search for outputs of that length; Jacobi decoding's blocks depend on it."""
+        longer = isinstance(self._options, JacobiOptions) and max_len != self._max_len
+        if self._search is None or longer:
+            self._search, self._max_len = self._new_search(max_len), max_len
+            self._counted = 0, 0, 0
+            self._verified = 0, [0] * (self._options.n_heads - 1)
+        return self._search
+
+    def _new_search(self, max_len: int) -> Any:
+        module, rules = search_module(), self._rules
+        return self._options.search(
+            module,
+            max_len,
+            models=self._models,
             rules=module.Rules(
                 eos=rules.eos,
                 pad=rules.pad,
@@ -122,8 +190,6 @@ class CompiledSearch:
                 min_len=rules.min_len,
                 no_repeat_ngram=rules.no_repeat_ngram_size,
             ),
-            acceptance=module.Acceptance(**options.acceptance),
-            proposals=module.Proposals(options.n_heads, options.n_in_tree, options.confidence),
             # fairseq's batches are decoded as a whole.
             capacity=module.ALL_STEPS,
             threads=address_of_threads(),

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Deque, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -227,12 +227,40 @@ class SymbolMap:
         indices = torch.tensor([target.index(symbol) for symbol in source.symbols])
         self._table = indices.masked_fill(indices.eq(target.unk()), target.pad())
 
+    @property
+    def types(self) -> List[int]:
+        """The target type of each source type."""
+        return self._table.tolist()
+
     def sources(self, batch: Batch) -> Tensor:
         """The batch's sources in target tokens ``[B, S]``, padding on the right."""
         source = batch.sources.content
         content_first = source.eq(self._source_pad).long().argsort(dim=1, stable=True)
         self._table = self._table.to(source.device)
         return self._table[source.gather(1, content_first)]
+
+
+def compiled_drafts(
+    options: DecodingOptions,
+    source: Optional[Dictionary],
+    target: Dictionary,
+    replaces_answers: bool,
+) -> Dict[str, Any]:
+    """The arguments of ``_engine.Drafts`` for ``--draft``; others as for :func:`draft_source`.
+
+    Args:
+        replaces_answers: see :class:`NgramDraft`.
+    """
+    drafts: Dict[str, Any] = {"kind": options.draft_name, "replaces_answers": replaces_answers}
+    if options.draft_name in ("ngram", "source"):
+        drafts["order"] = options.ngram_order
+        drafts["across_sentences"] = (
+            options.draft_name == "ngram" and str(options.ngram_pool) == "run"
+        )
+    if options.draft_name in ("copy", "source"):
+        assert source is not None  # draft_source has refused others
+        drafts["target_types"] = SymbolMap(source, target).types
+    return drafts
 
 
 def draft_source(

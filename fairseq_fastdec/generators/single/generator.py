@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ from ..sources import Sources
 from ..statistics import SentenceRecord
 from .batch import Batch, Observer
 from .compiled_search import CompiledSearch, SearchOptions
-from .drafts import DraftSource, draft_source
+from .drafts import DraftSource, compiled_drafts, draft_source
 
 # So probable a path of sequential heads' tokens has to be to go on, unless options say otherwise.
 DEFAULT_CONFIDENCE = 0.5
@@ -61,6 +61,19 @@ class SingleHypothesisGenerator(DecodingGenerator):
             return None
         return CompiledSearch.of(self.session, self.rules, options)
 
+    def compiled_drafts(self, replaces_answers: bool) -> Dict[str, Any]:
+        """The drafts of ``--draft`` for the compiled search; see :meth:`draft_source`."""
+        dictionaries = (self.source_dictionary, self.dictionary)
+        return compiled_drafts(self.options, *dictionaries, replaces_answers)
+
+    def horizons(self, sources: Sources) -> Optional[Tensor]:
+        """The tokens of each sentence that Jacobi decoding solves in blocks: int64 ``[B]``.
+
+        Returns:
+            ``None`` for all.
+        """
+        return None
+
     @abstractmethod
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         """The search rule: feed tokens, look at the answers, keep some, until no row is left.
@@ -75,7 +88,8 @@ class SingleHypothesisGenerator(DecodingGenerator):
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         if self.observer is None and self._compiled_search is not None:
             request = (sources, ids, bos, prefix, self.statistics)
-            translated = self._compiled_search.translate(*request)
+            horizons = self.horizons(sources)
+            translated = self._compiled_search.translate(*request, horizons)
             if translated is not None:
                 self.records = translated[1]
                 return translated

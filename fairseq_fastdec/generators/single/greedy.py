@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .batch import Batch
 from .choose_blocks import blocks_of
-from .compiled_search import SearchOptions
+from .compiled_search import BlockOptions
 from .generator import SingleHypothesisGenerator
 
 
@@ -15,8 +15,8 @@ class GreedyGenerator(SingleHypothesisGenerator):
 
     accepts_blocks = False
 
-    def search_options(self) -> Optional[SearchOptions]:
-        return SearchOptions(records_blocks=False)
+    def search_options(self) -> Optional[BlockOptions]:
+        return BlockOptions(records_blocks=False)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         decode_greedily(batch, bos, prefix)

@@ -11,6 +11,7 @@ from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import SentenceRecord, Statistics
 from .batch import Batch
+from .compiled_search import JacobiOptions
 from .fixed_point import FixedPointGenerator
 from .greedy import decode_greedily
 
@@ -30,6 +31,14 @@ class BlockJacobiGenerator(FixedPointGenerator):
     def block_length(self, batch: Batch) -> int:
         """The number of tokens that are solved in parallel: the paper's b."""
         return min(self.options.jacobi_block_size, batch.max_len + 1)
+
+    def search_options(self) -> Optional[JacobiOptions]:
+        return JacobiOptions(
+            block_size=self.options.jacobi_block_size,
+            ends_inside_blocks=True,
+            waits_behind_eos=self.gives_up_behind_eos(),
+            drafts=self.compiled_drafts(replaces_answers=False),
+        )
 
     @abstractmethod
     def horizon(self, batch: Batch) -> Tensor:
@@ -80,12 +89,18 @@ class GSJacobiGenerator(BlockJacobiGenerator):
         decode_greedily(batch, bos, prefix)
         return batch.final_lengths
 
+    def horizons(self, sources: Sources) -> Optional[Tensor]:
+        return self._oracle if self.options.oracle_length else None
+
     def horizon(self, batch: Batch) -> Tensor:
         return self._oracle if self.options.oracle_length else _to_the_end(batch)
 
 
 class JacobiGenerator(GSJacobiGenerator):
     """PJ, Algorithm 1: the whole output is one block."""
+
+    def search_options(self) -> Optional[JacobiOptions]:
+        return super().search_options()._replace(block_size=None)
 
     def block_length(self, batch: Batch) -> int:
         return batch.max_len + 1
@@ -99,13 +114,20 @@ class HybridJacobiGenerator(BlockJacobiGenerator):
     algorithm takes, depends on them.
     """
 
-    def horizon(self, batch: Batch) -> Tensor:
+    def search_options(self) -> Optional[JacobiOptions]:
+        return super().search_options()._replace(ends_inside_blocks=False)
+
+    def horizons(self, sources: Sources) -> Optional[Tensor]:
         a, b = self.options.parallel_len_a, self.options.parallel_len_b
         if a == 0 and b is None:
-            return _to_the_end(batch)
-        longest = batch.max_len + 1
+            return None
+        longest = self.rules.max_len(sources.width) + 1
         # In double precision, and not beyond the longest output allowed: int64 ends somewhere.
-        return (a * batch.source_lengths.double() + min(b or 0, longest)).clamp(max=longest).long()
+        return (a * sources.lengths.double() + min(b or 0, longest)).clamp(max=longest).long()
+
+    def horizon(self, batch: Batch) -> Tensor:
+        horizons = self.horizons(batch.sources)
+        return _to_the_end(batch) if horizons is None else horizons
 
     def taken(self, settled: Tensor, widths: Tensor, answers: Tensor) -> Tensor:
         # Line 10: EOS counts when its block is done.

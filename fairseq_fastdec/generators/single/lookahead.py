@@ -9,6 +9,7 @@ from ..option_rules import AUTO
 from .adaptive import adaptive_search
 from .batch import Batch
 from .choose_blocks import blocks_of
+from .compiled_search import BlockOptions
 from .faster_search import Search
 from .generator import SingleHypothesisGenerator
 
@@ -27,6 +28,12 @@ class LookaheadGenerator(SingleHypothesisGenerator):
         self._search: Optional[Search] = None
         if self.options.lookahead_window == AUTO:
             self._search = adaptive_search(self, models, self._drafts, n_heads=1)
+
+    def search_options(self) -> Optional[BlockOptions]:
+        if self._search is not None:
+            return None
+        window = int(self.options.lookahead_window)
+        return BlockOptions(window=window, drafts=self.compiled_drafts(replaces_answers=True))
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)

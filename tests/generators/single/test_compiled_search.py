@@ -29,6 +29,21 @@ METHODS = {
     "tree": dict(decoding="blockwise", proposal_tree=7),
     "few types": dict(decoding="blockwise", proposal_types=12),
     "sure proposals": dict(decoding="blockwise", proposal_confidence=0.9),
+    "window": dict(decoding="lookahead", lookahead_window=4),
+    "window of one": dict(decoding="lookahead", lookahead_window=1),
+    "window of copies": dict(decoding="lookahead", draft="copy"),
+    "window of the source": dict(decoding="lookahead", draft="source"),
+    "window of sentence": dict(decoding="lookahead", ngram_pool="sentence"),
+    "jacobi": dict(decoding="jacobi"),
+    "gs_jacobi": dict(decoding="gs_jacobi", jacobi_block_size=3),
+    "oracle length": dict(decoding="gs_jacobi", jacobi_block_size=3, oracle_length=True),
+    "gs_jacobi of copies": dict(decoding="gs_jacobi", jacobi_block_size=5, draft="copy"),
+    "gs_jacobi of n-grams": dict(decoding="gs_jacobi", jacobi_block_size=5, draft="ngram"),
+    "hybrid": dict(decoding="hybrid_jacobi", jacobi_block_size=3, parallel_len_b=6),
+    "hybrid to the end": dict(decoding="hybrid_jacobi", jacobi_block_size=3),
+    "hybrid by the source": dict(
+        decoding="hybrid_jacobi", jacobi_block_size=4, parallel_len_a=0.5, parallel_len_b=1
+    ),
 }
 LENGTHS = [1, 4, 8, 9, 12, 0, 7, 3, 10, 11]
 
@@ -68,7 +83,7 @@ def assert_alike(ours, expected, has_prefix):
         assert getattr(ours[2], name) == getattr(expected[2], name)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     method=st.sampled_from(sorted(METHODS)),
     heads=st.sampled_from(["parallel", "sequential", "separate", "learned first"]),

@@ -236,7 +236,7 @@ def one_sentence(length=8, seed=5):
 
 
 @pytest.fixture
-def widths(monkeypatch):
+def widths(without_compiled_search, monkeypatch):
     """How many tokens a row each decoder invocation was fed, in order."""
     fed = []
     step = batch_module.Batch.feed
@@ -338,7 +338,7 @@ def test_invocations_without_a_shared_pool_do_not_depend_on_the_batch(decoding):
     assert alone.statistics.tokens == together.statistics.tokens
 
 
-def test_few_distributions_are_in_memory_at_once(monkeypatch):
+def test_few_distributions_are_in_memory_at_once(monkeypatch, without_compiled_search):
     models = [stock_model()]
     sample = tiny.random_batch(TASK, [3, 9, 5])
     expected = our_hypotheses(models, sample, "jacobi", max_len_b=20)

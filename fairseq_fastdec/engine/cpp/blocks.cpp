@@ -1,0 +1,122 @@
+#include "blocks.h"
+
+#include <cmath>
+
+namespace fastdec {
+
+BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
+    : Search(models, options.rules,
+             options.acceptance.kind == Acceptance::AMONG_BEST ? options.acceptance.n_best : 1,
+             options.capacity, team),
+      acceptance(std::move(options.acceptance)),
+      drafter(make_drafter(*models[0], rules, options.proposals)) {
+  counters.accepted.assign(drafter->most_accepted(), 0);
+}
+
+void BlockSearch::joined(int64_t row) {
+  states.resize(rows.size() * dim(), 0);
+  drafter->joined(rows[row]);
+}
+
+void BlockSearch::left(int64_t row) {
+  drafter->left(rows[row]);
+  const int64_t last = int64_t(rows.size()) - 1;
+  std::copy_n(states.data() + last * dim(), dim(), states.data() + row * dim());
+  states.resize(last * dim());
+}
+
+// Section 3: predict.
+void BlockSearch::propose() {
+  bool some_have_begun = false;
+  std::vector<std::vector<int64_t>> openings(rows.size());
+  int64_t longest = 1;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    some_have_begun |= !rows[row].is_new;
+    if (!rows[row].is_new) continue;
+    openings[row] = opening_of(rows[row]);
+    drafter->propose_behind(rows[row], openings[row]);
+    longest = std::max(longest, int64_t(openings[row].size()));
+  }
+  if (some_have_begun)
+    drafter->propose(decoder, rows, states.data(), feed);
+  else
+    feed.take(openings, rules.pad);
+  feed.widen(longest, rules.pad);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (!rows[row].is_new) continue;
+    feed.put_chain(int64_t(row), openings[row], rules.pad);
+    feed.n_known[row] = 1;
+    feed.n_certain[row] = 1 + int64_t(rows[row].request.forced.size());
+  }
+}
+
+bool BlockSearch::is_good(int64_t row, int64_t number) const {
+  const int64_t at = row * feed.width + number;
+  const int64_t proposal = feed.tokens[at], best = answers.tokens[at - 1];
+  if (number < feed.n_certain[row]) return true;
+  if (!acceptance.asks()) return proposal == best;
+  const float score = answers.asked_scores[at - 1];
+  if (number < acceptance.min_block) return score > -INFINITY;
+  switch (acceptance.kind) {
+    case Acceptance::EXACT:
+      return proposal == best;
+    case Acceptance::AMONG_BEST:
+      return score > -INFINITY && score >= answers.nth_best[at - 1];
+    case Acceptance::DISTANCE:
+      // NaN, the value of a type that is no integer, is within no distance.
+      return proposal == best ||
+             (score > -INFINITY && std::abs(acceptance.values[proposal] -
+                                            acceptance.values[best]) <= acceptance.distance);
+  }
+  return false;
+}
+
+int64_t BlockSearch::accept_chain(int64_t row) const {
+  int64_t n = 1;
+  while (n < feed.n_own[row] && is_good(row, n)) ++n;
+  return n;
+}
+
+int64_t BlockSearch::accept_path(int64_t row, int64_t *path) const {
+  const int64_t first = row * feed.width;
+  int64_t n = 1, last = 0;
+  path[0] = 0;
+  // Siblings differ, so there is one at most; and what follows it has a larger index.
+  for (int64_t i = 1; i < feed.width; ++i)
+    if (feed.parents[first + i] == last && feed.tokens[first + i] == answers.tokens[first + last])
+      path[n++] = last = i;
+  return n;
+}
+
+// Section 3: verify and accept. Section 4: the verification predicts for the next step.
+bool BlockSearch::keep(int64_t i) {
+  Row &row = rows[i];
+  std::vector<int64_t> memory(feed.width);
+  int64_t *const path = feed.has_trees && !row.is_new ? memory.data() : nullptr;
+  const int64_t n_accepted = path ? accept_path(i, path) : accept_chain(i);
+  decoder.keep(i, n_accepted, path);
+  const int64_t n_taken = append_block(i, feed.n_known[i], n_accepted, path);
+  bool ends = n_taken && row.context.back() == rules.eos;
+  if (n_taken) row.blocks.push_back(n_taken);
+  if (!row.is_new) {
+    ++counters.verified;
+    for (int64_t proposal = 0; proposal + 1 < n_taken; ++proposal) ++counters.accepted[proposal];
+  }
+  const int64_t last = place(i, n_accepted - 1, path);
+  row.next_token = answers.tokens[last], row.next_score = answers.scores[last];
+  if (!ends && row.next_token == rules.eos) {
+    ends = append(row, row.next_token, row.next_score);
+    row.blocks.push_back(1);
+  }
+  if (ends) return true;
+  // The answers to rejected proposals are guesses at what follows the next token.
+  row.answers.clear();
+  if (!path)
+    row.answers.assign(answers.tokens.begin() + last + 1,
+                       answers.tokens.begin() + i * feed.width + feed.n_own[i]);
+  drafter->learn(row);
+  std::copy_n(decoder.features(0) + last * dim(), dim(), states.data() + i * dim());
+  return false;
+}
+
+}  // namespace fastdec

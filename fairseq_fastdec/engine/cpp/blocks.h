@@ -1,0 +1,57 @@
+// Greedy decoding and blocks (Stern et al. 2018, sections 3 to 5).
+//
+// A block begins with a token that is certain, and proposals follow. p_1 verifies them; the longest
+// beginning that it accepts stays. Without proposals this is greedy decoding.
+
+#pragma once
+
+#include "drafts.h"
+#include "search.h"
+
+namespace fastdec {
+
+// How proposals are accepted (sections 3 and 5).
+struct Acceptance {
+  enum Kind { EXACT, AMONG_BEST, DISTANCE };
+
+  Kind kind = EXACT;
+  int64_t n_best = 1;          // AMONG_BEST: the proposal is one of p_1's n best tokens (5.1)
+  double distance = 0;         // DISTANCE: it is an integer at most that far from p_1's best (5.2)
+  std::vector<double> values;  // DISTANCE: the integers that types stand for; NaN: none
+  int64_t min_block = 1;       // so many tokens are kept whatever p_1 says of them (5.3)
+
+  // Whether p_1's scores of the proposals are needed.
+  bool asks() const { return kind != EXACT || min_block > 1; }
+};
+
+struct BlockOptions {
+  Rules rules;
+  Acceptance acceptance;
+  Proposals proposals;
+  int64_t capacity = 1;
+};
+
+class BlockSearch : public Search {
+ public:
+  BlockSearch(Models models, BlockOptions options, Team team);
+
+ protected:
+  void propose() override;
+  bool asks() const override { return acceptance.asks(); }
+  bool keep(int64_t row) override;
+  void joined(int64_t row) override;
+  void left(int64_t row) override;
+
+ private:
+  // How many tokens of a row's block stay.
+  int64_t accept_chain(int64_t row) const;
+  int64_t accept_path(int64_t row, int64_t *path) const;
+  bool is_good(int64_t row, int64_t number) const;
+  int64_t dim() const { return decoder.model(0).decoder.dim; }
+
+  const Acceptance acceptance;
+  std::unique_ptr<Drafter> drafter;
+  std::vector<float> states;  // [n_rows, dim], p_1's features at the end of each row
+};
+
+}  // namespace fastdec

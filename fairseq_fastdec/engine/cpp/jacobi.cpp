@@ -1,0 +1,76 @@
+#include "jacobi.h"
+
+namespace fastdec {
+
+JacobiSearch::JacobiSearch(Models models, JacobiOptions given, Team team)
+    : Search(std::move(models), given.rules, 1, given.capacity, team),
+      options(std::move(given)),
+      guesser(options.drafts, rules.pad) {}
+
+int64_t JacobiSearch::window_of(const Row &row, int64_t n) const {
+  const int64_t to_go = row.request.horizon - row.length() - n;
+  return std::clamp<int64_t>(to_go, 1, options.block_size);
+}
+
+int64_t JacobiSearch::reach_of(const Row &row, int64_t window) const {
+  if (!options.waits_behind_eos) return window;
+  const auto eos = std::find(row.answers.begin(), row.answers.end(), rules.eos);
+  if (eos == row.answers.end()) return window;
+  return std::min<int64_t>(window, eos - row.answers.begin() + 1);
+}
+
+void JacobiSearch::propose() {
+  std::vector<std::vector<int64_t>> blocks;
+  std::vector<int64_t> n_certain;
+  for (const Row &row : rows) {
+    std::vector<int64_t> block = {row.context.back()};
+    if (row.is_new) block = opening_of(row);
+    const int64_t n = int64_t(block.size());
+    n_certain.push_back(n);
+    // Initialise: the last step's answers, and guesses where there are none.
+    const int64_t n_guesses = reach_of(row, window_of(row, n - 1)) - 1;
+    const int64_t n_answered = std::min<int64_t>(n_guesses, int64_t(row.answers.size()));
+    std::vector<int64_t> context = row.context;
+    context.insert(context.end(), block.begin() + 1, block.end());
+    block.insert(block.end(), row.answers.begin(), row.answers.begin() + n_answered);
+    block.resize(n + n_guesses, rules.pad);
+    guesser.guess(row, context, block.data() + n, n_guesses, n_answered);
+    blocks.push_back(std::move(block));
+  }
+  feed.take(blocks, rules.pad);
+  feed.n_known.assign(rows.size(), 1);
+  feed.n_certain = n_certain;
+}
+
+bool JacobiSearch::keep(int64_t i) {
+  Row &row = rows[i];
+  // A prefix is kept first; the window's answers begin behind its last token.
+  const int64_t n_certain = feed.n_certain[i], first = i * feed.width + n_certain - 1;
+  const int64_t n_forced = append_block(i, 1, n_certain, nullptr);
+  if (n_forced) row.blocks.push_back(n_forced);
+  if (n_forced && row.context.back() == rules.eos) return true;
+  const int64_t reach = feed.n_own[i] - n_certain + 1, window = window_of(row, 0);
+  const int64_t *const newest = answers.tokens.data() + first;
+  // Stop: an equation is solved where all tokens that it was given are right.
+  int64_t n_settled = 1;
+  while (n_settled < reach && feed.tokens[first + n_settled] == newest[n_settled - 1]) ++n_settled;
+  const bool has_eos = std::find(newest, newest + n_settled, rules.eos) != newest + n_settled;
+  const bool is_done = n_settled == window || (has_eos && options.ends_inside_blocks);
+  const int64_t n_kept = is_done ? n_settled : 0;
+  decoder.keep(i, n_certain - 1 + n_kept, nullptr);
+  int64_t n_taken = 0;
+  bool ends = false;
+  for (; n_taken < n_kept && !ends; ++n_taken)
+    ends = append(row, newest[n_taken], answers.scores[first + n_taken]);
+  if (n_taken) row.blocks.push_back(n_taken);
+  if (ends) return true;
+  guesser.learn(row, row.context);
+  // Iterate: answers that were not taken are guesses, positions that waited keep theirs.
+  std::vector<int64_t> &known = row.answers;
+  if (!options.waits_behind_eos || int64_t(known.size()) < reach) known.resize(reach);
+  std::copy_n(newest, reach, known.begin());
+  known.erase(known.begin(), known.begin() + n_kept);
+  return false;
+}
+
+}  // namespace fastdec

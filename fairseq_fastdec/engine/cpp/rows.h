@@ -1,0 +1,85 @@
+// Sentences on their way through a search, and what a step feeds them.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace fastdec {
+
+// A sentence to translate.
+struct Request {
+  int64_t id = 0;
+  std::vector<int64_t> source;  // with its EOS, without padding
+  std::vector<int64_t> forced;  // the first tokens of the output
+  int64_t bos = 0;              // the token before the first
+  int64_t max_len = 0;          // the most tokens, without EOS
+  int64_t n_waived = 0;         // --min-len is waived for this many first tokens
+  int64_t horizon = 0;          // of Jacobi decoding: tokens that are solved in blocks
+};
+
+// A finished sentence.
+struct Translation {
+  int64_t id = 0;
+  std::vector<int64_t> tokens;  // ending in EOS
+  std::vector<float> scores;    // of each token
+  std::vector<int64_t> blocks;  // how many tokens were kept at once
+  int64_t invocations = 0;      // of the decoder, in which the sentence took part
+};
+
+struct Counts {
+  int64_t encoder_invocations = 0, decoder_invocations = 0, row_invocations = 0;
+  int64_t verified = 0;           // blocks, once for each sentence
+  std::vector<int64_t> accepted;  // of how many of them the 1st, 2nd, ... proposal was kept
+};
+
+// A sentence under way.
+struct Row {
+  Request request;
+  std::vector<int64_t> context;  // the token before the output, and the output
+  std::vector<float> scores;
+  std::vector<int64_t> blocks;
+  int64_t invocations = 0;
+  bool is_new = true;  // nothing has been fed
+
+  // In blocks: the next token is certain, and not in the output yet.
+  int64_t next_token = 0;
+  float next_score = 0;
+
+  // p_1's newest answers to what comes next, some of which followed wrong tokens.
+  std::vector<int64_t> answers;
+  int64_t n_learned = 0;  // tokens of the context from which n-grams were learned
+
+  int64_t length() const { return int64_t(context.size()) - 1; }
+  // How many tokens may follow the context and n more, EOS included.
+  int64_t room_behind(int64_t n) const { return request.max_len + 1 - length() - n; }
+};
+
+// What a step feeds: each row's block, [n_rows, width]. A block begins with tokens that are
+// certain, and proposals follow them.
+struct Feed {
+  int64_t width = 1;
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> n_own;      // [n_rows], the tokens of a block; behind them lies padding
+  std::vector<int64_t> n_known;    // [n_rows], of the first ones that the row's context has
+  std::vector<int64_t> n_certain;  // [n_rows], of the first ones that need no acceptance
+  std::vector<int64_t> parents, depths;  // [n_rows, width] of trees
+  bool has_trees = false;
+
+  // Lays out chains, one for each row.
+  void take(const std::vector<std::vector<int64_t>> &chains, int64_t pad);
+  // Makes room for longer blocks.
+  void widen(int64_t n, int64_t pad);
+  // A row's block becomes a chain, for which there is room.
+  void put_chain(int64_t row, const std::vector<int64_t> &chain, int64_t pad);
+  // Trees of `n` tokens each, which begin with the rows' next tokens, lie in the vectors.
+  void take_trees(int64_t n_rows, int64_t n);
+
+  int64_t n_rows() const { return int64_t(n_own.size()); }
+  // How many tokens of its block come before a token.
+  int64_t depth(int64_t at) const { return has_trees ? depths[at] : at % width; }
+  // Appends what leads to a token, and the token, but for its block's known tokens.
+  void append_path(int64_t at, std::vector<int64_t> &to) const;
+};
+
+}  // namespace fastdec
