@@ -23,14 +23,12 @@ def threads(n):
     """Compiled code uses so many, however little there is to do."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
-    costs = library().threads and library().threads.costs
+    costs = library().threads.costs
+    _ = library().n_threads  # measures them, if it has to
+    measured = costs.start, costs.meeting_of_two, costs.meeting_of_most
     try:
-        if costs:
-            _ = library().n_threads  # measures them, if it has to
-            measured = costs.start, costs.meeting_of_two, costs.meeting_of_most
-            costs.start = costs.meeting_of_two = costs.meeting_of_most = 0
+        costs.start = costs.meeting_of_two = costs.meeting_of_most = 0
         yield
     finally:
-        if costs:
-            costs.start, costs.meeting_of_two, costs.meeting_of_most = measured
+        costs.start, costs.meeting_of_two, costs.meeting_of_most = measured
         torch.set_num_threads(before)

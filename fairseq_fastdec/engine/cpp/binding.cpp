@@ -9,6 +9,7 @@
 
 #include "blocks.h"
 #include "jacobi.h"
+#include "pool.h"
 
 namespace py = pybind11;
 
@@ -375,8 +376,7 @@ class CheckedSearch {
   }
 
   int64_t advance(int64_t n_steps, int64_t n_threads) {
-    search->set_threads(n_threads);
-    return search->advance(n_steps);
+    return search->advance(n_steps, n_threads);
   }
 
  private:
@@ -427,12 +427,11 @@ void check_drafts(const DraftOptions &drafts, const Models &models) {
     require(is_within(token, models[0]->decoder.n_types), "drafts: a type that does not exist");
 }
 
-Team team_of(size_t threads) { return {reinterpret_cast<const Threads *>(threads), 1}; }
+Team team() { return {pool_threads(), 1}; }
 
 std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rules &rules,
                                             const Acceptance &acceptance,
-                                            const Proposals &proposals, int64_t capacity,
-                                            size_t threads) {
+                                            const Proposals &proposals, int64_t capacity) {
   const Models models = checked_models(given, rules);
   const PreparedModel &first = *models[0];
   const bool can_propose = first.has_heads() || first.has_drafter();
@@ -449,13 +448,13 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
   return std::make_unique<CheckedSearch>(
       models, rules.pad,
       std::make_unique<BlockSearch>(
-          models, BlockOptions{rules, acceptance, proposals, capacity}, team_of(threads)));
+          models, BlockOptions{rules, acceptance, proposals, capacity}, team()));
 }
 
 std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rules &rules,
                                              const DraftOptions &drafts, int64_t block_size,
                                              bool ends_inside_blocks, bool waits_behind_eos,
-                                             int64_t capacity, size_t threads) {
+                                             int64_t capacity) {
   const Models models = checked_models(given, rules);
   check_drafts(drafts, models);
   require(block_size > 0 && capacity > 0, "block_size or capacity: none");
@@ -464,7 +463,7 @@ std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rul
       std::make_unique<JacobiSearch>(models,
                                      JacobiOptions{rules, drafts, block_size, ends_inside_blocks,
                                                    waits_behind_eos, capacity},
-                                     team_of(threads)));
+                                     team()));
 }
 
 Acceptance::Kind acceptance_kind(const std::string &name) {
@@ -562,11 +561,10 @@ PYBIND11_MODULE(_engine, module) {
       .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search->cancel(id); })
       .def_property_readonly("counts", [](CheckedSearch &own) { return own.search->counts(); });
   module.def("block_search", &block_search, py::arg("models"), py::arg("rules"),
-             py::arg("acceptance"), py::arg("proposals"), py::arg("capacity"),
-             py::arg("threads"));
+             py::arg("acceptance"), py::arg("proposals"), py::arg("capacity"));
   module.def("jacobi_search", &jacobi_search, py::arg("models"), py::arg("rules"),
              py::arg("drafts"), py::arg("block_size"), py::arg("ends_inside_blocks"),
-             py::arg("waits_behind_eos"), py::arg("capacity"), py::arg("threads"));
+             py::arg("waits_behind_eos"), py::arg("capacity"));
 }
 
 }  // namespace fastdec

@@ -1,5 +1,7 @@
 #include "search.h"
 
+#include "pool.h"
+
 namespace fastdec {
 
 namespace {
@@ -19,8 +21,10 @@ Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity, Tea
       capacity(capacity),
       chooser(rules, n_best) {}
 
-int64_t Search::advance(int64_t n_steps) {
+int64_t Search::advance(int64_t n_steps, int64_t n_threads) {
+  const Decoding decoding;
   for (; n_steps > 0; --n_steps) {
+    decoder.set_threads(Decoding::share(n_threads));
     join();
     if (rows.empty()) break;
     propose();

@@ -20,8 +20,9 @@ class Search {
 
   void admit(Request request) { waiting.push_back(std::move(request)); }
 
-  // Takes at most n steps; returns how many sentences are not finished.
-  int64_t advance(int64_t n_steps);
+  // Takes at most n steps, in at most n_threads threads; returns how many sentences are not
+  // finished.
+  int64_t advance(int64_t n_steps, int64_t n_threads);
 
   // The sentences that have finished since the last call.
   std::vector<Translation> finished();
@@ -29,7 +30,6 @@ class Search {
   // Forgets a sentence, wherever it is; returns whether it was there.
   bool cancel(int64_t id);
 
-  void set_threads(int64_t n) { decoder.set_threads(n); }
   const Counts &counts() const { return counters; }
 
  protected:

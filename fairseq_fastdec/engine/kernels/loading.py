@@ -43,7 +43,7 @@ class Library:
             ``cpp/structures.h``.
         has_bf16, has_int8: whether this processor has instructions for products of such numbers.
         multiply_adds: returns how many the products and attention of all calls so far were.
-        threads: where torch has its threads; ``None`` if compiled code cannot run in them.
+        threads: the engine's own, which all calls share.
     """
 
     def __init__(self, path: Path) -> None:
@@ -78,16 +78,15 @@ class Library:
         library.fastdec_set_width.argtypes = (ctypes.c_int64,)
         library.fastdec_set_width.restype = None
         self.set_width = library.fastdec_set_width
-        self.threads = _threads_of_torch()
+        library.fastdec_threads.restype = ctypes.c_void_p
+        self.threads = structures.Threads.from_address(library.fastdec_threads())
 
     @property
     def n_threads(self) -> int:
-        """The number of threads that a call may have: torch's, if it has them in ``threads``.
+        """The number of threads that a call may have: as many as torch's have.
 
         Their costs are measured first, once a number: calls use no more than they have work for.
         """
-        if self.threads is None:
-            return 1
         n_threads = torch.get_num_threads()
         if n_threads > 1 and self._n_measured != n_threads:
             with self._measuring:
@@ -96,9 +95,9 @@ class Library:
                     self._n_measured = n_threads
         return n_threads
 
-    def address_of_threads(self) -> Optional[int]:
+    def address_of_threads(self) -> int:
         """The address of ``threads``, for other structures."""
-        return None if self.threads is None else ctypes.addressof(self.threads)
+        return ctypes.addressof(self.threads)
 
 
 @functools.lru_cache(maxsize=None)
@@ -182,23 +181,3 @@ def _built() -> Optional[Path]:
     folder = Path(__file__).parent
     paths = (folder / f"_engine{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((path for path in paths if path.exists()), None)
-
-
-def _threads_of_torch() -> Optional[structures.Threads]:
-    """The pool of torch's GCC OpenMP, or ``None`` where torch has threads of another kind.
-
-    Threads of our own would fight for the processors with torch's, which wait for work spinning.
-    """
-    try:
-        mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    paths = {line.split(maxsplit=5)[5] for line in mapped if "/libgomp" in line}
-    own = sorted(paths, key=lambda path: "/torch/" not in path)
-    if not own:
-        return None
-    openmp = ctypes.CDLL(own[0])
-    functions = (openmp.GOMP_parallel, openmp.omp_get_thread_num, openmp.omp_get_num_threads)
-    return structures.Threads(
-        *(ctypes.cast(function, ctypes.c_void_p).value for function in functions)
-    )

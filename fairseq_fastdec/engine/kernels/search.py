@@ -1,4 +1,4 @@
-"""The extension module with the compiled search, and the threads that it runs in."""
+"""The extension module with the compiled search, and how many threads it may have."""
 
 from types import ModuleType
 from typing import Optional
@@ -13,11 +13,6 @@ def search_module() -> Optional[ModuleType]:
     from . import _engine
 
     return _engine
-
-
-def address_of_threads() -> int:
-    """The address of the threads that a search may use; 0 where there is one thread."""
-    return loading.library().address_of_threads() or 0
 
 
 def n_threads() -> int:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...engine import EnsembleSession
-from ...engine.kernels.search import address_of_threads, n_threads, search_module
+from ...engine.kernels.search import n_threads, search_module
 from ...engine.models import compiled_model
 from ...engine.network.positions import POSITIONS
 from ..constraints import GenerationRules, prefix_lengths
@@ -192,7 +192,6 @@ class CompiledSearch:
             ),
             # fairseq's batches are decoded as a whole.
             capacity=module.ALL_STEPS,
-            threads=address_of_threads(),
         )
 
     def _count(self, statistics: Statistics) -> None:

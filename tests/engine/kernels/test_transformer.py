@@ -358,18 +358,6 @@ def test_tokens_beyond_the_dictionary(token):
 
 
 @compiled
-def test_where_torch_has_other_threads_it_has_one(monkeypatch):
-    """Not libgomp's, whose pool it would share: Intel's, for example, or macOS's."""
-    monkeypatch.setattr(library(), "threads", None)
-    model = tiny.stir(tiny.build_model(TASK))
-    tokens, kept = random_steps()
-    alone = features_of(model, tokens, kept)
-    monkeypatch.undo()
-    assert all(map(torch.equal, features_of(model, tokens, kept), alone))
-
-
-@compiled
-@pytest.mark.skipif(library() is None or library().threads is None, reason=skips.THREADS)
 def test_a_step_uses_the_threads_that_it_has_work_for(caplog):
     """And no thread that would only be waited for."""
     caplog.set_level(logging.DEBUG)
@@ -398,7 +386,6 @@ def test_a_step_uses_the_threads_that_it_has_work_for(caplog):
 
 
 @compiled
-@pytest.mark.skipif(library() is None or library().threads is None, reason=skips.THREADS)
 def test_what_threads_cost_is_measured_once(monkeypatch):
     with threads(2):
         pass

@@ -68,11 +68,14 @@ def found(models, method, sample, prefix=None, compiled_search=True, **options):
     return hypotheses, generator.records, generator.statistics
 
 
-def assert_alike(ours, expected, has_prefix):
+def assert_alike(ours, expected, has_prefix, shares_drafts=False):
     for own, other in zip(ours[0], expected[0]):
         assert own[0]["tokens"].tolist() == other[0]["tokens"].tolist()
         for name in ("score", "positional_scores"):
             torch.testing.assert_close(own[0][name], other[0][name], atol=1e-4, rtol=1e-4)
+    # Sentences of a step learn from each other in another order.
+    if shares_drafts:
+        return
     # A prefix and the first token behind it take one invocation instead of two.
     for own, other in zip(ours[1], expected[1]):
         saved = other.invocations - own.invocations
@@ -117,7 +120,8 @@ def test_it_finds_what_the_steps_from_python_find(method, heads, lengths, n_forc
     options = {"max_len_b": 12, **options}
     ours = found(models, method, sample, prefix, **options)
     expected = found(models, method, sample, prefix, compiled_search=False, **options)
-    assert_alike(ours, expected, n_forced > 0)
+    shares_drafts = method in ("window", "gs_jacobi of n-grams")
+    assert_alike(ours, expected, n_forced > 0, shares_drafts)
 
 
 @pytest.mark.parametrize("with_prefix", [False, True])

@@ -22,6 +22,7 @@
 #include <string>
 
 #include "../../cpp/kernels.h"
+#include "../../cpp/pool.h"
 
 namespace fastdec {
 namespace {
@@ -195,6 +196,9 @@ int64_t fastdec_heads_scratch_size(const Heads *task) { return heads_scratch_siz
 
 // The bytes of scratch memory that a choice needs.
 int64_t fastdec_top_k_scratch_size(const TopK *task) { return top_k_scratch_size(*task); }
+
+// The threads in which calls run.
+Threads *fastdec_threads() { return pool_threads(); }
 
 // Measures what threads cost, of which a call may have so many: 2 or more.
 void fastdec_measure_costs(Threads *threads, int64_t n_threads) {

@@ -44,8 +44,8 @@ struct Costs {
   int64_t most_threads;                    // 0: nothing has been measured
 };
 
-// The functions of the OpenMP library in which torch has its threads. parallel calls fn(data) in
-// n_threads threads, or in fewer. Tasks say how many threads they may have at most.
+// The functions of a pool of threads: parallel calls fn(data) in n_threads threads, or in fewer.
+// Tasks say how many threads they may have at most.
 struct Threads {
   void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
   int (*number)();
