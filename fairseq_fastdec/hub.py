@@ -9,6 +9,7 @@ decoding a sentence with a small model. :func:`install` mends all three.
 import copy
 import difflib
 import functools
+import itertools
 import weakref
 from argparse import Namespace
 from dataclasses import fields
@@ -18,7 +19,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import TASK_REGISTRY
-from omegaconf import DictConfig, open_dict
+from omegaconf import Container, DictConfig, open_dict
 from torch import Tensor
 
 from .data.batches import DirectBatches
@@ -105,8 +106,8 @@ class HubCalls:
         inference_step_args: Dict[str, Any],
     ) -> List[Any]:
         """The hypotheses of ``GeneratorHubInterface.generate``, by a kept generator."""
-        models = hub.models
-        place = hub._float_tensor
+        # The hub's own attributes, without the search of torch's __getattr__.
+        models, place = hub._modules["models"], hub._buffers["_float_tensor"]
         found = []
         key = _key(hub, options, (*models, place.dtype, place.device))
         with self._kept.lent(key, lambda: _build(hub, options)) as generator:
@@ -159,8 +160,11 @@ def _values(options: Any) -> Hashable:
     """The values of options; those that are lists as text."""
     if not isinstance(options, DictConfig):
         return str(options)
-    nodes = map(vars, vars(options)["_content"].values())
-    return tuple([node["_val"] if "_val" in node else str(node["_content"]) for node in nodes])
+    nodes = vars(options)["_content"].values()
+    try:
+        return tuple(map(object.__getattribute__, nodes, itertools.repeat("_val")))
+    except AttributeError:  # lists
+        return tuple([str(node) if isinstance(node, Container) else node._val for node in nodes])
 
 
 def _limit(hub: Any) -> Optional[float]:

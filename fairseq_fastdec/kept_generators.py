@@ -7,10 +7,8 @@ sentence with a small model.
 import contextlib
 import os
 import threading
-from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Hashable, Iterator, List, Optional
-
-import torch
 
 from . import cores
 from .generators import DecodingGenerator
@@ -30,8 +28,9 @@ class KeptGenerators:
     """
 
     def __init__(self) -> None:
-        self._idle: "OrderedDict[Key, List[Any]]" = OrderedDict()
+        self._idle: Dict[Key, Idle] = {}
         self._n_idle = 0
+        self._n_calls = 0
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -50,34 +49,51 @@ class KeptGenerators:
             ValueError: what ``build`` raises, for an option that the method cannot honour.
         """
         with TURNS:
-            generator = self._idle_one(key)
+            # A key can have a hundred values: it is looked up once.
+            idle = None if key is None else self._idle_with(key)
+            generator = None if idle is None else self._taken(idle)
             is_kept = generator is not None
             if generator is None:
                 generator = build()
-                is_kept = key is not None and _may_be_kept(generator)
+                is_kept = idle is not None and _may_be_kept(generator)
             yield generator
             if is_kept:
-                self._keep(key, generator)
+                self._keep(idle, generator)
 
-    def _idle_one(self, key: Optional[Key]) -> Any:
+    def _idle_with(self, key: Key) -> "Idle":
         with self._lock:
-            kept = self._idle.get(key)
-            if not kept:
+            return self._idle.setdefault(key, Idle())
+
+    def _taken(self, idle: "Idle") -> Any:
+        with self._lock:
+            if not idle.generators:
                 return None
-            generator = kept.pop()
             self._n_idle -= 1
-            return generator
+            return idle.generators.pop()
 
-    def _keep(self, key: Key, generator: Any) -> None:
-        """Put a generator back, and drop the one that has been idle for longest."""
+    def _keep(self, idle: "Idle", generator: Any) -> None:
+        """Put a generator back, and drop the one whose options have had no call for longest."""
         with self._lock:
-            self._idle.setdefault(key, []).append(generator)
-            self._idle.move_to_end(key)
+            idle.generators.append(generator)
             self._n_idle += 1
+            self._n_calls += 1
+            idle.latest_call = self._n_calls
             if self._n_idle > MOST_IDLE:
-                oldest = next(kept for kept in self._idle.values() if kept)
-                oldest.pop(0)
+                filled = [idle for idle in self._idle.values() if idle.generators]
+                min(filled, key=lambda idle: idle.latest_call).generators.pop(0)
                 self._n_idle -= 1
+
+
+@dataclass
+class Idle:
+    """The idle generators with some options.
+
+    Attributes:
+        latest_call: the number of the latest call with them.
+    """
+
+    generators: List[Any] = field(default_factory=list)
+    latest_call: int = 0
 
 
 def key_of(options: Dict[str, Any]) -> Optional[Key]:
@@ -91,10 +107,9 @@ def key_of(options: Dict[str, Any]) -> Optional[Key]:
 
 
 class CoreTurns:
-    """Lets threads decode at the same time only while each has cores of its own.
+    """Lets at most as many threads decode at the same time as there are cores.
 
-    torch's and our OpenMP threads spin while they wait for each other. With more of them than
-    cores, eight callers of one translator take longer together than one after another.
+    The engine shares the cores among the calls that are under way.
     """
 
     def __init__(self) -> None:
@@ -104,7 +119,7 @@ class CoreTurns:
 
     def __enter__(self) -> None:
         with self._changed:
-            while self._n_decoding >= max(1, self._n_cores // torch.get_num_threads()):
+            while self._n_decoding >= self._n_cores:
                 self._changed.wait()
             self._n_decoding += 1
 

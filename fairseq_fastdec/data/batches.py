@@ -54,6 +54,8 @@ class DirectBatches:
             dataset[0]["source"], tokens
         )
         self._pad = task.source_dictionary.pad() if self.is_possible else None
+        # Shared by all batches: nothing writes to the numbers of sentences.
+        self._first = torch.zeros(1, dtype=torch.int64)
 
     def single(self, tokens: Tensor) -> Dict[str, Any]:
         """The batch of one sentence, int64 ``[n]`` with EOS."""
@@ -61,7 +63,7 @@ class DirectBatches:
         # fairseq counts no token of padding, and a text can hold its symbol.
         n_words = n - tokens.tolist().count(self._pad)
         return {
-            "id": torch.zeros(1, dtype=torch.int64),
+            "id": self._first,
             "nsentences": 1,
             "ntokens": n_words,
             "net_input": {"src_tokens": tokens[None], "src_lengths": torch.tensor([n_words])},
