@@ -21,10 +21,6 @@ NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
 PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
 PROPOSAL_PRECISION_CHOICES = ChoiceEnum(["engine", "rough"])
-# What fairseq and OmegaConf read as text: a whole number, or the word.
-NumberOrAuto = str
-AUTO = "auto"
-NUMBERS_OR_AUTO = ("lookahead_window", "proposal_tree")
 CUDA_GRAPHS_CHOICES = ChoiceEnum(list(RECORDERS))
 STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
 
@@ -170,16 +166,10 @@ def check_options(options: Any) -> None:
 
 def _check_kind(name: str, declared: Any, value: Any) -> None:
     """The hub and --eval-bleu-args bring values that argparse has not seen."""
-    if name in NUMBERS_OR_AUTO:
-        if value == AUTO:
-            return
-        declared, alternative = int, f" or {AUTO}"
-    else:
-        alternative = ""
     kind, in_words = KINDS.get(declared, (object, ""))
     is_truth = isinstance(value, bool)
     if not isinstance(value, kind) or (is_truth and kind in (Integral, Real)):
-        raise ValueError(f"{flag_of(name)} {value}: must be {in_words}{alternative}")
+        raise ValueError(f"{flag_of(name)} {value}: must be {in_words}")
 
 
 def _check_value(name: str, value: Any) -> None:
@@ -187,8 +177,6 @@ def _check_value(name: str, value: Any) -> None:
     names = values_of(name)
     if names and str(value) not in names:
         raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
-    if value == AUTO and name in NUMBERS_OR_AUTO:
-        return
     if name in MINIMA and not value >= MINIMA[name]:  # nor is NaN
         raise ValueError(f"{flag}: must be at least {MINIMA[name]}")
     if name in MAXIMA and value > MAXIMA[name][0]:

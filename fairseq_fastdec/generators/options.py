@@ -12,11 +12,9 @@ from .option_rules import (
     DRAFT_CHOICES,
     FINALIZE_CHOICES,
     NGRAM_POOL_CHOICES,
-    NUMBERS_OR_AUTO,
     PRECISION_CHOICES,
     PROPOSAL_PRECISION_CHOICES,
     STREAM_POLICY_CHOICES,
-    NumberOrAuto,
     check_options,
 )
 
@@ -33,8 +31,8 @@ class DecodingOptions(FairseqDataclass):
             "token a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "
             "blockwise_transformer); jacobi, gs_jacobi, hybrid_jacobi = the parallel decoding of "
             "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster; auto = "
-            "greedy's output by whatever is fastest step by step: nothing to verify, lookahead's "
-            "drafts, or trees of blockwise's heads where the model has heads; beam = "
+            "greedy's output by the fastest of greedy, lookahead and, if the model has heads, "
+            "blockwise, chosen for each batch; beam = "
             "fairseq's beam search; variable_beam = beams as wide as their candidates are good; "
             "streaming = variable_beam in a batch that is refilled; double_token = a beam search "
             "of two tokens a step (needs --task translation_double_token)"
@@ -112,13 +110,12 @@ class DecodingOptions(FairseqDataclass):
         default=1,
         metadata={"help": "blockwise: keep at least this many tokens a step, whatever p_1 says"},
     )
-    proposal_tree: Optional[NumberOrAuto] = field(
+    proposal_tree: Optional[int] = field(
         default=None,
         metadata={
             "help": "blockwise: verify this many proposals, a tree of the continuations that the "
             "heads together find most probable, and keep its longest path that p_1 agrees with: "
-            "the same output in fewer steps; auto = in each step as many as are worth their time, "
-            "or none (default: each head's best token, one after the other)"
+            "the same output in fewer steps (default: each head's best token, one after the other)"
         },
     )
     proposal_types: Optional[int] = field(
@@ -171,12 +168,8 @@ class DecodingOptions(FairseqDataclass):
             "a pass that the statistics tell apart (default: for the longest output allowed)"
         },
     )
-    lookahead_window: NumberOrAuto = field(
-        default=6,
-        metadata={
-            "help": "lookahead: tokens answered at once; auto = in each step as many as are worth "
-            "their time"
-        },
+    lookahead_window: int = field(
+        default=6, metadata={"help": "lookahead: tokens answered at once"}
     )
     draft: Optional[DRAFT_CHOICES] = field(
         default=None,
@@ -247,12 +240,6 @@ class DecodingOptions(FairseqDataclass):
             "how many sentences are under way then, and without it no more are than that takes"
         },
     )
-
-    def __post_init__(self) -> None:
-        for option in NUMBERS_OR_AUTO:
-            value = getattr(self, option)
-            if isinstance(value, str) and value.lstrip("+-").isdigit():
-                setattr(self, option, int(value))
 
     @classmethod
     def merged(cls, task_cfg: Any, generation_args: Any) -> "DecodingOptions":

@@ -10,7 +10,6 @@ import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_fastdec.generators.single import adaptive, faster_search
 from fairseq_fastdec.tasks.translation_fastdec import (
     TranslationFastdecConfig,
     TranslationFastdecTask,
@@ -85,10 +84,8 @@ def test_decoding_stats(corpus, blockwise, tmp_path):
 
 @pytest.mark.parametrize("decoding", ["greedy", "lookahead", "auto"])
 def test_the_log_has_the_costs_and_nothing_that_asks_for_no_action(
-    corpus, blockwise, decoding, caplog, monkeypatch
+    corpus, blockwise, decoding, caplog
 ):
-    monkeypatch.setattr(faster_search, "SAID_AFTER", 1)
-    monkeypatch.setattr(adaptive, "SAID_AFTER", 1)
     with caplog.at_level("INFO"):
         generate(corpus, blockwise, "--decoding", decoding)
         gc.collect()

@@ -16,8 +16,8 @@ namespace fastdec {
 
 namespace {
 
-// Turns of waiting before a thread sleeps: some 50 microseconds. Calls of one decode follow each
-// other faster; a thread that sleeps takes as long to wake.
+// Turns of waiting before a thread sleeps, which take about as long as waking it. Calls of a decode
+// follow each other faster.
 constexpr int SPINS = 2000;
 
 // Tasks are for fewer threads than this.

@@ -5,14 +5,11 @@ from typing import List, Optional, Sequence, Union
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..option_rules import AUTO
 from ..options import DecodingOptions
-from ..single.adaptive import adaptive_search
 from ..single.batch import Batch
 from ..single.blocks import Blocks
 from ..single.choose_blocks import blocks_of
 from ..single.compiled_search import BlockOptions
-from ..single.faster_search import Search
 from ..single.generator import SingleHypothesisGenerator
 from .acceptance import Acceptance, Exact, acceptance_rule
 
@@ -34,12 +31,7 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
                 "give models of one kind, or use --decoding greedy"
             )
         self._n_heads = decoding_block_size(options, self.session.block_size)
-        self._search: Optional[Search] = None
-        self._n_proposals: Optional[int] = None
-        if options.proposal_tree == AUTO:
-            self._search = adaptive_search(self, models, drafts=None, n_heads=self._n_heads)
-        elif options.proposal_tree is not None:
-            self._n_proposals = int(options.proposal_tree)
+        self._n_proposals = options.proposal_tree
         self._rule: Acceptance = Exact()
         if self._n_proposals is None:
             self._rule = acceptance_rule(options, self.dictionary)
@@ -47,8 +39,6 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
         self._confidence = self.proposal_confidence if is_sure else 0.0
 
     def search_options(self) -> Optional[BlockOptions]:
-        if self._search is not None:
-            return None
         return BlockOptions(
             n_heads=self._n_heads,
             n_in_tree=self._n_proposals or 0,
@@ -58,8 +48,6 @@ class BlockwiseGenerator(SingleHypothesisGenerator):
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
-        if self._search is not None:
-            return self._search.decode(batch, last)
         most_new = self._n_heads if self._n_proposals is None else 1 + self._n_proposals
         blocks = blocks_of(batch, most_new, self._rule)
         if self._n_proposals is None:

@@ -5,12 +5,9 @@ from typing import Optional, Sequence
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..option_rules import AUTO
-from .adaptive import adaptive_search
 from .batch import Batch
 from .choose_blocks import blocks_of
 from .compiled_search import BlockOptions
-from .faster_search import Search
 from .generator import SingleHypothesisGenerator
 
 
@@ -25,22 +22,14 @@ class LookaheadGenerator(SingleHypothesisGenerator):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         # A token that followed before is right more often than an answer to a wrong token.
         self._drafts = self.draft_source(replace_answers=True)
-        self._search: Optional[Search] = None
-        if self.options.lookahead_window == AUTO:
-            self._search = adaptive_search(self, models, self._drafts, n_heads=1)
 
     def search_options(self) -> Optional[BlockOptions]:
-        if self._search is not None:
-            return None
-        window = int(self.options.lookahead_window)
-        return BlockOptions(window=window, drafts=self.compiled_drafts(replaces_answers=True))
+        drafts = self.compiled_drafts(replaces_answers=True)
+        return BlockOptions(window=self.options.lookahead_window, drafts=drafts)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)
-        if self._search is not None:
-            self._search.decode(batch, last)
-        else:
-            self._decode_in_windows(batch, last, int(self.options.lookahead_window))
+        self._decode_in_windows(batch, last, self.options.lookahead_window)
 
     def _decode_in_windows(self, batch: Batch, last: Tensor, window: int) -> None:
         drafts = self._drafts

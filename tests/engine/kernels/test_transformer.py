@@ -9,7 +9,7 @@ import torch
 from fairseq_fastdec.engine import DecoderSession, TokenTree
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.engine.kernels.loading import library
-from tests.support import skips, tiny
+from tests.support import tiny
 from tests.support.at_once import at_once
 from tests.support.compiled import PRECISIONS, compiled, threads, with_int8
 from tests.support.sessions import steps_by_torch

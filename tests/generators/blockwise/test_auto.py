@@ -1,13 +1,21 @@
-"""``--decoding auto`` and ``--proposal-tree auto``: greedy's output, in fewer invocations."""
+"""``--decoding auto``: greedy's output, by the method that is fastest."""
 
 import argparse
+import math
 
 import pytest
 import torch
 
 from fairseq_fastdec.generators import build_generator
+from fairseq_fastdec.generators.blockwise import auto
+from fairseq_fastdec.generators.blockwise.auto import (
+    ENOUGH_TOKENS,
+    FIRST_REST,
+    N_OF_TRIAL,
+    N_REMEMBERED,
+    MethodTimes,
+)
 from fairseq_fastdec.generators.options import DecodingOptions
-from fairseq_fastdec.generators.single import adaptive, experience, trials
 from tests.support import tiny
 from tests.support.blockwise import MAX_LEN, constant_model, in_fp64
 from tests.support.trained_models import TASK, blockwise_model, stock_model
@@ -16,17 +24,6 @@ SAMPLES = [
     tiny.random_batch(TASK, lengths, seed=seed)
     for seed, lengths in enumerate([[1, 4, 8, 9], [12], [0, 7], [3], [10, 11], [5, 6, 7, 8, 9, 2]])
 ]
-
-
-@pytest.fixture(autouse=True)
-def own_experience(monkeypatch):
-    """Experience is kept with the model, which other tests use, too; and trials come soon."""
-    monkeypatch.setattr(adaptive, "experience_of", lambda models, kind: experience.Experience())
-    for module, name, value in (
-        (experience, "FIRST", 4), (adaptive, "FIRST", 4),
-        (trials, "LEAST_REST", 3), (trials, "LOST_BY_ROOT", 1e3),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, value)
 
 
 def generator_for(models, decoding, **options):
@@ -52,9 +49,7 @@ def assert_same_outputs(ours, theirs):
 
 METHODS = {
     "auto": dict(decoding="auto"),
-    "trees": dict(decoding="blockwise", proposal_tree="auto"),
     "fewer heads": dict(decoding="auto", decoding_block_size=2),
-    "p_1 alone": dict(decoding="blockwise", proposal_tree="auto", decoding_block_size=1),
 }
 
 
@@ -67,14 +62,15 @@ def test_greedys_output(method, members):
     for _ in range(3):
         assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
     assert ours.statistics.row_invocations <= ours.statistics.tokens
-    assert ours._search.summary()
+    assert list(ours.methods) == ["greedy", "lookahead", "blockwise"]
+    assert ours.statistics.sentences == 3 * sum(len(sample["id"]) for sample in SAMPLES)
 
 
 def test_a_stock_model_has_drafts_alone():
     ours, greedy = (generator_for([stock_model()], name) for name in ("auto", "greedy"))
     for _ in range(3):
         assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
-    assert "for heads" not in ours._search.summary()
+    assert list(ours.methods) == ["greedy", "lookahead"]
 
 
 def test_in_fp64_and_behind_prefixes():
@@ -87,19 +83,62 @@ def test_in_fp64_and_behind_prefixes():
         )
 
 
-def test_heads_that_are_always_right_are_used(monkeypatch):
-    """Time stands still but for steps, whose tokens cost nothing: four tokens a step are best."""
-    generator = generator_for([constant_model(4)], "blockwise", proposal_tree="auto")
-    clock = iter(range(10**6))
-    monkeypatch.setattr(adaptive, "perf_counter", lambda: float(next(clock)))
-    for _ in range(12):
+def test_the_fastest_method_decodes_most_batches(monkeypatch):
+    """Time stands still, but for invocations: heads that are always right take the fewest."""
+    generator = generator_for([constant_model(4)], "auto")
+    counts = generator.statistics
+    monkeypatch.setattr(auto, "perf_counter", lambda: float(counts.decoder_invocations))
+    for _ in range(3 * auto.N_OF_TRIAL):
         outputs(generator, SAMPLES[:1])
-    before = generator.statistics.row_invocations, generator.statistics.tokens
+    before = counts.row_invocations, counts.tokens
     for _ in range(4):
         outputs(generator, SAMPLES[:1])
-    invocations = generator.statistics.row_invocations - before[0]
-    assert (generator.statistics.tokens - before[1]) / invocations > 2.0
-    assert "heads verified in" in generator._search.searches[0].summary()
+    assert (counts.tokens - before[1]) / (counts.row_invocations - before[0]) > 2.0
+
+
+def choices(times, n, seconds, n_tokens=20):
+    """The methods that decode n batches, whose tokens take ``seconds(number, n before)``."""
+    chosen = []
+    for _ in range(n):
+        number = times.choose()
+        times.learn(number, n_tokens * seconds(number, len(chosen)), n_tokens)
+        chosen.append(number)
+    return chosen
+
+
+@pytest.mark.parametrize("fastest", [0, 1, 2])
+def test_trials_become_rare(fastest):
+    chosen = choices(MethodTimes(3), 4000, lambda number, _: 0.5 if number == fastest else 1.0)
+    first = [number for number in range(3) for _ in range(N_OF_TRIAL)]
+    assert chosen[: 3 * N_OF_TRIAL] == first
+    assert chosen[3 * N_OF_TRIAL : FIRST_REST] == [fastest] * (FIRST_REST - 3 * N_OF_TRIAL)
+    others = [number for number in chosen if number != fastest]
+    assert len(others) == 2 * N_OF_TRIAL * (1 + math.floor(math.log2(1 + 4000 / FIRST_REST)))
+
+
+def test_the_first_batch_of_a_trial_does_not_count():
+    times = MethodTimes(2)
+    choices(times, 2 * N_OF_TRIAL, lambda number, n: 100.0 if n % N_OF_TRIAL == 0 else 1.0 + number)
+    assert times.medians() == [1.0, 2.0]
+
+
+def test_one_large_batch_is_a_trial():
+    chosen = choices(MethodTimes(2), 6, lambda number, _: 2.0 - number, ENOUGH_TOKENS)
+    assert chosen == [0, 1, 1, 1, 1, 1]
+
+
+def test_a_method_that_becomes_slower_is_replaced():
+    times = MethodTimes(2)
+    choices(times, 50, lambda number, _: 1.0 + number)
+    later = choices(times, 20, lambda number, _: 3.0 - number)
+    assert later[N_REMEMBERED // 2 + 1 :] == [1] * (20 - N_REMEMBERED // 2 - 1)
+
+
+def test_batches_without_tokens_say_nothing():
+    times = MethodTimes(1)
+    times.learn(times.choose(), 1.0, 0)
+    times.learn(times.choose(), 1.0, 0)
+    assert times.medians() == [math.inf] and times.fastest == 0
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
@@ -122,15 +161,11 @@ def test_too_many_heads_are_refused():
     [
         (dict(decoding="blockwise", proposal_tree="few"), "--proposal-tree few: must be a whole"),
         (dict(decoding="lookahead", lookahead_window=0), "--lookahead-window 0: must be at least"),
-        (dict(decoding="lookahead", lookahead_window="-1"), "--lookahead-window -1: must be at"),
-        (
-            dict(decoding="lookahead", lookahead_window=1.5),
-            "--lookahead-window 1.5: must be",
-        ),
+        (dict(decoding="lookahead", lookahead_window=1.5), "--lookahead-window 1.5: must be"),
         (dict(decoding="auto", acceptance="topk"), "--acceptance topk: means nothing"),
-        (dict(decoding="auto", proposal_tree="auto"), "--proposal-tree auto: means nothing"),
+        (dict(decoding="auto", proposal_tree=3), "--proposal-tree 3: means nothing"),
         (
-            dict(decoding="blockwise", proposal_tree="auto", min_block_size=2),
+            dict(decoding="blockwise", proposal_tree=3, min_block_size=2),
             "--min-block-size 2: of a tree",
         ),
     ],
@@ -138,10 +173,3 @@ def test_too_many_heads_are_refused():
 def test_refused_options(options, message):
     with pytest.raises(ValueError, match=message):
         DecodingOptions(**options).check()
-
-
-@pytest.mark.parametrize("text", ["7", "auto"])
-def test_numbers_arrive_as_text(text):
-    options = DecodingOptions(decoding="lookahead", lookahead_window=text)
-    options.check()
-    assert options.lookahead_window == (7 if text == "7" else "auto")

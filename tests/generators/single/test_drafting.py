@@ -33,7 +33,6 @@ METHODS = {
     "tree of one": dict(proposal_tree=1),
     "few types": dict(proposal_types=12),
     "tree of few types": dict(proposal_types=12, proposal_tree=7),
-    "auto": dict(proposal_tree="auto"),
 }
 CONDITIONS = {
     "as it is": {},

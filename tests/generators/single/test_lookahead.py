@@ -11,7 +11,7 @@ from tests.support.oracle import Oracle, decode, generator_on, oracles
 @given(
     oracle=oracles,
     draft=st.sampled_from(["pad", "copy", "previous", "ngram", "source"]),
-    window=st.integers(1, 9) | st.just("auto"),
+    window=st.integers(1, 9),
     n_sentences=st.integers(1, 5),
     max_len=st.integers(1, 25),
 )
