@@ -99,7 +99,9 @@ class DraftFromNgrams(Draft):
     def begin(self, batch: OutputBatch) -> None:
         if not self._of_run:
             self._pool = Pool()
-        self._contexts = batch.tail(self._order - 1, BEFORE_FIRST).tolist()
+        # The last tokens of each sentence that is not finished.
+        tails = batch.tail(self._order - 1, BEFORE_FIRST).tolist()
+        self._contexts = dict(zip(batch.sentence.tolist(), tails))
         self._remembers = True
 
     def fill(
@@ -148,9 +150,9 @@ class DraftFromSourceNgrams(DraftFromNgrams):
     def begin(self, batch: OutputBatch) -> None:
         super().begin(batch)
         contexts = self._contexts
-        self._contexts = [[BEFORE_FIRST] * (self._order - 1) for _ in contexts]
-        sources = sources_as_targets(batch, *self._dictionaries)
-        self.learn(batch, sources, batch.sources.lengths)
+        self._contexts = {sentence: [BEFORE_FIRST] * (self._order - 1) for sentence in contexts}
+        sources = sources_as_targets(batch, *self._dictionaries)[batch.sentence]
+        self.learn(batch, sources, batch.sources.lengths[batch.sentence])
         self._contexts, self._remembers = contexts, False
 
 
