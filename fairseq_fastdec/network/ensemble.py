@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -14,8 +14,6 @@ from .support import decodes_incrementally, departure_from_stock
 from .transformer import TransformerNetwork
 
 logger = logging.getLogger(__name__)
-
-Member = Union[TransformerNetwork, IncrementalNetwork]
 
 
 class Ensemble:
@@ -44,7 +42,6 @@ class Ensemble:
             ValueError: for a model that neither of the two kinds of networks can step.
         """
         self.members = [_network_of(model, temperature) for model in models]
-        self._temperature = temperature
         self._n_proposal_types = n_proposal_types
         self._types: Optional[Tensor] = None
         self._sizes: List[int] = []
@@ -129,16 +126,28 @@ class Ensemble:
 
         Returns:
             float32 ``[..., V]``, whatever the models' dtype, as in fairseq; ``-inf`` for types that
-            :meth:`restrict` left out.
+            :meth:`restrict` left out
         """
-        return self._mean(features, self._log_probs_of)
+        parts = zip(self.members, features.split(self._sizes, dim=-1))
+        return _mean(
+            [
+                _normalized(member.scores(own).float(), self._types, member.is_normalized)
+                for member, own in parts
+            ]
+        )
 
     def head_log_probs(self, features: Tensor, n_heads: int) -> Tensor:
-        """Log-probabilities of the parallel heads p_2 ... p_n: float32 ``[..., n_heads - 1, V]``."""
-        return self._mean(
-            features,
-            lambda member, own: self._normalized(member.logits(own, 1, n_heads), proposes=True),
-        )
+        """Log-probabilities of the parallel heads p_2 ... p_n.
+
+        Args:
+            features: ``[..., C]``.
+
+        Returns:
+            float32 ``[..., n_heads - 1, V]``; ``-inf`` for types that heads do not propose
+        """
+        parts = zip(self.members, features.split(self._sizes, dim=-1))
+        scores = [member.head_scores(own, 1, n_heads) for member, own in parts]
+        return _mean([_normalized(own.float(), self._proposed_types(own)) for own in scores])
 
     def begin_drafts(self, features: Tensor) -> Tensor:
         """The states from which sequential heads go on: ``[R, C]`` to ``[R, 1, C]``."""
@@ -151,42 +160,42 @@ class Ensemble:
         return torch.cat([member.extend_drafts(own, tokens) for member, own in parts], dim=-1)
 
     def draft_log_probs(self, states: Tensor) -> Tensor:
-        """Log-probabilities of the token behind each state ``[..., C]``: float32 ``[..., V]``."""
-        return self._mean(
-            states,
-            lambda member, own: self._normalized(member.draft_logits(own), proposes=True),
-        )
+        """Log-probabilities of the token behind each state ``[..., C]``.
 
-    def _log_probs_of(self, member: Member, features: Tensor) -> Tensor:
-        if isinstance(member, TransformerNetwork):
-            return self._normalized(member.logits(features).squeeze(-2))
-        log_probs = member.log_probs(features).float()
-        return log_probs if self._types is None else self._normalized(log_probs * self._temperature)
+        Returns:
+            float32 ``[..., V]``; ``-inf`` for types that heads do not propose
+        """
+        parts = zip(self.members, states.split(self._sizes, dim=-1))
+        scores = [member.draft_scores(own) for member, own in parts]
+        return _mean([_normalized(own.float(), self._proposed_types(own)) for own in scores])
 
-    def _normalized(self, logits: Tensor, proposes: bool = False) -> Tensor:
-        """Logits ``[..., V]`` to log-probabilities of the types that may be used."""
-        logits, types = logits.float() / self._temperature, self._types
-        if types is None and proposes and self._n_proposal_types is not None:
-            types = torch.arange(self._n_proposal_types, device=logits.device)
-        if types is not None:
-            nothing = torch.full_like(logits, -math.inf)
-            logits = nothing.index_copy(-1, types, logits.index_select(-1, types))
-        return F.log_softmax(logits, dim=-1)
-
-    def _mean(self, features: Tensor, of_member: Callable[[Any, Tensor], Tensor]) -> Tensor:
-        """The logarithm of the members' mean probabilities."""
-        parts = features.split(self._sizes, dim=-1)
-        log_probs = [of_member(member, own) for member, own in zip(self.members, parts)]
-        if len(log_probs) == 1:
-            return log_probs[0]
-        return torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))
+    def _proposed_types(self, scores: Tensor) -> Optional[Tensor]:
+        """The types that heads propose, int64 ``[K]``; ``None`` for all."""
+        if self._types is not None or self._n_proposal_types is None:
+            return self._types
+        return torch.arange(self._n_proposal_types, device=scores.device)
 
 
-def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Member:
+def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Any:
     problem = departure_from_stock(model)
     if problem is None:
-        return TransformerNetwork(model)
+        return TransformerNetwork(model, temperature)
     if not decodes_incrementally(model):
         raise ValueError(f"{problem}; use --decoding fairseq for this model")
     logger.info("%s; it is decoded through fairseq's incremental state, which is slower", problem)
     return IncrementalNetwork(model, temperature)
+
+
+def _normalized(scores: Tensor, types: Optional[Tensor], is_normalized: bool = False) -> Tensor:
+    """Scores ``[..., V]`` as log-probabilities of the ``types`` int64 ``[K]``, or of all."""
+    if types is not None:
+        nothing = torch.full_like(scores, -math.inf)
+        scores = nothing.index_copy(-1, types, scores.index_select(-1, types))
+    return scores if is_normalized and types is None else F.log_softmax(scores, dim=-1)
+
+
+def _mean(log_probs: List[Tensor]) -> Tensor:
+    """The logarithms of the members' mean probabilities."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))

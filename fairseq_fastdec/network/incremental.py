@@ -8,8 +8,6 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-State = Dict[str, Any]
-
 
 @dataclass
 class RowGroup:
@@ -17,33 +15,37 @@ class RowGroup:
 
     Attributes:
         rows: int64 ``[G]``, their numbers in the network.
-        tokens: int64 ``[G, n + T]``: n tokens that the rows have, and T of a step.
+        tokens: int64 ``[G, n + T]``: n tokens that the rows have, and T of the last step.
         encoder_out: what the encoder returned, with an entry for each row.
         states: the decoder's incremental states after n, n + 1, ... n + T tokens.
-        is_fed: whether the group took the last step.
     """
 
     rows: Tensor
     tokens: Tensor
     encoder_out: Any
-    states: List[State]
-    is_fed: bool = True
+    states: List[Dict[str, Any]]
+
+    def keep(self, n: int) -> None:
+        """Keep the first n tokens of the last step, and forget the others."""
+        n_fed = len(self.states) - 1
+        self.tokens = self.tokens[:, : self.tokens.size(1) - n_fed + n]
+        self.states = [self.states[n]]
 
 
 class IncrementalNetwork:
-    """Any model with fairseq's incremental decoding, its rows of different lengths in groups.
+    """Any model that fairseq can decode incrementally, its rows of different lengths in groups.
 
     fairseq's incremental state is for rows of equal length. It can be reordered, but two states
     cannot be joined. So the rows of one :meth:`encode` are a group, and a group whose rows come to
-    differ in length is divided. Each group is fed token by token, and keeps the state after each
-    token until :meth:`keep` says which one stays.
-
-    Features are the model's own log-probabilities, ``[R, T, V]``.
+    differ in length is divided. A group is fed token by token, and holds the state after each token
+    until :meth:`keep` decides which state stays. The methods are those of
+    :class:`~.transformer.TransformerNetwork`.
     """
 
     tokens_per_step = 1
     block_size = 0
     has_sequential_heads = False
+    is_normalized = True
 
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """
@@ -64,9 +66,10 @@ class IncrementalNetwork:
         """Forget all rows."""
         self._groups: List[RowGroup] = []
 
+    @torch.no_grad()
     def encode(self, net_input: Dict[str, Any]) -> None:
-        """Encode B sources, and append an empty row for each; see :class:`TransformerNetwork`."""
-        # fairseq's attention is told how many rows a source has; here a row has its own entry.
+        """Encode B sources, and append an empty row for each."""
+        # fairseq's attention can share a source among the rows of a beam. Here each row has its own.
         self._model.decoder.set_beam_size(1)
         # Recurrent encoders need the longest source first.
         order = _source_lengths(net_input).argsort(descending=True, stable=True)
@@ -75,76 +78,66 @@ class IncrementalNetwork:
             for name, value in net_input.items()
         }
         encoder_out = self._model.encoder.forward_torchscript(ordered)
-        tokens = order.new_empty(order.numel(), 0)
-        self._groups.append(RowGroup(self.n_rows + order, tokens, encoder_out, [{}]))
+        no_tokens = order.new_empty(order.numel(), 0)
+        self._groups.append(RowGroup(self.n_rows + order, no_tokens, encoder_out, [{}]))
 
+    @torch.no_grad()
     def step(
         self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
     ) -> Tensor:
-        """Feed T tokens to each row, behind those that it has.
-
-        Args:
-            tokens: int64 ``[R, T]``.
-            parents: must be ``None``.
-            rows: int64 ``[R]``, the rows that take the step (default: all).
+        """Feed int64 ``[R, T]`` to all rows, or to ``rows`` int64 ``[R]``.
 
         Returns:
-            the model's log-probabilities ``[R, T, V]``
+            features ``[R, T, V]``: the model's own log-probabilities
 
         Raises:
             ValueError: for a tree.
         """
         if parents is not None:
             raise ValueError("trees of tokens: fairseq's incremental decoding cannot feed them")
-        place = torch.arange(self.n_rows, device=tokens.device)
-        if rows is not None:
-            place = torch.full_like(place, -1).index_copy(0, rows, place[: rows.numel()])
-        self._divide(place.ge(0))
-        fed = [group for group in self._groups if bool(place[group.rows[0]] >= 0)]
+        self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
+        place = self._fed.new_full((self.n_rows,), -1)
+        place[self._fed] = torch.arange(self._fed.numel(), device=tokens.device)
+        self._groups = self._divided(place.ge(0))
+        features = []
         for group in self._groups:
-            group.is_fed = group in fed
-        outputs = [self._feed(group, tokens[place[group.rows]]) for group in fed]
-        features = outputs[0].new_empty(*tokens.shape, outputs[0].size(-1))
-        for group, output in zip(fed, outputs):
-            features[place[group.rows]] = output
-        self._place = place
-        return features
+            group.keep(0)
+            if place[group.rows[0]] >= 0:
+                features.append((place[group.rows], self._feed(group, tokens[place[group.rows]])))
+        places, outputs = (torch.cat(part) for part in zip(*features))
+        return outputs[places.argsort()]
 
+    @torch.no_grad()
     def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
         """Keep the first n tokens int64 ``[R]`` of the last step, and forget the others."""
-        is_fed = self._place.ge(0)
-        kept = torch.where(is_fed, n[self._place.clamp(min=0)], -1)
-        self._divide(kept)
+        kept = n.new_zeros(self.n_rows).index_copy(0, self._fed, n)
+        self._groups = self._divided(kept)
         for group in self._groups:
-            if group.is_fed:
-                count = int(kept[group.rows[0]])
-                n_fed = len(group.states) - 1
-                group.tokens = group.tokens[:, : group.tokens.size(1) - n_fed + count]
-                group.states = [group.states[count]]
+            group.keep(int(kept[group.rows[0]]))
 
+    @torch.no_grad()
     def select(self, rows: Tensor) -> None:
         """Row i becomes what row ``rows[i]`` was, int64 ``[R']``; fed tokens are forgotten."""
-        place = rows.new_full((self.n_rows,), -1)
         selected = []
         for group in self._groups:
-            place.fill_(-1)[group.rows] = torch.arange(group.rows.numel(), device=rows.device)
-            members = place[rows]
-            own = members.ge(0).nonzero().squeeze(1)
-            if own.numel():
-                selected.append(self._gathered(group, members[own], own))
+            group.keep(0)
+            place = rows.new_full((self.n_rows,), -1)
+            place[group.rows] = torch.arange(group.rows.numel(), device=rows.device)
+            new_rows = place[rows].ge(0).nonzero().squeeze(1)
+            if new_rows.numel():
+                selected.append(self._gathered(group, place[rows][new_rows], new_rows))
         self._groups = selected
 
-    def log_probs(self, features: Tensor) -> Tensor:
+    def scores(self, features: Tensor) -> Tensor:
         """The log-probabilities ``[..., V]`` that :meth:`step` returned."""
         return features
 
     def _feed(self, group: RowGroup, new: Tensor) -> Tensor:
         """Feed int64 ``[G, T]`` to a group: log-probabilities ``[G, T, V]``."""
-        length = group.tokens.size(1) - len(group.states) + 1
-        group.tokens = torch.cat([group.tokens[:, :length], new], dim=1)
-        group.states = group.states[:1]
+        n_before = group.tokens.size(1)
+        group.tokens = torch.cat([group.tokens, new], dim=1)
         outputs = []
-        for end in range(length + 1, group.tokens.size(1) + 1):
+        for end in range(n_before + 1, group.tokens.size(1) + 1):
             # Decoders change their state in place, and the earlier one may be needed again.
             state = copy.deepcopy(group.states[-1])
             scores, *extra = self._model.decoder.forward(
@@ -155,29 +148,28 @@ class IncrementalNetwork:
             group.states.append(state)
         return torch.cat(outputs, dim=1)
 
-    def _divide(self, labels: Tensor) -> None:
-        """Divide groups so that all rows of a group have one label; labels ``[R]``."""
-        self._groups = [part for group in self._groups for part in self._parts(group, labels)]
+    def _divided(self, labels: Tensor) -> List[RowGroup]:
+        """Groups whose rows have one label each; labels ``[R]``."""
+        return [part for group in self._groups for part in self._parts(group, labels[group.rows])]
 
     def _parts(self, group: RowGroup, labels: Tensor) -> Iterator[RowGroup]:
-        values = labels[group.rows].unique()
+        values = labels.unique()
         for value in values:
-            members = labels[group.rows].eq(value).nonzero().squeeze(1)
+            members = labels.eq(value).nonzero().squeeze(1)
             # The parts share nothing, since encoders and decoders reorder in place.
             own = group if values.numel() == 1 else copy.deepcopy(group)
             yield self._gathered(own, members, own.rows[members])
 
     def _gathered(self, group: RowGroup, members: Tensor, rows: Tensor) -> RowGroup:
-        """A group of some members int64 ``[G']``, as these ``rows``; the old group is used up."""
-        n_members, model = group.rows.numel(), self._model
-        encoder_out = group.encoder_out
+        """Some members int64 ``[G']`` of a group, as these ``rows``; the old group is used up."""
+        n_members, encoder_out = group.rows.numel(), group.encoder_out
         if not torch.equal(members, torch.arange(n_members, device=members.device)):
-            encoder_out = model.encoder.reorder_encoder_out(encoder_out, members)
+            encoder_out = self._model.encoder.reorder_encoder_out(encoder_out, members)
             for state in group.states:
                 self._reorder(state, members, n_members)
-        return RowGroup(rows, group.tokens[members], encoder_out, group.states, group.is_fed)
+        return RowGroup(rows, group.tokens[members], encoder_out, group.states)
 
-    def _reorder(self, state: State, members: Tensor, n_members: int) -> None:
+    def _reorder(self, state: Dict[str, Any], members: Tensor, n_members: int) -> None:
         reorder = self._model.decoder.reorder_incremental_state_scripting
         if members.numel() == n_members:
             # fairseq's cross-attention ignores an order of unchanged size, which it takes for beams
@@ -188,7 +180,7 @@ class IncrementalNetwork:
 
 
 def _source_lengths(net_input: Dict[str, Any]) -> Tensor:
-    """The sources' lengths int64 ``[B]``; zeros if the batch says nothing, as all are equal then."""
+    """The sources' lengths, int64 ``[B]``; zeros if a batch has none, whose sources are equal."""
     if "src_lengths" in net_input:
         return net_input["src_lengths"]
     padding = net_input.get("padding_mask")

@@ -20,7 +20,7 @@ SPEECH_DECODERS = (
 
 
 def departure_from_stock(model: nn.Module) -> Optional[str]:
-    """The first part of a model that is not a stock transformer decoder's, in words, or ``None``."""
+    """The first part of a model that differs from stock transformers', in words; or ``None``."""
     return next(_departures(model), None)
 
 

@@ -23,12 +23,16 @@ class TransformerNetwork:
         has_sequential_heads: whether heads see the tokens before their own.
     """
 
-    def __init__(self, model: FairseqEncoderDecoderModel) -> None:
+    is_normalized = False
+
+    def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """
         Args:
             model: one for which :func:`~.support.departure_from_stock` is ``None``.
+            temperature: divides the logits.
         """
         self._encoder, self._decoder = model.encoder, model.decoder
+        self._temperature = temperature
         # Iterating over ``decoder.layers`` leaves some out under --decoder-layerdrop.
         self._layers = [model.decoder.layers[n] for n in range(len(model.decoder.layers))]
         self.tokens_per_step: int = getattr(model.decoder, "tokens_per_step", 1)
@@ -47,8 +51,9 @@ class TransformerNetwork:
         shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
         self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
         self._fed = torch.zeros(0, dtype=torch.long, device=like.device)
-        self._positions = _position_embeddings(self._decoder, 0)
+        self._positions = _position_embeddings(self._decoder)
 
+    @torch.no_grad()
     def encode(self, net_input: Dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each.
 
@@ -68,6 +73,7 @@ class TransformerNetwork:
         self._sources.add(torch.stack(keys_values), ~padding)
         self._rows.add(states.size(0))
 
+    @torch.no_grad()
     def step(
         self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
     ) -> Tensor:
@@ -95,7 +101,7 @@ class TransformerNetwork:
             sees = sees_in_tree(parents)
             positions = lengths[:, None] + sees.sum(dim=-1) - 1
         visible = visible_keys(lengths, sees, n_keys)
-        x = self._embed(tokens, positions, n_keys)
+        x = self._embed(tokens, positions)
         for index, layer in enumerate(self._layers):
             x = self._self_attention(index, layer, x, places, visible)
             x = self._cross_attention(index, layer, x)
@@ -124,21 +130,18 @@ class TransformerNetwork:
         self._sources.select(rows)
         self._fed = torch.arange(rows.numel(), device=rows.device)
 
-    def logits(self, features: Tensor, first: int = 0, last: int = 1) -> Tensor:
-        """The logits of heads ``first ... last - 1``; head 0 is p_1.
+    def scores(self, features: Tensor) -> Tensor:
+        """p_1's logits: features ``[..., C]`` to ``[..., V]``."""
+        return self.head_scores(features, 0, 1).squeeze(-2)
 
-        Args:
-            features: ``[..., C]`` from :meth:`step`. The last head can be above 1 only with
-                parallel heads.
+    def head_scores(self, features: Tensor, first: int, last: int) -> Tensor:
+        """The logits of parallel heads ``first ... last - 1``: ``[..., last - first, V]``.
 
-        Returns:
-            ``[..., last - first, V]``
+        Head 0 is p_1; models without parallel heads have no other.
         """
         if self.block_size and not self.has_sequential_heads:
-            states = self._decoder.head_features(features, first, last)
-        else:
-            states = features.unsqueeze(-2)
-        return self._decoder.output_layer(states)
+            return self._logits(self._decoder.head_features(features, first, last))
+        return self._logits(features.unsqueeze(-2))
 
     def begin_drafts(self, features: Tensor) -> Tensor:
         """The states from which sequential heads go on: ``[R, C]`` to ``[R, C]``."""
@@ -159,20 +162,22 @@ class TransformerNetwork:
         found = self._attend_to_sources(len(self._layers) - 1, queries)
         return heads.feed_forward(states + heads.source(found))
 
-    def draft_logits(self, states: Tensor) -> Tensor:
+    def draft_scores(self, states: Tensor) -> Tensor:
         """The logits ``[..., V]`` of the token behind each state ``[..., C]``."""
-        return self._decoder.output_layer(self._decoder.heads.output(states))
+        return self._logits(self._decoder.heads.output(states))
 
-    def _embed(self, tokens: Tensor, positions: Tensor, n_positions: int) -> Tensor:
+    def _logits(self, states: Tensor) -> Tensor:
+        logits = self._decoder.output_layer(states)
+        return logits if self._temperature == 1.0 else logits / self._temperature
+
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Tokens and their positions, int64 ``[R, T]``, to ``[R, T, C]``."""
         decoder = self._decoder
         x = decoder.embed_scale * decoder.embed_tokens(tokens)
         if decoder.project_in_dim is not None:
             x = decoder.project_in_dim(x)
         if decoder.embed_positions is not None:
-            if self._positions.size(0) < n_positions:
-                self._positions = _position_embeddings(decoder, 2 * n_positions)
-            # Drafts may lie beyond the last position; the longest output does not.
+            # Drafts may lie behind the last position. Outputs do not.
             x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
         return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
 
@@ -222,13 +227,13 @@ def _feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
     return x if layer.normalize_before else layer.final_layer_norm(x)
 
 
-def _position_embeddings(decoder: nn.Module, n: int) -> Tensor:
-    """The embeddings of positions 0, 1, ... n - 1, or of all that were learned: ``[N, C]``."""
+def _position_embeddings(decoder: nn.Module) -> Tensor:
+    """The embeddings of positions 0, 1, ... up to the longest output: ``[N, C]``."""
     like, embedding = decoder.embed_tokens.weight.detach(), decoder.embed_positions
     if embedding is None:
         return like.new_zeros(0)
     first = decoder.padding_idx + 1
     if isinstance(embedding, SinusoidalPositionalEmbedding):
-        table = embedding.get_embedding(first + n, embedding.embedding_dim, decoder.padding_idx)
-        return table[first:].to(like)
+        n, dim = first + decoder.max_positions(), embedding.embedding_dim
+        return embedding.get_embedding(n, dim, decoder.padding_idx)[first:].to(like)
     return embedding.weight.detach()[first:]
