@@ -44,7 +44,7 @@ class RowCache:
             self._data = F.pad(self._data, (0, 0, 0, max(missing, self._data.size(3))))
 
     def write(self, layer: int, rows: Tensor, places: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store ``[R', T, E]`` of some rows int64 ``[R']`` at their ``places`` int64 ``[R', T]``."""
+        """Store ``[R', T, E]`` of ``rows`` int64 ``[R']`` at their ``places`` int64 ``[R', T]``."""
         self._data[layer, 0][rows[:, None], places] = keys
         self._data[layer, 1][rows[:, None], places] = values
 
@@ -106,7 +106,7 @@ class SourceCache:
         self.visible = torch.cat([F.pad(x, (0, width - x.size(1))) for x in both])
 
     def read(self, layer: int, rows: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Keys and values ``[R', L, E]`` of the rows' sources, and which are visible, ``[R', L]``."""
+        """Keys and values ``[R', L, E]`` of rows' sources, and which are visible, ``[R', L]``."""
         sources = self.of_row[rows]
         keys, values = self._data[layer].index_select(1, sources)
         return keys, values, self.visible[sources]

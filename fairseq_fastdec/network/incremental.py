@@ -69,7 +69,7 @@ class IncrementalNetwork:
     @torch.no_grad()
     def encode(self, net_input: Dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each."""
-        # fairseq's attention can share a source among the rows of a beam. Here each row has its own.
+        # fairseq's attention can share a source among the rows of a beam. These rows share none.
         self._model.decoder.set_beam_size(1)
         # Recurrent encoders need the longest source first.
         order = _source_lengths(net_input).argsort(descending=True, stable=True)

@@ -27,9 +27,7 @@ def among_best(proposals: Tensor, log_probs: Tensor, n: int) -> Tensor:
     return (n_better < n) & _is_possible(proposals, log_probs)
 
 
-def within_distance(
-    proposals: Tensor, log_probs: Tensor, epsilon: float, values: Tensor
-) -> Tensor:
+def within_distance(proposals: Tensor, log_probs: Tensor, epsilon: float, values: Tensor) -> Tensor:
     """Section 5.2: the proposal's number differs from that of p_1's best by at most epsilon.
 
     Args:

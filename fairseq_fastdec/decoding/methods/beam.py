@@ -13,7 +13,8 @@ from ...generators.hypothesis import Hypotheses
 from ...generators.options import given
 from ...generators.sources import Sources
 from ...generators.statistics import BeamRecord, SentenceRecord
-from .beams import Beam, BeamBatch, BeamRule, results_of
+from .beam_batch import BeamBatch
+from .beams import Beam, BeamRule, results_of
 from .generator import Method, allowed_types
 from .sampling import Draws
 

@@ -157,7 +157,7 @@ class DraftFromSourceNgrams(DraftFromNgrams):
 
 
 class Pool:
-    """What followed each context last. It forgets the contexts that have not been written lately."""
+    """What followed each context last. It forgets contexts that have not been written lately."""
 
     def __init__(self) -> None:
         self._young: Dict[Tuple[int, ...], int] = {}

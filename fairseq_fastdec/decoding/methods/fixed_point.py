@@ -86,9 +86,7 @@ class FixedPointMethod(SingleHypothesisMethod):
             self._drafts.learn(batch, answers, n_taken)
             last, y, n_answered = batch.without_finished(last, y, n_answered)
 
-    def _n_solved(
-        self, y: Tensor, lengths: Tensor, n_answered: Tensor, width: Tensor
-    ) -> Tensor:
+    def _n_solved(self, y: Tensor, lengths: Tensor, n_answered: Tensor, width: Tensor) -> Tensor:
         """How many of the ``width`` tokens of its block each row solves next: int64 ``[R]``."""
         if not self.waits_behind_eos:
             return width

@@ -1,4 +1,4 @@
-"""fairseq's generator interface around a method: what all methods of this package have in common."""
+"""fairseq's generator interface around the methods of this package."""
 
 from abc import abstractmethod
 from typing import List, Optional, Sequence, Tuple

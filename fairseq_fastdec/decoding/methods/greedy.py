@@ -13,13 +13,22 @@ class Greedy(SingleHypothesisMethod):
     accepts_blocks = False
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        while batch.n_rows:
-            # p(y_{j+1} | y_1 ... y_j, x): [R, 1, V]
-            log_probs = batch.log_probs(batch.step(last[:, None]), first=0)
-            # y_{j+1} is its maximum: [R, 1]
-            scores, tokens = log_probs.max(dim=-1)
-            one = torch.ones_like(last)
-            batch.observe(0, tokens[:, :0], tokens, scores, settled=one)
-            batch.keep(tokens, scores, one)
-            # Outputs end with EOS.
-            (last,) = batch.without_finished(tokens.squeeze(1))
+        decode_greedily(batch, last)
+
+
+def decode_greedily(batch: OutputBatch, last: Tensor) -> None:
+    """Extend each row by its most probable token until it ends.
+
+    Args:
+        last: int64 ``[R]``, the token that each row is fed first.
+    """
+    while batch.n_rows:
+        # p(y_{j+1} | y_1 ... y_j, x): [R, 1, V]
+        log_probs = batch.log_probs(batch.step(last[:, None]), first=0)
+        # y_{j+1} = argmax p: [R, 1]
+        scores, tokens = log_probs.max(dim=-1)
+        one = torch.ones_like(last)
+        batch.observe(0, tokens[:, :0], tokens, scores, settled=one)
+        batch.keep(tokens, scores, one)
+        # A row leaves with its EOS.
+        (last,) = batch.without_finished(tokens.squeeze(1))

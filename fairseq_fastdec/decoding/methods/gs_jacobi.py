@@ -11,7 +11,7 @@ from ...generators.hypothesis import Hypotheses
 from ...generators.sources import Sources
 from ...generators.statistics import SentenceRecord
 from .fixed_point import FixedPointMethod
-from .greedy import Greedy
+from .greedy import decode_greedily
 from .outputs import OutputBatch
 
 
@@ -34,7 +34,7 @@ class GSJacobi(FixedPointMethod):
         if self.options.oracle_length:
             started = time.perf_counter()
             batch = self.new_batch(sources, prefix)
-            Greedy.decode(self, batch, batch.open(bos, prefix))
+            decode_greedily(batch, batch.open(bos, prefix))
             self._greedy_lengths = batch.final_lengths
             self.statistics.oracle_seconds += time.perf_counter() - started
         return super().translate(sources, ids, bos, prefix)

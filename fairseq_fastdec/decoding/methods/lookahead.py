@@ -8,7 +8,7 @@ iterations, this one holds outputs. The other drafts are the last step's answers
 decoding.
 """
 
-from typing import Sequence
+from typing import Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -43,15 +43,11 @@ class Lookahead(SingleHypothesisMethod):
         batch.network.keep(1 + n_right)
         batch.append(drafts, scores[:, :-1], n_right)
         while True:
-            # Final: the answers to right tokens. The last of them is certain and not appended yet.
+            # The answers to right tokens are final. The last of them is certain, not appended yet.
             self._drafts.learn(batch, answers, 1 + n_right)
             row = torch.arange(batch.n_rows, device=last.device)
             certain, certain_score = answers[row, n_right], scores[row, n_right]
-            known = batch.without_finished(certain, certain_score, answers, n_right)
-            certain, certain_score, answers, n_right = known
-            ends = certain.eq(self.eos).long()
-            batch.append(certain[:, None], certain_score[:, None], ends)
-            known = batch.without_finished(certain, certain_score, answers, n_right)
+            known = batch.without_ended(certain, certain_score, answers, n_right)
             certain, certain_score, answers, n_right = known
             if not batch.n_rows:
                 break
@@ -71,7 +67,9 @@ class Lookahead(SingleHypothesisMethod):
             block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
             batch.keep(block, block_scores, 1 + n_right)
 
-    def _answer(self, batch: OutputBatch, token: Tensor, drafts: Tensor, first: int):
+    def _answer(
+        self, batch: OutputBatch, token: Tensor, drafts: Tensor, first: int
+    ) -> Tuple[Tensor, Tensor]:
         """The most probable token behind each of a token ``[R]`` and its drafts ``[R, N]``.
 
         Returns:

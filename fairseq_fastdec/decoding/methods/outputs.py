@@ -185,6 +185,20 @@ class OutputBatch:
             self.network.select(stays)
         return tuple(known[stays] for known in of_rows)
 
+    def without_ended(self, tokens: Tensor, scores: Tensor, *of_rows: Tensor) -> Tuple[Tensor, ...]:
+        """Let the rows leave that are finished, and those whose next token is a certain EOS.
+
+        Args:
+            tokens: int64 ``[R]``, each row's next token, which is certain and not appended yet;
+                scores: float32 ``[R]``.
+
+        Returns:
+            ``tokens``, ``scores`` and ``of_rows`` of the rows that stay
+        """
+        tokens, scores, *of_rows = self.without_finished(tokens, scores, *of_rows)
+        self.append(tokens[:, None], scores[:, None], tokens.eq(self.rules.eos).long())
+        return self.without_finished(tokens, scores, *of_rows)
+
     def tail(self, n: int, filler: int) -> Tensor:
         """The last n tokens of each row, int64 ``[R, n]``; ``filler`` where it has fewer."""
         places = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
@@ -233,8 +247,8 @@ class OutputBatch:
         if not size:
             return log_probs
         tokens, parents = self._fed
-        for row, (sentence, length) in enumerate(zip(self.sentence.tolist(), self.lengths.tolist())):
-            output = [self._bos, *self._tokens[sentence, :length].tolist()]
+        for row, length in enumerate(self.lengths.tolist()):
+            output = [self._bos, *self._tokens[self.sentence[row], :length].tolist()]
             own_parents = None if parents is None else parents[row].tolist()
             for place, path in enumerate(_paths(tokens[row].tolist(), own_parents)):
                 forbidden = forbidden_after(output + path[1 - first :], size)

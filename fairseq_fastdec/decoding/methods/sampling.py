@@ -76,7 +76,10 @@ class Draws:
 
 
 def mixed(state: int, *numbers: int) -> int:
-    """A random state of 64 bits, a function of a state and numbers: SplitMix64 (Steele et al. 2014)."""
+    """A random state of 64 bits that depends on another state and on numbers.
+
+    The mixing function is that of SplitMix64 (Steele, Lea and Flood 2014).
+    """
     for number in numbers:
         state = (state + number + 0x9E3779B97F4A7C15) % 2**64
         state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64

@@ -10,7 +10,8 @@ from torch import Tensor
 from ... import progress
 from ...generators.options import given
 from ...generators.sources import Sources, without_padding
-from .beams import Beam, BeamBatch
+from .beam_batch import BeamBatch
+from .beams import Beam
 from .variable_beam import VariableBeam
 
 
