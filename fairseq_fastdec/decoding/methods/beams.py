@@ -128,9 +128,7 @@ class BeamRule:
         self, beam: Beam, candidates: List[Candidate], some: List[Candidate]
     ) -> List[Candidate]:
         """Those of some that are not worse than the best one of all by more than delta."""
-        if self.threshold == math.inf:
-            return some
-        best = max(own.total for own in (*candidates[:1], *beam.final))
+        best = max((own.total for own in (*candidates[:1], *beam.final)), default=-math.inf)
         return [own for own in some if own.total >= best - self.threshold]
 
 

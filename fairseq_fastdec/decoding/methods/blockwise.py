@@ -62,8 +62,9 @@ class Blockwise(SingleHypothesisMethod):
             scores = of_path[:, :-1].gather(-1, tokens[:, 1:, None]).squeeze(-1)
             scores = torch.cat([certain_score[:, None], scores], dim=1)
             best_scores, best = of_path.max(dim=-1)
-            batch.observe(1, tokens[:, 1:], best, best_scores, n)
-            n_taken = batch.keep(tokens, scores, n, None if block.parents is None else path)
+            is_tree = block.parents is not None
+            batch.observe(1, tokens[:, 1:], best, best_scores, n, n if is_tree else None)
+            n_taken = batch.keep(tokens, scores, n, path if is_tree else None)
             self._count_heads(n_taken.tolist())
             # The next prediction starts at the last accepted token.
             certain, certain_score = best[row, n - 1], best_scores[row, n - 1]
