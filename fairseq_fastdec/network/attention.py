@@ -1,4 +1,4 @@
-"""Which keys a new token attends to, and the attention itself."""
+"""Attention of new tokens to the keys that they see."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Which models :class:`~.transformer.TransformerNetwork` can step, and which fairseq must."""
+"""Models that :class:`~.transformer.TransformerNetwork` can step, and those that fairseq must."""
 
 import inspect
 from typing import Iterator, Optional

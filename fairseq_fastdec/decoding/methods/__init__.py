@@ -13,7 +13,7 @@ from ...generators.options import DecodingOptions
 from .beam import FixedBeam
 from .blockwise import Blockwise
 from .double_token import DoubleToken
-from .generator import Method
+from .generator import MethodToRead
 from .greedy import Greedy
 from .gs_jacobi import GSJacobi
 from .hybrid_jacobi import HybridJacobi
@@ -22,9 +22,9 @@ from .lookahead import Lookahead
 from .streaming import Streaming
 from .variable_beam import VariableBeam
 
-__all__ = ["METHODS_TO_READ", "Method", "build"]
+__all__ = ["METHODS_TO_READ", "MethodToRead", "build"]
 
-METHODS_TO_READ: Dict[str, Type[Method]] = {
+METHODS_TO_READ: Dict[str, Type[MethodToRead]] = {
     "greedy": Greedy,
     "blockwise": Blockwise,
     "jacobi": Jacobi,
@@ -46,7 +46,7 @@ def build(
     symbols_to_strip_from_output: Sequence[int] = (),
     source_dictionary: Optional[Dictionary] = None,
     eos: Optional[int] = None,
-) -> Method:
+) -> MethodToRead:
     """Build the method that ``--decoding`` names.
 
     Arguments are those of :class:`~fairseq_fastdec.generators.base.DecodingGenerator`.

@@ -15,17 +15,17 @@ from ...generators.sources import Sources
 from ...generators.statistics import BeamRecord, SentenceRecord
 from .beam_batch import BeamBatch
 from .beams import Beam, BeamRule, results_of
-from .generator import Method, allowed_types
+from .generator import MethodToRead, allowed_types
 from .sampling import Draws
 
 
-class FixedBeam(Method):
+class FixedBeam(MethodToRead):
     """The k best candidates of each sentence are expanded; a batch begins and goes on together.
 
     With its defaults the hypotheses and scores are those of fairseq's ``SequenceGenerator``.
     """
 
-    honours = Method.honours | SAMPLING_FLAGS
+    honours = MethodToRead.honours | SAMPLING_FLAGS
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"

@@ -70,7 +70,7 @@ class Beam:
 
 @dataclass
 class BeamRule:
-    """Which candidates stay on a beam.
+    """A rule for which candidates stay on a beam.
 
     Attributes:
         width: k, the most candidates of a beam and hypotheses of a sentence.
@@ -89,7 +89,7 @@ class BeamRule:
 
     @property
     def n_extensions(self) -> int:
-        """How many extensions of a beam are looked at; half of 2k may be finished."""
+        """The number of extensions of a beam that compete; of 2k, k are not finished."""
         return self.width if self.waits else 2 * self.width
 
     def update(self, beam: Beam, extensions: List[Candidate], eos: int) -> None:
@@ -98,27 +98,34 @@ class BeamRule:
         Args:
             extensions: of the growing candidates, in their order.
         """
-        n_open = self.width - len(beam.final)
         if self.draws is None:
             extensions = sorted(extensions, key=_total, reverse=True)[: self.n_extensions]
         if self.waits:
-            # Finished candidates have no expansions. They compete as they are.
-            candidates = sorted(extensions + beam.waiting, key=_total, reverse=True)[: self.width]
-            n_best = next(
-                (n for n, own in enumerate(candidates) if own.tokens[-1] != eos), len(candidates)
-            )
-            # Those that no growing candidate is better than become final.
-            final = candidates[:n_best][:n_open]
-            kept = self._within_threshold(beam, candidates, candidates[n_best:])
-            on_beam = kept[: n_open - len(final)]
-            beam.waiting = [own for own in on_beam if own.tokens[-1] == eos]
-            beam.growing = [own for own in on_beam if own.tokens[-1] != eos]
+            self._update_as_paper(beam, extensions, eos)
         else:
-            kept = self._within_threshold(beam, extensions, extensions)
-            ends = [own for own in extensions[: self.width] if own.tokens[-1] == eos]
-            final = [own for own in ends if own in kept][:n_open]
-            beam.growing = [own for own in kept if own.tokens[-1] != eos][: self.width]
+            self._update_as_fairseq(beam, extensions, eos)
+
+    def _update_as_paper(self, beam: Beam, extensions: List[Candidate], eos: int) -> None:
+        """Appendix A.1: a finished candidate stays on the beam until it is the best one."""
+        # Finished candidates have no expansions. They compete as they are.
+        candidates = sorted(extensions + beam.waiting, key=_total, reverse=True)[: self.width]
+        is_growing = [own.tokens[-1] != eos for own in candidates]
+        # Candidates that no growing one is better than become final.
+        n_best = is_growing.index(True) if any(is_growing) else len(candidates)
+        n_open = self.width - len(beam.final)
+        final = candidates[:n_best][:n_open]
+        kept = self._within_threshold(beam, candidates, candidates[n_best:])
+        on_beam = kept[: n_open - len(final)]
+        beam.growing = [own for own in on_beam if own.tokens[-1] != eos]
+        beam.waiting = [own for own in on_beam if own.tokens[-1] == eos]
         beam.final += final
+
+    def _update_as_fairseq(self, beam: Beam, extensions: List[Candidate], eos: int) -> None:
+        """A candidate that ends among the first k is final at once, and k others grow."""
+        kept = self._within_threshold(beam, extensions, extensions)
+        ends = [own for own in extensions[: self.width] if own.tokens[-1] == eos and own in kept]
+        beam.growing = [own for own in kept if own.tokens[-1] != eos][: self.width]
+        beam.final += ends[: self.width - len(beam.final)]
 
     def is_done(self, beam: Beam) -> bool:
         """Whether a sentence has all of its hypotheses, or no candidate can be expanded."""

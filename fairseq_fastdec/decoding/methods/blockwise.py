@@ -55,9 +55,10 @@ class Blockwise(SingleHypothesisMethod):
             # computes the features of the next prediction (section 4).
             fed = batch.step(block.tokens, block.parents)
             log_probs = batch.log_probs(fed, 1, block.depths)
-            # Accept: extend the output by the longest accepted prefix, j <- j + n.
+            # Accept: extend the output by the longest accepted prefix, j <- j + n (section 3).
             path, n = accepted(block, log_probs, self._test)
-            tokens, row = block.tokens.gather(1, path), torch.arange(batch.n_rows).to(path.device)
+            tokens = block.tokens.gather(1, path)
+            row = torch.arange(batch.n_rows, device=path.device)
             of_path = log_probs[row[:, None], path]
             scores = of_path[:, :-1].gather(-1, tokens[:, 1:, None]).squeeze(-1)
             scores = torch.cat([certain_score[:, None], scores], dim=1)

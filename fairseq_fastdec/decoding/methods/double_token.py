@@ -13,14 +13,14 @@ from ...data.token_order import TokenOrder
 from ...generators.hypothesis import Hypotheses, Hypothesis, hypothesis
 from ...generators.sources import Sources
 from ...generators.statistics import BeamRecord, SentenceRecord
-from .generator import Method, allowed_types, union
+from .generator import MethodToRead, allowed_types, union
 from .pairs import PairBeam, PairHypothesis, forced_slots
 
 # The best tokens of one side of a pair, best first: log-probabilities and tokens.
 BestTokensOfSide = List[Tuple[float, int]]
 
 
-class DoubleToken(Method):
+class DoubleToken(MethodToRead):
     """Each step extends every hypothesis by a left and a right token.
 
     K = W = ``--beam``, as in fairseq. All lengths are in tokens of the natural sentence: --max-len,

@@ -94,11 +94,11 @@ class DraftFromNgrams(Draft):
         """
         self._order, self._eos = order, eos
         self._of_run, self._replaces_answers = of_run, replaces_answers
-        self._pool = Pool()
+        self._pool = NgramPool()
 
     def begin(self, batch: OutputBatch) -> None:
         if not self._of_run:
-            self._pool = Pool()
+            self._pool = NgramPool()
         # The last tokens of each sentence that is not finished.
         tails = batch.tail(self._order - 1, BEFORE_FIRST).tolist()
         self._contexts = dict(zip(batch.sentence.tolist(), tails))
@@ -156,8 +156,8 @@ class DraftFromSourceNgrams(DraftFromNgrams):
         self._contexts, self._remembers = contexts, False
 
 
-class Pool:
-    """What followed each context last. It forgets contexts that have not been written lately."""
+class NgramPool:
+    """The token that followed each context last. Contexts not written lately are forgotten."""
 
     def __init__(self) -> None:
         self._young: Dict[Tuple[int, ...], int] = {}

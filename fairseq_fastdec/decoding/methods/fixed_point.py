@@ -24,9 +24,11 @@ class FixedPointMethod(SingleHypothesisMethod):
     Each row solves a block of its next tokens. The block is done once an iteration leaves all of
     the tokens that it was fed unchanged (equation 5). Like the authors' code this compares the fed
     tokens: if they are right, the answer behind the last one is right, too.
+
+    The line numbers are those of Algorithm 2.
     """
 
-    # Whether tokens behind an answered EOS wait. If the EOS is right, nobody needs them. If it is
+    # Whether tokens behind an answered EOS wait. If the EOS is right, they are not needed. If it is
     # not, they go on as soon as its position has another answer.
     waits_behind_eos = True
     # Whether a final EOS ends the output before its block is done.
@@ -40,7 +42,7 @@ class FixedPointMethod(SingleHypothesisMethod):
 
     @abstractmethod
     def horizon(self, batch: OutputBatch) -> Tensor:
-        """How many tokens of each sentence are solved in blocks: int64 ``[B]``.
+        """The number of tokens of each sentence that are solved in blocks: int64 ``[B]``.
 
         Tokens behind them are decoded one by one.
         """
@@ -52,7 +54,7 @@ class FixedPointMethod(SingleHypothesisMethod):
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         self._drafts.begin(batch)
         horizon, b = self.horizon(batch), self.block_size(batch)
-        # y <- INITT(x): the newest answers, of which a row has n_answered behind its own tokens.
+        # Line 1: y <- INITT(x). y holds the newest answers, n_answered of them behind each row.
         y = last.new_full((batch.n_rows, batch.max_len + 1), self.rules.pad)
         n_answered = torch.zeros_like(last)
         while batch.n_rows:
@@ -61,17 +63,18 @@ class FixedPointMethod(SingleHypothesisMethod):
             n_most = int(n_solved.max())
             offsets = torch.arange(n_most, device=y.device)
             places = batch.lengths[:, None] + offsets
-            # o <- copy(y): the block's tokens but the last, and drafts where y has no answer.
+            # Line 5: o <- copy(y), all tokens of the block but the last. Drafts stand where y has
+            # no answer yet.
             old = y.gather(1, places[:, :-1].clamp(max=batch.max_len))
             old = old.masked_fill(offsets[:-1] >= n_answered[:, None], self.rules.pad)
             old = self._drafts.fill(batch, old, n_answered.clamp(max=n_most - 1))
-            # y_{i:i+b} <- argmax p(y_{i:i+b} | y_{1:i+b}, x), all positions in parallel.
+            # Line 6: y_{i:i+b} <- argmax p(y_{i:i+b} | y_{1:i+b}, x), all positions in parallel.
             log_probs = batch.log_probs(batch.step(torch.cat([last[:, None], old], 1)), first=0)
             scores, answers = log_probs.max(dim=-1)
-            # STOPC(o, y): an answer is final if all tokens that it was given are.
+            # Line 7: STOPC(o, y). An answer is final if all tokens that it was given are.
             n_final = torch.minimum(1 + agreeing(old, answers[:, :-1]), n_solved)
             batch.observe(0, old, answers, scores, n_final, n_solved)
-            # i <- i + b, once the block is done.
+            # Lines 8 and 9: i <- i + b, once the block is done.
             is_done = n_final == width
             if self.ends_within_block:
                 ends = answers.eq(self.eos) & (offsets < n_final[:, None])
@@ -87,7 +90,7 @@ class FixedPointMethod(SingleHypothesisMethod):
             last, y, n_answered = batch.without_finished(last, y, n_answered)
 
     def _n_solved(self, y: Tensor, lengths: Tensor, n_answered: Tensor, width: Tensor) -> Tensor:
-        """How many of the ``width`` tokens of its block each row solves next: int64 ``[R]``."""
+        """The number of its block's ``width`` tokens that each row solves next: int64 ``[R]``."""
         if not self.waits_behind_eos:
             return width
         places = torch.arange(y.size(1), device=y.device)

@@ -14,10 +14,10 @@ from ...generators.hypothesis import Hypotheses
 from ...generators.sources import Sources
 from ...generators.statistics import SentenceRecord
 from ...network import Ensemble
-from .outputs import Observer, OutputBatch
+from .outputs import OutputBatch, StepObserver
 
 
-class Method(DecodingGenerator):
+class MethodToRead(DecodingGenerator):
     """A method that decodes with an :class:`~fairseq_fastdec.network.Ensemble`, in torch alone."""
 
     shortlist: Optional[Shortlist] = None
@@ -43,7 +43,7 @@ class Method(DecodingGenerator):
         return Ensemble(models, getattr(self.args, "temperature", 1.0), self.proposal_types)
 
 
-class SingleHypothesisMethod(Method):
+class SingleHypothesisMethod(MethodToRead):
     """A method that keeps one hypothesis for each sentence.
 
     Subclasses hold the method itself, :meth:`decode`, and nothing else.
@@ -56,7 +56,7 @@ class SingleHypothesisMethod(Method):
     keeps_one_hypothesis = True
     promises_greedy_tokens = True
     accepts_blocks = True
-    observer: Optional[Observer] = None
+    observer: Optional[StepObserver] = None
     records: Sequence[SentenceRecord] = ()
 
     @abstractmethod
@@ -108,4 +108,4 @@ def union(shortlist: Shortlist, allowed: Sequence[np.ndarray], device: torch.dev
 
 
 def _is_fp32(model: FairseqEncoderDecoderModel) -> bool:
-    return next(model.parameters()).dtype == torch.float32
+    return all(parameter.dtype == torch.float32 for parameter in model.parameters())

@@ -13,7 +13,7 @@ from ...generators.sources import Sources
 from ...generators.statistics import SentenceRecord, Statistics
 from ...network import Ensemble
 
-Observer = Callable[..., None]
+StepObserver = Callable[..., None]
 
 
 class OutputBatch:
@@ -35,7 +35,7 @@ class OutputBatch:
         self.network, self.rules, self.sources = network, rules, sources
         self.max_len = rules.max_len(sources.width)
         self.statistics = Statistics()
-        self.observer: Optional[Observer] = None
+        self.observer: Optional[StepObserver] = None
         self.sentence = torch.arange(n_sentences, device=device)
         self._lengths = torch.zeros_like(self.sentence)
         self._tokens = self._lengths.new_full((n_sentences, self.max_len + 1), rules.pad)
@@ -257,7 +257,7 @@ class OutputBatch:
 
 
 def agreeing(drafts: Tensor, answers: Tensor) -> Tensor:
-    """How many drafts come before the first that is not the answer: ``[R, T]`` to ``[R]``."""
+    """The number of drafts before the first that is not the answer: ``[R, T]`` to ``[R]``."""
     return drafts.eq(answers).long().cumprod(dim=1).sum(dim=1)
 
 

@@ -79,7 +79,7 @@ class PairBeam:
 
 
 def forced_slots(prefix: Tensor, eos: int, end: int, pad: int) -> Tensor:
-    """What the first slots must hold so that sentences begin with a prefix, from left to right.
+    """The tokens that the first slots must hold so that sentences begin with a prefix.
 
     Args:
         prefix: int64 ``[B, P]``, padded on the right; it may hold EOS.

@@ -90,8 +90,8 @@ def _best_first(
     return tree
 
 
-class Paths(NamedTuple):
-    """Paths of R rows behind their roots; a score of ``-inf`` means that there is no path.
+class PathsOfRows(NamedTuple):
+    """PathsOfRows of R rows behind their roots; a score of ``-inf`` means that there is no path.
 
     Attributes:
         tokens: int64 ``[R, N]``, the last token of each.
@@ -103,9 +103,9 @@ class Paths(NamedTuple):
     parents: Tensor
     scores: Tensor
 
-    def with_others(self, others: "Paths") -> "Paths":
+    def with_others(self, others: "PathsOfRows") -> "PathsOfRows":
         """These paths, and others behind them."""
-        return Paths(*(torch.cat(pair, dim=1) for pair in zip(self, others)))
+        return PathsOfRows(*(torch.cat(pair, dim=1) for pair in zip(self, others)))
 
     def worst_of_best(self, n: int) -> Tensor:
         """The score of each row's n-th best path, ``[R, 1]``; ``-inf`` with fewer than n."""
@@ -120,8 +120,8 @@ def _level_by_level(
     """The n most probable paths by sequential heads, which prolong the best of each level."""
     network, row = batch.network, torch.arange(batch.n_rows, device=features.device)[:, None]
     states, tokens = network.begin_drafts(features), next_tokens[:, None]
-    level = Paths(tokens, torch.full_like(tokens, -1), torch.zeros_like(tokens).float())
-    numbers, found = level.parents, Paths(*(part[:, :0] for part in level))
+    level = PathsOfRows(tokens, torch.full_like(tokens, -1), torch.zeros_like(tokens).float())
+    numbers, found = level.parents, PathsOfRows(*(part[:, :0] for part in level))
     for depth in range(1, n_heads):
         # The heads read the last token of each path of the level, and predict the next one.
         states = network.extend_drafts(states, level.tokens)
@@ -131,7 +131,9 @@ def _level_by_level(
         totals = level.scores[..., None] + best.values.clamp(max=0)
         scores, place = _best(totals.flatten(1), n)
         slot = place // best.values.size(-1)
-        children = Paths(best.indices.flatten(1).gather(1, place), numbers.gather(1, slot), scores)
+        children = PathsOfRows(
+            best.indices.flatten(1).gather(1, place), numbers.gather(1, slot), scores
+        )
         n_before, found = found.scores.size(1), found.with_others(children)
         # Prolong those that can have a child among the n best paths, which is no more probable.
         can_grow = children.tokens.ne(batch.rules.eos) & (scores > found.worst_of_best(n))
@@ -141,7 +143,7 @@ def _level_by_level(
         if not scores.gt(-math.inf).any():
             break
         states = states[row, slot.gather(1, place)]
-        level, numbers = Paths(*(part[row, place] for part in children)), n_before + place
+        level, numbers = PathsOfRows(*(part[row, place] for part in children)), n_before + place
         level = level._replace(scores=scores)
     rows = zip(next_tokens.tolist(), *(part.tolist() for part in found))
     return [_tree_of_best(*of_row, n) for of_row in rows]

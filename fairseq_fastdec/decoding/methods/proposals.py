@@ -1,4 +1,4 @@
-"""What the prediction heads p_2 ... p_k propose: the block that p_1 verifies.
+"""The proposals of the heads p_2 ... p_k, the block that p_1 verifies.
 
 The heads of Stern et al. (2018) are parallel: each predicts its token without knowing the others.
 Sequential heads read the tokens before their own, as in Hydra (Ankner et al. 2024).

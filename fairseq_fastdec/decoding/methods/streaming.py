@@ -122,7 +122,7 @@ class Streaming(VariableBeam):
 
 
 def _some_of(sources: Sources, numbers: List[int], pad: int) -> Dict[str, Any]:
-    """What the encoder takes, for some sentences, without padding that only others need."""
+    """The encoder's input for some sentences, without padding that only others need."""
     if numbers == list(range(sources.n)):
         return sources.net_input
     index = torch.tensor(numbers, device=sources.device)

@@ -4,7 +4,7 @@ import torch
 
 from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.decoding.methods import drafts
-from fairseq_fastdec.decoding.methods.drafts import Pool, draft_of
+from fairseq_fastdec.decoding.methods.drafts import NgramPool, draft_of
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.sources import Sources
 from tests.support import tiny
@@ -116,7 +116,7 @@ def test_symbols_that_the_target_lacks_are_padding():
 
 def test_a_pool_forgets_what_is_old(monkeypatch):
     monkeypatch.setattr(drafts, "POOL_SIZE", 2)
-    pool = Pool()
+    pool = NgramPool()
     for number in range(7):
         pool.put((number,), number)
     assert pool.get((6,)) == 6 and pool.get((0,)) is None

@@ -64,11 +64,11 @@ def all_paths(network, root, n_heads):
         for path in itertools.product(range(V), repeat=length):
             if EOS in path[:-1]:
                 continue
-            scores = [
-                network.distribution(*([root, *path[:n]] if network.has_sequential_heads else [n + 1]))[token].item()
-                for n, token in enumerate(path)
-            ]  # fmt: skip
-            found.append((sum(scores), path))
+            score = 0.0
+            for n, token in enumerate(path):
+                known = [root, *path[:n]] if network.has_sequential_heads else [n + 1]
+                score += network.distribution(*known)[token].item()
+            found.append((score, path))
     return [path for _, path in sorted(found, reverse=True)]
 
 
