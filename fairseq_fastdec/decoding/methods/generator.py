@@ -74,7 +74,9 @@ class SingleHypothesisMethod(MethodToRead):
         batch = self.new_batch(sources, prefix)
         batch.statistics, batch.observer = self.statistics, self.observer
         self.statistics.encoder_invocations += 1
-        self.decode(batch, batch.open(bos, prefix))
+        last = batch.open(bos, prefix)
+        if batch.n_rows:  # prefixes can be whole outputs
+            self.decode(batch, last)
         self.records = records = batch.records(ids, with_blocks=self.accepts_blocks)
         return batch.hypotheses(), records
 

@@ -16,8 +16,8 @@ from tests.support.against_fairseq import (
     options_strategy,
 )
 from tests.support.blockwise import EOS, constant_model
-from tests.support.to_read import decoded, method_to_read
-from tests.support.trained_models import TASK, blockwise_model
+from tests.support.to_read import decoded, method_to_read, model_with
+from tests.support.trained_models import TASK
 
 
 @pytest.mark.parametrize("heads", ["parallel", "sequential"])
@@ -27,7 +27,7 @@ from tests.support.trained_models import TASK, blockwise_model
     tree=st.sampled_from([None, 1, 6]), block_size=st.integers(1, 4),
 )  # fmt: skip
 def test_exact_acceptance_gives_fairseqs_beam_1(heads, options, lengths, seed, tree, block_size):
-    models, sample = [blockwise_model(block_heads=heads)], tiny.random_batch(TASK, lengths)
+    models, sample = [model_with(heads)], tiny.random_batch(TASK, lengths, seed=seed)
     method = dict(decoding_block_size=block_size, proposal_tree=tree)
     expected = fairseq_hypotheses(models, sample, **options)
     assert_same(decoded(models, sample, "blockwise", method, **options), expected)

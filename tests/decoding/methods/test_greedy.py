@@ -13,7 +13,7 @@ from tests.support.against_fairseq import (
     options_strategy,
 )
 from tests.support.doubles import table_model
-from tests.support.to_read import LENGTHS, decoded, method_to_read
+from tests.support.to_read import LENGTHS, decoded, fp64_model, method_to_read
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 CONV = "[(32, 3)] * 2"
@@ -29,7 +29,9 @@ OTHERS = {
 @settings(max_examples=8, deadline=None)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_the_output_of_fairseqs_beam_1(trained, dtype, options, lengths, seed):
-    models, sample = [stock_model(0, dtype, trained)], tiny.random_batch(TASK, lengths, seed=seed)
+    of_fp32 = stock_model() if trained else stock_model(trained=False)
+    models = [of_fp32 if dtype == torch.float32 else fp64_model(trained)]
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
     expected = fairseq_hypotheses(models, sample, **options)
     assert_same(decoded(models, sample, "greedy", **options), expected)
 

@@ -26,6 +26,7 @@ from tests.support.to_read import (
     blockwise_strategy,
     capacities,
     decoded,
+    fp64_model,
     generation_strategy,
     generator_of_today,
     jacobi_strategy,
@@ -137,6 +138,16 @@ def test_a_model_gone_bad_is_an_error_that_names_the_sentences(decoding):
 
 
 @pytest.mark.parametrize("decoding", SINGLE)
+def test_prefixes_that_are_whole_outputs(decoding):
+    models = [blockwise_model()]
+    for lengths, width in (([0, 0], 1), ([0, 3], 2)):
+        sample = tiny.random_batch(TASK, lengths)
+        prefix = sample["target"][:, :width]
+        beam = 3 if decoding in BEAMS else 1
+        assert_as_today(models, sample, decoding, prefix=prefix, beam=beam, max_len_b=8)
+
+
+@pytest.mark.parametrize("decoding", SINGLE)
 def test_another_first_token(decoding):
     models, sample = [blockwise_model()], tiny.random_batch(TASK, [3, 5])
     bos = TASK.target_dictionary.bos()
@@ -193,4 +204,4 @@ def test_fp32_is_the_precision_of_fp32_models():
     options = DecodingOptions(decoding="greedy", engine_precision="fp32")
     build([stock_model()], TASK.target_dictionary, arguments(), options)
     with pytest.raises(ValueError, match="--engine-precision fp32: needs compiled code"):
-        build([stock_model(dtype=torch.float64)], TASK.target_dictionary, arguments(), options)
+        build([fp64_model()], TASK.target_dictionary, arguments(), options)

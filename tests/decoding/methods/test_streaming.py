@@ -1,15 +1,20 @@
 """Streams: the translations of ``variable_beam`` in another order, within the capacity."""
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding.methods.beam_batch import BeamBatch
 from fairseq_fastdec.decoding.methods.streaming import StreamCapacity
 from tests.support import tiny
-from tests.support.to_read import LENGTHS, assert_same_lists, decoded, method_to_read
-from tests.support.trained_models import TASK, stock_model
+from tests.support.to_read import (
+    LENGTHS,
+    assert_same_lists,
+    decoded,
+    fp64_model,
+    method_to_read,
+)
+from tests.support.trained_models import TASK
 
 
 def test_the_share_of_the_capacity_in_use():
@@ -27,7 +32,7 @@ def test_the_share_of_the_capacity_in_use():
     rows=st.none() | st.integers(4, 9), finalize=st.sampled_from(["paper", "fairseq"]),
 )  # fmt: skip
 def test_the_translations_of_a_batch(policy, n, refill, rows, finalize):
-    models, sample = [stock_model(dtype=torch.float64)], tiny.random_batch(TASK, LENGTHS)
+    models, sample = [fp64_model()], tiny.random_batch(TASK, LENGTHS)
     options = dict(beam=4, max_len_b=12)
     expected = decoded(models, sample, "variable_beam", dict(finalize=finalize), **options)
     method = dict(
