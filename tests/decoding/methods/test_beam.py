@@ -29,7 +29,8 @@ def test_the_hypotheses_of_fairseq(options, lengths, beam, width, size):
     """All of them, with --nbest as large as --beam."""
     models, sample = [stock_model(), stock_model(trained=False)], tiny.random_batch(TASK, lengths)
     prefix = None if width is None else sample["target"][:, :width]
-    options = dict(options, no_repeat_ngram_size=size)
+    # fairseq fails an assertion if a rule forbids the EOS that has to end the longest output.
+    options = dict(options, no_repeat_ngram_size=0 if width else size)
     expected = fairseq_hypotheses(models, sample, prefix, beam_size=beam, **options)
     assert_same_lists(
         decoded(models, sample, "beam", prefix=prefix, beam=beam, **options), expected
