@@ -73,15 +73,7 @@ class DecodingGenerator(ABC):
             source_dictionary = getattr(models[0].encoder, "dictionary", dictionary)
         self.source_dictionary = source_dictionary
         self.eos = dictionary.eos() if eos is None else eos
-        self.session = EnsembleSession(
-            models,
-            getattr(args, "temperature", 1.0),
-            str(options.engine_precision),
-            equal_steps=self.promises_greedy_tokens,
-            shortlist=self._shortlist(),
-            cuda_graphs=str(options.cuda_graphs),
-            proposals=ProposalWays(self._proposal_types(), options.rounds_proposals),
-        )
+        self.session = self.make_session(models)
         self._check_tokens_per_step()
         check_dictionaries(models, self.source_dictionary, dictionary)
         max_positions = min(model.max_decoder_positions() for model in models)
@@ -95,6 +87,23 @@ class DecodingGenerator(ABC):
         # At the end of a command fairseq drops its generator without telling it.
         weakref.finalize(self, log_summary, self.name, self.statistics)
         self.set_up(models)
+
+    def make_session(self, models: Sequence[FairseqEncoderDecoderModel]) -> Any:
+        """The object that computes the models' distributions: the engine's session.
+
+        Raises:
+            ValueError: for a model or an option that it cannot honour.
+        """
+        options = self.options
+        return EnsembleSession(
+            models,
+            getattr(self.args, "temperature", 1.0),
+            str(options.engine_precision),
+            equal_steps=self.promises_greedy_tokens,
+            shortlist=self.load_shortlist(),
+            cuda_graphs=str(options.cuda_graphs),
+            proposals=ProposalWays(self.proposal_types, options.rounds_proposals),
+        )
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         """Prepare what a method needs besides; the last act of construction.
@@ -169,7 +178,8 @@ class DecodingGenerator(ABC):
         check_finite(hypotheses, ids)
         return hypotheses
 
-    def _proposal_types(self) -> Optional[int]:
+    @property
+    def proposal_types(self) -> Optional[int]:
         """The number of target types that heads choose proposals from; ``None`` for all."""
         n, n_types = self.options.proposal_types, len(self.dictionary)
         if n is None:
@@ -177,7 +187,12 @@ class DecodingGenerator(ABC):
         least = self.dictionary.nspecial + 1
         return max(n, least) if 0 < n < n_types else None
 
-    def _shortlist(self) -> Optional[Shortlist]:
+    def load_shortlist(self) -> Optional[Shortlist]:
+        """The target types of ``--shortlist``; ``None`` for all.
+
+        Raises:
+            ValueError: for a table that cannot be read, or sources that are no tokens.
+        """
         options = self.options
         if options.shortlist is None:
             return None

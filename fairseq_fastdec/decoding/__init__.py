@@ -1,0 +1,1 @@
+"""Decoding: each method as its paper describes it, in :mod:`.methods`."""

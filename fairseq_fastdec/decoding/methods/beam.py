@@ -1,0 +1,112 @@
+"""Beam search of fixed width: fairseq's own (Yang et al. 2020, section 2)."""
+
+import math
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from ...errors import flag_of
+from ...generators.constraints import prefix_lengths
+from ...generators.generation_options import SAMPLING_FLAGS
+from ...generators.hypothesis import Hypotheses
+from ...generators.options import given
+from ...generators.sources import Sources
+from ...generators.statistics import BeamRecord, SentenceRecord
+from .beam_batch import BeamBatch
+from .beams import Beam, BeamRule, results_of
+from .generator import MethodToRead, allowed_types
+from .sampling import Draws
+
+
+class FixedBeam(MethodToRead):
+    """The k best candidates of each sentence are expanded; a batch begins and goes on together.
+
+    With its defaults the hypotheses and scores are those of fairseq's ``SequenceGenerator``.
+    """
+
+    honours = MethodToRead.honours | SAMPLING_FLAGS
+    default_threshold = math.inf
+    default_max_candidates: Optional[int] = None
+    default_finalize = "fairseq"
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        options, draws = self.options, Draws.from_args(self.args)
+        for name in ("prune_threshold", "max_candidates", "finalize"):
+            value = getattr(options, name)
+            if draws is not None and value is not None:
+                raise ValueError(
+                    f"{flag_of(name)} {value}: means nothing with --sampling, whose samples do "
+                    "not compete; remove one of them"
+                )
+        # fairseq's limit: padding is never chosen.
+        width = min(self.beam, len(self.dictionary) - 1)
+        if draws is not None:
+            self.rule = BeamRule(width, math.inf, None, waits=False, draws=draws)
+            return
+        finalize = str(given(options.finalize, self.default_finalize))
+        self.rule = BeamRule(
+            width,
+            threshold=given(options.prune_threshold, self.default_threshold),
+            per_candidate=given(options.max_candidates, self.default_max_candidates),
+            waits=finalize == "paper",
+        )
+
+    def translate(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        given = (self.network, self.rules, self.rule, self.statistics, self.shortlist)
+        if self.rule.draws is not None:
+            self.rule.draws.begin(ids)
+        hypotheses: Hypotheses = [[] for _ in ids]
+        records: List[SentenceRecord] = []
+        n_source = sources.lengths.tolist()
+        beams = self.beams_of(sources, prefix)
+        for beam in self.search(BeamBatch(*given), beams, sources, bos):
+            hypotheses[beam.number] = results_of(beam, self.rules, sources.device)
+            # fairseq gives k copies of a hypothesis that its prefix completes.
+            if self.eos in beam.forced and not self.rule.waits:
+                hypotheses[beam.number] = [
+                    {name: value.clone() for name, value in hypotheses[beam.number][0].items()}
+                    for _ in range(self.rule.width)
+                ]
+            n_tokens = hypotheses[beam.number][0]["tokens"].numel()
+            costs = (n_source[beam.number], n_tokens, beam.steps, [], beam.expansions)
+            records.append(BeamRecord(ids[beam.number], *costs))
+        return hypotheses, records
+
+    def search(
+        self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
+    ) -> Iterator[Beam]:
+        """Expand beams until all sentences are done, and yield each sentence's beam then."""
+        batch.admit(beams, sources.net_input, sources.device)
+        while batch.beams:
+            yield from batch.expand(batch.beams, bos)
+
+    def beams_of(self, sources: Sources, prefix: Optional[Tensor]) -> List[Beam]:
+        """A beam for each source, with the rules about its length and its prefix."""
+        if prefix is None:
+            prefix = sources.lengths.new_zeros(sources.n, 0)
+        prefix_lengths(prefix, self.rules.pad)
+        allowed: Sequence = [None] * sources.n
+        if self.shortlist is not None:
+            allowed = allowed_types(self.shortlist, sources.content, prefix)
+        beams = []
+        for number, max_len in enumerate(self.max_lens(sources)):
+            own = prefix[number].tolist()[:max_len]
+            forced = [token for token in own if token != self.rules.pad]
+            n_waived = min(self.n_waived(prefix.size(1), len(forced)), max_len)
+            beams.append(Beam(number, max_len, forced, n_waived, allowed[number]))
+        return beams
+
+    def max_lens(self, sources: Sources) -> List[int]:
+        """The longest translation of each sentence, by fairseq's rule: that of its batch."""
+        return [self.rules.max_len(sources.width)] * sources.n
+
+    def n_waived(self, width: int, n_forced: int) -> int:
+        """For how many first tokens --min-len does not hold, by fairseq's rule: the prefix' width.
+
+        Args:
+            width: of all prefixes; n_forced: the tokens of the sentence's own.
+        """
+        return width

@@ -1,0 +1,137 @@
+"""The beams of a batch, whose growing candidates are the rows of a network.
+
+Lines are those of Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
+"""
+
+import math
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from ...engine import Shortlist
+from ...generators.constraints import GenerationRules
+from ...generators.repeated_ngrams import forbidden_after
+from ...generators.statistics import Statistics
+from ...network import Ensemble
+from .beams import Beam, BeamRule, Candidate
+from .generator import union
+from .sampling import Draws
+
+
+class BeamBatch:
+    """The beams that are being decoded. Each growing candidate has a row of the network.
+
+    Attributes:
+        beams: B of Algorithm 1.
+    """
+
+    def __init__(
+        self,
+        network: Ensemble,
+        rules: GenerationRules,
+        rule: BeamRule,
+        statistics: Statistics,
+        shortlist: Optional[Shortlist] = None,
+    ) -> None:
+        self._network, self._rules, self._rule = network, rules, rule
+        self._statistics, self._shortlist = statistics, shortlist
+        self.beams: List[Beam] = []
+        network.reset()
+
+    def admit(self, beams: Sequence[Beam], net_input: Dict[str, Any], device: torch.device) -> None:
+        """Lines 9 to 11: encode more sources, whose beams hold one empty candidate each."""
+        for row, beam in enumerate(beams, start=self._network.n_rows):
+            beam.growing[0].row = row
+        self.beams = [*self.beams, *beams]
+        if self._shortlist is not None:
+            allowed = [beam.allowed for beam in self.beams]
+            self._network.restrict(union(self._shortlist, allowed, device))
+        self._network.encode(net_input)
+        self._statistics.encoder_invocations += 1
+        self._device = device
+
+    def expand(self, focus: Sequence[Beam], bos: int) -> List[Beam]:
+        """Lines 13 to 18: extend the candidates of some beams by one token.
+
+        Args:
+            bos: the token before the first.
+
+        Returns:
+            the beams whose sentences are done, which leave
+        """
+        # Line 15: compute the expansions D(e_i, y_ij).
+        candidates = [(beam, own) for beam in focus for own in beam.growing]
+        rows = torch.tensor([own.row for _, own in candidates], device=self._device)
+        last = [own.tokens[-1] if own.tokens else bos for _, own in candidates]
+        features = self._network.step(torch.tensor(last, device=self._device)[:, None], rows=rows)
+        self._network.keep(torch.ones_like(rows))
+        self._statistics.count_step(len(candidates))
+        self._statistics.count_beams(len(focus), sum(len(beam.waiting) for beam in focus))
+        log_probs = self._constrained(self._network.log_probs(features[:, 0]), candidates, bos)
+        extensions = iter(self._extensions(log_probs, candidates))
+        done = []
+        for beam in focus:
+            found = [own for _ in beam.growing for own in next(extensions)]
+            beam.steps, beam.expansions = beam.steps + 1, beam.expansions + len(beam.growing)
+            first = beam.growing[0]
+            self._rule.update(beam, found, self._rules.eos)
+            if self._rule.is_done(beam):
+                # A model whose numbers are NaN allows no token: the sentence ends as it stands.
+                end = first.extended(self._rules.eos, -math.inf, -math.inf)
+                beam.final = beam.final or [end]
+                done.append(beam)
+        # Line 18: remove terminated beams, and the rows of all candidates that do not grow.
+        self.beams = [beam for beam in self.beams if beam not in done]
+        growing = [own for beam in self.beams for own in beam.growing]
+        self._network.select(rows.new_tensor([own.row for own in growing]))
+        for row, own in enumerate(growing):
+            own.row = row
+        return done
+
+    def _constrained(
+        self, log_probs: Tensor, candidates: Sequence[Tuple[Beam, Candidate]], bos: int
+    ) -> Tensor:
+        """Apply fairseq's rules, in place, to ``[R, V]``."""
+        limits = [(beam.length, beam.max_len, beam.n_waived) for beam, _ in candidates]
+        steps, max_len, n_waived = torch.tensor(limits, device=log_probs.device).unbind(1)
+        self._rules.constrain(log_probs, steps, max_len, n_waived)
+        for row, (beam, own) in enumerate(candidates):
+            if beam.length < len(beam.forced):
+                token = beam.forced[beam.length]
+                score = log_probs[row, token].clone()
+                log_probs[row] = -math.inf
+                log_probs[row, token] = score
+            elif self._rules.no_repeat_ngram_size:
+                context = [bos, *own.tokens]
+                forbidden = forbidden_after(context, self._rules.no_repeat_ngram_size)
+                log_probs[row, forbidden] = -math.inf
+        return log_probs
+
+    def _extensions(
+        self, log_probs: Tensor, candidates: Sequence[Tuple[Beam, Candidate]]
+    ) -> Iterator[List[Candidate]]:
+        """The extensions of each candidate that its beam may keep.
+
+        Args:
+            log_probs: ``[R, V]``.
+        """
+        rule = self._rule
+        if rule.draws is None:
+            n = min(rule.n_extensions, rule.per_candidate or rule.n_extensions, log_probs.size(1))
+            choices = zip(*log_probs.topk(n))
+        else:
+            choices = self._drawn(rule.draws, log_probs, candidates)
+        for (_, own), (scores, tokens) in zip(candidates, choices):
+            totals = scores + own.total
+            columns = (tokens.tolist(), scores.tolist(), totals.tolist())
+            found = [own.extended(*extension) for extension in zip(*columns)]
+            yield [candidate for candidate in found if candidate.total > -math.inf]
+
+    def _drawn(
+        self, draws: Draws, log_probs: Tensor, candidates: Sequence[Tuple[Beam, Candidate]]
+    ) -> Iterator[Tuple[Tensor, Tensor]]:
+        """Log-probabilities and tokens that are drawn for each candidate: k for an empty one."""
+        for row, (beam, own) in enumerate(candidates):
+            places = [beam.growing.index(own)] if own.tokens else range(self._rule.width)
+            yield draws.draw(log_probs[row], beam.number, beam.length, places)

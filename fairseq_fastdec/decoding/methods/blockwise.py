@@ -1,0 +1,141 @@
+"""Blockwise parallel decoding (Stern, Shazeer and Uszkoreit, NeurIPS 2018)."""
+
+from typing import List, Sequence, Tuple
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from .acceptance import AcceptanceTest, acceptance_test
+from .generator import SingleHypothesisMethod
+from .outputs import OutputBatch
+from .proposal_trees import tree_of
+from .proposals import Proposed, chain_of
+
+# The least probability of what sequential heads propose, if every proposal is verified exactly.
+DEFAULT_CONFIDENCE = 0.5
+
+
+class Blockwise(SingleHypothesisMethod):
+    """k heads predict, p_1 verifies, the longest accepted prefix stays.
+
+    With ``--acceptance exact`` the output is p_1's greedy output. With ``--proposal-tree`` the
+    heads propose several tokens for a place, and p_1 accepts the longest path that it agrees with.
+    """
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        options = self.options
+        if options.proposal_tree == "auto":
+            raise ValueError("--proposal-tree auto: not possible here; give a number of proposals")
+        if not self.network.heads_agree:
+            raise ValueError(
+                "--path: models with and without --block-heads sequential cannot propose together; "
+                "give models of one kind, or use --decoding greedy"
+            )
+        self._n_heads = self._number_of_heads()
+        self._test = acceptance_test(options, self.dictionary)
+        given = options.proposal_confidence
+        default = DEFAULT_CONFIDENCE if options.keeps_p1_tokens else 0.0
+        self._confidence = default if given is None else given
+
+    def decode(self, batch: OutputBatch, last: Tensor) -> None:
+        # The first invocation only predicts. p_1's prediction is certain: y_{j+1}, [R].
+        features = batch.step(last[:, None])[:, 0]
+        batch.network.keep(torch.ones_like(last))
+        scores, tokens = batch.log_probs(features[:, None], first=0).max(dim=-1)
+        batch.observe(0, tokens[:, :0], tokens, scores, settled=torch.ones_like(last))
+        certain, certain_score = tokens.squeeze(1), scores.squeeze(1)
+        while True:
+            certain, certain_score, features = batch.without_ended(certain, certain_score, features)
+            if not batch.n_rows:
+                break
+            # Predict: y_{j+i} = argmax p_i(y_{j+i} | y_1 ... y_j, x) for i = 1 ... k (section 3).
+            block = self._predict(batch, features, certain)
+            # Verify: p_1 predicts the token behind each token of the block. This invocation also
+            # computes the features of the next prediction (section 4).
+            fed = batch.step(block.tokens, block.parents)
+            log_probs = batch.log_probs(fed, 1, block.depths)
+            # Accept: extend the output by the longest accepted prefix, j <- j + n (section 3).
+            path, n = accepted(block, log_probs, self._test)
+            tokens = block.tokens.gather(1, path)
+            row = torch.arange(batch.n_rows, device=path.device)
+            of_path = log_probs[row[:, None], path]
+            scores = of_path[:, :-1].gather(-1, tokens[:, 1:, None]).squeeze(-1)
+            scores = torch.cat([certain_score[:, None], scores], dim=1)
+            best_scores, best = of_path.max(dim=-1)
+            is_tree = block.parents is not None
+            batch.observe(1, tokens[:, 1:], best, best_scores, n, n if is_tree else None)
+            n_taken = batch.keep(tokens, scores, n, path if is_tree else None)
+            self._count_heads(n_taken.tolist())
+            # The next prediction starts at the last accepted token.
+            certain, certain_score = best[row, n - 1], best_scores[row, n - 1]
+            features = fed[row, path[row, n - 1]]
+
+    def _predict(self, batch: OutputBatch, features: Tensor, certain: Tensor) -> Proposed:
+        given = (batch, features, certain, self._n_heads)
+        n_proposals = self.options.proposal_tree
+        if n_proposals is None:
+            return chain_of(*given, self._confidence)
+        return tree_of(*given, int(n_proposals), self._confidence)
+
+    def _count_heads(self, block_sizes: List[int]) -> None:
+        """Count how often the proposals of p_2, p_3, ... were accepted, for the statistics."""
+        heads = range(1, self._n_heads)
+        accepted_of = [sum(size > head for size in block_sizes) for head in heads]
+        self.statistics.count_heads([len(block_sizes)] * len(heads), accepted_of)
+
+    def _number_of_heads(self) -> int:
+        """k, ``--decoding-block-size``.
+
+        Raises:
+            ValueError: for models without heads, or with fewer.
+        """
+        options, trained = self.options, self.network.block_sizes
+        lacking = [str(number) for number, n in enumerate(trained, start=1) if n == 0]
+        if lacking:
+            raise ValueError(
+                f"--decoding blockwise: model {', '.join(lacking)} of {len(trained)} has no "
+                "prediction heads; train heads with --arch blockwise_transformer --criterion "
+                "random_sub_loss --finetune-from-model CHECKPOINT, or use --decoding greedy"
+            )
+        most = min(trained)
+        n_heads = options.decoding_block_size or most
+        if n_heads > most:
+            raise ValueError(
+                f"--decoding-block-size {n_heads}: the model was trained with --block-size {most}; "
+                f"choose 1 to {most}"
+            )
+        if options.min_block_size > n_heads:
+            raise ValueError(
+                f"--min-block-size {options.min_block_size}: larger than the block, {n_heads} "
+                "tokens; lower it or raise --decoding-block-size"
+            )
+        return n_heads
+
+
+def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> Tuple[Tensor, Tensor]:
+    """The accepted tokens of each block: the first one, which is p_1's, and proposals.
+
+    Args:
+        log_probs: p_1's, float32 ``[R, T, V]``, behind each token of the block.
+
+    Returns:
+        their indices in the block, int64 ``[R, D]``, and how many count, int64 ``[R]``
+    """
+    tokens, parents, _ = block
+    if parents is None:
+        is_accepted = test(tokens[:, 1:], log_probs[:, :-1])
+        path = torch.arange(tokens.size(1), device=tokens.device).expand(tokens.shape)
+        return path, 1 + is_accepted.long().cumprod(dim=1).sum(dim=1)
+    paths = []
+    columns = (tokens.tolist(), parents.tolist(), log_probs.argmax(dim=-1).tolist())
+    for of_row, follows, best in zip(*columns):
+        path = [0]
+        for index in range(1, len(of_row)):
+            # A token comes behind the one that it follows, and no two tokens that follow it agree.
+            if follows[index] == path[-1] and of_row[index] == best[path[-1]]:
+                path.append(index)
+        paths.append(path)
+    n = [len(path) for path in paths]
+    padded = [path + [0] * (max(n) - len(path)) for path in paths]
+    return tokens.new_tensor(padded), tokens.new_tensor(n)

@@ -1,0 +1,204 @@
+"""Double-token decoding: beam search over pairs of tokens (Imamura and Sumita, WNGT 2020)."""
+
+import math
+from dataclasses import replace
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from ...data.special_tokens import EOD, end_token, start_tokens
+from ...data.token_order import TokenOrder
+from ...generators.hypothesis import Hypotheses, Hypothesis, hypothesis
+from ...generators.sources import Sources
+from ...generators.statistics import BeamRecord, SentenceRecord
+from .generator import MethodToRead, allowed_types, union
+from .pairs import PairBeam, PairHypothesis, forced_slots
+
+# The best tokens of one side of a pair, best first: log-probabilities and tokens.
+BestTokensOfSide = List[Tuple[float, int]]
+
+
+class DoubleToken(MethodToRead):
+    """Each step extends every hypothesis by a left and a right token.
+
+    K = W = ``--beam``, as in fairseq. All lengths are in tokens of the natural sentence: --max-len,
+    --min-len, and the length that scores are divided by.
+    """
+
+    tokens_per_step = 2
+    # Which n-grams a token completes is not known while tokens come from both ends.
+    honours = frozenset()
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        self.order = _common_order([model.decoder.token_order for model in models])
+        if EOD not in self.dictionary:
+            raise ValueError(
+                f"--decoding double_token: the target dictionary has no {EOD}; use --task "
+                "translation_double_token"
+            )
+        # fairseq's limit: padding is never chosen.
+        self._width = min(self.beam, len(self.dictionary) - 1)
+        self._end = end_token(self.order, self.dictionary)
+        n_positions = self.rules.max_positions
+        self.rules = replace(
+            self.rules,
+            eos=self._end,
+            # EOS is the first right token, and no other.
+            never=(self.eos,),
+            # The longest sentence and its end tokens have to fit into pairs.
+            max_positions=n_positions - n_positions % 2,
+        )
+
+    def translate(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self._max_len, self._device = self.rules.max_len(sources.width), sources.device
+        # Line 1: the beam holds (y_L0 = BOS, y_R0 = EOS), the pair that is fed first.
+        left, right = start_tokens(self.order, self.dictionary)
+        self._start = [left if bos == self.eos else bos, right]
+        beams = self._encode(sources, prefix)
+        hypotheses: Hypotheses = [[] for _ in ids]
+        records: List[SentenceRecord] = []
+        n_source, t = sources.lengths.tolist(), 1
+        while beams:
+            sides = self._decode_beam(beams, t)
+            for own in beams:
+                self._extend(own, [next(sides) for _ in own.beam])
+            # Line 4: while |H| < K, for each sentence.
+            done = [own for own in beams if len(own.ended) >= self._width or not own.beam]
+            for own in done:
+                found = [self._hypothesis(pairs) for pairs in own.ended]
+                found.sort(key=lambda one: one["score"].item(), reverse=True)
+                hypotheses[own.number] = found
+                costs = (n_source[own.number], found[0]["tokens"].numel(), t, [], own.expansions)
+                records.append(BeamRecord(ids[own.number], *costs))
+            beams = [own for own in beams if own not in done]
+            self._select_rows([pairs for own in beams for pairs in own.beam])
+            t += 1  # line 21
+        return hypotheses, records
+
+    def _encode(self, sources: Sources, prefix: Optional[Tensor]) -> List[PairBeam]:
+        """Encode the sources: a beam of one hypothesis without pairs for each."""
+        if prefix is None:
+            forced = sources.lengths.new_empty(sources.n, 0)
+        else:
+            self.order.check_prefix()
+            forced = forced_slots(prefix[:, : self._max_len], self.eos, self._end, self.rules.pad)
+        self._n_forced = forced.size(1)
+        self.network.reset()
+        if self.shortlist is not None:
+            allowed = allowed_types(self.shortlist, sources.content, forced)
+            self.network.restrict(union(self.shortlist, allowed, sources.device))
+        self.network.encode(sources.net_input)
+        self.statistics.encoder_invocations += 1
+        beams = [PairBeam(number, slots) for number, slots in enumerate(forced.tolist())]
+        for row, own in enumerate(beams):
+            own.beam[0].row = row
+        return beams
+
+    def _decode_beam(
+        self, beams: Sequence[PairBeam], t: int
+    ) -> Iterator[Tuple[BestTokensOfSide, BestTokensOfSide]]:
+        """DECODEBEAM, line 6: (Y_Lt, Y_Rt) of each hypothesis, as far as DOUBLETOPK needs them.
+
+        Yields:
+            the 2W best left tokens and the W + 1 best right tokens
+        """
+        fed = [pairs.tokens[-2:] or self._start for own in beams for pairs in own.beam]
+        tokens = torch.tensor(fed, device=self._device)
+        features = self.network.step(tokens)
+        self.network.keep(torch.full_like(tokens[:, 0], 2))
+        self.statistics.count_step(len(fed))
+        self.statistics.count_beams(len(beams))
+        log_probs = self.network.log_probs(features)
+        # Slots 2t - 2 and 2t - 1. With its first end token in slot n a sentence has n tokens, or
+        # fewer. So each side obeys the rules about lengths that hold for the n-th token.
+        slots = torch.arange(2 * t - 2, 2 * t, device=self._device)
+        steps = slots.expand(log_probs.shape[:2])
+        self.rules.constrain(log_probs, steps, self._max_len, self._n_forced)
+        forced = [own.forced[2 * t - 2 : 2 * t] for own in beams for _ in own.beam]
+        for row, of_row in enumerate(forced):
+            for side, token in enumerate(of_row):
+                if token != self.rules.pad:
+                    score = log_probs[row, side, token].clone()
+                    log_probs[row, side] = -math.inf
+                    log_probs[row, side, token] = score
+        best = log_probs.topk(min(2 * self._width, log_probs.size(-1)))
+        for scores, tokens in zip(best.values.tolist(), best.indices.tolist()):
+            left, right = (list(zip(*side)) for side in zip(scores, tokens))
+            yield left, right[: self._width + 1]
+
+    def _extend(
+        self, own: PairBeam, sides: Sequence[Tuple[BestTokensOfSide, BestTokensOfSide]]
+    ) -> None:
+        """Lines 7 to 20, for one sentence."""
+        before, end = own.beam, self._end
+        own.expansions += len(before)
+        pairs = double_top_k(before, sides, self._width)
+        # Lines 8 to 12: FINALIZE those of the W best pairs that hold EOD.
+        best = pairs[: self._width]
+        for n, candidate in enumerate(best):
+            is_known = any(candidate.ends_like(better, end) for better in best[:n])
+            if candidate.has_ended(end) and not is_known and len(own.ended) < self._width:
+                own.ended.append(candidate)
+        # Lines 13 to 20: EXPANDBEAM by the W best pairs without EOD.
+        own.beam = [candidate for candidate in pairs if not candidate.has_ended(end)][: self._width]
+        if not own.beam and not own.ended:
+            # A model whose numbers are NaN allows no pair: the sentence ends as it stands.
+            own.ended.append(before[0].extended((end, end), (-math.inf, -math.inf)))
+
+    def _select_rows(self, hypotheses: Sequence[PairHypothesis]) -> None:
+        """Let the rows of the network be those of the hypotheses that go on."""
+        rows = [pairs.row for pairs in hypotheses]
+        self.network.select(torch.tensor(rows, dtype=torch.long, device=self._device))
+        for row, pairs in enumerate(hypotheses):
+            pairs.row = row
+
+    def _hypothesis(self, pairs: PairHypothesis) -> Hypothesis:
+        tokens, scores = pairs.natural(self.order, self._end, self.eos)
+        own_scores = torch.tensor(scores, device=self._device)
+        score = self.rules.sentence_score(own_scores)
+        return hypothesis(torch.tensor(tokens, device=self._device), score, own_scores)
+
+
+def double_top_k(
+    beam: Sequence[PairHypothesis],
+    sides: Sequence[Tuple[BestTokensOfSide, BestTokensOfSide]],
+    width: int,
+) -> List[PairHypothesis]:
+    """DOUBLETOPK, line 7: the best pairs that extend a beam, best first.
+
+    The two tokens of a pair are taken to be independent. So the 2W best left tokens are chosen
+    first, and then right tokens, given the scores of the left ones. The paper keeps the 3W best
+    pairs, of which W have to go on. All pairs of the 2W left tokens are kept here, since more than
+    2W of the 3W best pairs can hold EOD.
+
+    Args:
+        beam: the hypotheses; sides: the best left and right tokens of each.
+        width: W.
+    """
+    lefts = [
+        (own.total + score, own, score, token, right)
+        for own, (left, right) in zip(beam, sides)
+        for score, token in left
+    ]
+    lefts.sort(key=lambda left: left[0], reverse=True)
+    pairs = [
+        own.extended((token, right_token), (score, right_score))
+        for _, own, score, token, right in lefts[: 2 * width]
+        for right_score, right_token in right
+    ]
+    possible = [own for own in pairs if own.total > -math.inf]
+    return sorted(possible, key=lambda own: own.total, reverse=True)
+
+
+def _common_order(orders: Sequence[TokenOrder]) -> TokenOrder:
+    for order in orders[1:]:
+        if order != orders[0]:
+            raise ValueError(
+                f"--path: models of {orders[0]} and of {order} cannot decode together; give models "
+                "of the same order"
+            )
+    return orders[0]

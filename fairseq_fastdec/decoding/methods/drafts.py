@@ -1,0 +1,218 @@
+"""Drafts: what a position holds before the model has answered it (``--draft``).
+
+Santilli et al. 2023 begin with padding (section 3.3) and leave other beginnings to future work. A
+wrong draft costs an iteration and never changes an output.
+"""
+
+from typing import Dict, List, Optional, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from ...generators.options import DecodingOptions
+from .outputs import OutputBatch
+
+# No output holds this token, so that an n-gram at the beginning of an output equals no other.
+BEFORE_FIRST = -1
+# The most contexts of a pool before its older half is forgotten.
+POOL_SIZE = 500_000
+
+
+class Draft:
+    """PAD, the paper's initialisation (section 3.3); the base of the other drafts."""
+
+    def begin(self, batch: OutputBatch) -> None:
+        """Prepare for a new batch, none of whose outputs is finished."""
+
+    def fill(
+        self, batch: OutputBatch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
+        """Draft the next N tokens of each row.
+
+        Args:
+            kept: int64 ``[R, N]``, answers of the last iteration, which are drafts already, and PAD
+                behind the first ``n_kept`` int64 ``[R]`` of them.
+            certain: int64 ``[R]``, a token of each row that is yet to be appended. The drafts come
+                behind it (default: the drafts come behind the row).
+
+        Returns:
+            int64 ``[R, N]``
+        """
+        return kept
+
+    def learn(self, batch: OutputBatch, tokens: Tensor, n: Tensor) -> None:
+        """Learn the next tokens of each row: the first n int64 ``[R]`` of ``[R, T]``."""
+
+
+class DraftFromSource(Draft):
+    """The source token at the same position."""
+
+    def __init__(self, source: Dictionary, target: Dictionary) -> None:
+        self._dictionaries = source, target
+
+    def begin(self, batch: OutputBatch) -> None:
+        self._sources = sources_as_targets(batch, *self._dictionaries)
+
+    def fill(
+        self, batch: OutputBatch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
+        sources = self._sources[batch.sentence]
+        offsets = torch.arange(kept.size(1), device=kept.device)
+        places = batch.lengths[:, None] + offsets + (certain is not None)
+        copied = sources.gather(1, places.clamp(max=sources.size(1) - 1))
+        is_drafted = (offsets >= n_kept[:, None]) & (places < sources.size(1))
+        return torch.where(is_drafted, copied, kept)
+
+
+class DraftFromTail(Draft):
+    """The last N tokens once more."""
+
+    def __init__(self, pad: int) -> None:
+        self._pad = pad
+
+    def fill(
+        self, batch: OutputBatch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
+        n = kept.size(1)
+        previous = batch.tail(n, self._pad)
+        if certain is not None:
+            previous = torch.cat([previous, certain[:, None]], dim=1)[:, 1:]
+        return torch.where(torch.arange(n, device=kept.device) >= n_kept[:, None], previous, kept)
+
+
+class DraftFromNgrams(Draft):
+    """The token that last followed the tokens before it, in the outputs so far."""
+
+    def __init__(self, order: int, eos: int, of_run: bool, replaces_answers: bool) -> None:
+        """
+        Args:
+            order: n of the longest n-gram; its first n - 1 tokens are looked up, then fewer.
+            of_run: look in all outputs of the run (default: in the sentence's own).
+            replaces_answers: look up every position, not only those without an answer. A token that
+                followed before is right more often than an answer to a wrong token.
+        """
+        self._order, self._eos = order, eos
+        self._of_run, self._replaces_answers = of_run, replaces_answers
+        self._pool = NgramPool()
+
+    def begin(self, batch: OutputBatch) -> None:
+        if not self._of_run:
+            self._pool = NgramPool()
+        # The last tokens of each sentence that is not finished.
+        tails = batch.tail(self._order - 1, BEFORE_FIRST).tolist()
+        self._contexts = dict(zip(batch.sentence.tolist(), tails))
+        self._remembers = True
+
+    def fill(
+        self, batch: OutputBatch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
+        drafts = []
+        for sentence, own, n in zip(batch.sentence.tolist(), kept.tolist(), n_kept.tolist()):
+            path = list(self._contexts[sentence])
+            for place, answer in enumerate(own):
+                is_drafted = self._replaces_answers or place >= n
+                successor = self._successor(sentence, path) if is_drafted else None
+                path.append(answer if successor is None else successor)
+            drafts.append(path[self._order - 1 :])
+        return kept.new_tensor(drafts).view(kept.shape)
+
+    def learn(self, batch: OutputBatch, tokens: Tensor, n: Tensor) -> None:
+        for sentence, own, count in zip(batch.sentence.tolist(), tokens.tolist(), n.tolist()):
+            for token in own[:count]:
+                context = self._contexts[sentence]
+                for key in self._keys(sentence, context) if self._remembers else ():
+                    self._pool.put(key, token)
+                self._contexts[sentence] = [*context[1:], token]
+                if token == self._eos:
+                    break
+
+    def _successor(self, sentence: int, path: List[int]) -> Optional[int]:
+        """The token that followed the longest context that is known."""
+        found = (self._pool.get(key) for key in self._keys(sentence, path))
+        return next((token for token in found if token is not None), None)
+
+    def _keys(self, sentence: int, path: List[int]) -> List[Tuple[int, ...]]:
+        """The last tokens of a path, the longest context first, by the pool that holds them."""
+        owner = -1 if self._of_run else sentence
+        return [(owner, *path[-size:]) for size in range(self._order - 1, 0, -1)]
+
+
+class DraftFromSourceNgrams(DraftFromNgrams):
+    """The token behind the last ones in the source: for names, numbers and code."""
+
+    def __init__(
+        self, order: int, source: Dictionary, target: Dictionary, eos: int, replaces_answers: bool
+    ) -> None:
+        super().__init__(order, eos, False, replaces_answers)
+        self._dictionaries = source, target
+
+    def begin(self, batch: OutputBatch) -> None:
+        super().begin(batch)
+        contexts = self._contexts
+        self._contexts = {sentence: [BEFORE_FIRST] * (self._order - 1) for sentence in contexts}
+        sources = sources_as_targets(batch, *self._dictionaries)[batch.sentence]
+        self.learn(batch, sources, batch.sources.lengths[batch.sentence])
+        self._contexts, self._remembers = contexts, False
+
+
+class NgramPool:
+    """The token that followed each context last. Contexts not written lately are forgotten."""
+
+    def __init__(self) -> None:
+        self._young: Dict[Tuple[int, ...], int] = {}
+        self._old: Dict[Tuple[int, ...], int] = {}
+
+    def put(self, context: Tuple[int, ...], token: int) -> None:
+        """Remember that the token followed."""
+        self._young[context] = token
+        if len(self._young) > POOL_SIZE:
+            self._young, self._old = {}, self._young
+
+    def get(self, context: Tuple[int, ...]) -> Optional[int]:
+        """The token that followed last; ``None`` if none is known."""
+        return self._young.get(context, self._old.get(context))
+
+
+def sources_as_targets(batch: OutputBatch, source: Dictionary, target: Dictionary) -> Tensor:
+    """The sources in the target's tokens, int64 ``[B, S]``, padded on the right.
+
+    Symbols that the target dictionary lacks become PAD.
+    """
+    indices = torch.tensor([target.index(symbol) for symbol in source.symbols])
+    table = indices.masked_fill(indices.eq(target.unk()), target.pad())
+    tokens = batch.sources.content
+    padding_last = tokens.eq(source.pad()).long().argsort(dim=1, stable=True)
+    return table.to(tokens.device)[tokens.gather(1, padding_last)]
+
+
+def draft_of(
+    options: DecodingOptions,
+    source: Optional[Dictionary],
+    target: Dictionary,
+    eos: int,
+    replaces_answers: bool,
+) -> Draft:
+    """The drafts of ``--draft``.
+
+    Args:
+        source: ``None`` if sources are no tokens of a dictionary.
+        replaces_answers: as for :class:`DraftFromNgrams`.
+
+    Raises:
+        ValueError: for drafts from sources that are no tokens.
+    """
+    name, order = options.draft_name, options.ngram_order
+    if name in ("copy", "source") and source is None:
+        raise ValueError(
+            f"--draft {name}: the model's sources are not tokens of a dictionary; use another draft"
+        )
+    if name == "copy":
+        return DraftFromSource(source, target)
+    if name == "previous":
+        return DraftFromTail(target.pad())
+    if name == "ngram":
+        return DraftFromNgrams(order, eos, str(options.ngram_pool) == "run", replaces_answers)
+    if name == "source":
+        return DraftFromSourceNgrams(order, source, target, eos, replaces_answers)
+    return Draft()

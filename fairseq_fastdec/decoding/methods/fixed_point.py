@@ -1,0 +1,100 @@
+"""Greedy decoding as a system of equations, solved in parallel (Santilli et al., ACL 2023).
+
+The i-th token of greedy decoding is ``y_i = argmax p(y_i | y_1 ... y_{i-1}, x)``. All these
+equations together are a triangular system (equation 4). A Jacobi iteration solves each of them with
+the last iteration's tokens in place of the right ones, and reaches greedy decoding's output in at
+most m iterations from any beginning (Proposition 1).
+"""
+
+from abc import abstractmethod
+from typing import Sequence
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from .drafts import draft_of
+from .generator import SingleHypothesisMethod
+from .outputs import OutputBatch, agreeing
+
+
+class FixedPointMethod(SingleHypothesisMethod):
+    """The iteration of Algorithms 1 to 3; subclasses say how many tokens are solved at once.
+
+    Each row solves a block of its next tokens. The block is done once an iteration leaves all of
+    the tokens that it was fed unchanged (equation 5). Like the authors' code this compares the fed
+    tokens: if they are right, the answer behind the last one is right, too.
+
+    The line numbers are those of Algorithm 2.
+    """
+
+    # Whether tokens behind an answered EOS wait. If the EOS is right, they are not needed. If it is
+    # not, they go on as soon as its position has another answer.
+    waits_behind_eos = True
+    # Whether a final EOS ends the output before its block is done.
+    ends_within_block = True
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        # An n-gram must not replace an answer here: the iterations might never end.
+        self._drafts = draft_of(
+            self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=False
+        )
+
+    @abstractmethod
+    def horizon(self, batch: OutputBatch) -> Tensor:
+        """The number of tokens of each sentence that are solved in blocks: int64 ``[B]``.
+
+        Tokens behind them are decoded one by one.
+        """
+
+    @abstractmethod
+    def block_size(self, batch: OutputBatch) -> int:
+        """The paper's b."""
+
+    def decode(self, batch: OutputBatch, last: Tensor) -> None:
+        self._drafts.begin(batch)
+        horizon, b = self.horizon(batch), self.block_size(batch)
+        # Line 1: y <- INITT(x). y holds the newest answers, n_answered of them behind each row.
+        y = last.new_full((batch.n_rows, batch.max_len + 1), self.rules.pad)
+        n_answered = torch.zeros_like(last)
+        while batch.n_rows:
+            width = (horizon[batch.sentence] - batch.lengths).clamp(min=1, max=b)
+            n_solved = self._n_solved(y, batch.lengths, n_answered, width)
+            n_most = int(n_solved.max())
+            offsets = torch.arange(n_most, device=y.device)
+            places = batch.lengths[:, None] + offsets
+            # Line 5: o <- copy(y), all tokens of the block but the last. Drafts stand where y has
+            # no answer yet.
+            old = y.gather(1, places[:, :-1].clamp(max=batch.max_len))
+            old = old.masked_fill(offsets[:-1] >= n_answered[:, None], self.rules.pad)
+            old = self._drafts.fill(batch, old, n_answered.clamp(max=n_most - 1))
+            # Line 6: y_{i:i+b} <- argmax p(y_{i:i+b} | y_{1:i+b}, x), all positions in parallel.
+            log_probs = batch.log_probs(batch.step(torch.cat([last[:, None], old], 1)), first=0)
+            scores, answers = log_probs.max(dim=-1)
+            # Line 7: STOPC(o, y). An answer is final if all tokens that it was given are.
+            n_final = torch.minimum(1 + agreeing(old, answers[:, :-1]), n_solved)
+            batch.observe(0, old, answers, scores, n_final, n_solved)
+            # Lines 8 and 9: i <- i + b, once the block is done.
+            is_done = n_final == width
+            if self.ends_within_block:
+                ends = answers.eq(self.eos) & (offsets < n_final[:, None])
+                is_done |= ends.any(dim=1)
+            n_taken = torch.where(is_done, n_final, 0)
+            row, column = (offsets < n_solved[:, None]).nonzero(as_tuple=True)
+            y[row, places[row, column]] = answers[row, column]
+            n_answered = torch.maximum(n_answered, n_solved) - n_taken
+            newest = answers.gather(1, (n_taken - 1).clamp(min=0)[:, None]).squeeze(1)
+            last = torch.where(is_done, newest, last)
+            batch.keep(answers, scores, n_taken)
+            self._drafts.learn(batch, answers, n_taken)
+            last, y, n_answered = batch.without_finished(last, y, n_answered)
+
+    def _n_solved(self, y: Tensor, lengths: Tensor, n_answered: Tensor, width: Tensor) -> Tensor:
+        """The number of its block's ``width`` tokens that each row solves next: int64 ``[R]``."""
+        if not self.waits_behind_eos:
+            return width
+        places = torch.arange(y.size(1), device=y.device)
+        end = (lengths + n_answered)[:, None]
+        is_eos = y.eq(self.eos) & (places >= lengths[:, None]) & (places < end)
+        up_to_eos = 1 + is_eos.long().argmax(dim=1) - lengths
+        return torch.where(is_eos.any(dim=1), torch.minimum(width, up_to_eos), width)

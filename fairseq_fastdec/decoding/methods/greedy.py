@@ -1,0 +1,34 @@
+"""Greedy decoding: the most probable token, one at a time (Stern et al. 2018, section 2)."""
+
+import torch
+from torch import Tensor
+
+from .generator import SingleHypothesisMethod
+from .outputs import OutputBatch
+
+
+class Greedy(SingleHypothesisMethod):
+    """The output of fairseq's ``--beam 1``, and of every lossless method."""
+
+    accepts_blocks = False
+
+    def decode(self, batch: OutputBatch, last: Tensor) -> None:
+        decode_greedily(batch, last)
+
+
+def decode_greedily(batch: OutputBatch, last: Tensor) -> None:
+    """Extend each row by its most probable token until it ends.
+
+    Args:
+        last: int64 ``[R]``, the token that each row is fed first.
+    """
+    while batch.n_rows:
+        # p(y_{j+1} | y_1 ... y_j, x): [R, 1, V]
+        log_probs = batch.log_probs(batch.step(last[:, None]), first=0)
+        # y_{j+1} = argmax p: [R, 1]
+        scores, tokens = log_probs.max(dim=-1)
+        one = torch.ones_like(last)
+        batch.observe(0, tokens[:, :0], tokens, scores, settled=one)
+        batch.keep(tokens, scores, one)
+        # A row leaves with its EOS.
+        (last,) = batch.without_finished(tokens.squeeze(1))

@@ -1,0 +1,79 @@
+"""Lookahead decoding: Jacobi iterations in a window that slides, with n-gram drafts.
+
+A step of Jacobi decoding (Santilli et al. 2023) makes every answer final that was given right
+tokens only. Here the window of w tokens moves on by all final answers at once, instead of waiting
+for its block. Drafts come from a pool of n-grams, as in Fu et al. (2024, "Break the sequential
+dependency of LLM inference using lookahead decoding"). Their pool holds the answers of all
+iterations, this one holds outputs. The other drafts are the last step's answers, as in Jacobi
+decoding.
+"""
+
+from typing import Sequence, Tuple
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from .drafts import draft_of
+from .generator import SingleHypothesisMethod
+from .outputs import OutputBatch, agreeing
+
+
+class Lookahead(SingleHypothesisMethod):
+    """Drafts and one certain token are fed; the longest prefix that p agrees with stays."""
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        window = self.options.lookahead_window
+        if window == "auto":
+            raise ValueError("--lookahead-window auto: not possible here; give a number of tokens")
+        self._window = int(window)
+        self._drafts = draft_of(
+            self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=True
+        )
+
+    def decode(self, batch: OutputBatch, last: Tensor) -> None:
+        self._drafts.begin(batch)
+        # The first window begins behind ``last``, which the outputs hold already.
+        n_drafts = min(self._window, batch.most_left(0)) - 1
+        unanswered = last.new_full((batch.n_rows, n_drafts), self.rules.pad)
+        drafts = self._drafts.fill(batch, unanswered, torch.zeros_like(last))
+        scores, answers = self._answer(batch, last, drafts, first=0)
+        n_right = agreeing(drafts, answers[:, :-1])
+        batch.observe(0, drafts, answers, scores, 1 + n_right)
+        batch.network.keep(1 + n_right)
+        batch.append(drafts, scores[:, :-1], n_right)
+        while True:
+            # The answers to right tokens are final. The last of them is certain, not appended yet.
+            self._drafts.learn(batch, answers, 1 + n_right)
+            row = torch.arange(batch.n_rows, device=last.device)
+            certain, certain_score = answers[row, n_right], scores[row, n_right]
+            known = batch.without_ended(certain, certain_score, answers, n_right)
+            certain, certain_score, answers, n_right = known
+            if not batch.n_rows:
+                break
+            # The answers to wrong tokens are guesses at what comes behind the certain token.
+            n_drafts = min(self._window, batch.most_left(1)) - 1
+            places = 1 + n_right[:, None] + torch.arange(n_drafts, device=last.device)
+            n_guesses = answers.size(1) - 1 - n_right
+            guesses = answers.gather(1, places.clamp(max=answers.size(1) - 1))
+            guesses = guesses.masked_fill(places >= answers.size(1), self.rules.pad)
+            drafts = self._drafts.fill(batch, guesses, n_guesses, certain)
+            # Verify: feed the certain token and the drafts behind it.
+            scores, answers = self._answer(batch, certain, drafts, first=1)
+            n_right = agreeing(drafts, answers[:, :-1])
+            batch.observe(1, drafts, answers, scores, 1 + n_right)
+            # Accept: the certain token, and the drafts that are right.
+            block = torch.cat([certain[:, None], drafts], dim=1)
+            block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
+            batch.keep(block, block_scores, 1 + n_right)
+
+    def _answer(
+        self, batch: OutputBatch, token: Tensor, drafts: Tensor, first: int
+    ) -> Tuple[Tensor, Tensor]:
+        """The most probable token behind each of a token ``[R]`` and its drafts ``[R, N]``.
+
+        Returns:
+            log-probabilities float32 and tokens int64, ``[R, 1 + N]``
+        """
+        features = batch.step(torch.cat([token[:, None], drafts], dim=1))
+        return batch.log_probs(features, first).max(dim=-1)

@@ -1,0 +1,270 @@
+"""A batch of outputs that grow, one for each sentence, under fairseq's rules."""
+
+import math
+from typing import Callable, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from ...generators.constraints import GenerationRules, prefix_lengths
+from ...generators.hypothesis import Hypotheses, Hypothesis, hypothesis
+from ...generators.repeated_ngrams import forbidden_after
+from ...generators.sources import Sources
+from ...generators.statistics import SentenceRecord, Statistics
+from ...network import Ensemble
+
+StepObserver = Callable[..., None]
+
+
+class OutputBatch:
+    """B outputs, of which R are not finished: row r of the network decodes ``sentence[r]``.
+
+    Attributes:
+        sentence: int64 ``[R]``, which sentence of the batch each row decodes.
+        max_len: the most tokens of an output, without EOS.
+        statistics: counts the decoder invocations.
+        observer: is called by :meth:`observe`.
+    """
+
+    def __init__(self, network: Ensemble, rules: GenerationRules, sources: Sources) -> None:
+        """
+        Args:
+            network: with an empty row for each of the sources.
+        """
+        n_sentences, device = sources.n, sources.device
+        self.network, self.rules, self.sources = network, rules, sources
+        self.max_len = rules.max_len(sources.width)
+        self.statistics = Statistics()
+        self.observer: Optional[StepObserver] = None
+        self.sentence = torch.arange(n_sentences, device=device)
+        self._lengths = torch.zeros_like(self.sentence)
+        self._tokens = self._lengths.new_full((n_sentences, self.max_len + 1), rules.pad)
+        self._scores = torch.zeros(self._tokens.shape, device=device)
+        self._is_finished = torch.zeros(n_sentences, dtype=torch.bool, device=device)
+        self._invocations = torch.zeros_like(self._lengths)
+        self._blocks: List[List[int]] = [[] for _ in range(n_sentences)]
+        self._n_waived = 0
+        self._fed: Tuple[Tensor, Optional[Tensor]] = (self._tokens[:, :0], None)
+
+    @property
+    def n_rows(self) -> int:
+        """R, the number of outputs that are not finished."""
+        return self.sentence.numel()
+
+    @property
+    def lengths(self) -> Tensor:
+        """The number of tokens of each row: int64 ``[R]``."""
+        return self._lengths[self.sentence]
+
+    @property
+    def final_lengths(self) -> Tensor:
+        """The number of tokens of each output, EOS included, once all are finished: ``[B]``."""
+        return self._lengths
+
+    def most_left(self, n_ahead: int) -> int:
+        """The most tokens that a row can get behind ``n_ahead`` others, EOS included; 1 or more."""
+        return max(1, self.max_len + 1 - int(self.lengths.min()) - n_ahead)
+
+    def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
+        """Force the prefix: feed BOS and all of the prefix but its last token.
+
+        Args:
+            prefix: int64 ``[B, P]``, padded on the right, or ``None``.
+
+        Returns:
+            the token to feed next, BOS or each row's last one of the prefix: int64 ``[R]``
+        """
+        self._bos = bos
+        last = torch.full_like(self.sentence, bos)
+        if prefix is None or prefix.size(1) == 0:
+            return last
+        prefix = prefix[:, : self.max_len]
+        # As in fairseq, --min-len does not count over the width of the prefix.
+        self._n_waived = prefix.size(1)
+        n_forced = prefix_lengths(prefix, self.rules.pad)
+        tokens = torch.cat([last[:, None], prefix], dim=1)
+        log_probs = self.network.log_probs(self.step(tokens[:, :-1]))
+        log_probs = self.limited(log_probs, range(prefix.size(1)))
+        scores = log_probs.gather(-1, prefix[:, :, None]).squeeze(-1)
+        self.keep(prefix, scores, n_forced)
+        return self.without_finished(tokens.gather(1, n_forced[:, None]).squeeze(1))[0]
+
+    def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
+        """One decoder invocation; see :meth:`~fairseq_fastdec.network.Ensemble.step`.
+
+        Args:
+            tokens: int64 ``[R, T]``; parents: of trees, int64 ``[R, T]``.
+
+        Returns:
+            features ``[R, T, C]``
+        """
+        self.statistics.count_step(self.n_rows)
+        self._invocations[self.sentence] += 1
+        self._fed = tokens, parents
+        return self.network.step(tokens, parents)
+
+    def log_probs(self, features: Tensor, first: int, depths: Optional[Tensor] = None) -> Tensor:
+        """p_1's log-probabilities after each token that was fed last, under fairseq's rules.
+
+        Args:
+            features: ``[R, T, C]``, what :meth:`step` returned.
+            first: 0 if each row was fed its last token first, 1 if it was fed a token that is yet
+                to be kept.
+            depths: of trees, int64 ``[R, T]``, how many tokens of the tree come before each.
+
+        Returns:
+            float32 ``[R, T, V]``
+        """
+        log_probs = self.network.log_probs(features)
+        if depths is None:
+            limited = self.limited(log_probs, range(first, first + features.size(1)))
+        else:
+            limited = self.rules.constrain(
+                log_probs, self.lengths[:, None] + first + depths, self.max_len, self._n_waived
+            )
+        return self._without_repeated_ngrams(limited, first)
+
+    def limited(self, log_probs: Tensor, offsets: Sequence[int]) -> Tensor:
+        """Apply, in place, the rules about lengths and single tokens.
+
+        Args:
+            log_probs: ``[R, T, ..., V]``.
+            offsets: T numbers, how many tokens behind its row's last one each distribution's is; 0
+                is the next one.
+        """
+        steps = self.lengths[:, None] + torch.tensor(offsets, device=self.lengths.device)
+        steps = steps.view(*steps.shape, *[1] * (log_probs.dim() - 3))
+        steps = steps.expand(log_probs.shape[:-1])
+        return self.rules.constrain(log_probs, steps, self.max_len, self._n_waived)
+
+    def keep(
+        self, tokens: Tensor, scores: Tensor, n: Tensor, path: Optional[Tensor] = None
+    ) -> Tensor:
+        """Keep n of the tokens that were fed last, and append the first n ``tokens``.
+
+        Args:
+            tokens, scores, n: as for :meth:`append`.
+            path: of trees, int64 ``[R, D]``, which of the fed tokens are kept.
+
+        Returns:
+            what :meth:`append` returns
+        """
+        self.network.keep(n, path)
+        return self.append(tokens, scores, n)
+
+    def append(self, tokens: Tensor, scores: Tensor, n: Tensor) -> Tensor:
+        """Extend each row by the first n of its tokens, up to the first EOS among them.
+
+        The tokens are a block in the statistics. The network is not called, since nothing follows
+        the last token of an output.
+
+        Args:
+            tokens: int64 ``[R, T]``; scores: float32 ``[R, T]``; n: int64 ``[R]``.
+
+        Returns:
+            how many tokens each row took: int64 ``[R]``
+        """
+        is_taken = torch.arange(tokens.size(1), device=tokens.device) < n[:, None]
+        is_end = tokens.eq(self.rules.eos) & is_taken
+        is_taken &= (is_end.cumsum(dim=1) - is_end.long()).eq(0)
+        row, column = is_taken.nonzero(as_tuple=True)
+        places = (self.sentence[row], self.lengths[row] + column)
+        self._tokens[places], self._scores[places] = tokens[is_taken], scores[is_taken]
+        n_taken = is_taken.sum(dim=1)
+        self._lengths[self.sentence] += n_taken
+        self._is_finished[self.sentence] |= is_end.any(dim=1)
+        for sentence, size in zip(self.sentence.tolist(), n_taken.tolist()):
+            self._blocks[sentence] += [size] if size else []
+        return n_taken
+
+    def without_finished(self, *of_rows: Tensor) -> Tuple[Tensor, ...]:
+        """Let the rows leave that are finished; returns ``of_rows`` ``[R, ...]`` without them."""
+        stays = (~self._is_finished[self.sentence]).nonzero().squeeze(1)
+        if stays.numel() < self.n_rows:
+            self.sentence = self.sentence[stays]
+            self.network.select(stays)
+        return tuple(known[stays] for known in of_rows)
+
+    def without_ended(self, tokens: Tensor, scores: Tensor, *of_rows: Tensor) -> Tuple[Tensor, ...]:
+        """Let the rows leave that are finished, and those whose next token is a certain EOS.
+
+        Args:
+            tokens: int64 ``[R]``, each row's next token, which is certain and not appended yet;
+                scores: float32 ``[R]``.
+
+        Returns:
+            ``tokens``, ``scores`` and ``of_rows`` of the rows that stay
+        """
+        tokens, scores, *of_rows = self.without_finished(tokens, scores, *of_rows)
+        self.append(tokens[:, None], scores[:, None], tokens.eq(self.rules.eos).long())
+        return self.without_finished(tokens, scores, *of_rows)
+
+    def tail(self, n: int, filler: int) -> Tensor:
+        """The last n tokens of each row, int64 ``[R, n]``; ``filler`` where it has fewer."""
+        places = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
+        tokens = self._tokens[self.sentence[:, None], places.clamp(min=0)]
+        return tokens.masked_fill(places < 0, filler)
+
+    def observe(
+        self,
+        first: int,
+        drafts: Tensor,
+        answers: Tensor,
+        scores: Tensor,
+        settled: Tensor,
+        widths: Optional[Tensor] = None,
+    ) -> None:
+        """Show the last step to the observer, before its tokens are kept: the data of DDGviz.
+
+        Args:
+            first: as for :meth:`log_probs`.
+            drafts: int64 ``[R, T - 1]``, the guesses that were fed; answers: int64 ``[R, T]``, with
+                their log-probabilities ``scores``.
+            settled: int64 ``[R]``, how many answers are final; widths: int64 ``[R]``, how many
+                answers the row has asked for (default: T).
+        """
+        if self.observer is not None:
+            first_step = self.lengths + first
+            self.observer(self.sentence, first_step, drafts, answers, scores, settled, widths)
+
+    def hypotheses(self) -> Hypotheses:
+        """One list of one hypothesis for each sentence."""
+        return [[self._hypothesis(*place)] for place in enumerate(self._lengths.tolist())]
+
+    def records(self, ids: Sequence[int], with_blocks: bool) -> List[SentenceRecord]:
+        """The cost of each sentence; its blocks are its tokens that were kept at once."""
+        columns = (self.sources.lengths, self._lengths, self._invocations)
+        rows = zip(ids, *(column.tolist() for column in columns), self._blocks)
+        return [SentenceRecord(*costs, blocks if with_blocks else []) for *costs, blocks in rows]
+
+    def _hypothesis(self, sentence: int, n: int) -> Hypothesis:
+        tokens, scores = (part[sentence, :n].clone() for part in (self._tokens, self._scores))
+        return hypothesis(tokens, self.rules.sentence_score(scores), scores)
+
+    def _without_repeated_ngrams(self, log_probs: Tensor, first: int) -> Tensor:
+        """Apply --no-repeat-ngram-size, in place, to ``[R, T, V]`` after the fed tokens."""
+        size = self.rules.no_repeat_ngram_size
+        if not size:
+            return log_probs
+        tokens, parents = self._fed
+        for row, length in enumerate(self.lengths.tolist()):
+            output = [self._bos, *self._tokens[self.sentence[row], :length].tolist()]
+            own_parents = None if parents is None else parents[row].tolist()
+            for place, path in enumerate(_paths(tokens[row].tolist(), own_parents)):
+                forbidden = forbidden_after(output + path[1 - first :], size)
+                log_probs[row, place, forbidden] = -math.inf
+        return log_probs
+
+
+def agreeing(drafts: Tensor, answers: Tensor) -> Tensor:
+    """The number of drafts before the first that is not the answer: ``[R, T]`` to ``[R]``."""
+    return drafts.eq(answers).long().cumprod(dim=1).sum(dim=1)
+
+
+def _paths(tokens: List[int], parents: Optional[List[int]]) -> List[List[int]]:
+    """For each fed token, those that lead to it, and itself last."""
+    paths: List[List[int]] = []
+    for place, token in enumerate(tokens):
+        parent = place - 1 if parents is None else parents[place]
+        paths.append([*(paths[parent] if parent >= 0 else []), token])
+    return paths

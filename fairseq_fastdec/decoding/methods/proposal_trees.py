@@ -1,0 +1,167 @@
+"""Trees of proposals: the heads' most probable paths, of which p_1 accepts the longest right one.
+
+This goes beyond Stern et al. (2018), whose heads propose one token for each place, and is lossless,
+too. The trees are those of Medusa (Cai et al. 2024) and SpecInfer (Miao et al. 2024).
+"""
+
+import heapq
+import math
+from typing import List, NamedTuple, Tuple
+
+import torch
+from torch import Tensor
+
+from .outputs import OutputBatch
+from .proposals import Proposed
+
+# Sequential heads prolong this many paths of a row in each level of a tree.
+MOST_PROLONGED = 4
+
+
+def tree_of(
+    batch: OutputBatch, features: Tensor, next_tokens: Tensor, n_heads: int, n: int, least: float
+) -> Proposed:
+    """The n most probable paths behind each row's next token, as a tree of n tokens or fewer.
+
+    Args:
+        features: ``[R, C]``, at the last position of each row.
+        next_tokens: int64 ``[R]``, p_1's prediction there.
+        n_heads: k.
+        least: sequential heads prolong paths of at least this probability; 0 for any.
+    """
+    roots = next_tokens.tolist()
+    if n_heads == 1:
+        trees = [PathTree(root) for root in roots]
+    elif batch.network.has_sequential_heads:
+        trees = _level_by_level(batch, features, next_tokens, n_heads, n, least)
+    else:
+        log_probs = batch.network.head_log_probs(features, n_heads)
+        log_probs = batch.limited(log_probs, range(1, n_heads))
+        best = log_probs.topk(min(n, log_probs.size(-1)))
+        rows = zip(roots, best.values.tolist(), best.indices.tolist())
+        trees = [_best_first(*row, n, batch.rules.eos) for row in rows]
+    longest = max(len(tree.tokens) for tree in trees)
+    # p_1 never predicts padding, so that nothing accepts the padding of smaller trees.
+    columns = [tree.padded(longest, batch.rules.pad) for tree in trees]
+    return Proposed(*next_tokens.new_tensor(columns).unbind(1))
+
+
+class PathTree:
+    """A tree of tokens; each token stands behind the one that it follows."""
+
+    def __init__(self, root: int) -> None:
+        self.tokens, self.parents, self.depths = [root], [-1], [0]
+
+    def add(self, token: int, parent: int) -> int:
+        """Add a token behind the token at index ``parent``; returns its own index."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.depths.append(self.depths[parent] + 1)
+        return len(self.tokens) - 1
+
+    def padded(self, n: int, pad: int) -> List[List[int]]:
+        """Tokens, parents and depths of n tokens, the last ones padding behind the root."""
+        n_more = n - len(self.tokens)
+        return [
+            self.tokens + n_more * [pad], self.parents + n_more * [0], self.depths + n_more * [1],
+        ]  # fmt: skip
+
+
+def _best_first(
+    root: int, log_probs: List[List[float]], tokens: List[List[int]], n: int, eos: int
+) -> PathTree:
+    """The n most probable paths by parallel heads; a path's probability is its tokens' product.
+
+    Args:
+        log_probs, tokens: each head's best tokens, best first.
+    """
+    tree, waiting = PathTree(root), [(-log_probs[0][0], 0, 0, 0)]
+    while waiting and len(tree.tokens) <= n:
+        # The best path that is not in the tree: the rank-th token of a head, behind its parent.
+        cost, parent, head, rank = heapq.heappop(waiting)
+        if cost == math.inf:
+            break
+        token, own = tokens[head][rank], log_probs[head]
+        index = tree.add(token, parent)
+        if rank + 1 < len(own):
+            heapq.heappush(waiting, (cost + own[rank] - own[rank + 1], parent, head, rank + 1))
+        if head + 1 < len(log_probs) and token != eos:
+            heapq.heappush(waiting, (cost - log_probs[head + 1][0], index, head + 1, 0))
+    return tree
+
+
+class PathsOfRows(NamedTuple):
+    """PathsOfRows of R rows behind their roots; a score of ``-inf`` means that there is no path.
+
+    Attributes:
+        tokens: int64 ``[R, N]``, the last token of each.
+        parents: int64 ``[R, N]``, which path of all found ones it prolongs; -1 for the root.
+        scores: float32 ``[R, N]``, the sum of the log-probabilities of its tokens.
+    """
+
+    tokens: Tensor
+    parents: Tensor
+    scores: Tensor
+
+    def with_others(self, others: "PathsOfRows") -> "PathsOfRows":
+        """These paths, and others behind them."""
+        return PathsOfRows(*(torch.cat(pair, dim=1) for pair in zip(self, others)))
+
+    def worst_of_best(self, n: int) -> Tensor:
+        """The score of each row's n-th best path, ``[R, 1]``; ``-inf`` with fewer than n."""
+        if self.scores.size(1) <= n:
+            return self.scores.new_full((self.scores.size(0), 1), -math.inf)
+        return _best(self.scores, n)[0][:, -1:]
+
+
+def _level_by_level(
+    batch: OutputBatch, features: Tensor, next_tokens: Tensor, n_heads: int, n: int, least: float
+) -> List[PathTree]:
+    """The n most probable paths by sequential heads, which prolong the best of each level."""
+    network, row = batch.network, torch.arange(batch.n_rows, device=features.device)[:, None]
+    states, tokens = network.begin_drafts(features), next_tokens[:, None]
+    level = PathsOfRows(tokens, torch.full_like(tokens, -1), torch.zeros_like(tokens).float())
+    numbers, found = level.parents, PathsOfRows(*(part[:, :0] for part in level))
+    for depth in range(1, n_heads):
+        # The heads read the last token of each path of the level, and predict the next one.
+        states = network.extend_drafts(states, level.tokens)
+        log_probs = batch.limited(network.draft_log_probs(states)[:, None], [depth])[:, 0]
+        best = log_probs.topk(min(n, log_probs.size(-1)))
+        # The n best children of the level. --unkpen can make a score positive.
+        totals = level.scores[..., None] + best.values.clamp(max=0)
+        scores, place = _best(totals.flatten(1), n)
+        slot = place // best.values.size(-1)
+        children = PathsOfRows(
+            best.indices.flatten(1).gather(1, place), numbers.gather(1, slot), scores
+        )
+        n_before, found = found.scores.size(1), found.with_others(children)
+        # Prolong those that can have a child among the n best paths, which is no more probable.
+        can_grow = children.tokens.ne(batch.rules.eos) & (scores > found.worst_of_best(n))
+        if least:
+            can_grow &= scores >= math.log(least)
+        scores, place = _best(scores.masked_fill(~can_grow, -math.inf), MOST_PROLONGED)
+        if not scores.gt(-math.inf).any():
+            break
+        states = states[row, slot.gather(1, place)]
+        level, numbers = PathsOfRows(*(part[row, place] for part in children)), n_before + place
+        level = level._replace(scores=scores)
+    rows = zip(next_tokens.tolist(), *(part.tolist() for part in found))
+    return [_tree_of_best(*of_row, n) for of_row in rows]
+
+
+def _best(scores: Tensor, n: int) -> Tuple[Tensor, Tensor]:
+    """The n best of each row ``[R, N]``, best first, and their places; among equals the first."""
+    best, place = scores.sort(dim=1, descending=True, stable=True)
+    return best[:, :n], place[:, :n]
+
+
+def _tree_of_best(
+    root: int, tokens: List[int], parents: List[int], scores: List[float], n: int
+) -> PathTree:
+    """The tree of the n best paths. A path comes behind the one that it prolongs."""
+    tree, index = PathTree(root), {-1: 0}
+    by_score = sorted(range(len(scores)), key=lambda path: -scores[path])
+    for path in by_score[:n]:
+        if scores[path] > -math.inf:
+            index[path] = tree.add(tokens[path], index[parents[path]])
+    return tree

@@ -1,0 +1,93 @@
+"""Sampling: a candidate is extended by a token that is drawn (``--sampling``), as in fairseq.
+
+A beam of k then holds k samples that do not compete. What is drawn depends on the seed, and on the
+sentence's number, its length and the sample's place, but not on the other sentences of a batch.
+"""
+
+import math
+from typing import Any, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+
+class Draws:
+    """Draws tokens by their probabilities."""
+
+    def __init__(self, topk: int, topp: float) -> None:
+        """
+        Args:
+            topk: draw from this many of the most probable tokens; 0 for all.
+            topp: draw from the fewest most probable tokens whose probabilities add up to this; 0
+                for all. If both are given this one counts, as in fairseq.
+        """
+        self._topk, self._topp = topk, topp
+        self._nonce = int(torch.randint(2**62, ()))
+        self._states: Sequence[int] = ()
+
+    @classmethod
+    def from_args(cls, args: Any) -> Optional["Draws"]:
+        """Read fairseq's options; ``None`` without ``--sampling``."""
+        if not getattr(args, "sampling", False):
+            return None
+        topk, topp = getattr(args, "sampling_topk", -1), getattr(args, "sampling_topp", -1)
+        return cls(max(topk, 0), max(topp, 0.0))
+
+    def begin(self, ids: Sequence[int]) -> None:
+        """Draw for the sentences of a new batch, which have these numbers in the whole run."""
+        seed = (torch.initial_seed() ^ self._nonce) % 2**64
+        self._states = [mixed(seed, number) for number in ids]
+
+    def draw(
+        self, log_probs: Tensor, sentence: int, length: int, places: Sequence[int]
+    ) -> Tuple[Tensor, Tensor]:
+        """Draw a token for each of some samples of one distribution.
+
+        Args:
+            log_probs: float32 ``[V]``.
+            sentence: its place in :meth:`begin`; length: of the hypotheses that are extended;
+                places: of the samples in their beam.
+
+        Returns:
+            log-probabilities float32 and tokens int64, ``[len(places)]``
+        """
+        scores, tokens = self._possible(log_probs)
+        # Relative to the largest, since the end of an output that has to end may be improbable.
+        largest = scores.max().clamp(min=torch.finfo(scores.dtype).min)
+        sums = (scores - largest).exp().cumsum(dim=0, dtype=torch.float64)
+        states = [mixed(self._states[sentence], length, place) for place in places]
+        chances = sums.new_tensor([uniform(state) for state in states])
+        # The product may be rounded up to the sum.
+        wanted = torch.minimum(chances * sums[-1], sums[-1] * (1 - 2**-50))
+        drawn = torch.searchsorted(sums, wanted, right=True).clamp(max=sums.numel() - 1)
+        return scores[drawn], tokens[drawn]
+
+    def _possible(self, log_probs: Tensor) -> Tuple[Tensor, Tensor]:
+        """The tokens that can be drawn, with their log-probabilities; ``-inf`` for others."""
+        if self._topp > 0:
+            scores, tokens = log_probs.sort(descending=True, stable=True)
+            # A token is drawn if those before it do not add up to p.
+            before = scores.exp().cumsum(dim=0).roll(1)
+            before[0] = 0
+            return scores.masked_fill(before >= self._topp, -math.inf), tokens
+        if 0 < self._topk < log_probs.numel():
+            return log_probs.topk(self._topk)
+        return log_probs, torch.arange(log_probs.numel(), device=log_probs.device)
+
+
+def mixed(state: int, *numbers: int) -> int:
+    """A random state of 64 bits that depends on another state and on numbers.
+
+    The mixing function is that of SplitMix64 (Steele, Lea and Flood 2014).
+    """
+    for number in numbers:
+        state = (state + number + 0x9E3779B97F4A7C15) % 2**64
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB % 2**64
+        state ^= state >> 31
+    return state
+
+
+def uniform(state: int) -> float:
+    """A random state as a number from 0 to below 1."""
+    return (state >> 11) * 2.0**-53

@@ -1,0 +1,172 @@
+"""VAR-STREAM: a batch that is refilled while it is decoded (Yang et al. 2020, Algorithm 1)."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from ... import progress
+from ...generators.options import given
+from ...generators.sources import Sources, without_padding
+from .beam_batch import BeamBatch
+from .beams import Beam
+from .variable_beam import VariableBeam
+
+
+@dataclass
+class StreamCapacity:
+    """The most that is decoded at once; ``None`` sets no limit.
+
+    Attributes:
+        sentences: n, ``--batch-size``.
+        source_tokens: EOS included and padding not, ``--max-tokens``.
+        rows: candidates, ``--max-beam-rows``. Without a number of sentences they limit what is
+            under way. With one they limit each step, and further sentences fill the next steps.
+    """
+
+    sentences: Optional[int] = None
+    source_tokens: Optional[int] = None
+    rows: Optional[int] = None
+
+    def share(self, sentences: float, source_tokens: float, rows: float) -> float:
+        """The share of the capacity that some sentences take."""
+        most_rows = self.rows if self.sentences is None else None
+        used = (sentences, source_tokens, rows)
+        limits = (self.sentences, self.source_tokens, most_rows)
+        return max((own / limit for own, limit in zip(used, limits) if limit), default=0.0)
+
+
+class RefillSchedule:
+    """The sentences that wait, and which of those under way are expanded next.
+
+    Sentences begin longest first: those that begin together are of similar length, and the last
+    ones to end are short.
+    """
+
+    def __init__(
+        self,
+        beams: Sequence[Beam],
+        n_tokens: List[int],
+        capacity: StreamCapacity,
+        epsilon: float,
+        width: int,
+    ) -> None:
+        """
+        Args:
+            beams: of the sentences that wait; n_tokens: the source tokens of each sentence.
+            epsilon: the refill threshold, a share of the capacity.
+            width: k, the width that is expected of the first beams.
+        """
+        self._n_tokens, self._capacity, self._epsilon = n_tokens, capacity, epsilon
+        # The next one is the last.
+        self.waiting = sorted(beams, key=lambda beam: n_tokens[beam.number])
+        self._rows_seen, self._beams_seen = width, 1
+
+    def due(self, beams: Sequence[Beam]) -> List[Beam]:
+        """The sentences that begin now: none unless epsilon of the capacity or less is in use.
+
+        Args:
+            beams: those under way.
+        """
+        used = [
+            len(beams),
+            sum(self._n_tokens[beam.number] for beam in beams),
+            sum(len(beam.growing) for beam in beams),
+        ]
+        if self._capacity.share(*used) > self._epsilon:
+            return []
+        # The width of a new beam is not known yet. The mean of those that were expanded stands in.
+        expected_width = self._rows_seen / self._beams_seen
+        due: List[Beam] = []
+        while self.waiting:
+            costs = (1, self._n_tokens[self.waiting[-1].number], expected_width)
+            used = [own + cost for own, cost in zip(used, costs)]
+            # One sentence begins however long it is, if no other is under way.
+            if self._capacity.share(*used) > 1 and (due or beams):
+                break
+            due.append(self.waiting.pop())
+        return due
+
+    def focus(self, beams: Sequence[Beam], policy: str) -> List[Beam]:
+        """The beams that the next step expands, of those under way.
+
+        Args:
+            policy: ``min-length`` or ``fifo``.
+        """
+        if policy == "min-length":
+            shortest = min(beam.length for beam in beams)
+            wanted = [beam for beam in beams if beam.length == shortest]
+        else:
+            # VAR-STR-FIFO, appendix A.2: up to the capacity, beginning with the longest.
+            wanted = sorted(beams, key=lambda beam: -beam.length)
+        focus, n_rows = [], 0
+        for beam in wanted:
+            n_rows += len(beam.growing)
+            if self._capacity.rows is not None and n_rows > self._capacity.rows:
+                break
+            focus.append(beam)
+        self._rows_seen += sum(len(beam.growing) for beam in focus)
+        self._beams_seen += len(focus)
+        return focus
+
+
+class Streaming(VariableBeam):
+    """The translations of ``variable_beam`` in another order of work.
+
+    Attributes:
+        capacity: how much is decoded at once, whatever the size of a batch: the task makes batches
+            as long as ``--stream-buffer``.
+    """
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        super().set_up(models)
+        rows = self.options.max_beam_rows
+        if rows is not None and rows < self.rule.width:
+            raise ValueError(
+                f"--max-beam-rows {rows}: less than one beam, {self.rule.width} rows; raise it or "
+                "lower --beam"
+            )
+        self.capacity = StreamCapacity()
+
+    def search(
+        self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
+    ) -> Iterator[Beam]:
+        done = self._stream(batch, beams, sources, bos)
+        # Without limits this is one of fairseq's own batches, which are short.
+        return done if self.capacity == StreamCapacity() else progress.shown(done, len(beams))
+
+    def _stream(
+        self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
+    ) -> Iterator[Beam]:
+        options, n_before = self.options, self.statistics.encoder_invocations
+        epsilon = given(options.refill_threshold, 1 / 6)
+        policy = str(given(options.stream_policy, "min-length"))
+        capacity = replace(self.capacity, rows=options.max_beam_rows)
+        n_tokens = sources.lengths.tolist()
+        stream = RefillSchedule(beams, n_tokens, capacity, epsilon, self.rule.width)
+        # Line 6: while inputs wait or beams are under way
+        while stream.waiting or batch.beams:
+            # Lines 7 to 11: if |B| <= epsilon n, refill the batch
+            due = stream.due(batch.beams)
+            if due:
+                net_input = _some_of(sources, [beam.number for beam in due], self.rules.pad)
+                batch.admit(due, net_input, sources.device)
+            # Line 12: select the beams with min l_t
+            focus = stream.focus(batch.beams, policy)
+            # Lines 13 to 18: expand them, and remove terminated beams
+            yield from batch.expand(focus, bos)
+        self.statistics.refills += self.statistics.encoder_invocations - n_before - 1
+
+
+def _some_of(sources: Sources, numbers: List[int], pad: int) -> Dict[str, Any]:
+    """The encoder's input for some sentences, without padding that only others need."""
+    if numbers == list(range(sources.n)):
+        return sources.net_input
+    index = torch.tensor(numbers, device=sources.device)
+    chosen = {
+        name: value[index] if isinstance(value, Tensor) else value
+        for name, value in sources.net_input.items()
+    }
+    return without_padding(chosen, pad)

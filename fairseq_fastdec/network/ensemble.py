@@ -1,0 +1,201 @@
+"""Several models that decode as one."""
+
+import logging
+import math
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+from torch.nn import functional as F
+
+from .incremental import IncrementalNetwork
+from .support import decodes_incrementally, departure_from_stock
+from .transformer import TransformerNetwork
+
+logger = logging.getLogger(__name__)
+
+
+class Ensemble:
+    """A network of one model or several, whose probabilities are averaged as fairseq does.
+
+    Features hold those of all members side by side, so C is the sum of the members' sizes.
+
+    Attributes:
+        members: a network for each model.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[FairseqEncoderDecoderModel],
+        temperature: float = 1.0,
+        n_proposal_types: Optional[int] = None,
+    ) -> None:
+        """
+        Args:
+            models: of the same dictionaries; sizes and architectures may differ.
+            temperature: divides the logits before the softmax.
+            n_proposal_types: prediction heads propose the first types of the vocabulary alone, this
+                many (default: all), unless :meth:`restrict` names others.
+
+        Raises:
+            ValueError: for a model that neither of the two kinds of networks can step.
+        """
+        self.members = [_network_of(model, temperature) for model in models]
+        self._n_proposal_types = n_proposal_types
+        self._types: Optional[Tensor] = None
+        self._sizes: List[int] = []
+
+    @property
+    def n_rows(self) -> int:
+        """R."""
+        return self.members[0].n_rows
+
+    @property
+    def block_sizes(self) -> List[int]:
+        """The number of prediction heads of each member, p_1 among them; 0 without heads."""
+        return [member.block_size for member in self.members]
+
+    @property
+    def has_sequential_heads(self) -> bool:
+        """Whether heads see the tokens before their own: then they have :meth:`begin_drafts`."""
+        return self.members[0].has_sequential_heads
+
+    @property
+    def heads_agree(self) -> bool:
+        """Whether the heads of all members are of one kind, and can propose together."""
+        return len({member.has_sequential_heads for member in self.members}) == 1
+
+    @property
+    def tokens_per_step(self) -> int:
+        """The number of tokens that the models predict at once.
+
+        Raises:
+            ValueError: if they predict different numbers of tokens.
+        """
+        numbers = sorted({member.tokens_per_step for member in self.members})
+        if len(numbers) > 1:
+            raise ValueError(
+                f"--path: models of {numbers[0]} and of {numbers[1]} tokens a step cannot decode "
+                "together; give models with the same --tokens-per-step"
+            )
+        return numbers[0]
+
+    def reset(self) -> None:
+        """Forget all rows."""
+        self._types = None
+        for member in self.members:
+            member.reset()
+
+    def restrict(self, types: Optional[Tensor]) -> None:
+        """Give only these types a probability from now on, a shortlist: int64 ``[K]``, or all."""
+        self._types = types
+
+    def encode(self, net_input: Dict[str, Any]) -> None:
+        """Encode B sources, and append an empty row for each."""
+        for member in self.members:
+            member.encode(net_input)
+
+    def step(
+        self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
+    ) -> Tensor:
+        """Feed int64 ``[R, T]``; see :meth:`TransformerNetwork.step`.
+
+        Returns:
+            features ``[R, T, C]``
+        """
+        features = [member.step(tokens, parents, rows) for member in self.members]
+        self._sizes = [own.size(-1) for own in features]
+        return torch.cat(features, dim=-1)
+
+    def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
+        """Keep the first n tokens int64 ``[R]`` of the last step, or of a path in trees."""
+        for member in self.members:
+            member.keep(n, path)
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes what row ``rows[i]`` was: int64 ``[R']``."""
+        for member in self.members:
+            member.select(rows)
+
+    def log_probs(self, features: Tensor) -> Tensor:
+        """p_1's log-probabilities of the token after each position.
+
+        Args:
+            features: ``[..., C]``.
+
+        Returns:
+            float32 ``[..., V]``, whatever the models' dtype, as in fairseq; ``-inf`` for types that
+            :meth:`restrict` left out
+        """
+        parts = zip(self.members, features.split(self._sizes, dim=-1))
+        return _mean(
+            [
+                _normalized(member.scores(own).float(), self._types, member.is_normalized)
+                for member, own in parts
+            ]
+        )
+
+    def head_log_probs(self, features: Tensor, n_heads: int) -> Tensor:
+        """Log-probabilities of the parallel heads p_2 ... p_n.
+
+        Args:
+            features: ``[..., C]``.
+
+        Returns:
+            float32 ``[..., n_heads - 1, V]``; ``-inf`` for types that heads do not propose
+        """
+        parts = zip(self.members, features.split(self._sizes, dim=-1))
+        scores = [member.head_scores(own, 1, n_heads) for member, own in parts]
+        return _mean([_normalized(own.float(), self._proposed_types(own)) for own in scores])
+
+    def begin_drafts(self, features: Tensor) -> Tensor:
+        """The states from which sequential heads go on: ``[R, C]`` to ``[R, 1, C]``."""
+        parts = zip(self.members, features.split(self._sizes, dim=-1))
+        return torch.cat([member.begin_drafts(own) for member, own in parts], dim=-1)[:, None]
+
+    def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
+        """Let sequential heads read tokens int64 ``[R, W]`` behind states ``[R, W, C]``."""
+        parts = zip(self.members, states.split(self._sizes, dim=-1))
+        return torch.cat([member.extend_drafts(own, tokens) for member, own in parts], dim=-1)
+
+    def draft_log_probs(self, states: Tensor) -> Tensor:
+        """Log-probabilities of the token behind each state ``[..., C]``.
+
+        Returns:
+            float32 ``[..., V]``; ``-inf`` for types that heads do not propose
+        """
+        parts = zip(self.members, states.split(self._sizes, dim=-1))
+        scores = [member.draft_scores(own) for member, own in parts]
+        return _mean([_normalized(own.float(), self._proposed_types(own)) for own in scores])
+
+    def _proposed_types(self, scores: Tensor) -> Optional[Tensor]:
+        """The types that heads propose, int64 ``[K]``; ``None`` for all."""
+        if self._types is not None or self._n_proposal_types is None:
+            return self._types
+        return torch.arange(self._n_proposal_types, device=scores.device)
+
+
+def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Any:
+    problem = departure_from_stock(model)
+    if problem is None:
+        return TransformerNetwork(model, temperature)
+    if not decodes_incrementally(model):
+        raise ValueError(f"{problem}; use --decoding fairseq for this model")
+    logger.info("%s; it is decoded through fairseq's incremental state, which is slower", problem)
+    return IncrementalNetwork(model, temperature)
+
+
+def _normalized(scores: Tensor, types: Optional[Tensor], is_normalized: bool = False) -> Tensor:
+    """Scores ``[..., V]`` as log-probabilities of the ``types`` int64 ``[K]``, or of all."""
+    if types is not None:
+        nothing = torch.full_like(scores, -math.inf)
+        scores = nothing.index_copy(-1, types, scores.index_select(-1, types))
+    return scores if is_normalized and types is None else F.log_softmax(scores, dim=-1)
+
+
+def _mean(log_probs: List[Tensor]) -> Tensor:
+    """The logarithms of the members' mean probabilities."""
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return torch.logsumexp(torch.stack(log_probs), dim=0) - math.log(len(log_probs))

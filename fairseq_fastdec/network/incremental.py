@@ -1,0 +1,190 @@
+"""The steps of any other model, through fairseq's incremental decoding."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+
+@dataclass
+class RowGroup:
+    """Rows of equal length that were encoded together, which fairseq can decode together.
+
+    Attributes:
+        rows: int64 ``[G]``, their numbers in the network.
+        tokens: int64 ``[G, n + T]``: n tokens that the rows have, and T of the last step.
+        encoder_out: what the encoder returned, with an entry for each row.
+        states: the decoder's incremental states after n, n + 1, ... n + T tokens.
+    """
+
+    rows: Tensor
+    tokens: Tensor
+    encoder_out: Any
+    states: List[Dict[str, Any]]
+
+    def keep(self, n: int) -> None:
+        """Keep the first n tokens of the last step, and forget the others."""
+        n_fed = len(self.states) - 1
+        self.tokens = self.tokens[:, : self.tokens.size(1) - n_fed + n]
+        self.states = [self.states[n]]
+
+
+class IncrementalNetwork:
+    """Any model that fairseq can decode incrementally, its rows of different lengths in groups.
+
+    fairseq's incremental state is for rows of equal length. It can be reordered, but two states
+    cannot be joined. So the rows of one :meth:`encode` are a group, and a group whose rows come to
+    differ in length is divided. A group is fed token by token, and holds the state after each token
+    until :meth:`keep` decides which state stays. The methods are those of
+    :class:`~.transformer.TransformerNetwork`.
+    """
+
+    tokens_per_step = 1
+    block_size = 0
+    has_sequential_heads = False
+    is_normalized = True
+
+    def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
+        """
+        Args:
+            model: one for which :func:`~.support.decodes_incrementally` is true.
+            temperature: divides what the decoder returns, where fairseq's generator divides it.
+        """
+        self._model = model
+        self._temperature = temperature
+        self.reset()
+
+    @property
+    def n_rows(self) -> int:
+        """R."""
+        return sum(group.rows.numel() for group in self._groups)
+
+    def reset(self) -> None:
+        """Forget all rows."""
+        self._groups: List[RowGroup] = []
+
+    @torch.no_grad()
+    def encode(self, net_input: Dict[str, Any]) -> None:
+        """Encode B sources, and append an empty row for each."""
+        # fairseq's attention can share a source among the rows of a beam. These rows share none.
+        self._model.decoder.set_beam_size(1)
+        # Recurrent encoders need the longest source first.
+        order = _source_lengths(net_input).argsort(descending=True, stable=True)
+        ordered = {
+            name: value[order] if isinstance(value, Tensor) else value
+            for name, value in net_input.items()
+        }
+        encoder_out = self._model.encoder.forward_torchscript(ordered)
+        no_tokens = order.new_empty(order.numel(), 0)
+        self._groups.append(RowGroup(self.n_rows + order, no_tokens, encoder_out, [{}]))
+
+    @torch.no_grad()
+    def step(
+        self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
+    ) -> Tensor:
+        """Feed int64 ``[R, T]`` to all rows, or to ``rows`` int64 ``[R]``.
+
+        Returns:
+            features ``[R, T, V]``: the model's own log-probabilities
+
+        Raises:
+            ValueError: for a tree.
+        """
+        if parents is not None:
+            raise ValueError("trees of tokens: fairseq's incremental decoding cannot feed them")
+        self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
+        place = self._fed.new_full((self.n_rows,), -1)
+        place[self._fed] = torch.arange(self._fed.numel(), device=tokens.device)
+        self._groups = self._divided(place.ge(0))
+        features = []
+        for group in self._groups:
+            group.keep(0)
+            if place[group.rows[0]] >= 0:
+                features.append((place[group.rows], self._feed(group, tokens[place[group.rows]])))
+        places, outputs = (torch.cat(part) for part in zip(*features))
+        return outputs[places.argsort()]
+
+    @torch.no_grad()
+    def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
+        """Keep the first n tokens int64 ``[R]`` of the last step, and forget the others."""
+        kept = n.new_zeros(self.n_rows).index_copy(0, self._fed, n)
+        self._groups = self._divided(kept)
+        for group in self._groups:
+            group.keep(int(kept[group.rows[0]]))
+
+    @torch.no_grad()
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes what row ``rows[i]`` was, int64 ``[R']``; fed tokens are forgotten."""
+        selected = []
+        for group in self._groups:
+            group.keep(0)
+            place = rows.new_full((self.n_rows,), -1)
+            place[group.rows] = torch.arange(group.rows.numel(), device=rows.device)
+            new_rows = place[rows].ge(0).nonzero().squeeze(1)
+            if new_rows.numel():
+                selected.append(self._gathered(group, place[rows][new_rows], new_rows))
+        self._groups = selected
+
+    def scores(self, features: Tensor) -> Tensor:
+        """The log-probabilities ``[..., V]`` that :meth:`step` returned."""
+        return features
+
+    def _feed(self, group: RowGroup, new: Tensor) -> Tensor:
+        """Feed int64 ``[G, T]`` to a group: log-probabilities ``[G, T, V]``."""
+        n_before = group.tokens.size(1)
+        group.tokens = torch.cat([group.tokens, new], dim=1)
+        outputs = []
+        for end in range(n_before + 1, group.tokens.size(1) + 1):
+            # Decoders change their state in place, and the earlier one may be needed again.
+            state = copy.deepcopy(group.states[-1])
+            scores, *extra = self._model.decoder.forward(
+                group.tokens[:, :end], encoder_out=group.encoder_out, incremental_state=state
+            )
+            net_output = (scores[:, -1:] / self._temperature, *extra)
+            outputs.append(self._model.get_normalized_probs(net_output, log_probs=True))
+            group.states.append(state)
+        return torch.cat(outputs, dim=1)
+
+    def _divided(self, labels: Tensor) -> List[RowGroup]:
+        """Groups whose rows have one label each; labels ``[R]``."""
+        return [part for group in self._groups for part in self._parts(group, labels[group.rows])]
+
+    def _parts(self, group: RowGroup, labels: Tensor) -> Iterator[RowGroup]:
+        values = labels.unique()
+        for value in values:
+            members = labels.eq(value).nonzero().squeeze(1)
+            # The parts share nothing, since encoders and decoders reorder in place.
+            own = group if values.numel() == 1 else copy.deepcopy(group)
+            yield self._gathered(own, members, own.rows[members])
+
+    def _gathered(self, group: RowGroup, members: Tensor, rows: Tensor) -> RowGroup:
+        """Some members int64 ``[G']`` of a group, as these ``rows``; the old group is used up."""
+        n_members, encoder_out = group.rows.numel(), group.encoder_out
+        if not torch.equal(members, torch.arange(n_members, device=members.device)):
+            encoder_out = self._model.encoder.reorder_encoder_out(encoder_out, members)
+            for state in group.states:
+                self._reorder(state, members, n_members)
+        return RowGroup(rows, group.tokens[members], encoder_out, group.states)
+
+    def _reorder(self, state: Dict[str, Any], members: Tensor, n_members: int) -> None:
+        reorder = self._model.decoder.reorder_incremental_state_scripting
+        if members.numel() == n_members:
+            # fairseq's cross-attention ignores an order of unchanged size, which it takes for beams
+            # that change places within their sentence. It obeys orders of other sizes.
+            reorder(state, torch.cat([members, members[:1]]))
+            members = torch.arange(n_members, device=members.device)
+        reorder(state, members)
+
+
+def _source_lengths(net_input: Dict[str, Any]) -> Tensor:
+    """The sources' lengths, int64 ``[B]``; zeros if a batch has none, whose sources are equal."""
+    if "src_lengths" in net_input:
+        return net_input["src_lengths"]
+    padding = net_input.get("padding_mask")
+    if padding is not None:
+        return (~padding).sum(dim=1)
+    content = next(value for value in net_input.values() if isinstance(value, Tensor))
+    return torch.zeros(content.size(0), dtype=torch.long, device=content.device)

@@ -1,0 +1,239 @@
+"""The steps of stock fairseq transformer decoders, with or without prediction heads."""
+
+from typing import Any, Dict, Optional
+
+import torch
+from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.modules import SinusoidalPositionalEmbedding
+from torch import Tensor, nn
+
+from .attention import attend, sees_in_chain, sees_in_tree, visible_keys
+from .caches import RowCache, SourceCache
+
+
+class TransformerNetwork:
+    """A stock transformer decoder whose rows may differ in length.
+
+    For any tokens, and any division of them into steps, its logits equal those of
+    ``model.decoder(prev_output_tokens, encoder_out)`` up to rounding.
+
+    Attributes:
+        tokens_per_step: how many tokens the decoder predicts at once, and lets see each other.
+        block_size: the number of prediction heads, p_1 among them; 0 without heads.
+        has_sequential_heads: whether heads see the tokens before their own.
+    """
+
+    is_normalized = False
+
+    def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
+        """
+        Args:
+            model: one for which :func:`~.support.departure_from_stock` is ``None``.
+            temperature: divides the logits.
+        """
+        self._encoder, self._decoder = model.encoder, model.decoder
+        self._temperature = temperature
+        # Iterating over ``decoder.layers`` leaves some out under --decoder-layerdrop.
+        self._layers = [model.decoder.layers[n] for n in range(len(model.decoder.layers))]
+        self.tokens_per_step: int = getattr(model.decoder, "tokens_per_step", 1)
+        self.block_size: int = getattr(model.decoder, "block_size", 0)
+        self.has_sequential_heads: bool = getattr(model.decoder, "heads_are_sequential", False)
+        self.reset()
+
+    @property
+    def n_rows(self) -> int:
+        """R."""
+        return self._rows.lengths.numel()
+
+    def reset(self) -> None:
+        """Forget all rows."""
+        like = self._decoder.embed_tokens.weight.detach()
+        shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
+        self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
+        self._fed = torch.zeros(0, dtype=torch.long, device=like.device)
+        self._positions = _position_embeddings(self._decoder)
+
+    @torch.no_grad()
+    def encode(self, net_input: Dict[str, Any]) -> None:
+        """Encode B sources, and append an empty row for each.
+
+        Args:
+            net_input: what fairseq's batches hold, such as ``src_tokens`` int64 ``[B, S]``, padded
+                on either side, and ``src_lengths`` int64 ``[B]``.
+        """
+        encoded = self._encoder.forward_torchscript(net_input)
+        states = encoded["encoder_out"][0].transpose(0, 1)
+        padding = next(iter(encoded["encoder_padding_mask"]), None)
+        if padding is None:
+            padding = torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)
+        keys_values = [
+            torch.stack([layer.encoder_attn.k_proj(states), layer.encoder_attn.v_proj(states)])
+            for layer in self._layers
+        ]
+        self._sources.add(torch.stack(keys_values), ~padding)
+        self._rows.add(states.size(0))
+
+    @torch.no_grad()
+    def step(
+        self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
+    ) -> Tensor:
+        """Feed T tokens to each row, behind those that it has.
+
+        Args:
+            tokens: int64 ``[R, T]``, T a multiple of :attr:`tokens_per_step`. Rows that have fewer
+                tokens to feed are padded with anything.
+            parents: for trees, int64 ``[R, T]``, the index of the token that each follows; -1 for
+                tokens that follow the row (default: chains).
+            rows: int64 ``[R]``, the rows that take the step (default: all).
+
+        Returns:
+            features ``[R, T, C]``, as ``decoder.extract_features`` gives them
+        """
+        n_new = tokens.size(1)
+        self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
+        lengths, n_keys = self._rows.lengths[self._fed], self._rows.longest + n_new
+        self._rows.reserve(n_keys)
+        places = lengths[:, None] + torch.arange(n_new, device=tokens.device)
+        if parents is None:
+            positions = places
+            sees = sees_in_chain(n_new, self.tokens_per_step, tokens.device)
+        else:
+            sees = sees_in_tree(parents)
+            positions = lengths[:, None] + sees.sum(dim=-1) - 1
+        visible = visible_keys(lengths, sees, n_keys)
+        x = self._embed(tokens, positions)
+        for index, layer in enumerate(self._layers):
+            x = self._self_attention(index, layer, x, places, visible)
+            x = self._cross_attention(index, layer, x)
+            x = _feed_forward(layer, x)
+        if self._decoder.layer_norm is not None:
+            x = self._decoder.layer_norm(x)
+        return x if self._decoder.project_out_dim is None else self._decoder.project_out_dim(x)
+
+    def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
+        """Keep tokens of the last step, and forget the others.
+
+        Args:
+            n: int64 ``[R]``, how many each row keeps that took the step.
+            path: for trees, int64 ``[R, D]``, the indices of those tokens, each of which follows
+                the one before; what stands behind the first n means nothing.
+        """
+        self._rows.keep(self._fed, n, path)
+
+    def select(self, rows: Tensor) -> None:
+        """Row i becomes what row ``rows[i]`` was.
+
+        Args:
+            rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
+        """
+        self._rows.select(rows)
+        self._sources.select(rows)
+        self._fed = torch.arange(rows.numel(), device=rows.device)
+
+    def scores(self, features: Tensor) -> Tensor:
+        """p_1's logits: features ``[..., C]`` to ``[..., V]``."""
+        return self.head_scores(features, 0, 1).squeeze(-2)
+
+    def head_scores(self, features: Tensor, first: int, last: int) -> Tensor:
+        """The logits of parallel heads ``first ... last - 1``: ``[..., last - first, V]``.
+
+        Head 0 is p_1; models without parallel heads have no other.
+        """
+        if self.block_size and not self.has_sequential_heads:
+            return self._logits(self._decoder.head_features(features, first, last))
+        return self._logits(features.unsqueeze(-2))
+
+    def begin_drafts(self, features: Tensor) -> Tensor:
+        """The states from which sequential heads go on: ``[R, C]`` to ``[R, C]``."""
+        return self._decoder.heads.begin(features)
+
+    def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
+        """Let sequential heads read one more token behind each of their states.
+
+        Args:
+            states: ``[R, W, C]``, W of each row; tokens: int64 ``[R, W]``.
+
+        Returns:
+            states ``[R, W, C]``
+        """
+        heads, decoder = self._decoder.heads, self._decoder
+        states = heads.read_token(states, decoder.embed_scale * decoder.embed_tokens(tokens))
+        queries = heads.query(heads.source_norm(states))
+        found = self._attend_to_sources(len(self._layers) - 1, queries)
+        return heads.feed_forward(states + heads.source(found))
+
+    def draft_scores(self, states: Tensor) -> Tensor:
+        """The logits ``[..., V]`` of the token behind each state ``[..., C]``."""
+        return self._logits(self._decoder.heads.output(states))
+
+    def _logits(self, states: Tensor) -> Tensor:
+        logits = self._decoder.output_layer(states)
+        return logits if self._temperature == 1.0 else logits / self._temperature
+
+    def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Tokens and their positions, int64 ``[R, T]``, to ``[R, T, C]``."""
+        decoder = self._decoder
+        x = decoder.embed_scale * decoder.embed_tokens(tokens)
+        if decoder.project_in_dim is not None:
+            x = decoder.project_in_dim(x)
+        if decoder.embed_positions is not None:
+            # Drafts may lie behind the last position. Outputs do not.
+            x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
+        return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
+
+    def _self_attention(
+        self, index: int, layer: nn.Module, x: Tensor, places: Tensor, visible: Tensor
+    ) -> Tensor:
+        residual, attention = x, layer.self_attn
+        if layer.normalize_before:
+            x = layer.self_attn_layer_norm(x)
+        self._rows.write(index, self._fed, places, attention.k_proj(x), attention.v_proj(x))
+        keys, values = self._rows.read(index, self._fed, visible.size(-1))
+        x = attend(attention.q_proj(x), keys, values, visible, attention.num_heads)
+        x = attention.out_proj(x)
+        if layer.c_attn is not None:  # NormFormer's --scale-heads
+            x = x * layer.c_attn.repeat_interleave(attention.head_dim)
+        if layer.attn_ln is not None:  # NormFormer's --scale-attn
+            x = layer.attn_ln(x)
+        x = residual + x
+        return x if layer.normalize_before else layer.self_attn_layer_norm(x)
+
+    def _cross_attention(self, index: int, layer: nn.Module, x: Tensor) -> Tensor:
+        residual, attention = x, layer.encoder_attn
+        if layer.normalize_before:
+            x = layer.encoder_attn_layer_norm(x)
+        found = self._attend_to_sources(index, attention.q_proj(x))
+        x = residual + attention.out_proj(found)
+        return x if layer.normalize_before else layer.encoder_attn_layer_norm(x)
+
+    def _attend_to_sources(self, index: int, queries: Tensor) -> Tensor:
+        """Attention of one layer to the sources of the rows that took the step: ``[R, T, E]``."""
+        keys, values, visible = self._sources.read(index, self._fed)
+        n_heads = self._layers[index].encoder_attn.num_heads
+        return attend(queries, keys, values, visible[:, None], n_heads)
+
+
+def _feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
+    residual = x
+    if layer.normalize_before:
+        x = layer.final_layer_norm(x)
+    x = layer.activation_fn(layer.fc1(x))
+    if layer.ffn_layernorm is not None:  # NormFormer's --scale-fc
+        x = layer.ffn_layernorm(x)
+    x = layer.fc2(x)
+    if layer.w_resid is not None:  # NormFormer's --scale-resids
+        residual = layer.w_resid * residual
+    x = residual + x
+    return x if layer.normalize_before else layer.final_layer_norm(x)
+
+
+def _position_embeddings(decoder: nn.Module) -> Tensor:
+    """The embeddings of positions 0, 1, ... up to the longest output: ``[N, C]``."""
+    like, embedding = decoder.embed_tokens.weight.detach(), decoder.embed_positions
+    if embedding is None:
+        return like.new_zeros(0)
+    first = decoder.padding_idx + 1
+    if isinstance(embedding, SinusoidalPositionalEmbedding):
+        n, dim = first + decoder.max_positions(), embedding.embedding_dim
+        return embedding.get_embedding(n, dim, decoder.padding_idx)[first:].to(like)
+    return embedding.weight.detach()[first:]

@@ -1,0 +1,81 @@
+"""A batch of outputs: what rows take, when they leave, and which tokens the rules forbid."""
+
+import math
+
+import torch
+
+from fairseq_fastdec.decoding.methods.outputs import OutputBatch, agreeing
+from fairseq_fastdec.generators.constraints import GenerationRules
+from fairseq_fastdec.generators.sources import Sources
+from fairseq_fastdec.network import Ensemble
+from tests.support import tiny
+from tests.support.trained_models import TASK, stock_model
+
+WORDS = TASK.target_dictionary
+PAD, EOS, V = WORDS.pad(), WORDS.eos(), len(WORDS)
+
+
+def batch_of(lengths, **rules):
+    sources = Sources.of(tiny.random_batch(TASK, lengths), PAD)
+    network = Ensemble([stock_model(trained=False)])
+    network.encode(sources.net_input)
+    rules = GenerationRules(PAD, WORDS.unk(), EOS, **{"max_len_b": 8, **rules})
+    return OutputBatch(network, rules, sources)
+
+
+def test_rows_take_their_tokens_up_to_an_end():
+    batch = batch_of([3, 2, 4])
+    last = batch.open(EOS, None)
+    assert last.tolist() == [EOS] * 3
+    with torch.no_grad():
+        batch.step(torch.tensor([[EOS, 5, 6, 7]] * 3))
+    tokens = torch.tensor([[5, 6, 7, 8], [5, EOS, 7, 8], [5, 6, EOS, 8]])
+    n = batch.keep(tokens, -torch.ones(3, 4), torch.tensor([4, 4, 2]))
+    assert n.tolist() == [4, 2, 2]
+    (rest,) = batch.without_finished(torch.tensor([0, 1, 2]))
+    assert rest.tolist() == [0, 2] == batch.sentence.tolist()
+    assert batch.lengths.tolist() == [4, 2] and batch.network.n_rows == 2
+    assert batch.tail(3, 0).tolist() == [[6, 7, 8], [0, 5, 6]]
+    assert batch.most_left(0) == 7 and batch.most_left(20) == 1
+    # A certain EOS ends a row; its block has one token.
+    certain = batch.without_ended(torch.tensor([EOS, 9]), torch.tensor([-3.0, -4.0]), rest)
+    assert [part.tolist() for part in certain] == [[9], [-4.0], [2]]
+    records = batch.records([10, 11, 12], with_blocks=True)
+    assert [record.blocks for record in records] == [[4, 1], [2], [2]]
+    assert [record.invocations for record in records] == [1, 1, 1]
+    first = batch.hypotheses()[0][0]
+    assert first["tokens"].tolist() == [5, 6, 7, 8, EOS]
+    assert first["positional_scores"].tolist() == [-1, -1, -1, -1, -3]
+
+
+def test_the_rules_about_lengths():
+    batch = batch_of([3, 3], max_len_b=3, min_len=2)
+    batch.open(EOS, None)
+    log_probs = batch.limited(torch.zeros(2, 5, V), range(5))
+    may_end = log_probs[0, :, EOS].gt(-math.inf).tolist()
+    may_go_on = log_probs[0, :, 7].gt(-math.inf).tolist()
+    assert may_end == [False, False, True, True, True]
+    assert may_go_on == [True, True, True, False, False]
+    assert log_probs[..., PAD].eq(-math.inf).all()
+
+
+def test_no_ngram_comes_twice_in_a_chain_or_a_tree():
+    batch = batch_of([3], no_repeat_ngram_size=2)
+    batch.open(EOS, None)
+    with torch.no_grad():
+        features = batch.step(torch.tensor([[EOS, 5, 6]]))
+        log_probs = batch.log_probs(features, first=0)
+        # The output will be EOS 5 6; nothing comes twice yet.
+        assert log_probs[0, 2, [5, 6]].gt(-math.inf).all()
+        batch.keep(torch.tensor([[5, 6, 5]]), torch.zeros(1, 3), torch.tensor([3]))
+        features = batch.step(torch.tensor([[7, 5, 6]]), torch.tensor([[-1, 0, 0]]))
+        log_probs = batch.log_probs(features, 1, torch.tensor([[0, 1, 1]]))
+    # Behind 5 6 5 7 5 neither 6 nor 7 can come; behind 5 6 5 7 6 no 5.
+    forbidden = [own.eq(-math.inf).nonzero().flatten().tolist() for own in log_probs[0, :, 4:]]
+    assert forbidden == [[], [6 - 4, 7 - 4], [5 - 4]]
+
+
+def test_the_number_of_right_drafts():
+    drafts, answers = torch.tensor([[5, 6, 7], [5, 9, 7]]), torch.tensor([[5, 6, 7], [5, 6, 7]])
+    assert agreeing(drafts, answers).tolist() == [3, 1]
+    assert agreeing(drafts[:, :0], answers[:, :0]).tolist() == [0, 0]

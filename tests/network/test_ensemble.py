@@ -1,0 +1,128 @@
+"""Several models as one: the mean of their probabilities, and which types have any."""
+
+import math
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerModel
+
+from fairseq_fastdec.network import Ensemble
+from tests.support import tiny
+from tests.support.full_forward import full_logits, random_targets
+from tests.support.session_replay import full_log_probs
+from tests.support.trained_models import DOUBLE_TASKS, TASK
+
+BATCH, TOKENS = tiny.random_batch(TASK, [6, 5, 2]), random_targets(TASK, 3, 5)
+V = len(TASK.target_dictionary)
+
+
+def stirred(seed, arch="transformer", **options):
+    options = {"criterion": "cross_entropy", **options}
+    return tiny.stir(tiny.build_model(TASK, arch, seed=seed, **options), seed)
+
+
+def blockwise(seed=0, **options):
+    return stirred(seed, "blockwise_transformer", identity_first_head=True, **options)
+
+
+def stepped(models, **options):
+    ensemble = Ensemble(models, **options)
+    ensemble.encode(BATCH["net_input"])
+    return ensemble, ensemble.step(TOKENS)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_mean_of_probabilities(temperature):
+    models = [stirred(0), stirred(1, decoder_embed_dim=24), stirred(2, "lstm")]
+    ensemble, features = stepped(models, temperature=temperature)
+    own = [full_log_probs(model, BATCH, TOKENS, temperature).exp() for model in models]
+    expected = torch.stack(own).mean(0).log()
+    log_probs = ensemble.log_probs(features)
+    assert log_probs.dtype == torch.float32
+    torch.testing.assert_close(log_probs, expected, atol=1e-4, rtol=0)
+
+
+def test_the_probabilities_of_half_a_models_precision_are_fp32():
+    ensemble, features = stepped([stirred(0).half()])
+    assert ensemble.log_probs(features).dtype == torch.float32
+
+
+@pytest.mark.parametrize("archs", [["transformer"], ["transformer", "lstm"]], ids=len)
+def test_a_shortlist(archs):
+    models = [stirred(seed, arch) for seed, arch in enumerate(archs)]
+    ensemble, features = stepped(models)
+    types = torch.tensor([2, 5, 11])
+    own = [full_log_probs(model, BATCH, TOKENS)[..., types].softmax(-1) for model in models]
+    ensemble.restrict(types)
+    probabilities = ensemble.log_probs(features).exp()
+    expected = torch.stack(own).mean(0)
+    torch.testing.assert_close(probabilities[..., types], expected, atol=1e-5, rtol=0)
+    assert probabilities.sum(-1).sub(1).abs().max() < 1e-5
+    ensemble.reset()
+    ensemble.encode(BATCH["net_input"])
+    assert ensemble.log_probs(ensemble.step(TOKENS)).exp().gt(0).all()
+
+
+@pytest.mark.parametrize("heads", ["parallel", "sequential"])
+def test_heads_propose_the_first_types_or_those_of_a_shortlist(heads):
+    models = [blockwise(seed, block_heads=heads) for seed in range(2)]
+    ensemble, features = stepped(models, n_proposal_types=9)
+
+    def proposed():
+        with torch.no_grad():
+            if heads == "parallel":
+                return ensemble.head_log_probs(features[:, -1], 3)
+            states = ensemble.begin_drafts(features[:, -1])
+            return ensemble.draft_log_probs(ensemble.extend_drafts(states, TOKENS[:, :1]))
+
+    assert proposed()[..., 9:].eq(-math.inf).all()
+    torch.testing.assert_close(proposed().exp().sum(-1), torch.ones(proposed().shape[:-1]))
+    ensemble.restrict(torch.tensor([4, 15]))
+    assert proposed().gt(-math.inf).nonzero()[:, -1].unique().tolist() == [4, 15]
+
+
+def test_rows_of_some_steps_and_of_any_order():
+    models = [stirred(0), stirred(2, "lstm")]
+    expected, _ = stepped(models)
+    rows = torch.tensor([2, 0])
+    ensemble = Ensemble(models)
+    ensemble.encode(BATCH["net_input"])
+    ensemble.step(TOKENS[rows], rows=rows)
+    ensemble.keep(torch.tensor([1, 2]))
+    ensemble.select(rows)
+    assert ensemble.n_rows == 2
+    after = ensemble.log_probs(ensemble.step(TOKENS[[2, 0]][:, 2:3]))
+    own = [TOKENS[2, [0, 2]], TOKENS[0, [0, 1, 2]]]
+    for row, source, tokens in zip(after, (2, 0), own):
+        all_tokens = tokens.expand(3, -1)
+        parts = [full_log_probs(model, BATCH, all_tokens)[source, -1].exp() for model in models]
+        torch.testing.assert_close(row[0], torch.stack(parts).mean(0).log(), atol=1e-4, rtol=0)
+
+
+def test_what_members_have_in_common():
+    mixed = Ensemble([blockwise(), blockwise(1, block_heads="sequential"), stirred(0)])
+    assert mixed.block_sizes == [4, 4, 0] and not mixed.heads_agree
+    assert Ensemble([blockwise(), blockwise(1)]).heads_agree
+    pairs = tiny.build_model(DOUBLE_TASKS["l2r"], "double_token_transformer")
+    assert Ensemble([pairs]).tokens_per_step == 2
+    with pytest.raises(ValueError, match="--path: models of 1 and of 2 tokens a step"):
+        _ = Ensemble([stirred(0), pairs]).tokens_per_step
+
+
+class OddDecoder(torch.nn.Module):
+    """No decoder of fairseq's."""
+
+
+def test_a_model_that_nothing_can_step_is_refused():
+    model = stirred(0)
+    model.decoder = OddDecoder()
+    assert isinstance(model, TransformerModel)
+    with pytest.raises(ValueError, match="OddDecoder.*; use --decoding fairseq for this model"):
+        Ensemble([model])
+
+
+def test_the_logits_of_one_model_are_fairseqs():
+    model = stirred(0)
+    ensemble, features = stepped([model])
+    expected = full_logits(model, BATCH, TOKENS).log_softmax(-1)
+    torch.testing.assert_close(ensemble.log_probs(features), expected, atol=1e-5, rtol=0)
