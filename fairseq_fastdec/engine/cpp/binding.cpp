@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "beam_search.h"
 #include "search.h"
 
 namespace py = pybind11;
@@ -337,6 +338,13 @@ Finished finished(BlockSearch &search) {
   return all;
 }
 
+void require_tokens(const int64_t *tokens, int64_t n, const Model &model,
+                    const std::string &name) {
+  for (int64_t at = 0; at < n; ++at)
+    if (!is_within(tokens[at], model.n_types))
+      throw py::index_error("a " + name + " token that is not in the dictionary");
+}
+
 // A search with what checks its requests.
 class CheckedSearch {
  public:
@@ -358,14 +366,9 @@ class CheckedSearch {
       if (encoder.n_positions && width > encoder.n_positions)
         throw py::index_error("a source of " + std::to_string(width) + " tokens; the model has " +
                               std::to_string(encoder.n_positions) + " positions");
-      for (int64_t at = 0; at < n * width; ++at)
-        if (!is_within(sources.data()[at], encoder.n_types))
-          throw py::index_error("a source token that is not in the dictionary");
-      for (int64_t at = 0; prefix && at < prefix->size(); ++at)
-        if (!is_within(prefix->data()[at], model->decoder.n_types))
-          throw py::index_error("a prefix token that is not in the dictionary");
-      if (!is_within(bos, model->decoder.n_types))
-        throw py::index_error("a first token that is not in the dictionary");
+      require_tokens(sources.data(), n * width, encoder, "source");
+      if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
+      require_tokens(&bos, 1, model->decoder, "first");
     }
     const int64_t n_forced = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -394,6 +397,126 @@ class CheckedSearch {
       return token != pad;
     });
   }
+};
+
+// The models of a search, if they and the rules go together.
+Models checked_models(const std::vector<std::shared_ptr<PreparedModel>> &models,
+                      const Rules &rules) {
+  require(!models.empty(), "models: none");
+  const int64_t n_types = models[0]->output.outputs;
+  for (const auto &model : models)
+    require(model->output.outputs == n_types, "models: of other vocabularies");
+  require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
+              is_within(rules.unk, n_types),
+          "rules: special types that are not in the vocabulary");
+  for (int64_t token : rules.never)
+    require(is_within(token, n_types), "rules: a type that is not in the vocabulary");
+  return Models(models.begin(), models.end());
+}
+
+// The sentences of a beam search that are done. Hypotheses lie one behind the other.
+struct FinishedBeams {
+  std::vector<int64_t> ids, steps, expansions, n_hypotheses, lengths;
+  Array<int64_t> tokens;
+  Array<float> scores, totals;
+};
+
+FinishedBeams finished(BeamSearch &search) {
+  const std::vector<BeamResult> results = search.finished();
+  FinishedBeams all;
+  std::vector<float> totals;
+  int64_t n_tokens = 0;
+  for (const BeamResult &result : results) {
+    all.ids.push_back(result.id);
+    all.steps.push_back(result.steps), all.expansions.push_back(result.expansions);
+    all.n_hypotheses.push_back(int64_t(result.hypotheses.size()));
+    for (const Hypothesis &own : result.hypotheses) {
+      all.lengths.push_back(int64_t(own.tokens.size()));
+      totals.push_back(own.total);
+      n_tokens += all.lengths.back();
+    }
+  }
+  all.tokens = Array<int64_t>(n_tokens), all.scores = Array<float>(n_tokens);
+  all.totals = Array<float>(int64_t(totals.size()));
+  std::copy(totals.begin(), totals.end(), all.totals.mutable_data());
+  int64_t *tokens = all.tokens.mutable_data();
+  float *scores = all.scores.mutable_data();
+  for (const BeamResult &result : results)
+    for (const Hypothesis &own : result.hypotheses) {
+      tokens = std::copy(own.tokens.begin(), own.tokens.end(), tokens);
+      scores = std::copy(own.scores.begin(), own.scores.end(), scores);
+    }
+  return all;
+}
+
+// A beam search, and what checks its requests.
+class CheckedBeamSearch {
+ public:
+  CheckedBeamSearch(const std::vector<std::shared_ptr<PreparedModel>> &given, const Rules &rules,
+                    const BeamOptions &options, size_t threads)
+      : models(checked_models(given, rules)), pad(rules.pad), width(options.width) {
+    require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
+    require(options.threshold >= 0, "options: a threshold below 0");
+    const Team team = {reinterpret_cast<const Threads *>(threads), 1};
+    search = std::make_unique<BeamSearch>(models, rules, options, team);
+  }
+
+  void set_schedule(const ScheduleOptions &schedule) {
+    require(schedule.sentences >= 0 && schedule.source_tokens >= 0, "schedule: below 0");
+    require(schedule.rows == 0 || schedule.rows >= width, "schedule: fewer rows than a beam has");
+    search->set_schedule(schedule);
+  }
+
+  void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
+             Array<int64_t> waived, std::optional<Array<int64_t>> prefix) {
+    require(sources.ndim() == 2, "sources: not [B, S]");
+    const int64_t n = sources.shape(0), longest = sources.shape(1);
+    const int64_t n_prefix = prefix && prefix->ndim() == 2 ? prefix->shape(1) : 0;
+    require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
+    require(ids.size() == n && max_lens.size() == n && waived.size() == n,
+            "ids, max_lens or waived: not [B]");
+    for (const auto &model : models) {
+      const Model &encoder = model->encoder;
+      require(model->has_encoder(), "sources: a model whose encoder is not the engine's");
+      if (encoder.n_positions && longest > encoder.n_positions)
+        throw py::index_error("a source of " + std::to_string(longest) +
+                              " tokens; the model has " + std::to_string(encoder.n_positions) +
+                              " positions");
+      require_tokens(sources.data(), n * longest, encoder, "source");
+      if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
+      require_tokens(&bos, 1, model->decoder, "first");
+    }
+    std::vector<Request> requests(n);
+    for (int64_t i = 0; i < n; ++i) {
+      Request &request = requests[i];
+      request.id = ids.data()[i], request.bos = bos;
+      request.max_len = max_lens.data()[i], request.n_waived = waived.data()[i];
+      require(request.max_len >= 0, "max_lens: below 0");
+      request.source = without_padding(sources.data() + i * longest, longest);
+      require(!request.source.empty(), "sources: one without a token");
+      const int64_t n_forced = std::min(n_prefix, request.max_len);
+      if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
+    }
+    for (Request &request : requests) search->admit(std::move(request));
+  }
+
+  int64_t advance(int64_t n_steps, int64_t n_threads) {
+    search->set_threads(n_threads);
+    return search->advance(n_steps);
+  }
+
+  std::unique_ptr<BeamSearch> search;
+
+ private:
+  std::vector<int64_t> without_padding(const int64_t *from, int64_t n) const {
+    std::vector<int64_t> tokens;
+    std::copy_if(from, from + n, std::back_inserter(tokens),
+                 [&](int64_t token) { return token != pad; });
+    return tokens;
+  }
+
+  Models models;
+  int64_t pad, width;
 };
 
 Acceptance::Kind acceptance_kind(const std::string &name) {
@@ -474,16 +597,8 @@ PYBIND11_MODULE(_engine, module) {
       .def(py::init([](const std::vector<std::shared_ptr<PreparedModel>> &models,
                        const Rules &rules, const Acceptance &acceptance,
                        const Proposals &proposals, int64_t capacity, size_t threads) {
-             require(!models.empty(), "models: none");
+             const Models checked = checked_models(models, rules);
              const PreparedModel &first = *models[0];
-             const int64_t n_types = first.output.outputs;
-             for (const auto &model : models)
-               require(model->output.outputs == n_types, "models: of other vocabularies");
-             require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
-                         is_within(rules.unk, n_types),
-                     "rules: special types that are not in the vocabulary");
-             for (int64_t token : rules.never)
-               require(is_within(token, n_types), "rules: a type that is not in the vocabulary");
              const bool can_propose = first.has_heads() || first.has_drafter();
              require(proposals.n_heads == 1 || (can_propose && models.size() == 1),
                      "proposals: no heads");
@@ -491,12 +606,11 @@ PYBIND11_MODULE(_engine, module) {
                          proposals.n_heads == 1 + first.heads.n_heads,
                      "proposals: another number of heads");
              require(acceptance.kind != Acceptance::DISTANCE ||
-                         int64_t(acceptance.values.size()) == n_types,
+                         int64_t(acceptance.values.size()) == first.output.outputs,
                      "acceptance: values of another vocabulary");
              require(capacity > 0, "capacity: none");
              return std::make_unique<CheckedSearch>(
-                 Models(models.begin(), models.end()),
-                 BlockOptions{rules, acceptance, proposals, capacity}, threads, 1);
+                 checked, BlockOptions{rules, acceptance, proposals, capacity}, threads, 1);
            }),
            py::arg("models"), py::arg("rules"), py::arg("acceptance"), py::arg("proposals"),
            py::arg("capacity"), py::arg("threads"))
@@ -507,6 +621,49 @@ PYBIND11_MODULE(_engine, module) {
       .def("finished", [](CheckedSearch &own) { return finished(own.search); })
       .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search.cancel(id); })
       .def_property_readonly("counts", [](CheckedSearch &own) { return own.search.counts; });
+
+  py::class_<BeamOptions>(module, "BeamOptions")
+      .def(py::init([](int64_t width, float threshold, int64_t n_per_entry, bool lets_wait) {
+             return BeamOptions{width, threshold, n_per_entry, lets_wait};
+           }),
+           py::arg("width"), py::arg("threshold"), py::arg("n_per_entry"), py::arg("lets_wait"));
+  py::class_<ScheduleOptions>(module, "Schedule")
+      .def(py::init([](int64_t sentences, int64_t source_tokens, int64_t rows,
+                       double refill_threshold, bool expands_shortest) {
+             return ScheduleOptions{sentences, source_tokens, rows, refill_threshold,
+                                    expands_shortest};
+           }),
+           py::arg("sentences") = 0, py::arg("source_tokens") = 0, py::arg("rows") = 0,
+           py::arg("refill_threshold") = 0.0, py::arg("expands_shortest") = false);
+  py::class_<BeamCounts>(module, "BeamCounts")
+      .def_readonly("encoder_invocations", &BeamCounts::encoder_invocations)
+      .def_readonly("decoder_invocations", &BeamCounts::decoder_invocations)
+      .def_readonly("row_invocations", &BeamCounts::row_invocations)
+      .def_readonly("beam_steps", &BeamCounts::beam_steps)
+      .def_readonly("waiting", &BeamCounts::waiting);
+  py::class_<FinishedBeams>(module, "FinishedBeams")
+      .def_readonly("ids", &FinishedBeams::ids)
+      .def_readonly("steps", &FinishedBeams::steps)
+      .def_readonly("expansions", &FinishedBeams::expansions)
+      .def_readonly("n_hypotheses", &FinishedBeams::n_hypotheses)
+      .def_readonly("lengths", &FinishedBeams::lengths)
+      .def_readonly("tokens", &FinishedBeams::tokens)
+      .def_readonly("scores", &FinishedBeams::scores)
+      .def_readonly("totals", &FinishedBeams::totals);
+  py::class_<CheckedBeamSearch>(module, "BeamSearch")
+      .def(py::init<const std::vector<std::shared_ptr<PreparedModel>> &, const Rules &,
+                    const BeamOptions &, size_t>(),
+           py::arg("models"), py::arg("rules"), py::arg("options"), py::arg("threads"))
+      .def("set_schedule", &CheckedBeamSearch::set_schedule, py::arg("schedule"))
+      .def("admit", &CheckedBeamSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
+           py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none())
+      .def("advance", &CheckedBeamSearch::advance, py::arg("n_steps"), py::arg("n_threads"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("finished", [](CheckedBeamSearch &own) { return finished(*own.search); })
+      .def("cancel",
+           [](CheckedBeamSearch &own, int64_t id) { return own.search->cancel(id); })
+      .def_property_readonly("counts",
+                             [](CheckedBeamSearch &own) { return own.search->counts(); });
 }
 
 }  // namespace fastdec

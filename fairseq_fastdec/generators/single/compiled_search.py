@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...engine import EnsembleSession
 from ...engine.kernels.search import address_of_threads, n_threads, search_module
-from ...engine.models import compiled_model
+from ...engine.models import CompiledModels
 from ...engine.network.positions import POSITIONS
 from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
@@ -41,9 +41,8 @@ class CompiledSearch:
         self, session: EnsembleSession, rules: GenerationRules, options: SearchOptions
     ) -> None:
         self._session, self._rules, self._options = session, rules, options
+        self._models = CompiledModels(session.members, options.n_heads)
         self._search: Any = None
-        self._networks: Tuple[Any, ...] = ()
-        self._n_positions = (0, 0)
         self._counted = 0, 0, 0
         self._verified: Tuple[int, List[int]] = (0, [])
 
@@ -88,40 +87,20 @@ class CompiledSearch:
 
     def _prepare(self, n_source: int, n_target: int) -> bool:
         """Follow the models' parameters, and reach so many positions; whether that is possible."""
-        for member in self._session.members:
-            member.reset(1)
-        networks = tuple(getattr(member, "network", None) for member in self._session.members)
-        wanted = (n_source, n_target)
-        is_known = all(map(_is, networks, self._networks)) and len(self._networks) > 0
-        if is_known and all(n <= known for n, known in zip(wanted, self._n_positions)):
-            return True
-        n_positions = tuple(max(POSITIONS, *pair) for pair in zip(wanted, self._n_positions))
-        models = [
-            compiled_model(member, self._options.n_heads, *n_positions)
-            for member in self._session.members
-        ]
-        if None in models:
+        are_new = self._models.follow(n_source, n_target)
+        if self._models.models is None:
             return False
-        self._search = self._search_of(models)
-        self._networks, self._n_positions = networks, n_positions
-        self._counted = 0, 0, 0
-        self._verified = 0, [0] * (self._options.n_heads - 1)
+        if are_new:
+            self._search = self._search_of(self._models.models)
+            self._counted = 0, 0, 0
+            self._verified = 0, [0] * (self._options.n_heads - 1)
         return True
 
     def _search_of(self, models: List[Any]) -> Any:
-        module, rules, options = search_module(), self._rules, self._options
+        module, options = search_module(), self._options
         return module.BlockSearch(
             models=models,
-            rules=module.Rules(
-                eos=rules.eos,
-                pad=rules.pad,
-                unk=rules.unk,
-                never=list(rules.impossible),
-                unk_penalty=rules.unkpen,
-                temperature=self._session.temperature,
-                min_len=rules.min_len,
-                no_repeat_ngram=rules.no_repeat_ngram_size,
-            ),
+            rules=self._rules.compiled(self._session.temperature),
             acceptance=module.Acceptance(**options.acceptance),
             proposals=module.Proposals(options.n_heads, options.n_in_tree, options.confidence),
             # fairseq's batches are decoded as a whole.
@@ -165,7 +144,3 @@ class CompiledSearch:
             kept = own_blocks.tolist() if self._options.records_blocks else []
             records[number] = SentenceRecord(ids[number], *counts, kept)
         return hypotheses, records
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
