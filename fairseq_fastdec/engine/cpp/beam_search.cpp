@@ -10,7 +10,9 @@ BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options, T
       decoder(std::move(models), team),
       chooser(rules, options.n_candidates()),
       schedule({}, options.width),
-      beams(options, rules.eos) {}
+      beams(options, rules.eos) {
+  if (options.sampling) sampler.emplace(*options.sampling, options.width);
+}
 
 int64_t BeamSearch::advance(int64_t n_steps) {
   for (; n_steps > 0; --n_steps) {
@@ -82,7 +84,19 @@ void BeamSearch::expand() {
   for (size_t place = n_resting; place < under_way.size(); ++place)
     counters.waiting += beams.n_waiting(under_way[place]);
   restrict();
-  chooser.extend(decoder, rows, options.n_per_entry, limits, candidates);
+  if (sampler)
+    draw(rows);
+  else
+    chooser.extend(decoder, rows, options.n_per_entry, limits, candidates);
+}
+
+void BeamSearch::draw(const BeamRows &rows) {
+  std::vector<Draws> draws;
+  for (size_t place = n_resting; place < under_way.size(); ++place) {
+    const int64_t slot = under_way[place];
+    draws.push_back({sentences[slot].random_state, beams.length(slot)});
+  }
+  sampler->extend(decoder, chooser, rows, draws, limits, candidates);
 }
 
 void BeamSearch::restrict() {
@@ -90,7 +104,7 @@ void BeamSearch::restrict() {
   limits.clear(n);
   for (int64_t row = 0; row < n; ++row) {
     const int64_t slot = beams.slot_of(row), step = beams.length(slot);
-    const Request &sentence = sentences[slot];
+    const BeamRequest &sentence = sentences[slot];
     limits.no_end[row] = rules.may_not_end(step, sentence.n_waived);
     limits.only_end[row] = Rules::has_to_end(step, sentence.max_len);
     limits.some_no_end |= limits.no_end[row] != 0;

@@ -25,6 +25,11 @@ struct BeamCounts {
   int64_t waiting = 0;     // and the candidates on them that have ended
 };
 
+// A sentence to translate.
+struct BeamRequest : Request {
+  uint64_t random_state = 0;  // for sampling
+};
+
 // For one thread at a time.
 class BeamSearch {
  public:
@@ -34,7 +39,7 @@ class BeamSearch {
   void set_schedule(const ScheduleOptions &given) { schedule = {given, options.width}; }
 
   // Sentences begin in the order in which they are admitted.
-  void admit(Request request) { waiting.push_back(std::move(request)); }
+  void admit(BeamRequest request) { waiting.push_back(std::move(request)); }
 
   // Takes at most n steps; returns how many sentences are not done.
   int64_t advance(int64_t n_steps);
@@ -55,6 +60,7 @@ class BeamSearch {
   void choose();
   // Feeds the beams in focus, and finds their candidates (Algorithm 1: expand).
   void expand();
+  void draw(const BeamRows &rows);
   // What restricts the next tokens of the rows in focus.
   void restrict();
   // Candidates end, wait, grow or are forgotten; sentences that are done leave.
@@ -69,10 +75,11 @@ class BeamSearch {
   Chooser chooser;
   Schedule schedule;
   Beams beams;
-  std::deque<Request> waiting;
-  std::vector<Request> sentences;   // by slot
-  std::vector<int64_t> under_way;   // slots, in the order of their rows in the decoder
-  int64_t n_resting = 0;            // of the slots under way, the first ones
+  std::optional<Sampler> sampler;
+  std::deque<BeamRequest> waiting;
+  std::vector<BeamRequest> sentences;  // by slot
+  std::vector<int64_t> under_way;      // slots, in the order of their rows in the decoder
+  int64_t n_resting = 0;               // of the slots under way, the first ones
   Limits limits;
   Extensions candidates;
   std::vector<BeamResult> done;

@@ -6,9 +6,10 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <vector>
 
-#include "rules.h"
+#include "sampling.h"
 
 namespace fastdec {
 
@@ -25,11 +26,13 @@ struct BeamOptions {
   // forgotten.
   float threshold = INFINITY;
   int64_t n_per_entry = 1;  // M, the most candidates that continue the same entry
+  // Samples do not compete: their order means nothing, and none is forgotten.
+  std::optional<Sampling> sampling;
   // Candidates that have ended stay on the beam until nothing that still grows is better (appendix
   // A.1). Otherwise they are final at once, as in fairseq, and others grow in their places.
   bool lets_wait = false;
 
-  int64_t n_candidates() const { return lets_wait ? width : 2 * width; }
+  int64_t n_candidates() const { return lets_wait || sampling ? width : 2 * width; }
 };
 
 // A beam has a slot while its sentence is under way. In a step some beams are in focus; their rows

@@ -468,13 +468,15 @@ class CheckedBeamSearch {
   }
 
   void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
-             Array<int64_t> waived, std::optional<Array<int64_t>> prefix) {
+             Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
+             std::optional<Array<uint64_t>> random_states) {
     require(sources.ndim() == 2, "sources: not [B, S]");
     const int64_t n = sources.shape(0), longest = sources.shape(1);
     const int64_t n_prefix = prefix && prefix->ndim() == 2 ? prefix->shape(1) : 0;
     require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
     require(ids.size() == n && max_lens.size() == n && waived.size() == n,
             "ids, max_lens or waived: not [B]");
+    require(!random_states || random_states->size() == n, "random_states: not [B]");
     for (const auto &model : models) {
       const Model &encoder = model->encoder;
       require(model->has_encoder(), "sources: a model whose encoder is not the engine's");
@@ -486,9 +488,10 @@ class CheckedBeamSearch {
       if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
       require_tokens(&bos, 1, model->decoder, "first");
     }
-    std::vector<Request> requests(n);
+    std::vector<BeamRequest> requests(n);
     for (int64_t i = 0; i < n; ++i) {
-      Request &request = requests[i];
+      BeamRequest &request = requests[i];
+      if (random_states) request.random_state = random_states->data()[i];
       request.id = ids.data()[i], request.bos = bos;
       request.max_len = max_lens.data()[i], request.n_waived = waived.data()[i];
       require(request.max_len >= 0, "max_lens: below 0");
@@ -497,7 +500,7 @@ class CheckedBeamSearch {
       const int64_t n_forced = std::min(n_prefix, request.max_len);
       if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
     }
-    for (Request &request : requests) search->admit(std::move(request));
+    for (BeamRequest &request : requests) search->admit(std::move(request));
   }
 
   int64_t advance(int64_t n_steps, int64_t n_threads) {
@@ -622,11 +625,16 @@ PYBIND11_MODULE(_engine, module) {
       .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search.cancel(id); })
       .def_property_readonly("counts", [](CheckedSearch &own) { return own.search.counts; });
 
+  py::class_<Sampling>(module, "Sampling")
+      .def(py::init([](int64_t topk, double topp) { return Sampling{topk, topp}; }),
+           py::arg("topk"), py::arg("topp"));
   py::class_<BeamOptions>(module, "BeamOptions")
-      .def(py::init([](int64_t width, float threshold, int64_t n_per_entry, bool lets_wait) {
-             return BeamOptions{width, threshold, n_per_entry, lets_wait};
+      .def(py::init([](int64_t width, float threshold, int64_t n_per_entry, bool lets_wait,
+                       std::optional<Sampling> sampling) {
+             return BeamOptions{width, threshold, n_per_entry, sampling, lets_wait};
            }),
-           py::arg("width"), py::arg("threshold"), py::arg("n_per_entry"), py::arg("lets_wait"));
+           py::arg("width"), py::arg("threshold"), py::arg("n_per_entry"), py::arg("lets_wait"),
+           py::arg("sampling") = py::none());
   py::class_<ScheduleOptions>(module, "Schedule")
       .def(py::init([](int64_t sentences, int64_t source_tokens, int64_t rows,
                        double refill_threshold, bool expands_shortest) {
@@ -656,7 +664,8 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("models"), py::arg("rules"), py::arg("options"), py::arg("threads"))
       .def("set_schedule", &CheckedBeamSearch::set_schedule, py::arg("schedule"))
       .def("admit", &CheckedBeamSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
-           py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none())
+           py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
+           py::arg("random_states") = py::none())
       .def("advance", &CheckedBeamSearch::advance, py::arg("n_steps"), py::arg("n_threads"),
            py::call_guard<py::gil_scoped_release>())
       .def("finished", [](CheckedBeamSearch &own) { return finished(*own.search); })

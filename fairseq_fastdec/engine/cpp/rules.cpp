@@ -1,15 +1,12 @@
 #include "rules.h"
 
+#include <cfloat>
 #include <cmath>
 #include <numeric>
 
 namespace fastdec {
 
 namespace {
-
-// Distributions over the vocabulary that are in memory at once: 16 MiB for 32,000 types. More of
-// them leave the processor's cache between product, softmax and search.
-constexpr int64_t MOST_DISTRIBUTIONS = 128;
 
 // Fewer scores are looked through by one thread.
 constexpr int64_t FEW_SCORES = 100'000;
@@ -36,6 +33,28 @@ int64_t lay_out(const std::vector<std::vector<int64_t>> &lists, int64_t first, i
 bool are_equal(const std::vector<const float *> &of_models, int64_t token, int64_t other) {
   return std::all_of(of_models.begin(), of_models.end(),
                      [&](const float *own) { return own[token] == own[other]; });
+}
+
+// Logits [n_types] become log-probabilities.
+void take_log_softmax(float *x, int64_t n_types) {
+  const float largest = *std::max_element(x, x + n_types);
+  double sum = 0;
+  for (int64_t type = 0; type < n_types; ++type) sum += std::exp(x[type] - largest);
+  const float log_sum = float(std::log(sum));
+  for (int64_t type = 0; type < n_types; ++type) x[type] = x[type] - largest - log_sum;
+}
+
+// The logarithm of a mean probability. A type to which one model gives no probability (NaN) is not
+// possible.
+float log_mean(const std::vector<float *> &of_models, int64_t type) {
+  float largest = IMPOSSIBLE, sum = 0;
+  for (const float *own : of_models) {
+    if (std::isnan(own[type])) return IMPOSSIBLE;
+    largest = std::max(largest, own[type]);
+  }
+  if (largest == IMPOSSIBLE || of_models.size() == 1) return largest;
+  for (const float *own : of_models) sum += std::exp(own[type] - largest);
+  return largest + std::log(sum) - std::log(float(of_models.size()));
 }
 
 }  // namespace
@@ -169,6 +188,36 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
     run(task, scratch);
     for (int64_t at = 0; at < task.n_beams * n_best; ++at) task.origins[at] += first;
   }
+}
+
+const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits) {
+  logits_of(decoder, first, n);
+  const int64_t n_types = decoder.model(0).output.outputs;
+  std::vector<float *> of_state(decoder.n_models());
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t member = 0; member < decoder.n_models(); ++member) {
+      of_state[member] = logits.data() + (member * n + i) * n_types;
+      take_log_softmax(of_state[member], n_types);
+    }
+    // The mean takes the place of the first model's.
+    for (int64_t type = 0; type < n_types; ++type) of_state[0][type] = log_mean(of_state, type);
+    restrict(first + i, n_types, limits, of_state[0]);
+  }
+  return logits.data();
+}
+
+void Chooser::restrict(int64_t state, int64_t n_types, const Limits &limits, float *to) const {
+  to[rules.unk] -= rules.unk_penalty;
+  for (int64_t token : rules.never) to[token] = IMPOSSIBLE;
+  for (int64_t token : limits.forbidden[state]) to[token] = IMPOSSIBLE;
+  if (limits.no_end[state]) to[rules.eos] = IMPOSSIBLE;
+  const int64_t only = limits.only_end[state] ? rules.eos : limits.only[state];
+  if (only == Limits::ANY) return;
+  // A sentence that has to end does so whatever the probability.
+  const float least = limits.only_end[state] ? -FLT_MAX : IMPOSSIBLE;
+  const float score = std::max(to[only], least);
+  std::fill_n(to, n_types, IMPOSSIBLE);
+  to[only] = score;
 }
 
 void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,

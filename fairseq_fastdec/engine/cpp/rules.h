@@ -67,6 +67,10 @@ struct Extensions {
   std::vector<int64_t> tokens, rows;
 };
 
+// Distributions over the vocabulary that are in memory at once: 16 MiB for 32,000 types. More of
+// them leave the processor's cache between product, softmax and search.
+constexpr int64_t MOST_DISTRIBUTIONS = 128;
+
 // Chooses p_1's best tokens: in one pass over the output layer for one model, and from the mean of
 // the models' probabilities for several.
 class Chooser {
@@ -82,6 +86,10 @@ class Chooser {
   void extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row, const Limits &limits,
               Extensions &extensions);
 
+  // Log-probabilities [n, n_types] at the states of the last step from `first` on; -infinity: not
+  // possible. They lie in memory that the next call uses again.
+  const float *log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits);
+
  private:
   // The inputs of a model's output layer at states from `first` on.
   const float *outputs_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
@@ -94,6 +102,8 @@ class Chooser {
                       Answers &answers);
   void choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
                           bool asks, Answers &answers);
+  // Makes types impossible that the rules or limits forbid at a state.
+  void restrict(int64_t state, int64_t n_types, const Limits &limits, float *log_probs) const;
   float log_prob(const std::vector<const float *> &logits, int64_t n_types, int64_t token) const;
   float asked_score(const std::vector<const float *> &logits, int64_t n_types, int64_t state,
                     const Limits &limits, const Answers &answers) const;

@@ -82,16 +82,21 @@ class CompiledBeamSearch:
         self,
         sources: Sources,
         sentences: Sentences,
+        ids: List[int],
         bos: int,
         schedule: ScheduleOptions,
         statistics: Statistics,
     ) -> Iterator[Result]:
-        """Decode sentences for which :meth:`takes` was true; give results as they come."""
+        """Decode sentences for which :meth:`takes` was true; give results as they come.
+
+        Args:
+            ids: the sentences' numbers in the whole run, for sampling.
+        """
         # A search that an error ends is not used again: sentences would be under way.
         search, self._search = self._search or self._new_search(), None
         before = search.counts
         search.set_schedule(schedule.compiled())
-        self._admit(search, sources, sentences, bos, schedule)
+        self._admit(search, sources, sentences, ids, bos, schedule.order(sources.lengths.numpy()))
         n_left = sources.n
         while n_left:
             n_left = search.advance(STEPS_AT_ONCE, n_threads())
@@ -110,15 +115,25 @@ class CompiledBeamSearch:
                 threshold=heuristics.threshold,
                 n_per_entry=heuristics.per_entry or module.ALL_STEPS,
                 lets_wait=finalization.lets_wait,
+                sampling=self._compiled_sampling(),
             ),
             threads=address_of_threads(),
         )
 
-    @staticmethod
+    def _compiled_sampling(self) -> Optional[Any]:
+        sampling = self._heuristics.sampling
+        return sampling and search_module().Sampling(sampling.topk, sampling.topp)
+
     def _admit(
-        search: Any, sources: Sources, sentences: Sentences, bos: int, schedule: ScheduleOptions
+        self,
+        search: Any,
+        sources: Sources,
+        sentences: Sentences,
+        ids: List[int],
+        bos: int,
+        order: np.ndarray,
     ) -> None:
-        order = schedule.order(sources.lengths.numpy())
+        sampling = self._heuristics.sampling
         has_prefix = sentences.prefix.size(1) > 0
         search.admit(
             sources=sources.content.numpy()[order],
@@ -127,6 +142,7 @@ class CompiledBeamSearch:
             max_lens=sentences.max_len[order],
             waived=sentences.n_waived[order],
             prefix=sentences.prefix.numpy()[order] if has_prefix else None,
+            random_states=None if sampling is None else sampling.random_states(ids)[order],
         )
 
     def _finished(self, search: Any) -> Iterator[Result]:

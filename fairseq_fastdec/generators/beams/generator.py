@@ -73,8 +73,6 @@ class BeamGenerator(DecodingGenerator):
 
     @cached_property
     def _compiled_search(self) -> Optional[CompiledBeamSearch]:
-        if self.heuristics.sampling is not None:
-            return None
         return CompiledBeamSearch.of(self.session, self.rules, self.heuristics)
 
     def max_lens(self, sources: Sources) -> List[int]:
@@ -96,7 +94,7 @@ class BeamGenerator(DecodingGenerator):
         sentences = self._sentences(sources, prefix)
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
-        results = self._compiled_results(sources, sentences, bos)
+        results = self._compiled_results(sources, sentences, ids, bos)
         if results is None:
             results = self._results(sentences, source_tokens, ids, bos)
         for result in self.shown(results, len(ids)):
@@ -116,14 +114,14 @@ class BeamGenerator(DecodingGenerator):
         return hypotheses, records
 
     def _compiled_results(
-        self, sources: Sources, sentences: Sentences, bos: int
+        self, sources: Sources, sentences: Sentences, ids: List[int], bos: int
     ) -> Optional[Iterator[Result]]:
         """The results of the compiled search; ``None`` if it cannot decode this batch."""
         schedule = self.schedule_options()
         search = None if schedule is None else self._compiled_search
         if search is None or not search.takes(sources, sentences):
             return None
-        return search.results(sources, sentences, bos, schedule, self.statistics)
+        return search.results(sources, sentences, ids, bos, schedule, self.statistics)
 
     def _results(
         self, sentences: Sentences, source_tokens: List[int], ids: List[int], bos: int

@@ -149,6 +149,33 @@ def test_it_finds_and_counts_what_the_steps_from_python_do(
         assert getattr(statistics[0], name) == getattr(statistics[1], name), name
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    models=st.sampled_from(sorted(MODELS)),
+    decoding=st.sampled_from(["beam", "variable_beam", "streaming"]),
+    beam=st.integers(1, 7),
+    limits=st.sampled_from([{}, dict(topk=1), dict(topk=4), dict(topp=0.3), dict(topp=0.9)]),
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    n_forced=st.integers(0, 3),
+    options=st.fixed_dictionaries({}, optional=OPTIONS),
+    seed=st.integers(0, 3),
+)
+def test_it_draws_what_the_steps_from_python_draw(
+    models, decoding, beam, limits, lengths, n_forced, options, seed
+):
+    models = MODELS[models]()
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    prefix = prefixes(len(lengths), n_forced) if n_forced else None
+    limits = {f"sampling_{name}": value for name, value in limits.items()}
+    options = {"max_len_b": 12, "beam": beam, "sampling": True, **options, **limits}
+    drawn = []
+    for is_compiled in (True, False):
+        torch.manual_seed(seed)
+        generator = build(models, decoding, {}, Capacity(3), is_compiled, **options)
+        drawn.append(generator.generate(models, sample, prefix_tokens=prefix))
+    assert_alike(*drawn)
+
+
 def numbers_of(finished):
     """Of each sentence, the tokens and all numbers of its hypotheses."""
     ends = torch.tensor(finished.lengths).cumsum(0).tolist()
@@ -292,19 +319,17 @@ def test_an_interrupted_stream_leaves_nothing_behind(monkeypatch):
     assert_alike(generator.generate(models, sample), expected)
 
 
-@pytest.mark.parametrize("why", ["a shortlist", "fp64", "sampling", "a schedule from elsewhere"])
+@pytest.mark.parametrize("why", ["a shortlist", "fp64", "a schedule from elsewhere"])
 def test_it_is_not_used_for(why, monkeypatch, tmp_path):
-    models, method, options = [stock_model(0)], {}, {}
+    models, method = [stock_model(0)], {}
     if why == "fp64":
         models = [stock_model(0, dtype=torch.float64)]
-    if why == "sampling":
-        options["sampling"] = True
     if why == "a shortlist":
         words = TASK.target_dictionary.symbols[4:]
         table = tmp_path / "table"
         table.write_text("".join(f"{word} {word} 1\n" for word in words), encoding="utf-8")
         method["shortlist"] = str(table)
-    generator = our_generator(models, "beam", method, max_len_b=12, beam=3, **options)
+    generator = our_generator(models, "beam", method, max_len_b=12, beam=3)
     if why == "a schedule from elsewhere":
         monkeypatch.setattr(type(generator), "schedule_options", lambda _: None)
     used, steps = [], []
