@@ -27,6 +27,7 @@ TESTS = [
     "tests/generators/test_top_tokens.py",
     "tests/generators/test_ids.py",
     "tests/generators/single/test_compiled_search.py",
+    "tests/generators/beams/test_compiled_search.py",
     "-k",
     "not command_line and not many_tokens",
 ]

@@ -1,7 +1,7 @@
 """The models that the compiled search decodes with, made of a session's prepared weights."""
 
 from types import ModuleType
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -11,9 +11,52 @@ from .kernels.drafts import DraftParameters
 from .kernels.packed import Packed
 from .kernels.search import search_module
 from .kernels.transformer import LayerNorm, LayerParameters, Parameters, Transformer
-from .network.positions import Positions
+from .network.positions import POSITIONS, Positions
 from .session.decoder_session import DecoderSession
 from .session.fairseq_session import FairseqSession
+
+
+class CompiledModels:
+    """The models of a session as the compiled search decodes with them.
+
+    Attributes:
+        models: since the last :meth:`follow`; ``None`` if some model is not compiled.
+    """
+
+    def __init__(
+        self, members: Sequence[Union[DecoderSession, FairseqSession]], n_heads: int
+    ) -> None:
+        """
+        Args:
+            n_heads: see :func:`compiled_model`.
+        """
+        self._members, self._n_heads = members, n_heads
+        self._networks: Tuple[Any, ...] = ()
+        self._n_positions = (0, 0)
+        self.models: Optional[List[Any]] = None
+
+    def follow(self, n_source: int, n_target: int) -> bool:
+        """Follow the models' parameters, and reach that many positions.
+
+        Returns:
+            whether :attr:`models` are others than before
+        """
+        for member in self._members:
+            member.reset(1)
+        networks = tuple(getattr(member, "network", None) for member in self._members)
+        wanted = (n_source, n_target)
+        is_known = len(self._networks) > 0 and all(map(_is, networks, self._networks))
+        if is_known and all(n <= known for n, known in zip(wanted, self._n_positions)):
+            return False
+        n_positions = [max(POSITIONS, *pair) for pair in zip(wanted, self._n_positions)]
+        models = [compiled_model(member, self._n_heads, *n_positions) for member in self._members]
+        self.models = None if None in models else models
+        self._networks, self._n_positions = networks, tuple(n_positions)
+        return True
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
 
 
 def compiled_model(

@@ -15,6 +15,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from ..engine.kernels.search import search_module
+
 ANY = -1
 
 Numbers = Union[int, np.ndarray]
@@ -82,6 +84,23 @@ class GenerationRules:
             normalize=not getattr(args, "unnormalized", False),
             unkpen=getattr(args, "unkpen", 0),
             no_repeat_ngram_size=max(getattr(args, "no_repeat_ngram_size", 0), 0),
+        )
+
+    def compiled(self, temperature: float) -> Any:
+        """These rules for the compiled search.
+
+        Args:
+            temperature: divides logits.
+        """
+        return search_module().Rules(
+            eos=self.eos,
+            pad=self.pad,
+            unk=self.unk,
+            never=list(self.impossible),
+            unk_penalty=self.unkpen,
+            temperature=temperature,
+            min_len=self.min_len,
+            no_repeat_ngram=self.no_repeat_ngram_size,
         )
 
     # The rules about lengths.

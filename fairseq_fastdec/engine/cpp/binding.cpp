@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "beam_search.h"
 #include "blocks.h"
 #include "jacobi.h"
 #include "pool.h"
@@ -339,6 +340,13 @@ Finished finished(Search &search) {
   return all;
 }
 
+void require_tokens(const int64_t *tokens, int64_t n, const Model &model,
+                    const std::string &name) {
+  for (int64_t at = 0; at < n; ++at)
+    if (!is_within(tokens[at], model.n_types))
+      throw py::index_error("a " + name + " token that is not in the dictionary");
+}
+
 // A search, and what checks its requests.
 class CheckedSearch {
  public:
@@ -380,13 +388,6 @@ class CheckedSearch {
   }
 
  private:
-  static void require_tokens(const int64_t *tokens, int64_t n, const Model &model,
-                             const std::string &name) {
-    for (int64_t at = 0; at < n; ++at)
-      if (!is_within(tokens[at], model.n_types))
-        throw py::index_error("a " + name + " token that is not in the dictionary");
-  }
-
   void copy_tokens(const int64_t *from, int64_t n, std::vector<int64_t> &to) const {
     std::copy_if(from, from + n, std::back_inserter(to), [&](int64_t token) {
       return token != pad;
@@ -465,6 +466,111 @@ std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rul
                                                    waits_behind_eos, capacity},
                                      team()));
 }
+
+// The sentences of a beam search that are done. Hypotheses lie one behind the other.
+struct FinishedBeams {
+  std::vector<int64_t> ids, steps, expansions, n_hypotheses, lengths;
+  Array<int64_t> tokens;
+  Array<float> scores, totals;
+};
+
+FinishedBeams finished(BeamSearch &search) {
+  const std::vector<BeamResult> results = search.finished();
+  FinishedBeams all;
+  std::vector<float> totals;
+  int64_t n_tokens = 0;
+  for (const BeamResult &result : results) {
+    all.ids.push_back(result.id);
+    all.steps.push_back(result.steps), all.expansions.push_back(result.expansions);
+    all.n_hypotheses.push_back(int64_t(result.hypotheses.size()));
+    for (const Hypothesis &own : result.hypotheses) {
+      all.lengths.push_back(int64_t(own.tokens.size()));
+      totals.push_back(own.total);
+      n_tokens += all.lengths.back();
+    }
+  }
+  all.tokens = Array<int64_t>(n_tokens), all.scores = Array<float>(n_tokens);
+  all.totals = Array<float>(int64_t(totals.size()));
+  std::copy(totals.begin(), totals.end(), all.totals.mutable_data());
+  int64_t *tokens = all.tokens.mutable_data();
+  float *scores = all.scores.mutable_data();
+  for (const BeamResult &result : results)
+    for (const Hypothesis &own : result.hypotheses) {
+      tokens = std::copy(own.tokens.begin(), own.tokens.end(), tokens);
+      scores = std::copy(own.scores.begin(), own.scores.end(), scores);
+    }
+  return all;
+}
+
+// A beam search, and what checks its requests.
+class CheckedBeamSearch {
+ public:
+  CheckedBeamSearch(const GivenModels &given, const Rules &rules, const BeamOptions &options)
+      : models(checked_models(given, rules)), pad(rules.pad), width(options.width) {
+    require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
+    require(options.threshold >= 0, "options: a threshold below 0");
+    search = std::make_unique<BeamSearch>(models, rules, options, team());
+  }
+
+  void set_schedule(const ScheduleOptions &schedule) {
+    require(schedule.sentences >= 0 && schedule.source_tokens >= 0, "schedule: below 0");
+    require(schedule.rows == 0 || schedule.rows >= width, "schedule: fewer rows than a beam has");
+    search->set_schedule(schedule);
+  }
+
+  void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
+             Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
+             std::optional<Array<uint64_t>> random_states) {
+    require(sources.ndim() == 2, "sources: not [B, S]");
+    const int64_t n = sources.shape(0), longest = sources.shape(1);
+    const int64_t n_prefix = prefix && prefix->ndim() == 2 ? prefix->shape(1) : 0;
+    require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
+    require(ids.size() == n && max_lens.size() == n && waived.size() == n,
+            "ids, max_lens or waived: not [B]");
+    require(!random_states || random_states->size() == n, "random_states: not [B]");
+    for (const auto &model : models) {
+      const Model &encoder = model->encoder;
+      require(model->has_encoder(), "sources: a model whose encoder is not the engine's");
+      if (encoder.n_positions && longest > encoder.n_positions)
+        throw py::index_error("a source of " + std::to_string(longest) +
+                              " tokens; the model has " + std::to_string(encoder.n_positions) +
+                              " positions");
+      require_tokens(sources.data(), n * longest, encoder, "source");
+      if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
+      require_tokens(&bos, 1, model->decoder, "first");
+    }
+    std::vector<BeamRequest> requests(n);
+    for (int64_t i = 0; i < n; ++i) {
+      BeamRequest &request = requests[i];
+      if (random_states) request.random_state = random_states->data()[i];
+      request.id = ids.data()[i], request.bos = bos;
+      request.max_len = max_lens.data()[i], request.n_waived = waived.data()[i];
+      require(request.max_len >= 0, "max_lens: below 0");
+      request.source = without_padding(sources.data() + i * longest, longest);
+      require(!request.source.empty(), "sources: one without a token");
+      const int64_t n_forced = std::min(n_prefix, request.max_len);
+      if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
+    }
+    for (BeamRequest &request : requests) search->admit(std::move(request));
+  }
+
+  int64_t advance(int64_t n_steps, int64_t n_threads) {
+    return search->advance(n_steps, n_threads);
+  }
+
+  std::unique_ptr<BeamSearch> search;
+
+ private:
+  std::vector<int64_t> without_padding(const int64_t *from, int64_t n) const {
+    std::vector<int64_t> tokens;
+    std::copy_if(from, from + n, std::back_inserter(tokens),
+                 [&](int64_t token) { return token != pad; });
+    return tokens;
+  }
+
+  Models models;
+  int64_t pad, width;
+};
 
 Acceptance::Kind acceptance_kind(const std::string &name) {
   if (name == "exact") return Acceptance::EXACT;
@@ -565,6 +671,54 @@ PYBIND11_MODULE(_engine, module) {
   module.def("jacobi_search", &jacobi_search, py::arg("models"), py::arg("rules"),
              py::arg("drafts"), py::arg("block_size"), py::arg("ends_inside_blocks"),
              py::arg("waits_behind_eos"), py::arg("capacity"));
+
+  py::class_<Sampling>(module, "Sampling")
+      .def(py::init([](int64_t topk, double topp) { return Sampling{topk, topp}; }),
+           py::arg("topk"), py::arg("topp"));
+  py::class_<BeamOptions>(module, "BeamOptions")
+      .def(py::init([](int64_t width, float threshold, int64_t n_per_entry, bool lets_wait,
+                       std::optional<Sampling> sampling) {
+             return BeamOptions{width, threshold, n_per_entry, sampling, lets_wait};
+           }),
+           py::arg("width"), py::arg("threshold"), py::arg("n_per_entry"), py::arg("lets_wait"),
+           py::arg("sampling") = py::none());
+  py::class_<ScheduleOptions>(module, "Schedule")
+      .def(py::init([](int64_t sentences, int64_t source_tokens, int64_t rows,
+                       double refill_threshold, bool expands_shortest) {
+             return ScheduleOptions{sentences, source_tokens, rows, refill_threshold,
+                                    expands_shortest};
+           }),
+           py::arg("sentences") = 0, py::arg("source_tokens") = 0, py::arg("rows") = 0,
+           py::arg("refill_threshold") = 0.0, py::arg("expands_shortest") = false);
+  py::class_<BeamCounts>(module, "BeamCounts")
+      .def_readonly("encoder_invocations", &BeamCounts::encoder_invocations)
+      .def_readonly("decoder_invocations", &BeamCounts::decoder_invocations)
+      .def_readonly("row_invocations", &BeamCounts::row_invocations)
+      .def_readonly("beam_steps", &BeamCounts::beam_steps)
+      .def_readonly("waiting", &BeamCounts::waiting);
+  py::class_<FinishedBeams>(module, "FinishedBeams")
+      .def_readonly("ids", &FinishedBeams::ids)
+      .def_readonly("steps", &FinishedBeams::steps)
+      .def_readonly("expansions", &FinishedBeams::expansions)
+      .def_readonly("n_hypotheses", &FinishedBeams::n_hypotheses)
+      .def_readonly("lengths", &FinishedBeams::lengths)
+      .def_readonly("tokens", &FinishedBeams::tokens)
+      .def_readonly("scores", &FinishedBeams::scores)
+      .def_readonly("totals", &FinishedBeams::totals);
+  py::class_<CheckedBeamSearch>(module, "BeamSearch")
+      .def(py::init<const GivenModels &, const Rules &, const BeamOptions &>(), py::arg("models"),
+           py::arg("rules"), py::arg("options"))
+      .def("set_schedule", &CheckedBeamSearch::set_schedule, py::arg("schedule"))
+      .def("admit", &CheckedBeamSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
+           py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
+           py::arg("random_states") = py::none())
+      .def("advance", &CheckedBeamSearch::advance, py::arg("n_steps"), py::arg("n_threads"),
+           py::call_guard<py::gil_scoped_release>())
+      .def("finished", [](CheckedBeamSearch &own) { return finished(*own.search); })
+      .def("cancel",
+           [](CheckedBeamSearch &own, int64_t id) { return own.search->cancel(id); })
+      .def_property_readonly("counts",
+                             [](CheckedBeamSearch &own) { return own.search->counts(); });
 }
 
 }  // namespace fastdec

@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstring>
+#include <numeric>
 
 #include "../kernels/cpp/keys_values.h"
 
@@ -14,7 +15,21 @@ constexpr int64_t SOURCE_TOKENS = 128;
 // Rows get room for this many tokens at first.
 constexpr int64_t FIRST_LENGTH = 32;
 
+// Two threads take longer to begin than one to copy so little.
+constexpr int64_t FEW_BYTES = 200'000;
+
 }  // namespace
+
+SourceBatch::SourceBatch(const std::vector<std::vector<int64_t>> &sources, int64_t pad)
+    : n(int64_t(sources.size())) {
+  for (const auto &source : sources) {
+    lengths.push_back(int64_t(source.size()));
+    width = std::max(width, lengths.back());
+  }
+  tokens.assign(n * width, pad);
+  for (int64_t i = 0; i < n; ++i)
+    std::copy(sources[i].begin(), sources[i].end(), tokens.begin() + i * width);
+}
 
 KeyValueCache::KeyValueCache(const Model &model, bool is_bf16)
     : n_layers(model.n_layers), n_heads(model.n_heads), head_dim(model.head_dim) {
@@ -35,7 +50,7 @@ void KeyValueCache::reserve(int64_t n, int64_t length, const std::vector<int64_t
   const bool is_empty = std::all_of(used.begin(), used.begin() + n_used, [](int64_t n_tokens) {
     return n_tokens == 0;
   });
-  cache.slots = std::max(n, cache.slots);
+  cache.slots = n > cache.slots ? std::max(n, cache.slots + cache.slots / 2) : cache.slots;
   cache.length = length > cache.length ? std::max(length, 2 * cache.length) : cache.length;
   cache.head = cache.length * head_dim;
   cache.slot = cache.head * n_heads;
@@ -65,11 +80,16 @@ void KeyValueCache::write(int64_t slot, int64_t first, const float *keys_values,
       }
 }
 
-void KeyValueCache::copy(int64_t from, int64_t to, int64_t length) {
-  const int64_t n_bytes = length * head_dim * bytes_of_number();
-  for (int64_t part = 0; part < n_parts(); ++part)
-    for (int64_t head = 0; head < n_heads; ++head)
-      std::memcpy(at(cache, part, to, head, 0), at(cache, part, from, head, 0), n_bytes);
+void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, const Team &team) {
+  Move move = {};
+  const int64_t number = bytes_of_number();
+  move.threads = team.threads, move.n_threads = team.n, move.few_bytes = FEW_BYTES;
+  move.data = static_cast<char *>(cache.data);
+  move.n_parts = n_parts(), move.n_slots = cache.slots, move.n_heads = n_heads;
+  move.part = cache.part * number, move.slot = cache.slot * number;
+  move.head = cache.head * number, move.used = length * head_dim * number;
+  move.origins = origins.data(), move.n = int64_t(origins.size());
+  run(move, copied);
 }
 
 void KeyValueCache::keep_path(int64_t slot, int64_t length, const int64_t *path, int64_t n) {
@@ -101,6 +121,13 @@ int64_t Decoder::free_source() {
   return int64_t(source_lengths.size()) - 1;
 }
 
+int64_t Decoder::free_slot() {
+  if (free_slots.empty()) return n_slots++;
+  const int64_t slot = free_slots.back();
+  free_slots.pop_back();
+  return slot;
+}
+
 void Decoder::add(const SourceBatch &batch) {
   std::vector<int64_t> slots(batch.n);
   const std::vector<int64_t> lengths_before = source_lengths;
@@ -108,6 +135,7 @@ void Decoder::add(const SourceBatch &batch) {
     slots[i] = free_source();
     source_lengths[slots[i]] = batch.lengths[i];
     past.push_back(0);
+    row_slots.push_back(free_slot());
     row_source.push_back(slots[i]);
   }
   for (int64_t member = 0; member < n_models(); ++member) {
@@ -181,18 +209,27 @@ void Decoder::keep_sources(int64_t member, const SourceBatch &batch, const float
   compute();
 }
 
-void Decoder::step(const int64_t *tokens, int64_t n_new, const int64_t *parents) {
-  const int64_t n = n_rows();
-  const int64_t longest = *std::max_element(past.begin(), past.end()) + n_new;
+void Decoder::reserve_rows(int64_t length) {
+  std::vector<int64_t> used(n_slots, 0);
+  for (int64_t row = 0; row < n_rows(); ++row) used[row_slots[row]] = past[row];
+  for (Member &member : members)
+    member.rows.reserve(n_slots, std::max(length, FIRST_LENGTH), used);
+}
+
+void Decoder::step(const int64_t *tokens, int64_t n_new, const int64_t *parents,
+                   int64_t n_resting) {
+  const int64_t n = n_rows() - n_resting;
+  reserve_rows(*std::max_element(past.begin(), past.end()) + n_new);
   for (int64_t number = 0; number < n_models(); ++number) {
     Member &member = members[number];
-    member.rows.reserve(n, std::max(longest, FIRST_LENGTH), past);
     Step &task = member.step;
     task.threads = own_team.threads, task.n_threads = own_team.n;
     task.rows = member.rows.cache;
-    task.n_rows = n, task.n_new = n_new, task.past = past.data();
-    task.tokens = tokens, task.parents = parents;
     attend_to_sources(number, task);
+    task.n_rows = n, task.n_new = n_new;
+    task.past = past.data() + n_resting, task.row_slots = row_slots.data() + n_resting;
+    task.row_source = row_source.data() + n_resting;
+    task.tokens = tokens, task.parents = parents;
     task.features = member.features.reserve(n * n_new * task.model.dim);
     run(task, member.scratch);
   }
@@ -207,20 +244,50 @@ void Decoder::attend_to_sources(int64_t member, Step &task) {
 
 void Decoder::keep(int64_t row, int64_t n, const int64_t *path) {
   if (path)
-    for (Member &member : members) member.rows.keep_path(row, past[row], path, n);
+    for (Member &member : members) member.rows.keep_path(row_slots[row], past[row], path, n);
   past[row] += n;
 }
 
 void Decoder::remove(int64_t row) {
   const int64_t last = n_rows() - 1;
   source_lengths[row_source[row]] = 0;
-  if (row != last) {
-    for (Member &member : members) member.rows.copy(last, row, past[last]);
-    past[row] = past[last];
-    row_source[row] = row_source[last];
+  free_slots.push_back(row_slots[row]);
+  for (auto *own : {&past, &row_slots, &row_source}) {
+    (*own)[row] = (*own)[last];
+    own->pop_back();
   }
-  past.pop_back();
-  row_source.pop_back();
+}
+
+void Decoder::gather(const std::vector<int64_t> &origins) {
+  const std::vector<int64_t> old_past = past, old_slots = row_slots, old_source = row_source;
+  const int64_t n = int64_t(origins.size()), n_old = n_rows();
+  past.resize(n), row_slots.resize(n), row_source.resize(n);
+  std::vector<uint8_t> has_heir(n_old, 0), has_row(source_lengths.size(), 0);
+  std::vector<int64_t> copies;
+  for (int64_t row = 0; row < n; ++row) {
+    const int64_t origin = origins[row];
+    past[row] = old_past[origin], row_source[row] = old_source[origin];
+    has_row[row_source[row]] = 1;
+    // The first row that continues another one takes over its slot.
+    if (has_heir[origin]) copies.push_back(row);
+    row_slots[row] = old_slots[origin];
+    has_heir[origin] = 1;
+  }
+  for (int64_t row = 0; row < n_old; ++row) {
+    if (!has_heir[row]) free_slots.push_back(old_slots[row]);
+    if (!has_row[old_source[row]]) source_lengths[old_source[row]] = 0;
+  }
+  if (copies.empty()) return;
+  int64_t longest = 0;
+  for (int64_t row : copies) {
+    row_slots[row] = free_slot();
+    longest = std::max(longest, past[row]);
+  }
+  reserve_rows(longest);
+  std::vector<int64_t> from(n_slots);
+  std::iota(from.begin(), from.end(), 0);
+  for (int64_t row : copies) from[row_slots[row]] = old_slots[origins[row]];
+  for (Member &member : members) member.rows.copy(from, longest, own_team);
 }
 
 }  // namespace fastdec

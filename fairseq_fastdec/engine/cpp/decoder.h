@@ -11,6 +11,10 @@ namespace fastdec {
 
 // Sentences as an encoder reads them.
 struct SourceBatch {
+  SourceBatch() = default;
+  // Sentences without padding.
+  SourceBatch(const std::vector<std::vector<int64_t>> &sources, int64_t pad);
+
   int64_t n = 0, width = 0;
   std::vector<int64_t> tokens;   // [n, width], padded on the right
   std::vector<int64_t> lengths;  // [n]
@@ -28,8 +32,8 @@ class KeyValueCache {
   void reserve(int64_t n, int64_t length, const std::vector<int64_t> &used);
   // Writes [n tokens, layers, 2, heads, head_dim] to the beginning of a slot.
   void write(int64_t slot, int64_t first, const float *keys_values, int64_t n);
-  // A slot gets what another one has in its first `length` tokens.
-  void copy(int64_t from, int64_t to, int64_t length);
+  // Slot i gets what slot origins[i] has in its first `length` tokens.
+  void copy(const std::vector<int64_t> &origins, int64_t length, const Team &team);
   // Moves the tokens of a tree at path[n] to a slot's end.
   void keep_path(int64_t slot, int64_t length, const int64_t *path, int64_t n);
 
@@ -41,11 +45,12 @@ class KeyValueCache {
   char *at(const Cache &in, int64_t part, int64_t slot, int64_t head, int64_t token) const;
 
   int64_t n_layers, n_heads, head_dim;
-  Buffer<char> memory;
+  Buffer<char> memory, copied;
 };
 
-// Rows are numbered from 0, and their order has no meaning: when one leaves, the last takes its
-// place. Each row belongs to a source, whose keys and values are in a slot of their own.
+// Rows are numbered from 0. Each has a slot for its keys and values, and belongs to a source, whose
+// keys and values are in another slot. Rows that change places keep their slots, so only rows that
+// are there several times are copied.
 class Decoder {
  public:
   Decoder(Models models, Team team);
@@ -61,14 +66,19 @@ class Decoder {
 
   // Feeds each row n_new tokens, [n_rows, n_new]. In trees, parents [n_rows, n_new] says which
   // token each follows (-1: the row's last); null: each follows the one before.
-  void step(const int64_t *tokens, int64_t n_new, const int64_t *parents);
+  //   n_resting: the first rows are not fed, and the arrays begin with the others
+  void step(const int64_t *tokens, int64_t n_new, const int64_t *parents, int64_t n_resting = 0);
 
   // [n_rows, n_new, dim] of the last step.
   float *features(int64_t member) { return members[member].features.data(); }
 
   // A row keeps the first n tokens that were fed; of a tree, those at path[n].
   void keep(int64_t row, int64_t n, const int64_t *path);
+  // The last row takes the place of a row that leaves.
   void remove(int64_t row);
+  // Row i becomes what row origins[i] was. Rows may leave, change places, and be there several
+  // times; sources without rows leave.
+  void gather(const std::vector<int64_t> &origins);
 
   // What sequential heads attend to: the sources of the rows, as the decoder's last layer does.
   void attend_to_sources(int64_t member, Step &task);
@@ -90,12 +100,17 @@ class Decoder {
   void keep_sources(int64_t member, const SourceBatch &batch, const float *states,
                     const std::vector<int64_t> &slots);
   int64_t free_source();
+  int64_t free_slot();
+  // Makes room for the slots of all rows, of `length` tokens.
+  void reserve_rows(int64_t length);
 
   Models models;
   Team own_team;
   std::vector<Member> members;
   // By row.
-  std::vector<int64_t> past, row_source;
+  std::vector<int64_t> past, row_slots, row_source;
+  int64_t n_slots = 0;
+  std::vector<int64_t> free_slots;
   // By slot of a source; a free one has the length 0.
   std::vector<int64_t> source_lengths;
   // Memory that calls share.

@@ -31,4 +31,14 @@ int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product
 // Moves the tokens on accepted paths of trees to the ends of their rows.
 void run(PathMove &task);
 
+// Copies rows of a cache to the places of others.
+void run(Move &task, Buffer<char> &scratch);
+
+// Judges the candidates of the beams in focus; returns how many beams are done.
+int64_t judge_beams(BeamTable &table, Buffer<char> &scratch);
+// Beams that were judged become their children, with the same scratch memory.
+void extend_beams(BeamTable &table);
+// Follows hypotheses back to their first token.
+void run(Trace &task);
+
 }  // namespace fastdec

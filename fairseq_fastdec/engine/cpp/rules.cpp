@@ -1,17 +1,17 @@
 #include "rules.h"
 
+#include <cfloat>
 #include <cmath>
+#include <numeric>
 
 namespace fastdec {
 
 namespace {
 
-// Distributions over the vocabulary that are in memory at once: 16 MiB for 32,000 types. More of
-// them leave the processor's cache between product, softmax and search.
-constexpr int64_t MOST_DISTRIBUTIONS = 128;
-
 // Fewer scores are looked through by one thread.
 constexpr int64_t FEW_SCORES = 100'000;
+// With so many beams for each thread, none is left waiting for long where a beam has one thread.
+constexpr int64_t MANY_BEAMS = 4;
 
 constexpr float IMPOSSIBLE = -INFINITY;
 
@@ -35,6 +35,28 @@ bool are_equal(const std::vector<const float *> &of_models, int64_t token, int64
                      [&](const float *own) { return own[token] == own[other]; });
 }
 
+// Logits [n_types] become log-probabilities.
+void take_log_softmax(float *x, int64_t n_types) {
+  const float largest = *std::max_element(x, x + n_types);
+  double sum = 0;
+  for (int64_t type = 0; type < n_types; ++type) sum += std::exp(x[type] - largest);
+  const float log_sum = float(std::log(sum));
+  for (int64_t type = 0; type < n_types; ++type) x[type] = x[type] - largest - log_sum;
+}
+
+// The logarithm of a mean probability. A type to which one model gives no probability (NaN) is not
+// possible.
+float log_mean(const std::vector<float *> &of_models, int64_t type) {
+  float largest = IMPOSSIBLE, sum = 0;
+  for (const float *own : of_models) {
+    if (std::isnan(own[type])) return IMPOSSIBLE;
+    largest = std::max(largest, own[type]);
+  }
+  if (largest == IMPOSSIBLE || of_models.size() == 1) return largest;
+  for (const float *own : of_models) sum += std::exp(own[type] - largest);
+  return largest + std::log(sum) - std::log(float(of_models.size()));
+}
+
 }  // namespace
 
 void Rules::find_repeats(const std::vector<int64_t> &context, std::vector<int64_t> &found) const {
@@ -48,7 +70,8 @@ void Rules::find_repeats(const std::vector<int64_t> &context, std::vector<int64_
 void Limits::clear(int64_t n) {
   no_end.assign(n, 0), only_end.assign(n, 0);
   forbidden.assign(n, {});
-  some_no_end = some_only_end = some_forbidden = false;
+  only.assign(n, ANY);
+  some_no_end = some_only_end = some_forbidden = some_only = false;
 }
 
 void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers) {
@@ -63,12 +86,13 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
                        answers);
 }
 
-const float *Chooser::outputs_of(Decoder &decoder, int64_t member, int64_t n) {
+const float *Chooser::outputs_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
   const PreparedModel &model = decoder.model(member);
-  if (!model.p1.n_heads) return decoder.features(member);
+  const float *const features = decoder.features(member) + first * model.decoder.dim;
+  if (!model.p1.n_heads) return features;
   Heads task = model.p1;
   task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
-  task.n = n, task.x = decoder.features(member), task.y = states.reserve(n * model.decoder.dim);
+  task.n = n, task.x = features, task.y = states.reserve(n * model.decoder.dim);
   run(task, scratch);
   return task.y;
 }
@@ -78,7 +102,7 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
   BestToken task = {};
   task.linear = decoder.model(0).output;
   task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
-  task.x = outputs_of(decoder, 0, n);
+  task.x = outputs_of(decoder, 0, 0, n);
   task.n = n, task.normalize = 1;
   task.never = rules.never.data(), task.n_never = int64_t(rules.never.size());
   task.eos = rules.eos, task.temperature = rules.temperature;
@@ -94,39 +118,115 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
   run(task, scratch);
 }
 
-void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
-                                 bool asks, Answers &answers) {
+std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {
   const Team team = decoder.team();
-  const int64_t n_models = decoder.n_models(), n_types = decoder.model(0).output.outputs;
-  const int64_t n_logits = n * n_types, most = std::min(n_best, n_types);
+  const int64_t n_models = decoder.n_models(), n_logits = n * decoder.model(0).output.outputs;
   logits.reserve(n_models * n_logits);
   std::vector<const float *> of_models;
   for (int64_t member = 0; member < n_models; ++member) {
-    const PreparedModel &model = decoder.model(member);
     Product product = {};
-    product.linear = model.output;
+    product.linear = decoder.model(member).output;
     product.threads = team.threads, product.n_threads = team.n;
-    product.n = n;
-    product.x = outputs_of(decoder, member, first + n) + first * model.decoder.dim;
+    product.n = n, product.x = outputs_of(decoder, member, first, n);
     product.y = logits.data() + member * n_logits;
     run(product, scratch);
     divide(product, rules.temperature);
     of_models.push_back(product.y);
   }
+  return of_models;
+}
+
+TopK Chooser::choice(const Decoder &decoder, const std::vector<const float *> &of_models,
+                     int64_t first, int64_t n, const Limits &limits) {
+  const Team team = decoder.team();
   TopK task = {};
-  task.threads = team.threads, task.n_threads = n_logits < FEW_SCORES ? 1 : team.n;
-  task.n_rows = task.n_beams = n, task.n_types = n_types;
-  task.n_best = task.n_per_row = most, task.normalize = 1, task.n_parts = 1;
+  task.n_rows = task.n_beams = n, task.n_types = decoder.model(0).output.outputs;
+  const int64_t n_scores = n * task.n_types * int64_t(of_models.size());
+  task.threads = team.threads, task.n_threads = n_scores < FEW_SCORES ? 1 : team.n;
+  task.normalize = 1, task.n_parts = 1;
   task.never = rules.never.data(), task.n_never = int64_t(rules.never.size());
   task.eos = rules.eos;
   task.penalized = rules.unk_penalty != 0 ? rules.unk : -1, task.penalty = rules.unk_penalty;
-  task.scores = of_models.data(), task.n_members = n_models;
+  task.scores = of_models.data(), task.n_members = int64_t(of_models.size());
+  task.only = limits.some_only ? limits.only.data() + first : nullptr;
   task.no_end = limits.some_no_end ? limits.no_end.data() + first : nullptr;
   task.has_to_end = limits.some_only_end ? limits.only_end.data() + first : nullptr;
   if (limits.some_forbidden) {
     task.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
     task.forbidden = forbidden.data();
   }
+  return task;
+}
+
+void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
+                     const Limits &limits, Extensions &extensions) {
+  const int64_t n_beams = beams.n_beams;
+  extensions.n = n_best;
+  extensions.totals.resize(n_beams * n_best);
+  extensions.tokens.resize(n_beams * n_best), extensions.rows.resize(n_beams * n_best);
+  std::vector<int64_t> numbers, starts;
+  // As many beams at once as there is room for their distributions.
+  for (int64_t beam = 0, end = 0; beam < n_beams; beam = end) {
+    const int64_t first = beams.starts[beam];
+    while (end < n_beams &&
+           (end == beam || beams.starts[end + 1] - first <= MOST_DISTRIBUTIONS))
+      ++end;
+    const int64_t n = beams.starts[end] - first;
+    numbers.resize(n);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    starts.clear();
+    for (int64_t at = beam; at <= end; ++at) starts.push_back(beams.starts[at] - first);
+    const std::vector<const float *> of_models = logits_of(decoder, first, n);
+    TopK task = choice(decoder, of_models, first, n, limits);
+    task.n_best = n_best, task.n_per_row = std::min(n_per_row, n_best);
+    task.n_beams = end - beam;
+    task.n_parts = task.n_beams < MANY_BEAMS * task.n_threads ? task.n_threads : 1;
+    task.rows = numbers.data(), task.starts = starts.data();
+    task.totals = beams.totals + first;
+    task.best = extensions.totals.data() + beam * n_best;
+    task.tokens = extensions.tokens.data() + beam * n_best;
+    task.origins = extensions.rows.data() + beam * n_best;
+    run(task, scratch);
+    for (int64_t at = 0; at < task.n_beams * n_best; ++at) task.origins[at] += first;
+  }
+}
+
+const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits) {
+  logits_of(decoder, first, n);
+  const int64_t n_types = decoder.model(0).output.outputs;
+  std::vector<float *> of_state(decoder.n_models());
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t member = 0; member < decoder.n_models(); ++member) {
+      of_state[member] = logits.data() + (member * n + i) * n_types;
+      take_log_softmax(of_state[member], n_types);
+    }
+    // The mean takes the place of the first model's.
+    for (int64_t type = 0; type < n_types; ++type) of_state[0][type] = log_mean(of_state, type);
+    restrict(first + i, n_types, limits, of_state[0]);
+  }
+  return logits.data();
+}
+
+void Chooser::restrict(int64_t state, int64_t n_types, const Limits &limits, float *to) const {
+  to[rules.unk] -= rules.unk_penalty;
+  for (int64_t token : rules.never) to[token] = IMPOSSIBLE;
+  for (int64_t token : limits.forbidden[state]) to[token] = IMPOSSIBLE;
+  if (limits.no_end[state]) to[rules.eos] = IMPOSSIBLE;
+  const int64_t only = limits.only_end[state] ? rules.eos : limits.only[state];
+  if (only == Limits::ANY) return;
+  // A sentence that has to end does so whatever the probability.
+  const float least = limits.only_end[state] ? -FLT_MAX : IMPOSSIBLE;
+  const float score = std::max(to[only], least);
+  std::fill_n(to, n_types, IMPOSSIBLE);
+  to[only] = score;
+}
+
+void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
+                                 bool asks, Answers &answers) {
+  const std::vector<const float *> of_models = logits_of(decoder, first, n);
+  TopK task = choice(decoder, of_models, first, n, limits);
+  const int64_t n_models = task.n_members, n_types = task.n_types;
+  const int64_t most = task.n_best = task.n_per_row = std::min(n_best, n_types);
   task.best = best_scores.reserve(n * most), task.tokens = best_tokens.reserve(n * most);
   run(task, scratch);
   std::vector<const float *> of_state(n_models);

@@ -34,9 +34,13 @@ struct Limits {
   std::vector<uint8_t> no_end, only_end;
   // Tokens that are not possible, for each state; empty: none are.
   std::vector<std::vector<int64_t>> forbidden;
+  // [n], of beams: the one token that is possible, or ANY.
+  std::vector<int64_t> only;
+
+  static constexpr int64_t ANY = -1;
 
   void clear(int64_t n);
-  bool some_no_end = false, some_only_end = false, some_forbidden = false;
+  bool some_no_end = false, some_only_end = false, some_forbidden = false, some_only = false;
 };
 
 // What the models answer at n states.
@@ -48,6 +52,25 @@ struct Answers {
   std::vector<float> nth_best;      // [n], of the n best tokens the last one's
 };
 
+// Rows side by side, beam by beam, from which beams are extended.
+struct BeamRows {
+  int64_t n_beams, n_rows;
+  const int64_t *starts;  // [n_beams + 1], where each beam's rows begin, and the end
+  const float *totals;    // [n_rows], the log-probabilities of what the rows hold
+};
+
+// The best extensions of beams by one token, best first, n of each beam. A total of -infinity: the
+// beam has no more.
+struct Extensions {
+  int64_t n = 0;
+  std::vector<float> totals;
+  std::vector<int64_t> tokens, rows;
+};
+
+// Distributions over the vocabulary that are in memory at once: 16 MiB for 32,000 types. More of
+// them leave the processor's cache between product, softmax and search.
+constexpr int64_t MOST_DISTRIBUTIONS = 128;
+
 // Chooses p_1's best tokens: in one pass over the output layer for one model, and from the mean of
 // the models' probabilities for several.
 class Chooser {
@@ -57,13 +80,29 @@ class Chooser {
   // Answers at the n states of the last step, and about the tokens in answers.asked.
   void choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers);
 
+  // The best extensions of beams, whose rows are the states of the last step.
+  //   n_per_row: the most extensions of a beam that continue the same row
+  void extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row, const Limits &limits,
+              Extensions &extensions);
+
+  // Log-probabilities [n, n_types] at the states of the last step from `first` on; -infinity: not
+  // possible. They lie in memory that the next call uses again.
+  const float *log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits);
+
  private:
-  // The inputs of a model's output layer.
-  const float *outputs_of(Decoder &decoder, int64_t member, int64_t n);
+  // The inputs of a model's output layer at states from `first` on.
+  const float *outputs_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
+  // Each model's logits [n, n_types] at these states, divided by the temperature.
+  std::vector<const float *> logits_of(Decoder &decoder, int64_t first, int64_t n);
+  // The choice among these logits, under the rules and limits.
+  TopK choice(const Decoder &decoder, const std::vector<const float *> &logits, int64_t first,
+              int64_t n, const Limits &limits);
   void choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
                       Answers &answers);
   void choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
                           bool asks, Answers &answers);
+  // Makes types impossible that the rules or limits forbid at a state.
+  void restrict(int64_t state, int64_t n_types, const Limits &limits, float *log_probs) const;
   float log_prob(const std::vector<const float *> &logits, int64_t n_types, int64_t token) const;
   float asked_score(const std::vector<const float *> &logits, int64_t n_types, int64_t state,
                     const Limits &limits, const Answers &answers) const;

@@ -1,6 +1,7 @@
 """Beam search batch by batch, with beams of fixed or variable width."""
 
 import math
+from functools import cached_property
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from ..hypothesis import Hypotheses
 from ..options import given
 from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
+from .compiled_search import CompiledBeamSearch, ScheduleOptions
 from .request import Result, Sentences
 from .sampling import Sampling
 from .schedule import AllAtOnce, Schedule
@@ -65,6 +67,14 @@ class BeamGenerator(DecodingGenerator):
         """A schedule for sentences of so many source tokens each."""
         return AllAtOnce(len(source_tokens))
 
+    def schedule_options(self) -> Optional[ScheduleOptions]:
+        """The same schedule for the compiled search; ``None`` if it has no such schedule."""
+        return ScheduleOptions()
+
+    @cached_property
+    def _compiled_search(self) -> Optional[CompiledBeamSearch]:
+        return CompiledBeamSearch.of(self.session, self.rules, self.heuristics)
+
     def max_lens(self, sources: Sources) -> List[int]:
         """The longest translation of each sentence, in tokens without EOS."""
         return [self.rules.max_len(sources.width)] * sources.n
@@ -82,13 +92,11 @@ class BeamGenerator(DecodingGenerator):
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         source_tokens = sources.lengths.tolist()
         sentences = self._sentences(sources, prefix)
-        schedule = self.schedule(source_tokens)
-        self.session.reset(int(sentences.max_len.max()) + 1)
-        search = self._search_on(sentences.prefix.device)
-        search.begin(ids)
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
-        results = _run(search, schedule, sentences, bos, self.rules.pad)
+        results = self._compiled_results(sources, sentences, ids, bos)
+        if results is None:
+            results = self._results(sentences, source_tokens, ids, bos)
         for result in self.shown(results, len(ids)):
             hypotheses[result.number] = result.hypotheses
             records.append(
@@ -101,12 +109,32 @@ class BeamGenerator(DecodingGenerator):
                     expansions=result.expansions,
                 )
             )
-        # Nothing is under way, so the next batch can have it.
-        self._searches.append(search)
-        self.statistics.refills += schedule.refills
         if self.heuristics.finalize == "fairseq":
             self._repeat_what_is_given(hypotheses, sentences)
         return hypotheses, records
+
+    def _compiled_results(
+        self, sources: Sources, sentences: Sentences, ids: List[int], bos: int
+    ) -> Optional[Iterator[Result]]:
+        """The results of the compiled search; ``None`` if it cannot decode this batch."""
+        schedule = self.schedule_options()
+        search = None if schedule is None else self._compiled_search
+        if search is None or not search.takes(sources, sentences):
+            return None
+        return search.results(sources, sentences, ids, bos, schedule, self.statistics)
+
+    def _results(
+        self, sentences: Sentences, source_tokens: List[int], ids: List[int], bos: int
+    ) -> Iterator[Result]:
+        """The results of a search that is driven from here."""
+        schedule = self.schedule(source_tokens)
+        self.session.reset(int(sentences.max_len.max()) + 1)
+        search = self._search_on(sentences.prefix.device)
+        search.begin(ids)
+        yield from _run(search, schedule, sentences, bos, self.rules.pad)
+        # Nothing is under way, so the next batch can have it.
+        self._searches.append(search)
+        self.statistics.refills += schedule.refills
 
     def _search_on(self, device: torch.device) -> BeamSearch:
         """A search with nothing under way: that of the last batch, unless an error ended it."""

@@ -41,6 +41,12 @@ class Sampling(NamedTuple):
         topk, topp = getattr(args, "sampling_topk", -1), getattr(args, "sampling_topp", -1)
         return cls(max(topk, 0), max(topp, 0.0), int(torch.randint(2**62, ())))
 
+    def random_states(self, ids: List[int]) -> np.ndarray:
+        """The states from which sentences with these numbers draw: uint64 ``[B]``."""
+        # Tools seed torch anew for every part of a text.
+        seed = (torch.initial_seed() ^ self.nonce) % 2**64
+        return mixed(np.full(len(ids), seed, dtype=np.uint64), np.array(ids, np.int64))
+
 
 class Sampler:
     """Draws the extensions of beams."""
@@ -57,9 +63,7 @@ class Sampler:
 
     def begin(self, ids: List[int]) -> None:
         """Draw for other sentences from now on, which have these numbers in the whole run."""
-        # Tools seed torch anew for every part of a text.
-        seed = (torch.initial_seed() ^ self._sampling.nonce) % 2**64
-        self._states = mixed(np.full(len(ids), seed, dtype=np.uint64), np.array(ids, np.int64))
+        self._states = self._sampling.random_states(ids)
 
     def extensions(
         self,

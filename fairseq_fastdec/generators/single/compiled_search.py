@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...engine import EnsembleSession
 from ...engine.kernels.search import n_threads, search_module
-from ...engine.models import compiled_model
+from ...engine.models import CompiledModels
 from ...engine.network.positions import POSITIONS
 from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
@@ -94,11 +94,9 @@ class CompiledSearch:
         self, session: EnsembleSession, rules: GenerationRules, options: SearchOptions
     ) -> None:
         self._session, self._rules, self._options = session, rules, options
+        self._models = CompiledModels(session.members, options.n_heads)
         self._search: Any = None
-        self._networks: Tuple[Any, ...] = ()
-        self._n_positions = (0, 0)
         self._max_len = -1
-        self._models: List[Any] = []
 
     @classmethod
     def of(
@@ -147,22 +145,11 @@ class CompiledSearch:
 
     def _prepare(self, n_source: int, n_target: int) -> bool:
         """Follow the models' parameters, and reach so many positions; whether that is possible."""
-        for member in self._session.members:
-            member.reset(1)
-        networks = tuple(getattr(member, "network", None) for member in self._session.members)
-        wanted = (n_source, n_target)
-        is_known = all(map(_is, networks, self._networks)) and len(self._networks) > 0
-        if is_known and all(n <= known for n, known in zip(wanted, self._n_positions)):
-            return True
-        n_positions = tuple(max(POSITIONS, *pair) for pair in zip(wanted, self._n_positions))
-        models = [
-            compiled_model(member, self._options.n_heads, *n_positions)
-            for member in self._session.members
-        ]
-        if None in models:
+        are_new = self._models.follow(n_source, n_target)
+        if self._models.models is None:
             return False
-        self._models, self._search = models, None
-        self._networks, self._n_positions = networks, n_positions
+        if are_new:
+            self._search = None
         return True
 
     def _search_for(self, max_len: int) -> Any:
@@ -175,21 +162,12 @@ class CompiledSearch:
         return self._search
 
     def _new_search(self, max_len: int) -> Any:
-        module, rules = search_module(), self._rules
+        module = search_module()
         return self._options.search(
             module,
             max_len,
-            models=self._models,
-            rules=module.Rules(
-                eos=rules.eos,
-                pad=rules.pad,
-                unk=rules.unk,
-                never=list(rules.impossible),
-                unk_penalty=rules.unkpen,
-                temperature=self._session.temperature,
-                min_len=rules.min_len,
-                no_repeat_ngram=rules.no_repeat_ngram_size,
-            ),
+            models=self._models.models,
+            rules=self._rules.compiled(self._session.temperature),
             # fairseq's batches are decoded as a whole.
             capacity=module.ALL_STEPS,
         )
@@ -230,7 +208,3 @@ class CompiledSearch:
             kept = own_blocks.tolist() if self._options.records_blocks else []
             records[number] = SentenceRecord(ids[number], *counts, kept)
         return hypotheses, records
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

@@ -439,7 +439,9 @@ def test_one_generator_serves_batches_of_any_shape():
 
 @pytest.mark.parametrize("policy", ["min-length", "fifo"])
 @pytest.mark.parametrize("capacity, rows", [(Capacity(4), None), (Capacity(None, 40), 16)])
-def test_memory_follows_the_capacity_and_not_the_data(policy, capacity, rows):
+def test_memory_follows_the_capacity_and_not_the_data(
+    policy, capacity, rows, without_compiled_search
+):
     """A stream ten times as long takes no more slots, rows or sources."""
     models = [stock_model()]
     sizes = []
@@ -454,7 +456,7 @@ def test_memory_follows_the_capacity_and_not_the_data(policy, capacity, rows):
     assert sizes[1][0] <= 4 * sizes[0][0] and sizes[1][1] <= 4 * sizes[0][1]
 
 
-def test_rows_that_go_on_are_not_copied(monkeypatch):
+def test_rows_that_go_on_are_not_copied(monkeypatch, without_compiled_search):
     """Greedy rows never move; the session must not be asked to rearrange them."""
     models = [stock_model()]
     generator = build(models, "beam", 1)

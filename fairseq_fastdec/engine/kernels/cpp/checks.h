@@ -68,6 +68,10 @@ bool are_trees(const Step &step) {
   return true;
 }
 
+INLINE int64_t slot_of(const Step &step, int64_t row) {
+  return step.row_slots ? step.row_slots[row] : step.first_slot + row;
+}
+
 Problem problem_of(const Step &step) {
   const Model &model = step.model;
   if (!is_model(model) || !has_threads(step) || step.n_rows < 0 || step.n_new < 0) return SIZES;
@@ -75,9 +79,9 @@ Problem problem_of(const Step &step) {
   const Cache &sources = model.tokens_per_step ? step.sources : step.rows;
   if (!is_cache(step.rows, model) || !is_cache(sources, model)) return SIZES;
   if (model.tokens_per_step && step.n_new % model.tokens_per_step) return SIZES;
-  if (step.first_slot < 0 || step.first_slot + step.n_rows > step.rows.slots) return PLACES;
   if (step.n_sources > sources.slots) return PLACES;
   for (int64_t row = 0; row < step.n_rows; ++row) {
+    if (!is_within(slot_of(step, row), step.rows.slots)) return PLACES;
     if (!is_within(step.row_source[row], step.n_sources)) return PLACES;
     if (!is_within(step.past[row], step.rows.length - step.n_new + 1)) return LENGTHS;
     if (!is_within(step.source_lengths[step.row_source[row]], sources.length + 1)) return LENGTHS;

@@ -559,4 +559,20 @@ int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product
 
 void run(PathMove &task) { check(fastdec_move_paths(&task)); }
 
+void run(Move &task, Buffer<char> &scratch) {
+  task.scratch_size = fastdec_move_scratch_size(&task);
+  task.scratch = scratch.reserve(task.scratch_size);
+  check(fastdec_move_rows(&task));
+}
+
+int64_t judge_beams(BeamTable &table, Buffer<char> &scratch) {
+  table.scratch_size = beam_scratch_size(table);
+  table.scratch = scratch.reserve(table.scratch_size);
+  return checked(fastdec_judge_beams(&table));
+}
+
+void extend_beams(BeamTable &table) { checked(fastdec_extend_beams(&table)); }
+
+void run(Trace &task) { check(fastdec_trace(&task)); }
+
 }  // namespace fastdec

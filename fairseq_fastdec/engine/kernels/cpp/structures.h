@@ -119,6 +119,7 @@ struct Step {
   const int64_t *tokens;          // [n_rows, n_new]
   const int64_t *parents;         // [n_rows, n_new], which token each follows; null: the one before
   int64_t *past;                  // [n_rows]
+  const int64_t *row_slots;       // [n_rows]; null: they follow each other from first_slot on
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // [n_sources]; an encoder's rows are their own sources
   float *features;                // [n_rows, n_new, dim]

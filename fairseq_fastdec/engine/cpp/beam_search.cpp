@@ -1,0 +1,182 @@
+#include "beam_search.h"
+
+#include "pool.h"
+
+#include <numeric>
+
+namespace fastdec {
+
+BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options, Team team)
+    : rules(std::move(given)),
+      options(options),
+      decoder(std::move(models), team),
+      chooser(rules, options.n_candidates()),
+      schedule({}, options.width),
+      beams(options, rules.eos) {
+  if (options.sampling) sampler.emplace(*options.sampling, options.width);
+}
+
+int64_t BeamSearch::advance(int64_t n_steps, int64_t n_threads) {
+  const Decoding decoding;
+  for (; n_steps > 0; --n_steps) {
+    decoder.set_threads(Decoding::share(n_threads));
+    join();
+    if (under_way.empty()) break;
+    choose();
+    expand();
+    keep();
+  }
+  return int64_t(waiting.size() + under_way.size());
+}
+
+void BeamSearch::join() {
+  if (waiting.empty()) return;
+  Load load;
+  for (int64_t slot : under_way) {
+    load.sentences += 1, load.rows += double(beams.width(slot));
+    load.source_tokens += double(sentences[slot].source.size());
+  }
+  if (!schedule.is_due(load)) return;
+  std::vector<std::vector<int64_t>> sources;
+  while (!waiting.empty() && schedule.add(int64_t(waiting.front().source.size()), load)) {
+    const int64_t slot = beams.begin(waiting.front().bos);
+    if (slot >= int64_t(sentences.size())) sentences.resize(slot + 1);
+    sources.push_back(waiting.front().source);
+    sentences[slot] = std::move(waiting.front());
+    waiting.pop_front();
+    under_way.push_back(slot);
+  }
+  if (sources.empty()) return;
+  decoder.add(SourceBatch(sources, rules.pad));
+  ++counters.encoder_invocations;
+}
+
+std::vector<int64_t> BeamSearch::first_rows() const {
+  std::vector<int64_t> first = {0};
+  for (int64_t slot : under_way) first.push_back(first.back() + beams.width(slot));
+  return first;
+}
+
+void BeamSearch::choose() {
+  std::vector<int64_t> lengths, widths;
+  for (int64_t slot : under_way)
+    lengths.push_back(beams.length(slot)), widths.push_back(beams.width(slot));
+  const std::vector<uint8_t> chosen = schedule.choose(lengths, widths);
+  const std::vector<int64_t> first = first_rows();
+  std::vector<int64_t> slots, rows;
+  for (const bool is_chosen : {false, true}) {
+    if (is_chosen) n_resting = int64_t(slots.size());
+    for (size_t place = 0; place < under_way.size(); ++place) {
+      if (bool(chosen[place]) != is_chosen) continue;
+      slots.push_back(under_way[place]);
+      for (int64_t row = first[place]; row < first[place + 1]; ++row) rows.push_back(row);
+    }
+  }
+  if (slots != under_way) decoder.gather(rows);
+  under_way.swap(slots);
+  beams.focus({under_way.begin() + n_resting, under_way.end()});
+}
+
+void BeamSearch::expand() {
+  const BeamRows rows = beams.rows();
+  const int64_t first = decoder.n_rows() - rows.n_rows;
+  decoder.step(beams.next_tokens(), 1, nullptr, first);
+  for (int64_t row = first; row < decoder.n_rows(); ++row) decoder.keep(row, 1, nullptr);
+  ++counters.decoder_invocations;
+  counters.row_invocations += rows.n_rows;
+  counters.beam_steps += rows.n_beams;
+  for (size_t place = n_resting; place < under_way.size(); ++place)
+    counters.waiting += beams.n_waiting(under_way[place]);
+  restrict();
+  if (sampler)
+    draw(rows);
+  else
+    chooser.extend(decoder, rows, options.n_per_entry, limits, candidates);
+}
+
+void BeamSearch::draw(const BeamRows &rows) {
+  std::vector<Draws> draws;
+  for (size_t place = n_resting; place < under_way.size(); ++place) {
+    const int64_t slot = under_way[place];
+    draws.push_back({sentences[slot].random_state, beams.length(slot)});
+  }
+  sampler->extend(decoder, chooser, rows, draws, limits, candidates);
+}
+
+void BeamSearch::restrict() {
+  const int64_t n = beams.rows().n_rows;
+  limits.clear(n);
+  for (int64_t row = 0; row < n; ++row) {
+    const int64_t slot = beams.slot_of(row), step = beams.length(slot);
+    const BeamRequest &sentence = sentences[slot];
+    limits.no_end[row] = rules.may_not_end(step, sentence.n_waived);
+    limits.only_end[row] = Rules::has_to_end(step, sentence.max_len);
+    limits.some_no_end |= limits.no_end[row] != 0;
+    limits.some_only_end |= limits.only_end[row] != 0;
+    if (step < int64_t(sentence.forced.size())) {
+      // What a prefix repeats is forced nevertheless.
+      limits.only[row] = sentence.forced[step];
+      limits.some_only = true;
+    } else if (rules.no_repeat_ngram) {
+      rules.find_repeats(beams.context(row), limits.forbidden[row]);
+      limits.some_forbidden |= !limits.forbidden[row].empty();
+    }
+  }
+}
+
+void BeamSearch::keep() {
+  beams.judge(candidates);
+  const int64_t first = decoder.n_rows() - beams.rows().n_rows;
+  std::vector<int64_t> kept, slots(under_way.begin(), under_way.begin() + n_resting);
+  for (int64_t beam = 0; beam < beams.rows().n_beams; ++beam) {
+    const int64_t slot = under_way[n_resting + beam];
+    if (beams.is_done(beam)) {
+      leave(slot);
+    } else {
+      kept.push_back(beam);
+      slots.push_back(slot);
+    }
+  }
+  std::vector<int64_t> origins;
+  beams.extend(kept, origins);
+  for (int64_t &origin : origins) origin += first;
+  std::vector<int64_t> resting(first);
+  std::iota(resting.begin(), resting.end(), 0);
+  origins.insert(origins.begin(), resting.begin(), resting.end());
+  decoder.gather(origins);
+  under_way.swap(slots);
+}
+
+void BeamSearch::leave(int64_t slot) {
+  done.push_back({sentences[slot].id, beams.hypotheses(slot), beams.steps(slot),
+                  beams.expansions(slot)});
+  beams.end(slot);
+}
+
+std::vector<BeamResult> BeamSearch::finished() {
+  std::vector<BeamResult> results;
+  results.swap(done);
+  return results;
+}
+
+bool BeamSearch::cancel(int64_t id) {
+  for (auto request = waiting.begin(); request != waiting.end(); ++request)
+    if (request->id == id) {
+      waiting.erase(request);
+      return true;
+    }
+  for (size_t place = 0; place < under_way.size(); ++place)
+    if (sentences[under_way[place]].id == id) {
+      const std::vector<int64_t> first = first_rows();
+      std::vector<int64_t> rows(decoder.n_rows());
+      std::iota(rows.begin(), rows.end(), 0);
+      rows.erase(rows.begin() + first[place], rows.begin() + first[place + 1]);
+      decoder.gather(rows);
+      beams.end(under_way[place]);
+      under_way.erase(under_way.begin() + place);
+      return true;
+    }
+  return false;
+}
+
+}  // namespace fastdec

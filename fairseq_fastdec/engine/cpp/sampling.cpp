@@ -1,0 +1,98 @@
+#include "sampling.h"
+
+#include <cfloat>
+#include <cmath>
+#include <numeric>
+
+namespace fastdec {
+
+namespace {
+
+// For topp so many of the best types are looked at first, and then more and more.
+constexpr int64_t FIRST_TRY = 256, FACTOR = 8;
+
+// The mixing function of SplitMix64 (Steele, Lea and Flood 2014).
+uint64_t mixed(uint64_t state, int64_t number) {
+  state += uint64_t(number) + 0x9E3779B97F4A7C15;
+  state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9;
+  state = (state ^ (state >> 27)) * 0x94D049BB133111EB;
+  return state ^ (state >> 31);
+}
+
+}  // namespace
+
+double chance_of(const Draws &draws, int64_t sample) {
+  return double(mixed(mixed(draws.random_state, draws.length), sample) >> 11) * 0x1p-53;
+}
+
+void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
+                     const std::vector<Draws> &draws, const Limits &limits,
+                     Extensions &extensions) {
+  const int64_t n_types = decoder.model(0).output.outputs;
+  extensions.n = n_samples;
+  extensions.totals.assign(beams.n_beams * n_samples, -INFINITY);
+  extensions.tokens.assign(beams.n_beams * n_samples, 0);
+  extensions.rows.assign(beams.n_beams * n_samples, 0);
+  const float *log_probs = nullptr;
+  for (int64_t beam = 0; beam < beams.n_beams; ++beam) {
+    int64_t to = beam * n_samples;
+    for (int64_t row = beams.starts[beam]; row < beams.starts[beam + 1]; ++row) {
+      const int64_t in_chunk = row % MOST_DISTRIBUTIONS;
+      if (!in_chunk)
+        log_probs = chooser.log_probs(decoder, row,
+                                      std::min(MOST_DISTRIBUTIONS, beams.n_rows - row), limits);
+      const float *own = log_probs + in_chunk * n_types;
+      look_at(own, n_types);
+      const int64_t place = row - beams.starts[beam];
+      for (int64_t draw = 0; draw < (draws[beam].length ? 1 : n_samples); ++draw) {
+        const double total = sums.back();
+        // The product may be rounded up to the total.
+        const double wanted =
+            std::min(chance_of(draws[beam], place + draw) * total, total * (1 - 0x1p-50));
+        const auto found = std::upper_bound(sums.begin(), sums.end(), wanted);
+        const int64_t at = std::min<int64_t>(found - sums.begin(), int64_t(sums.size()) - 1);
+        // Rows of which no token has a probability have no extension.
+        if (!(own[types[at]] > -INFINITY)) continue;
+        extensions.totals[to] = beams.totals[row] + own[types[at]];
+        extensions.tokens[to] = types[at], extensions.rows[to++] = row;
+      }
+    }
+  }
+}
+
+void Sampler::look_at(const float *log_probs, int64_t n_types) {
+  if (options.topp > 0) {
+    double probability = 0;
+    for (int64_t n = FIRST_TRY;; n *= FACTOR) {
+      take_best(log_probs, n, n_types);
+      size_t n_kept = 0;
+      // The type that reaches the sum belongs to them.
+      for (probability = 0; n_kept < types.size() && probability < options.topp; ++n_kept)
+        probability += std::exp(log_probs[types[n_kept]]);
+      if (n < n_types && probability < options.topp) continue;
+      types.resize(std::max<size_t>(n_kept, 1));
+      break;
+    }
+  } else {
+    take_best(log_probs, options.topk ? options.topk : n_types, n_types);
+  }
+  // Relative to the largest: the end of a sentence that has to end may be as good as impossible.
+  float largest = -FLT_MAX;
+  for (int64_t type : types) largest = std::max(largest, log_probs[type]);
+  sums.clear();
+  double sum = 0;
+  for (int64_t type : types) sums.push_back(sum += std::exp(log_probs[type] - largest));
+}
+
+void Sampler::take_best(const float *log_probs, int64_t n, int64_t n_types) {
+  types.resize(n_types);
+  std::iota(types.begin(), types.end(), 0);
+  if (n >= n_types && !options.topp) return;
+  n = std::min(n, n_types);
+  std::partial_sort(types.begin(), types.begin() + n, types.end(), [&](int64_t a, int64_t b) {
+    return log_probs[a] != log_probs[b] ? log_probs[a] > log_probs[b] : a < b;
+  });
+  types.resize(n);
+}
+
+}  // namespace fastdec

@@ -1,0 +1,51 @@
+#include "schedule.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace fastdec {
+
+bool Schedule::add(int64_t source_tokens, Load &load) const {
+  const Load sum = {load.sentences + 1, load.source_tokens + double(source_tokens),
+                    load.rows + rows_seen / beams_seen};
+  // A sentence always fits if it is the only one.
+  if (share(sum) > 1 && load.sentences > 0) return false;
+  load = sum;
+  return true;
+}
+
+std::vector<uint8_t> Schedule::choose(const std::vector<int64_t> &lengths,
+                                      const std::vector<int64_t> &widths) {
+  std::vector<int64_t> wanted(lengths.size());
+  std::iota(wanted.begin(), wanted.end(), 0);
+  if (options.expands_shortest) {
+    const int64_t shortest = *std::min_element(lengths.begin(), lengths.end());
+    const auto is_longer = [&](int64_t beam) { return lengths[beam] > shortest; };
+    wanted.erase(std::remove_if(wanted.begin(), wanted.end(), is_longer), wanted.end());
+  } else {
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [&](int64_t one, int64_t other) { return lengths[one] > lengths[other]; });
+  }
+  std::vector<uint8_t> chosen(lengths.size(), 0);
+  int64_t n_rows = 0;
+  for (int64_t beam : wanted) {
+    n_rows += widths[beam];
+    if (options.rows && n_rows > options.rows) break;
+    chosen[beam] = 1;
+    rows_seen += double(widths[beam]), beams_seen += 1;
+  }
+  return chosen;
+}
+
+double Schedule::share(const Load &load) const {
+  double most = 0;
+  const auto add = [&](double used, int64_t limit) {
+    if (limit) most = std::max(most, used / double(limit));
+  };
+  add(load.sentences, options.sentences);
+  add(load.source_tokens, options.source_tokens);
+  if (!options.sentences) add(load.rows, options.rows);
+  return most;
+}
+
+}  // namespace fastdec

@@ -1,0 +1,170 @@
+"""Batches and streams that the compiled search decodes from sources to hypotheses."""
+
+from itertools import islice
+from typing import Any, Iterator, List, NamedTuple, Optional
+
+import numpy as np
+import torch
+
+from ...engine import EnsembleSession
+from ...engine.kernels.search import n_threads, search_module
+from ...engine.models import CompiledModels
+from ...engine.network.positions import POSITIONS
+from ..constraints import GenerationRules
+from ..hypothesis import Hypothesis, hypotheses_of
+from ..sources import Sources, are_tokens
+from ..statistics import Statistics
+from .finalization import FINALIZATIONS
+from .request import Result, Sentences
+from .search import Heuristics
+
+# After this many steps Python sees the results so far, and interrupts.
+STEPS_AT_ONCE = 256
+
+
+class ScheduleOptions(NamedTuple):
+    """The order of work, see :class:`~.schedule.Stream`; without limits all begin at once."""
+
+    sentences: Optional[int] = None
+    source_tokens: Optional[int] = None
+    rows: Optional[int] = None
+    refill_threshold: float = 0.0
+    policy: str = "fifo"
+    longest_first: bool = False
+
+    def compiled(self) -> Any:
+        """These options for the compiled search."""
+        return search_module().Schedule(
+            sentences=self.sentences or 0,
+            source_tokens=self.source_tokens or 0,
+            rows=self.rows or 0,
+            refill_threshold=self.refill_threshold,
+            expands_shortest=self.policy == "min-length",
+        )
+
+    def order(self, source_tokens: np.ndarray) -> np.ndarray:
+        """The order in which sentences of these lengths ``[B]`` begin."""
+        if not self.longest_first:
+            return np.arange(source_tokens.size)
+        return source_tokens.argsort(kind="stable")[::-1]
+
+
+class CompiledBeamSearch:
+    """The compiled beam search over the models of one session. For one thread at a time."""
+
+    def __init__(
+        self, session: EnsembleSession, rules: GenerationRules, heuristics: Heuristics
+    ) -> None:
+        self._session, self._rules, self._heuristics = session, rules, heuristics
+        self._models = CompiledModels(session.members, n_heads=1)
+        self._search: Any = None
+
+    @classmethod
+    def of(
+        cls, session: EnsembleSession, rules: GenerationRules, heuristics: Heuristics
+    ) -> Optional["CompiledBeamSearch"]:
+        """``None`` if the search cannot be compiled, whatever the sources."""
+        if search_module() is None or session.has_shortlist:
+            return None
+        search = cls(session, rules, heuristics)
+        search._models.follow(POSITIONS, POSITIONS)
+        return None if search._models.models is None else search
+
+    def takes(self, sources: Sources, sentences: Sentences) -> bool:
+        """Whether the search can decode these sources; it then follows the models' parameters."""
+        if not are_tokens(sources.content):
+            return False
+        if self._models.follow(sources.width, int(sentences.max_len.max()) + 1):
+            self._search = None
+        return self._models.models is not None
+
+    def results(
+        self,
+        sources: Sources,
+        sentences: Sentences,
+        ids: List[int],
+        bos: int,
+        schedule: ScheduleOptions,
+        statistics: Statistics,
+    ) -> Iterator[Result]:
+        """Decode sentences for which :meth:`takes` was true; give results as they come.
+
+        Args:
+            ids: the sentences' numbers in the whole run, for sampling.
+        """
+        # A search that an error ends is not used again: sentences would be under way.
+        search, self._search = self._search or self._new_search(), None
+        before = search.counts
+        search.set_schedule(schedule.compiled())
+        self._admit(search, sources, sentences, ids, bos, schedule.order(sources.lengths.numpy()))
+        n_left = sources.n
+        while n_left:
+            n_left = search.advance(STEPS_AT_ONCE, n_threads())
+            yield from self._finished(search)
+        self._search = search
+        _count(before, search.counts, statistics)
+
+    def _new_search(self) -> Any:
+        module, heuristics = search_module(), self._heuristics
+        finalization = FINALIZATIONS[heuristics.finalize]
+        return module.BeamSearch(
+            models=self._models.models,
+            rules=self._rules.compiled(self._session.temperature),
+            options=module.BeamOptions(
+                width=heuristics.width,
+                threshold=heuristics.threshold,
+                n_per_entry=heuristics.per_entry or module.ALL_STEPS,
+                lets_wait=finalization.lets_wait,
+                sampling=self._compiled_sampling(),
+            ),
+        )
+
+    def _compiled_sampling(self) -> Optional[Any]:
+        sampling = self._heuristics.sampling
+        return sampling and search_module().Sampling(sampling.topk, sampling.topp)
+
+    def _admit(
+        self,
+        search: Any,
+        sources: Sources,
+        sentences: Sentences,
+        ids: List[int],
+        bos: int,
+        order: np.ndarray,
+    ) -> None:
+        sampling = self._heuristics.sampling
+        has_prefix = sentences.prefix.size(1) > 0
+        search.admit(
+            sources=sources.content.numpy()[order],
+            ids=order.copy(),
+            bos=bos,
+            max_lens=sentences.max_len[order],
+            waived=sentences.n_waived[order],
+            prefix=sentences.prefix.numpy()[order] if has_prefix else None,
+            random_states=None if sampling is None else sampling.random_states(ids)[order],
+        )
+
+    def _finished(self, search: Any) -> Iterator[Result]:
+        finished = search.finished()
+        lengths = torch.tensor(finished.lengths)
+        scores = self._rules.normalized(torch.from_numpy(finished.totals), lengths)
+        tokens, own_scores = (torch.from_numpy(a) for a in (finished.tokens, finished.scores))
+        hypotheses = iter(hypotheses_of(tokens, scores, own_scores, finished.lengths))
+        parts = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
+        for number, n, steps, expansions in zip(*parts):
+            own: List[Hypothesis] = sorted(islice(hypotheses, n), key=_score, reverse=True)
+            yield Result(number, own, steps, expansions)
+
+
+def _score(hypothesis: Hypothesis) -> float:
+    return hypothesis["score"].item()
+
+
+def _count(before: Any, now: Any, statistics: Statistics) -> None:
+    """Add what a search has counted since ``before``."""
+    n_begun = now.encoder_invocations - before.encoder_invocations
+    statistics.encoder_invocations += n_begun
+    statistics.refills += n_begun - 1
+    for name in ("decoder_invocations", "row_invocations", "beam_steps", "waiting"):
+        own = getattr(now, name) - getattr(before, name)
+        setattr(statistics, name, getattr(statistics, name) + own)
