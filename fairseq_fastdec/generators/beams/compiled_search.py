@@ -1,7 +1,7 @@
 """Batches and streams that the compiled search decodes from sources to hypotheses."""
 
 from itertools import islice
-from typing import Any, Iterator, List, NamedTuple, Optional
+from typing import Any, Iterator, List, Optional
 
 import numpy as np
 import torch
@@ -16,37 +16,11 @@ from ..sources import Sources, are_tokens
 from ..statistics import Statistics
 from .finalization import FINALIZATIONS
 from .request import Result, Sentences
+from .schedule import ScheduleOptions
 from .search import Heuristics
 
 # After this many steps Python sees the results so far, and interrupts.
 STEPS_AT_ONCE = 256
-
-
-class ScheduleOptions(NamedTuple):
-    """The order of work, see :class:`~.schedule.Stream`; without limits all begin at once."""
-
-    sentences: Optional[int] = None
-    source_tokens: Optional[int] = None
-    rows: Optional[int] = None
-    refill_threshold: float = 0.0
-    policy: str = "fifo"
-    longest_first: bool = False
-
-    def compiled(self) -> Any:
-        """These options for the compiled search."""
-        return search_module().Schedule(
-            sentences=self.sentences or 0,
-            source_tokens=self.source_tokens or 0,
-            rows=self.rows or 0,
-            refill_threshold=self.refill_threshold,
-            expands_shortest=self.policy == "min-length",
-        )
-
-    def order(self, source_tokens: np.ndarray) -> np.ndarray:
-        """The order in which sentences of these lengths ``[B]`` begin."""
-        if not self.longest_first:
-            return np.arange(source_tokens.size)
-        return source_tokens.argsort(kind="stable")[::-1]
 
 
 class CompiledBeamSearch:
@@ -95,8 +69,9 @@ class CompiledBeamSearch:
         # A search that an error ends is not used again: sentences would be under way.
         search, self._search = self._search or self._new_search(), None
         before = search.counts
-        search.set_schedule(schedule.compiled())
-        self._admit(search, sources, sentences, ids, bos, schedule.order(sources.lengths.numpy()))
+        search.set_schedule(_compiled(schedule))
+        order = _order(schedule, sources)
+        self._admit(search, sources, sentences, ids, bos, order)
         n_left = sources.n
         while n_left:
             n_left = search.advance(STEPS_AT_ONCE, n_threads())
@@ -136,7 +111,7 @@ class CompiledBeamSearch:
         has_prefix = sentences.prefix.size(1) > 0
         search.admit(
             sources=sources.content.numpy()[order],
-            ids=order.copy(),
+            ids=order,
             bos=bos,
             max_lens=sentences.max_len[order],
             waived=sentences.n_waived[order],
@@ -154,6 +129,24 @@ class CompiledBeamSearch:
         for number, n, steps, expansions in zip(*parts):
             own: List[Hypothesis] = sorted(islice(hypotheses, n), key=_score, reverse=True)
             yield Result(number, own, steps, expansions)
+
+
+def _compiled(schedule: ScheduleOptions) -> Any:
+    capacity = schedule.capacity
+    return search_module().Schedule(
+        sentences=capacity.sentences or 0,
+        source_tokens=capacity.source_tokens or 0,
+        rows=capacity.rows or 0,
+        refill_threshold=schedule.refill_threshold,
+        expands_shortest=schedule.policy == "min-length",
+    )
+
+
+def _order(schedule: ScheduleOptions, sources: Sources) -> np.ndarray:
+    """The order in which sentences begin: int64 ``[B]``."""
+    if not schedule.longest_first:
+        return np.arange(sources.n)
+    return sources.lengths.numpy().argsort(kind="stable")[::-1].copy()
 
 
 def _score(hypothesis: Hypothesis) -> float:

@@ -17,7 +17,7 @@ from ..hypothesis import Hypotheses
 from ..options import given
 from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
-from .compiled_search import CompiledBeamSearch, ScheduleOptions
+from .compiled_search import CompiledBeamSearch
 from .request import Result, Sentences
 from .sampling import Sampling
 from .schedule import AllAtOnce, Schedule
@@ -67,10 +67,6 @@ class BeamGenerator(DecodingGenerator):
         """A schedule for sentences of so many source tokens each."""
         return AllAtOnce(len(source_tokens))
 
-    def schedule_options(self) -> Optional[ScheduleOptions]:
-        """The same schedule for the compiled search; ``None`` if it has no such schedule."""
-        return ScheduleOptions()
-
     @cached_property
     def _compiled_search(self) -> Optional[CompiledBeamSearch]:
         return CompiledBeamSearch.of(self.session, self.rules, self.heuristics)
@@ -94,9 +90,10 @@ class BeamGenerator(DecodingGenerator):
         sentences = self._sentences(sources, prefix)
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
-        results = self._compiled_results(sources, sentences, ids, bos)
+        schedule = self.schedule(source_tokens)
+        results = self._compiled_results(sources, sentences, ids, bos, schedule)
         if results is None:
-            results = self._results(sentences, source_tokens, ids, bos)
+            results = self._results(sentences, ids, bos, schedule)
         for result in self.shown(results, len(ids)):
             hypotheses[result.number] = result.hypotheses
             records.append(
@@ -114,20 +111,18 @@ class BeamGenerator(DecodingGenerator):
         return hypotheses, records
 
     def _compiled_results(
-        self, sources: Sources, sentences: Sentences, ids: List[int], bos: int
+        self, sources: Sources, sentences: Sentences, ids: List[int], bos: int, schedule: Schedule
     ) -> Optional[Iterator[Result]]:
         """The results of the compiled search; ``None`` if it cannot decode this batch."""
-        schedule = self.schedule_options()
-        search = None if schedule is None else self._compiled_search
+        search = None if schedule.options is None else self._compiled_search
         if search is None or not search.takes(sources, sentences):
             return None
-        return search.results(sources, sentences, ids, bos, schedule, self.statistics)
+        return search.results(sources, sentences, ids, bos, schedule.options, self.statistics)
 
     def _results(
-        self, sentences: Sentences, source_tokens: List[int], ids: List[int], bos: int
+        self, sentences: Sentences, ids: List[int], bos: int, schedule: Schedule
     ) -> Iterator[Result]:
         """The results of a search that is driven from here."""
-        schedule = self.schedule(source_tokens)
         self.session.reset(int(sentences.max_len.max()) + 1)
         search = self._search_on(sentences.prefix.device)
         search.begin(ids)

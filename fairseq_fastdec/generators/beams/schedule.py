@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import List, Optional, Protocol
+from typing import List, NamedTuple, Optional, Protocol
 
 import numpy as np
 
@@ -23,6 +23,20 @@ class UnderWay(Protocol):
         """The rows of each, int64 ``[S]``."""
 
 
+class ScheduleOptions(NamedTuple):
+    """A schedule for the compiled search; see :class:`Stream`.
+
+    Attributes:
+        capacity: without limits, all sentences begin at once.
+        longest_first: whether long sentences begin before short ones, or in the order of the batch.
+    """
+
+    capacity: "Capacity"
+    refill_threshold: float = 0.0
+    policy: str = "fifo"
+    longest_first: bool = False
+
+
 class Schedule(ABC):
     """Says which sentences begin, and which of those under way go on next.
 
@@ -30,6 +44,8 @@ class Schedule(ABC):
     """
 
     refills = 0
+    # For the compiled search; None if it has no such schedule.
+    options: Optional[ScheduleOptions] = None
 
     @abstractmethod
     def due(self, search: UnderWay) -> List[int]:
@@ -49,6 +65,7 @@ class AllAtOnce(Schedule):
 
     def __init__(self, n_sentences: int) -> None:
         self._waiting = list(range(n_sentences))
+        self.options = ScheduleOptions(Capacity())
 
     def due(self, search: UnderWay) -> List[int]:
         due, self._waiting = self._waiting, []
@@ -106,6 +123,7 @@ class Stream(Schedule):
             policy: ``min-length`` or ``fifo``.
             width: K, the widest that a beam can be.
         """
+        self.options = ScheduleOptions(capacity, refill_threshold, policy, longest_first=True)
         self._source_tokens = np.array(source_tokens, dtype=np.int64)
         self._capacity = capacity
         self._refill_threshold = refill_threshold

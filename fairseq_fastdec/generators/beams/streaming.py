@@ -6,7 +6,6 @@ from fairseq.models import FairseqEncoderDecoderModel
 
 from ... import progress
 from ..options import given
-from .compiled_search import ScheduleOptions
 from .generator import VariableBeamGenerator
 from .request import Result
 from .schedule import Capacity, Schedule, Stream
@@ -35,30 +34,10 @@ class StreamingGenerator(VariableBeamGenerator):
             Capacity(
                 self.capacity.sentences, self.capacity.source_tokens, self.options.max_beam_rows
             ),
-            self.refill_threshold,
-            self.policy,
+            given(self.options.refill_threshold, 1 / 6),
+            str(given(self.options.stream_policy, "min-length")),
             self.heuristics.width,
         )
-
-    def schedule_options(self) -> ScheduleOptions:
-        return ScheduleOptions(
-            self.capacity.sentences,
-            self.capacity.source_tokens,
-            self.options.max_beam_rows,
-            self.refill_threshold,
-            self.policy,
-            longest_first=True,
-        )
-
-    @property
-    def refill_threshold(self) -> float:
-        """``--refill-threshold``."""
-        return given(self.options.refill_threshold, 1 / 6)
-
-    @property
-    def policy(self) -> str:
-        """``--stream-policy``."""
-        return str(given(self.options.stream_policy, "min-length"))
 
     def shown(self, results: Iterator[Result], n_sentences: int) -> Iterator[Result]:
         # Without limits a batch is one of fairseq's own, short ones.

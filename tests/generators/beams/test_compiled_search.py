@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.generators.beams.compiled_search import CompiledBeamSearch
-from fairseq_fastdec.generators.beams.schedule import Capacity
+from fairseq_fastdec.generators.beams.schedule import AllAtOnce, Capacity
 from fairseq_fastdec.generators.beams.search import BeamSearch
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
@@ -331,7 +331,9 @@ def test_it_is_not_used_for(why, monkeypatch, tmp_path):
         method["shortlist"] = str(table)
     generator = our_generator(models, "beam", method, max_len_b=12, beam=3)
     if why == "a schedule from elsewhere":
-        monkeypatch.setattr(type(generator), "schedule_options", lambda _: None)
+        schedule = AllAtOnce(2)
+        schedule.options = None
+        monkeypatch.setattr(generator, "schedule", lambda _: schedule)
     used, steps = [], []
     monkeypatch.setattr(CompiledBeamSearch, "results", lambda *_: used.append(1))
     step = BeamSearch.step
