@@ -44,14 +44,19 @@ def method_to_read(models, decoding, method=None, task=TASK, **options):
 
 
 def generator_of_today(models, decoding, method=None, task=TASK, **options):
-    """The generator of the same name; heads propose in the model's own precision."""
+    """The generator of the same name, with steps from Python; heads propose in its precision.
+
+    The compiled search feeds a prefix and the first token behind it in one invocation.
+    """
     method = dict(method or {})
     if decoding == "blockwise":
         method["proposal_precision"] = "engine"
-    return build_generator(
+    generator = build_generator(
         models, task.target_dictionary, arguments(**options),
         DecodingOptions(decoding=decoding, **method), source_dictionary=task.source_dictionary,
     )  # fmt: skip
+    generator.__dict__["_compiled_search"] = None
+    return generator
 
 
 def decoded(models, sample, decoding, method=None, prefix=None, bos=None, **options):
