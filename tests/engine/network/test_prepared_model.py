@@ -15,6 +15,7 @@ from fairseq_fastdec.engine.network import prepared_model
 from fairseq_fastdec.engine.network.prepared_model import prepared
 from fairseq_fastdec.engine.products.precision import Precision
 from tests.support import tiny
+from tests.support.compiled import with_int8
 
 TASK = tiny.task(20)
 
@@ -157,7 +158,7 @@ def state_of_one_layer(model):
     "change",
     [sgd_step, scaled_in_place, copied_in_place, new_parameter, new_layer, state_of_one_layer],
 )
-@pytest.mark.parametrize("precision", ["model", "int8"])
+@pytest.mark.parametrize("precision", ["model", pytest.param("int8", marks=with_int8)])
 def test_any_change_of_parameters_is_noticed(change, precision):
     model = tiny.stir(tiny.build_model(TASK))
     session = DecoderSession(model, precision)

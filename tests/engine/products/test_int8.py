@@ -124,7 +124,9 @@ def missing(*args):
 INT8_PRODUCT = int8._int8_product
 
 
-@pytest.mark.parametrize("trial, expected", [(overflowing, True), (missing, None)])
+@pytest.mark.parametrize(
+    "trial, expected", [(overflowing, True), pytest.param(missing, None, marks=with_int8)]
+)
 def test_processors_and_versions_that_cannot(monkeypatch, fresh_trial, trial, expected):
     weight, bias = layer()
     x = torch.randn(5, 64)
