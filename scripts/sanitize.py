@@ -125,6 +125,7 @@ def environment(copy: Path, sanitizers: Sanitizers) -> Dict[str, str]:
         PYTHONPATH=str(copy),
         LD_PRELOAD=" ".join(libraries),
         PYTHONUNBUFFERED="1",
+        FASTDEC_SANITIZED="1",
     )
 
 

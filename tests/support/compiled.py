@@ -1,6 +1,7 @@
 """Compiled code in tests: marks of those that need it or its instructions, and its threads."""
 
 import contextlib
+import os
 
 import pytest
 import torch
@@ -16,6 +17,11 @@ PRECISIONS = [
     pytest.param("bf16", marks=with_bf16),
     pytest.param("int8", marks=with_int8),
 ]
+
+
+def examples(n):
+    """The number of examples of a property test: fewer where sanitizers make each one slow."""
+    return max(1, n // 10) if os.environ.get("FASTDEC_SANITIZED") else n
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from fairseq_fastdec.generators.beams.schedule import AllAtOnce, Capacity
 from fairseq_fastdec.generators.beams.search import BeamSearch
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
-from tests.support.compiled import PRECISIONS, compiled
+from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 pytestmark = compiled
@@ -98,7 +98,7 @@ def assert_alike(ours, expected, atol=1e-4):
                 torch.testing.assert_close(same[name], one[name], atol=atol, rtol=atol)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     models=st.sampled_from(sorted(MODELS)),
     method=METHODS,
@@ -149,7 +149,7 @@ def test_it_finds_and_counts_what_the_steps_from_python_do(
         assert getattr(statistics[0], name) == getattr(statistics[1], name), name
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     models=st.sampled_from(sorted(MODELS)),
     decoding=st.sampled_from(["beam", "variable_beam", "streaming"]),

@@ -11,7 +11,7 @@ from fairseq_fastdec.generators.single.batch import Batch
 from fairseq_fastdec.generators.single.compiled_search import CompiledSearch
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
-from tests.support.compiled import PRECISIONS, compiled
+from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 pytestmark = compiled
@@ -86,7 +86,7 @@ def assert_alike(ours, expected, has_prefix, learns_more=False):
         assert getattr(ours[2], name) == getattr(expected[2], name)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     method=st.sampled_from(sorted(METHODS)),
     heads=st.sampled_from(["parallel", "sequential", "separate", "learned first"]),
