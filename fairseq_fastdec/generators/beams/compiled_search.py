@@ -88,7 +88,7 @@ class CompiledBeamSearch:
             options=module.BeamOptions(
                 width=heuristics.width,
                 threshold=heuristics.threshold,
-                n_per_entry=heuristics.per_entry or module.ALL_STEPS,
+                n_per_entry=_bounded(heuristics.per_entry or module.ALL_STEPS),
                 lets_wait=finalization.lets_wait,
                 sampling=self._compiled_sampling(),
             ),
@@ -134,12 +134,17 @@ class CompiledBeamSearch:
 def _compiled(schedule: ScheduleOptions) -> Any:
     capacity = schedule.capacity
     return search_module().Schedule(
-        sentences=capacity.sentences or 0,
-        source_tokens=capacity.source_tokens or 0,
-        rows=capacity.rows or 0,
+        sentences=_bounded(capacity.sentences or 0),
+        source_tokens=_bounded(capacity.source_tokens or 0),
+        rows=_bounded(capacity.rows or 0),
         refill_threshold=schedule.refill_threshold,
         expands_shortest=schedule.policy == "min-length",
     )
+
+
+def _bounded(number: int) -> int:
+    """The number, or the largest that compiled code can count to."""
+    return min(number, search_module().ALL_STEPS)
 
 
 def _order(schedule: ScheduleOptions, sources: Sources) -> np.ndarray:
