@@ -16,9 +16,9 @@ namespace fastdec {
 
 namespace {
 
-// Turns of waiting before a thread sleeps, which take about as long as waking it. Calls of a decode
-// follow each other faster.
-constexpr int SPINS = 2000;
+// Turns of waiting before a thread sleeps: longer than what lies between two calls of a decode, since
+// waking it would take as long as a small model's step.
+constexpr int SPINS = 50000;
 
 // Tasks are for fewer threads than this.
 constexpr uint64_t MOST_THREADS = 1 << 16;
@@ -30,7 +30,7 @@ void spin(int turn) {
   _mm_pause();
 #endif
   // Another thread may need this processor, perhaps the one that is waited for.
-  if (turn % 64 == 63) sched_yield();
+  if (turn % 1024 == 1023) sched_yield();
 }
 
 class Pool {

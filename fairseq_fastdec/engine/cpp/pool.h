@@ -8,7 +8,7 @@ namespace fastdec {
 
 // Threads that call a task's function. While one call has them, another runs in its caller's thread
 // alone: results do not depend on the number of threads, and more threads than cores wait for each
-// other. Idle threads spin for some microseconds, then sleep.
+// other. Idle threads spin for a while, then sleep.
 Threads *pool_threads();
 
 // While it exists, its thread is decoding. Cores are shared among all that are.
