@@ -5,9 +5,11 @@ import logging
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import List, Optional
+from typing import Any, Iterable, List, Optional
 
 logger = logging.getLogger(__name__)
+
+INVOCATIONS = ("encoder_invocations", "decoder_invocations", "row_invocations")
 
 
 @dataclass
@@ -60,6 +62,12 @@ class Statistics:
     oracle_seconds: float = 0.0
     proposed: List[int] = field(default_factory=list)
     accepted: List[int] = field(default_factory=list)
+
+    def count(self, before: Any, now: Any, names: Iterable[str]) -> None:
+        """Add what counters of these names have counted since ``before``."""
+        for name in names:
+            own = getattr(now, name) - getattr(before, name)
+            setattr(self, name, getattr(self, name) + own)
 
     def count_step(self, n_rows: int) -> None:
         """Count a call of the decoder for so many rows."""

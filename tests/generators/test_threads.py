@@ -1,7 +1,6 @@
 """Threads that decode with one generator, or with several generators of one model."""
 
 import argparse
-import threading
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
+from tests.support.at_once import at_once
 from tests.support.trained_models import TASK, blockwise_model
 
 METHODS = (
@@ -35,26 +35,6 @@ def outputs(generator, model, batch):
     return [[hypothesis["tokens"].tolist() for hypothesis in beam] for beam in found]
 
 
-def in_threads(calls):
-    """Run functions at once, each in a thread of its own; raises what one of them raises."""
-    start, errors = threading.Barrier(len(calls)), []
-
-    def run(call):
-        start.wait()
-        try:
-            call()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_calls_of_one_generator_wait_for_each_other(method):
     model = blockwise_model(block_heads="sequential")
@@ -66,7 +46,7 @@ def test_calls_of_one_generator_wait_for_each_other(method):
             for batch, output in zip(BATCHES, expected):
                 assert outputs(generator, model, batch) == output
 
-    in_threads([decode] * 4)
+    at_once(*[decode] * 4)
     assert generator.statistics.sentences == (1 + 4 * ROUNDS) * sum(
         batch["nsentences"] for batch in BATCHES
     )
@@ -98,4 +78,4 @@ def test_generators_of_one_model_decode_at_once(block_heads, precision):
                 with torch.no_grad():
                     generator.generate([model], batch)
 
-    in_threads([decode_with_fairseq, *map(decode, METHODS), decode("blockwise")])
+    at_once(*[decode_with_fairseq, *map(decode, METHODS), decode("blockwise")])

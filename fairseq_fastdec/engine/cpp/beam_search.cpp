@@ -1,8 +1,8 @@
 #include "beam_search.h"
 
-#include "pool.h"
-
 #include <numeric>
+
+#include "pool.h"
 
 namespace fastdec {
 
@@ -109,17 +109,13 @@ void BeamSearch::restrict() {
   for (int64_t row = 0; row < n; ++row) {
     const int64_t slot = beams.slot_of(row), step = beams.length(slot);
     const BeamRequest &sentence = sentences[slot];
-    limits.no_end[row] = rules.may_not_end(step, sentence.n_waived);
-    limits.only_end[row] = Rules::has_to_end(step, sentence.max_len);
-    limits.some_no_end |= limits.no_end[row] != 0;
-    limits.some_only_end |= limits.only_end[row] != 0;
+    limits.ends.set(row, rules, step, sentence);
     if (step < int64_t(sentence.forced.size())) {
       // What a prefix repeats is forced nevertheless.
       limits.only[row] = sentence.forced[step];
       limits.some_only = true;
     } else if (rules.no_repeat_ngram) {
-      rules.find_repeats(beams.context(row), limits.forbidden[row]);
-      limits.some_forbidden |= !limits.forbidden[row].empty();
+      limits.forbid_repeats(row, rules, beams.context(row));
     }
   }
 }

@@ -6,7 +6,7 @@ namespace fastdec {
 
 namespace {
 
-// There is room for so many tokens at first: few translations are longer.
+// A beam has room for this many tokens at first: few translations are longer.
 constexpr int64_t FIRST_LENGTHS = 64;
 
 // The table's pointer follows the memory.

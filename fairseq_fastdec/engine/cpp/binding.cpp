@@ -261,7 +261,7 @@ void keep(PreparedModel &model, const Part &part) {
 }
 
 std::shared_ptr<PreparedModel> prepared_model(
-    std::optional<Network> encoder, const PackedLinear &cross, const Network &decoder,
+    const Network &encoder, const PackedLinear &cross, const Network &decoder,
     const PackedLinear &output, bool rounds_keys, std::optional<HeadLayers> p1,
     std::optional<HeadLayers> heads, std::optional<DraftLayers> drafter,
     std::optional<PackedLinear> proposals) {
@@ -270,12 +270,10 @@ std::shared_ptr<PreparedModel> prepared_model(
   require(own.tokens_per_step > 0, "decoder: the network of an encoder");
   model->decoder = own;
   keep(*model, decoder);
-  if (encoder) {
-    require(encoder->model.tokens_per_step == 0, "encoder: the network of a decoder");
-    require(encoder->model.dim == cross.linear.inputs, "cross: other inputs than the states");
-    model->encoder = encoder->model;
-    keep(*model, *encoder);
-  }
+  require(encoder.model.tokens_per_step == 0, "encoder: the network of a decoder");
+  require(encoder.model.dim == cross.linear.inputs, "cross: other inputs than the states");
+  model->encoder = encoder.model;
+  keep(*model, encoder);
   require(cross.linear.outputs == own.n_layers * 2 * own.dim, "cross: outputs of another size");
   require(output.linear.inputs == own.dim, "output: inputs of another size");
   require(output.linear.outputs <= own.n_types, "output: more outputs than embeddings");
@@ -311,31 +309,46 @@ std::shared_ptr<PreparedModel> prepared_model(
   return model;
 }
 
-// The finished sentences of a search, as arrays one behind the other.
-struct Finished {
-  std::vector<int64_t> ids, lengths, invocations, n_blocks;
+// Tokens and their scores, those of one output behind those of another.
+struct Outputs {
+  std::vector<int64_t> lengths;
   Array<int64_t> tokens;
   Array<float> scores;
-  std::vector<int64_t> blocks;
+
+  // Of translations or of hypotheses.
+  template <typename Output>
+  explicit Outputs(const std::vector<const Output *> &outputs) {
+    int64_t n = 0;
+    for (const Output *output : outputs) {
+      lengths.push_back(int64_t(output->tokens.size()));
+      n += lengths.back();
+    }
+    tokens = Array<int64_t>(n), scores = Array<float>(n);
+    int64_t *to = tokens.mutable_data();
+    float *scores_to = scores.mutable_data();
+    for (const Output *output : outputs) {
+      to = std::copy(output->tokens.begin(), output->tokens.end(), to);
+      scores_to = std::copy(output->scores.begin(), output->scores.end(), scores_to);
+    }
+  }
+};
+
+// The finished sentences of a search.
+struct Finished {
+  std::vector<int64_t> ids, invocations, n_blocks, blocks;
+  Outputs outputs;
 };
 
 Finished finished(Search &search) {
   const std::vector<Translation> translations = search.finished();
-  Finished all;
-  int64_t n = 0;
-  for (const Translation &own : translations) n += int64_t(own.tokens.size());
-  all.tokens = Array<int64_t>(n);
-  all.scores = Array<float>(n);
-  int64_t *tokens = all.tokens.mutable_data();
-  float *scores = all.scores.mutable_data();
+  std::vector<const Translation *> outputs;
+  for (const Translation &own : translations) outputs.push_back(&own);
+  Finished all = {{}, {}, {}, {}, Outputs(outputs)};
   for (const Translation &own : translations) {
     all.ids.push_back(own.id);
-    all.lengths.push_back(int64_t(own.tokens.size()));
     all.invocations.push_back(own.invocations);
     all.n_blocks.push_back(int64_t(own.blocks.size()));
     all.blocks.insert(all.blocks.end(), own.blocks.begin(), own.blocks.end());
-    tokens = std::copy(own.tokens.begin(), own.tokens.end(), tokens);
-    scores = std::copy(own.scores.begin(), own.scores.end(), scores);
   }
   return all;
 }
@@ -347,22 +360,22 @@ void require_tokens(const int64_t *tokens, int64_t n, const Model &model,
       throw py::index_error("a " + name + " token that is not in the dictionary");
 }
 
-// A search, and what checks its requests.
-class CheckedSearch {
+// Reads the requests of a search, and checks that its models can take them.
+class Requests {
  public:
-  CheckedSearch(const Models &models, int64_t pad, std::unique_ptr<Search> search)
-      : models(models), pad(pad), search(std::move(search)) {}
+  Requests(Models models, int64_t pad) : models(std::move(models)), pad(pad) {}
 
-  void admit(Array<int64_t> sources, int64_t first_id, int64_t bos, int64_t max_len,
-             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons) {
+  // Requests for sentences [B, S], with what is the same for all searches.
+  //   max_len_of: from the place of a sentence to the most tokens of its output
+  //   prefix: [B, P]
+  template <typename Kind, typename MaxLenOf>
+  std::vector<Kind> read(const Array<int64_t> &sources, int64_t bos, MaxLenOf max_len_of,
+                         const std::optional<Array<int64_t>> &prefix) const {
     require(sources.ndim() == 2, "sources: not [B, S]");
     const int64_t n = sources.shape(0), width = sources.shape(1);
     require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
-    require(!horizons || (horizons->ndim() == 1 && horizons->shape(0) == n), "horizons: not [B]");
-    require(max_len >= 0, "max_len: negative");
     for (const auto &model : models) {
       const Model &encoder = model->encoder;
-      require(model->has_encoder(), "sources: a model whose encoder is not the engine's");
       if (encoder.n_positions && width > encoder.n_positions)
         throw py::index_error("a source of " + std::to_string(width) + " tokens; the model has " +
                               std::to_string(encoder.n_positions) + " positions");
@@ -370,35 +383,55 @@ class CheckedSearch {
       if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
       require_tokens(&bos, 1, model->decoder, "first");
     }
-    const int64_t n_forced = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
+    const int64_t n_prefix = prefix ? prefix->shape(1) : 0;
+    std::vector<Kind> requests(n);
     for (int64_t i = 0; i < n; ++i) {
-      Request request;
-      request.id = first_id + i;
-      request.bos = bos, request.max_len = max_len, request.n_waived = n_forced;
-      request.horizon = horizons ? horizons->data()[i] : max_len + 1;
-      copy_tokens(sources.data() + i * width, width, request.source);
-      if (prefix) copy_tokens(prefix->data() + i * prefix->shape(1), n_forced, request.forced);
+      Kind &request = requests[i];
+      request.bos = bos, request.max_len = max_len_of(i);
+      require(request.max_len >= 0, "max_len: below 0");
+      request.source = without_padding(sources.data() + i * width, width);
       require(!request.source.empty(), "sources: one without a token");
-      search->admit(std::move(request));
+      const int64_t n_forced = std::min(n_prefix, request.max_len);
+      if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
     }
-  }
-
-  int64_t advance(int64_t n_steps, int64_t n_threads) {
-    return search->advance(n_steps, n_threads);
+    return requests;
   }
 
  private:
-  void copy_tokens(const int64_t *from, int64_t n, std::vector<int64_t> &to) const {
-    std::copy_if(from, from + n, std::back_inserter(to), [&](int64_t token) {
-      return token != pad;
-    });
+  std::vector<int64_t> without_padding(const int64_t *from, int64_t n) const {
+    std::vector<int64_t> tokens;
+    std::copy_if(from, from + n, std::back_inserter(tokens),
+                 [&](int64_t token) { return token != pad; });
+    return tokens;
   }
 
-  Models models;
-  int64_t pad;
+  const Models models;
+  const int64_t pad;
+};
 
+// A search, and what checks its requests.
+class CheckedSearch {
  public:
+  CheckedSearch(const Models &models, int64_t pad, std::unique_ptr<Search> search)
+      : search(std::move(search)), requests(models, pad) {}
+
+  void admit(Array<int64_t> sources, int64_t first_id, int64_t bos, int64_t max_len,
+             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons) {
+    auto read = requests.read<Request>(
+        sources, bos, [&](int64_t) { return max_len; }, prefix);
+    require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
+    for (size_t i = 0; i < read.size(); ++i) {
+      read[i].id = first_id + int64_t(i);
+      read[i].n_waived = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
+      read[i].horizon = horizons ? horizons->data()[i] : max_len + 1;
+    }
+    for (Request &request : read) search->admit(std::move(request));
+  }
+
   const std::unique_ptr<Search> search;
+
+ private:
+  const Requests requests;
 };
 
 using GivenModels = std::vector<std::shared_ptr<PreparedModel>>;
@@ -467,38 +500,26 @@ std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rul
                                      team()));
 }
 
-// The sentences of a beam search that are done. Hypotheses lie one behind the other.
+// The sentences of a beam search that are done.
 struct FinishedBeams {
-  std::vector<int64_t> ids, steps, expansions, n_hypotheses, lengths;
-  Array<int64_t> tokens;
-  Array<float> scores, totals;
+  std::vector<int64_t> ids, steps, expansions, n_hypotheses;
+  Array<float> totals;  // of each hypothesis
+  Outputs outputs;
 };
 
 FinishedBeams finished(BeamSearch &search) {
   const std::vector<BeamResult> results = search.finished();
-  FinishedBeams all;
-  std::vector<float> totals;
-  int64_t n_tokens = 0;
+  std::vector<const Hypothesis *> hypotheses;
+  for (const BeamResult &result : results)
+    for (const Hypothesis &own : result.hypotheses) hypotheses.push_back(&own);
+  FinishedBeams all = {{}, {}, {}, {}, Array<float>(hypotheses.size()), Outputs(hypotheses)};
   for (const BeamResult &result : results) {
     all.ids.push_back(result.id);
     all.steps.push_back(result.steps), all.expansions.push_back(result.expansions);
     all.n_hypotheses.push_back(int64_t(result.hypotheses.size()));
-    for (const Hypothesis &own : result.hypotheses) {
-      all.lengths.push_back(int64_t(own.tokens.size()));
-      totals.push_back(own.total);
-      n_tokens += all.lengths.back();
-    }
   }
-  all.tokens = Array<int64_t>(n_tokens), all.scores = Array<float>(n_tokens);
-  all.totals = Array<float>(int64_t(totals.size()));
-  std::copy(totals.begin(), totals.end(), all.totals.mutable_data());
-  int64_t *tokens = all.tokens.mutable_data();
-  float *scores = all.scores.mutable_data();
-  for (const BeamResult &result : results)
-    for (const Hypothesis &own : result.hypotheses) {
-      tokens = std::copy(own.tokens.begin(), own.tokens.end(), tokens);
-      scores = std::copy(own.scores.begin(), own.scores.end(), scores);
-    }
+  float *total = all.totals.mutable_data();
+  for (const Hypothesis *own : hypotheses) *total++ = own->total;
   return all;
 }
 
@@ -506,9 +527,10 @@ FinishedBeams finished(BeamSearch &search) {
 class CheckedBeamSearch {
  public:
   CheckedBeamSearch(const GivenModels &given, const Rules &rules, const BeamOptions &options)
-      : models(checked_models(given, rules)), pad(rules.pad), width(options.width) {
+      : width(options.width), requests(checked_models(given, rules), rules.pad) {
     require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
     require(options.threshold >= 0, "options: a threshold below 0");
+    const Models models(given.begin(), given.end());
     search = std::make_unique<BeamSearch>(models, rules, options, team());
   }
 
@@ -521,56 +543,40 @@ class CheckedBeamSearch {
   void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
              Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
              std::optional<Array<uint64_t>> random_states) {
-    require(sources.ndim() == 2, "sources: not [B, S]");
-    const int64_t n = sources.shape(0), longest = sources.shape(1);
-    const int64_t n_prefix = prefix && prefix->ndim() == 2 ? prefix->shape(1) : 0;
-    require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
+    const int64_t n = sources.ndim() ? sources.shape(0) : 0;
     require(ids.size() == n && max_lens.size() == n && waived.size() == n,
             "ids, max_lens or waived: not [B]");
     require(!random_states || random_states->size() == n, "random_states: not [B]");
-    for (const auto &model : models) {
-      const Model &encoder = model->encoder;
-      require(model->has_encoder(), "sources: a model whose encoder is not the engine's");
-      if (encoder.n_positions && longest > encoder.n_positions)
-        throw py::index_error("a source of " + std::to_string(longest) +
-                              " tokens; the model has " + std::to_string(encoder.n_positions) +
-                              " positions");
-      require_tokens(sources.data(), n * longest, encoder, "source");
-      if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
-      require_tokens(&bos, 1, model->decoder, "first");
-    }
-    std::vector<BeamRequest> requests(n);
+    auto read = requests.read<BeamRequest>(
+        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix);
     for (int64_t i = 0; i < n; ++i) {
-      BeamRequest &request = requests[i];
-      if (random_states) request.random_state = random_states->data()[i];
-      request.id = ids.data()[i], request.bos = bos;
-      request.max_len = max_lens.data()[i], request.n_waived = waived.data()[i];
-      require(request.max_len >= 0, "max_lens: below 0");
-      request.source = without_padding(sources.data() + i * longest, longest);
-      require(!request.source.empty(), "sources: one without a token");
-      const int64_t n_forced = std::min(n_prefix, request.max_len);
-      if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
+      read[i].id = ids.data()[i], read[i].n_waived = waived.data()[i];
+      if (random_states) read[i].random_state = random_states->data()[i];
     }
-    for (BeamRequest &request : requests) search->admit(std::move(request));
-  }
-
-  int64_t advance(int64_t n_steps, int64_t n_threads) {
-    return search->advance(n_steps, n_threads);
+    for (BeamRequest &request : read) search->admit(std::move(request));
   }
 
   std::unique_ptr<BeamSearch> search;
 
  private:
-  std::vector<int64_t> without_padding(const int64_t *from, int64_t n) const {
-    std::vector<int64_t> tokens;
-    std::copy_if(from, from + n, std::back_inserter(tokens),
-                 [&](int64_t token) { return token != pad; });
-    return tokens;
-  }
-
-  Models models;
-  int64_t pad, width;
+  const int64_t width;
+  const Requests requests;
 };
+
+// What Python calls of a search of any kind, besides admit.
+template <typename Checked>
+void bind_search(py::class_<Checked> &python) {
+  python
+      .def(
+          "advance",
+          [](Checked &own, int64_t n_steps, int64_t n_threads) {
+            return own.search->advance(n_steps, n_threads);
+          },
+          py::arg("n_steps"), py::arg("n_threads"), py::call_guard<py::gil_scoped_release>())
+      .def("finished", [](Checked &own) { return finished(*own.search); })
+      .def("cancel", [](Checked &own, int64_t id) { return own.search->cancel(id); })
+      .def_property_readonly("counts", [](Checked &own) { return own.search->counts(); });
+}
 
 Acceptance::Kind acceptance_kind(const std::string &name) {
   if (name == "exact") return Acceptance::EXACT;
@@ -649,23 +655,21 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("row_invocations", &Counts::row_invocations)
       .def_readonly("verified", &Counts::verified)
       .def_readonly("accepted", &Counts::accepted);
+  py::class_<Outputs>(module, "Outputs")
+      .def_readonly("lengths", &Outputs::lengths)
+      .def_readonly("tokens", &Outputs::tokens)
+      .def_readonly("scores", &Outputs::scores);
   py::class_<Finished>(module, "Finished")
       .def_readonly("ids", &Finished::ids)
-      .def_readonly("lengths", &Finished::lengths)
       .def_readonly("invocations", &Finished::invocations)
       .def_readonly("n_blocks", &Finished::n_blocks)
       .def_readonly("blocks", &Finished::blocks)
-      .def_readonly("tokens", &Finished::tokens)
-      .def_readonly("scores", &Finished::scores);
-  py::class_<CheckedSearch>(module, "Search")
-      .def("admit", &CheckedSearch::admit, py::arg("sources"), py::arg("first_id"),
-           py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none(),
-           py::arg("horizons") = py::none())
-      .def("advance", &CheckedSearch::advance, py::arg("n_steps"), py::arg("n_threads"),
-           py::call_guard<py::gil_scoped_release>())
-      .def("finished", [](CheckedSearch &own) { return finished(*own.search); })
-      .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search->cancel(id); })
-      .def_property_readonly("counts", [](CheckedSearch &own) { return own.search->counts(); });
+      .def_readonly("outputs", &Finished::outputs);
+  py::class_<CheckedSearch> search(module, "Search");
+  search.def("admit", &CheckedSearch::admit, py::arg("sources"), py::arg("first_id"),
+             py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none(),
+             py::arg("horizons") = py::none());
+  bind_search(search);
   module.def("block_search", &block_search, py::arg("models"), py::arg("rules"),
              py::arg("acceptance"), py::arg("proposals"), py::arg("capacity"));
   module.def("jacobi_search", &jacobi_search, py::arg("models"), py::arg("rules"),
@@ -701,24 +705,17 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("steps", &FinishedBeams::steps)
       .def_readonly("expansions", &FinishedBeams::expansions)
       .def_readonly("n_hypotheses", &FinishedBeams::n_hypotheses)
-      .def_readonly("lengths", &FinishedBeams::lengths)
-      .def_readonly("tokens", &FinishedBeams::tokens)
-      .def_readonly("scores", &FinishedBeams::scores)
-      .def_readonly("totals", &FinishedBeams::totals);
-  py::class_<CheckedBeamSearch>(module, "BeamSearch")
+      .def_readonly("totals", &FinishedBeams::totals)
+      .def_readonly("outputs", &FinishedBeams::outputs);
+  py::class_<CheckedBeamSearch> beam_search(module, "BeamSearch");
+  beam_search
       .def(py::init<const GivenModels &, const Rules &, const BeamOptions &>(), py::arg("models"),
            py::arg("rules"), py::arg("options"))
       .def("set_schedule", &CheckedBeamSearch::set_schedule, py::arg("schedule"))
       .def("admit", &CheckedBeamSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
            py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
-           py::arg("random_states") = py::none())
-      .def("advance", &CheckedBeamSearch::advance, py::arg("n_steps"), py::arg("n_threads"),
-           py::call_guard<py::gil_scoped_release>())
-      .def("finished", [](CheckedBeamSearch &own) { return finished(*own.search); })
-      .def("cancel",
-           [](CheckedBeamSearch &own, int64_t id) { return own.search->cancel(id); })
-      .def_property_readonly("counts",
-                             [](CheckedBeamSearch &own) { return own.search->counts(); });
+           py::arg("random_states") = py::none());
+  bind_search(beam_search);
 }
 
 }  // namespace fastdec

@@ -10,7 +10,7 @@ BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
              options.capacity, team),
       acceptance(std::move(options.acceptance)),
       drafter(make_drafter(*models[0], rules, options.proposals)) {
-  counters.accepted.assign(drafter->most_accepted(), 0);
+  counters.accepted.assign(drafter->n_proposing(), 0);
 }
 
 void BlockSearch::joined(int64_t row) {
@@ -100,7 +100,9 @@ bool BlockSearch::keep(int64_t i) {
   if (n_taken) row.blocks.push_back(n_taken);
   if (!row.is_new) {
     ++counters.verified;
-    for (int64_t proposal = 0; proposal + 1 < n_taken; ++proposal) ++counters.accepted[proposal];
+    const auto n_heads = int64_t(counters.accepted.size());
+    for (int64_t head = 0; head < std::min(n_taken - 1, n_heads); ++head)
+      ++counters.accepted[head];
   }
   const int64_t last = place(i, n_accepted - 1, path);
   row.next_token = answers.tokens[last], row.next_score = answers.scores[last];

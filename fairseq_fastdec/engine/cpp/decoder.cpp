@@ -15,7 +15,7 @@ constexpr int64_t SOURCE_TOKENS = 128;
 // Rows get room for this many tokens at first.
 constexpr int64_t FIRST_LENGTH = 32;
 
-// Two threads take longer to begin than one to copy so little.
+// Fewer bytes are copied by one thread: to start a second one takes longer.
 constexpr int64_t FEW_BYTES = 200'000;
 
 }  // namespace
@@ -141,9 +141,7 @@ void Decoder::add(const SourceBatch &batch) {
   for (int64_t member = 0; member < n_models(); ++member) {
     const PreparedModel &own = model(member);
     members[member].sources.reserve(int64_t(source_lengths.size()), batch.width, lengths_before);
-    const bool encodes = batch.states.empty();
-    const float *states = encodes ? encode(own, batch) : batch.states[member];
-    keep_sources(member, batch, states, slots);
+    keep_sources(member, batch, encode(own, batch), slots);
   }
 }
 
@@ -210,6 +208,9 @@ void Decoder::keep_sources(int64_t member, const SourceBatch &batch, const float
 }
 
 void Decoder::reserve_rows(int64_t length) {
+  // The caches of all models have the same room.
+  const Cache &cache = members[0].rows.cache;
+  if (n_slots <= cache.slots && length <= cache.length) return;
   std::vector<int64_t> used(n_slots, 0);
   for (int64_t row = 0; row < n_rows(); ++row) used[row_slots[row]] = past[row];
   for (Member &member : members)
@@ -218,28 +219,25 @@ void Decoder::reserve_rows(int64_t length) {
 
 void Decoder::step(const int64_t *tokens, int64_t n_new, const int64_t *parents,
                    int64_t n_resting) {
-  const int64_t n = n_rows() - n_resting;
   reserve_rows(*std::max_element(past.begin(), past.end()) + n_new);
   for (int64_t number = 0; number < n_models(); ++number) {
     Member &member = members[number];
     Step &task = member.step;
     task.threads = own_team.threads, task.n_threads = own_team.n;
     task.rows = member.rows.cache;
-    attend_to_sources(number, task);
-    task.n_rows = n, task.n_new = n_new;
-    task.past = past.data() + n_resting, task.row_slots = row_slots.data() + n_resting;
-    task.row_source = row_source.data() + n_resting;
-    task.tokens = tokens, task.parents = parents;
-    task.features = member.features.reserve(n * n_new * task.model.dim);
+    set_rows(number, n_resting, task);
+    task.row_slots = row_slots.data() + n_resting;
+    task.n_new = n_new, task.tokens = tokens, task.parents = parents;
+    task.features = member.features.reserve(task.n_rows * n_new * task.model.dim);
     run(task, member.scratch);
   }
 }
 
-void Decoder::attend_to_sources(int64_t member, Step &task) {
+void Decoder::set_rows(int64_t member, int64_t n_resting, Step &task) {
+  task.n_rows = n_rows() - n_resting;
+  task.past = past.data() + n_resting, task.row_source = row_source.data() + n_resting;
   task.sources = members[member].sources.cache;
-  task.n_sources = int64_t(source_lengths.size());
-  task.row_source = row_source.data(), task.source_lengths = source_lengths.data();
-  task.past = past.data(), task.n_rows = n_rows();
+  task.n_sources = int64_t(source_lengths.size()), task.source_lengths = source_lengths.data();
 }
 
 void Decoder::keep(int64_t row, int64_t n, const int64_t *path) {

@@ -11,15 +11,12 @@ namespace fastdec {
 
 // Sentences as an encoder reads them.
 struct SourceBatch {
-  SourceBatch() = default;
   // Sentences without padding.
   SourceBatch(const std::vector<std::vector<int64_t>> &sources, int64_t pad);
 
   int64_t n = 0, width = 0;
   std::vector<int64_t> tokens;   // [n, width], padded on the right
   std::vector<int64_t> lengths;  // [n]
-  // For each model [n, width, inputs of its cross layer], where the encoder is not the engine's.
-  std::vector<const float *> states;
 };
 
 // Keys and values in memory of their own, [layers, 2, slots, heads, length, head_dim]. What lies
@@ -80,8 +77,8 @@ class Decoder {
   // times; sources without rows leave.
   void gather(const std::vector<int64_t> &origins);
 
-  // What sequential heads attend to: the sources of the rows, as the decoder's last layer does.
-  void attend_to_sources(int64_t member, Step &task);
+  // Sets the rows of a task, but for the first ones that rest, and the sources that they attend to.
+  void set_rows(int64_t member, int64_t n_resting, Step &task);
 
   int64_t length(int64_t row) const { return past[row]; }
 

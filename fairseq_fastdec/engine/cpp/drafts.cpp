@@ -8,34 +8,19 @@ namespace {
 
 // Paths of a row's tree that sequential heads prolong from one level to the next.
 constexpr int64_t MOST_EXPANDED = 4;
-// Fewer scores are looked through by one thread.
-constexpr int64_t FEW_SCORES = 100'000;
-
-// The restrictions of the ends of sentences at some steps behind the rows' next tokens.
-class EndFlags {
- public:
-  // [n_rows, n_steps], or [n_steps, n_rows] if by_step.
-  EndFlags(const std::vector<Row> &rows, const Rules &rules, int64_t n_steps, bool by_step) {
-    const int64_t n_rows = int64_t(rows.size());
-    no_end.assign(n_rows * n_steps, 0), only_end.assign(n_rows * n_steps, 0);
-    for (int64_t row = 0; row < n_rows; ++row)
-      for (int64_t i = 0; i < n_steps; ++i) {
-        const int64_t at = by_step ? i * n_rows + row : row * n_steps + i;
-        const int64_t step = rows[row].length() + 1 + i;
-        const Request &request = rows[row].request;
-        no_end[at] = rules.may_not_end(step, request.n_waived);
-        only_end[at] = Rules::has_to_end(step, request.max_len);
-        some_no_end |= no_end[at] != 0, some_only_end |= only_end[at] != 0;
-      }
-  }
-
-  const uint8_t *no_end_or_null() const { return some_no_end ? no_end.data() : nullptr; }
-  const uint8_t *only_end_or_null() const { return some_only_end ? only_end.data() : nullptr; }
-
- private:
-  std::vector<uint8_t> no_end, only_end;
-  bool some_no_end = false, some_only_end = false;
-};
+// The limits of ends at n_steps steps behind each row's next token: [n_rows, n_steps], or [n_steps,
+// n_rows] if by_step.
+EndLimits ends_behind(const std::vector<Row> &rows, const Rules &rules, int64_t n_steps,
+                      bool by_step) {
+  const int64_t n_rows = int64_t(rows.size());
+  EndLimits ends;
+  ends.clear(n_rows * n_steps);
+  for (int64_t row = 0; row < n_rows; ++row)
+    for (int64_t i = 0; i < n_steps; ++i)
+      ends.set(by_step ? i * n_rows + row : row * n_steps + i, rules, rows[row].length() + 1 + i,
+               rows[row].request);
+  return ends;
+}
 
 std::vector<int64_t> next_tokens_of(const std::vector<Row> &rows) {
   std::vector<int64_t> tokens;
@@ -70,7 +55,6 @@ class Guesses : public Drafter {
     guesser.learn(row, context);
   }
 
-  int64_t most_accepted() const override { return window - 1; }
   void joined(Row &row) override { guesser.begin(row); }
   void left(const Row &row) override { guesser.end(row); }
 
@@ -102,15 +86,14 @@ class HeadDrafter : public Drafter {
   HeadDrafter(const Rules &rules, const Proposals &proposals)
       : rules(rules), proposals(proposals), n_steps(proposals.n_heads - 1) {}
 
-  int64_t most_accepted() const override { return n_steps; }
+  int64_t n_proposing() const override { return n_steps; }
 
  protected:
   BestToken best_token(const Team &team, const Linear &layer) const {
     BestToken best = {};
     best.linear = layer, best.threads = team.threads, best.n_threads = team.n;
-    best.never = rules.never.data(), best.n_never = int64_t(rules.never.size());
-    best.eos = rules.eos, best.temperature = rules.temperature;
-    best.penalized = rules.unk_penalty != 0 ? rules.unk : -1, best.penalty = rules.unk_penalty;
+    rules.restrict(best);
+    best.temperature = rules.temperature;
     return best;
   }
 
@@ -121,9 +104,7 @@ class HeadDrafter : public Drafter {
     best.n_rows = best.n_beams = n_rows, best.n_types = n_types;
     best.n_best = best.n_per_row = n_ranked(n_types);
     best.normalize = 1, best.n_parts = 1, best.n_members = 1, best.scores = logits;
-    best.never = rules.never.data(), best.n_never = int64_t(rules.never.size());
-    best.eos = rules.eos;
-    best.penalized = rules.unk_penalty != 0 ? rules.unk : -1, best.penalty = rules.unk_penalty;
+    rules.restrict(best);
     best.best = ranked_scores.reserve(n_rows * best.n_best);
     best.tokens = ranked_tokens.reserve(n_rows * best.n_best);
     return best;
@@ -169,12 +150,12 @@ class ParallelHeads : public HeadDrafter {
     heads.threads = team.threads, heads.n_threads = team.n;
     heads.n = n_rows, heads.x = states, heads.y = outputs.reserve(n * model.decoder.dim);
     run(heads, scratch);
-    const EndFlags flags(rows, rules, n_steps, false);
+    const EndLimits ends = ends_behind(rows, rules, n_steps, false);
     if (proposals.n_in_tree)
-      return grow_trees(team, model.proposals, rows, flags, feed);
+      return grow_trees(team, model.proposals, rows, ends, feed);
     BestToken best = best_token(team, model.proposals);
     best.n = n, best.x = outputs.data();
-    best.no_end = flags.no_end_or_null(), best.only_end = flags.only_end_or_null();
+    best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
     best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
     run(best, choice_scratch);
     take_chains(rows, best.tokens, n_steps, feed);
@@ -182,7 +163,7 @@ class ParallelHeads : public HeadDrafter {
 
  private:
   void grow_trees(const Team &team, const Linear &layer, const std::vector<Row> &rows,
-                  const EndFlags &flags, Feed &feed) {
+                  const EndLimits &ends, Feed &feed) {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
     Product product = {};
     product.linear = layer, product.threads = team.threads, product.n_threads = team.n;
@@ -191,7 +172,7 @@ class ParallelHeads : public HeadDrafter {
     divide(product, rules.temperature);
     const float *const of_model = product.y;
     TopK best = ranking(team, &of_model, n, layer.outputs);
-    best.no_end = flags.no_end_or_null(), best.has_to_end = flags.only_end_or_null();
+    best.no_end = ends.no_end_or_null(), best.has_to_end = ends.only_end_or_null();
     run(best, choice_scratch);
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
@@ -221,13 +202,13 @@ class SequentialHeads : public HeadDrafter {
     BestToken best = best_token(decoder.team(), model.drafts);
     best.n = n_rows, best.x = draft.outputs;
     best.scores = ranked_scores.reserve(n_rows), best.tokens = ranked_tokens.reserve(n_rows);
-    const EndFlags flags(rows, rules, n_steps, true);
+    const EndLimits ends = ends_behind(rows, rules, n_steps, true);
     const std::vector<int64_t> next = next_tokens_of(rows);
     DraftChains chains = {};
     chains.draft = &draft, chains.best = &best;
     chains.n_steps = n_steps, chains.confidence = proposals.confidence;
     chains.next_tokens = next.data();
-    chains.no_end = flags.no_end_or_null(), chains.only_end = flags.only_end_or_null();
+    chains.no_end = ends.no_end_or_null(), chains.only_end = ends.only_end_or_null();
     chains.proposals = found.reserve(n_rows * n_steps);
     chains.path_scores = path_scores.reserve(n_rows);
     const int64_t n_taken = run(chains, scratch, choice_scratch);
@@ -238,7 +219,7 @@ class SequentialHeads : public HeadDrafter {
   Draft draft_of(Decoder &decoder, const float *from, int64_t width) {
     const PreparedModel &model = decoder.model(0);
     Draft draft = model.drafter;
-    decoder.attend_to_sources(0, draft.step);
+    decoder.set_rows(0, 0, draft.step);
     const int64_t n = decoder.n_rows() * width;
     draft.step.threads = decoder.team().threads, draft.step.n_threads = decoder.team().n;
     draft.step.n_new = 1;
@@ -259,7 +240,7 @@ class SequentialHeads : public HeadDrafter {
     product.y = logits.reserve(n * layer.outputs);
     const float *const of_model = product.y;
     TopK best = ranking(decoder.team(), &of_model, n, layer.outputs);
-    const EndFlags flags(rows, rules, n_steps, true);
+    const EndLimits ends = ends_behind(rows, rules, n_steps, true);
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
     DraftTrees trees = {};
@@ -268,7 +249,7 @@ class SequentialHeads : public HeadDrafter {
     trees.width = MOST_EXPANDED, trees.eos = rules.eos, trees.pad = rules.pad;
     trees.temperature = rules.temperature;
     trees.least_score = proposals.confidence > 0 ? std::log(proposals.confidence) : -INFINITY;
-    trees.no_end = flags.no_end_or_null(), trees.only_end = flags.only_end_or_null();
+    trees.no_end = ends.no_end_or_null(), trees.only_end = ends.only_end_or_null();
     trees.flags = tree_flags.reserve(2 * n);
     trees.states = tree_states.reserve(n * draft.step.model.dim);
     trees.roots = roots.data();

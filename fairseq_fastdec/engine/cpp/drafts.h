@@ -37,8 +37,8 @@ class Drafter {
   virtual void learn(Row &) {}
   virtual void joined(Row &) {}
   virtual void left(const Row &) {}
-  // The most proposals of a block that can be accepted.
-  virtual int64_t most_accepted() const { return 0; }
+  // The heads that propose, for the counts of what is accepted of each.
+  virtual int64_t n_proposing() const { return 0; }
 };
 
 std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,

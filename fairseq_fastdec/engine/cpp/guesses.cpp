@@ -2,22 +2,11 @@
 
 #include <algorithm>
 
+#include "mixing.h"
+
 namespace fastdec {
 
 namespace {
-
-// Spreads the bits of a number over all 64 (Steele, Lea, Flood 2014, "SplitMix").
-uint64_t spread(uint64_t number) {
-  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9ull;
-  number = (number ^ (number >> 27)) * 0x94d049bb133111ebull;
-  return number ^ (number >> 31);
-}
-
-// The name of a context that begins one token earlier. Two contexts with one name would only make a
-// guess worse.
-uint64_t longer(uint64_t name, int64_t token) {
-  return spread(name + uint64_t(token) + 0x9e3779b97f4a7c15ull);
-}
 
 // The i-th token before an end; -1, which no output holds, before the first.
 int64_t token_before(const int64_t *begin, const int64_t *end, int64_t i) {
@@ -28,9 +17,10 @@ int64_t token_before(const int64_t *begin, const int64_t *end, int64_t i) {
 
 void NgramPool::remember(const int64_t *begin, const int64_t *end) {
   const auto token = int32_t(end[-1]);
+  // Two contexts with one name would only make a guess worse.
   uint64_t name = 0;
   for (int64_t i = 0; i < n_context; ++i) {
-    name = longer(name, token_before(begin, end - 1, i));
+    name = mixed(name, token_before(begin, end - 1, i));
     young[name] = token;
   }
   if (young.size() > CAPACITY) {
@@ -43,7 +33,7 @@ int64_t NgramPool::recall(const int64_t *begin, const int64_t *end) const {
   uint64_t name = 0;
   int64_t found = -1;
   for (int64_t i = 0; i < n_context; ++i) {
-    name = longer(name, token_before(begin, end, i));
+    name = mixed(name, token_before(begin, end, i));
     for (const Successors *known : {&old, &young}) {
       const auto place = known->find(name);
       if (place != known->end()) found = place->second;

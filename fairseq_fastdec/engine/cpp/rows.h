@@ -30,7 +30,7 @@ struct Translation {
 struct Counts {
   int64_t encoder_invocations = 0, decoder_invocations = 0, row_invocations = 0;
   int64_t verified = 0;           // blocks, once for each sentence
-  std::vector<int64_t> accepted;  // of how many of them the 1st, 2nd, ... proposal was kept
+  std::vector<int64_t> accepted;  // of how many of them the proposal of p_2, p_3, ... was kept
 };
 
 // A sentence under way.

@@ -8,9 +8,8 @@ namespace fastdec {
 
 namespace {
 
-// Fewer scores are looked through by one thread.
-constexpr int64_t FEW_SCORES = 100'000;
-// With so many beams for each thread, none is left waiting for long where a beam has one thread.
+// If each thread has at least this many beams, the threads share whole beams, and wait little for the
+// last one. Otherwise they share the rows of each beam.
 constexpr int64_t MANY_BEAMS = 4;
 
 constexpr float IMPOSSIBLE = -INFINITY;
@@ -67,11 +66,28 @@ void Rules::find_repeats(const std::vector<int64_t> &context, std::vector<int64_
     if (std::equal(last, last + n_before, at)) found.push_back(at[n_before]);
 }
 
-void Limits::clear(int64_t n) {
+void EndLimits::clear(int64_t n) {
   no_end.assign(n, 0), only_end.assign(n, 0);
+  some_no_end = some_only_end = false;
+}
+
+void EndLimits::set(int64_t state, const Rules &rules, int64_t step, const Request &sentence) {
+  no_end[state] = rules.may_not_end(step, sentence.n_waived);
+  only_end[state] = Rules::has_to_end(step, sentence.max_len);
+  some_no_end |= no_end[state] != 0, some_only_end |= only_end[state] != 0;
+}
+
+void Limits::clear(int64_t n) {
+  ends.clear(n);
   forbidden.assign(n, {});
   only.assign(n, ANY);
-  some_no_end = some_only_end = some_forbidden = some_only = false;
+  some_forbidden = some_only = false;
+}
+
+void Limits::forbid_repeats(int64_t state, const Rules &rules,
+                            const std::vector<int64_t> &context) {
+  rules.find_repeats(context, forbidden[state]);
+  some_forbidden |= !forbidden[state].empty();
 }
 
 void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers) {
@@ -104,11 +120,9 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
   task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
   task.x = outputs_of(decoder, 0, 0, n);
   task.n = n, task.normalize = 1;
-  task.never = rules.never.data(), task.n_never = int64_t(rules.never.size());
-  task.eos = rules.eos, task.temperature = rules.temperature;
-  task.penalized = rules.unk_penalty != 0 ? rules.unk : -1, task.penalty = rules.unk_penalty;
-  task.no_end = limits.some_no_end ? limits.no_end.data() : nullptr;
-  task.only_end = limits.some_only_end ? limits.only_end.data() : nullptr;
+  rules.restrict(task);
+  task.temperature = rules.temperature;
+  task.no_end = limits.ends.no_end_or_null(), task.only_end = limits.ends.only_end_or_null();
   if (limits.some_forbidden) {
     task.n_forbidden = lay_out(limits.forbidden, 0, n, rules.pad, forbidden);
     task.forbidden = forbidden.data();
@@ -144,13 +158,11 @@ TopK Chooser::choice(const Decoder &decoder, const std::vector<const float *> &o
   const int64_t n_scores = n * task.n_types * int64_t(of_models.size());
   task.threads = team.threads, task.n_threads = n_scores < FEW_SCORES ? 1 : team.n;
   task.normalize = 1, task.n_parts = 1;
-  task.never = rules.never.data(), task.n_never = int64_t(rules.never.size());
-  task.eos = rules.eos;
-  task.penalized = rules.unk_penalty != 0 ? rules.unk : -1, task.penalty = rules.unk_penalty;
+  rules.restrict(task);
   task.scores = of_models.data(), task.n_members = int64_t(of_models.size());
   task.only = limits.some_only ? limits.only.data() + first : nullptr;
-  task.no_end = limits.some_no_end ? limits.no_end.data() + first : nullptr;
-  task.has_to_end = limits.some_only_end ? limits.only_end.data() + first : nullptr;
+  task.no_end = limits.ends.no_end_or_null(first);
+  task.has_to_end = limits.ends.only_end_or_null(first);
   if (limits.some_forbidden) {
     task.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
     task.forbidden = forbidden.data();
@@ -211,11 +223,12 @@ void Chooser::restrict(int64_t state, int64_t n_types, const Limits &limits, flo
   to[rules.unk] -= rules.unk_penalty;
   for (int64_t token : rules.never) to[token] = IMPOSSIBLE;
   for (int64_t token : limits.forbidden[state]) to[token] = IMPOSSIBLE;
-  if (limits.no_end[state]) to[rules.eos] = IMPOSSIBLE;
-  const int64_t only = limits.only_end[state] ? rules.eos : limits.only[state];
+  if (limits.ends.may_not_end(state)) to[rules.eos] = IMPOSSIBLE;
+  const bool has_to_end = limits.ends.has_to_end(state);
+  const int64_t only = has_to_end ? rules.eos : limits.only[state];
   if (only == Limits::ANY) return;
   // A sentence that has to end does so whatever the probability.
-  const float least = limits.only_end[state] ? -FLT_MAX : IMPOSSIBLE;
+  const float least = has_to_end ? -FLT_MAX : IMPOSSIBLE;
   const float score = std::max(to[only], least);
   std::fill_n(to, n_types, IMPOSSIBLE);
   to[only] = score;
@@ -266,7 +279,8 @@ float Chooser::asked_score(const std::vector<const float *> &of_models, int64_t 
   const auto is_in = [&](const std::vector<int64_t> &tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
-  if (token == rules.eos ? limits.no_end[state] : limits.only_end[state]) return IMPOSSIBLE;
+  const EndLimits &ends = limits.ends;
+  if (token == rules.eos ? ends.may_not_end(state) : ends.has_to_end(state)) return IMPOSSIBLE;
   if (is_in(rules.never) || is_in(limits.forbidden[state])) return IMPOSSIBLE;
   if (token == answers.tokens[state]) return answers.scores[state];
   const float score = log_prob(of_models, n_types, token);

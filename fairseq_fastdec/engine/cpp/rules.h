@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decoder.h"
+#include "rows.h"
 
 namespace fastdec {
 
@@ -26,22 +27,57 @@ struct Rules {
 
   // Appends the tokens that would repeat an n-gram behind a context.
   void find_repeats(const std::vector<int64_t> &context, std::vector<int64_t> &found) const;
+
+  // Sets what is the same for all states of a choice: a BestToken or a TopK.
+  template <typename Choice>
+  void restrict(Choice &choice) const {
+    choice.never = never.data(), choice.n_never = int64_t(never.size());
+    choice.eos = eos;
+    choice.penalized = unk_penalty != 0 ? unk : -1, choice.penalty = unk_penalty;
+  }
+};
+
+// Where outputs may not end, and where they have to end, at n states.
+class EndLimits {
+ public:
+  // Nothing is restricted.
+  void clear(int64_t n);
+  // A state gives the token of a step of this sentence's output.
+  void set(int64_t state, const Rules &rules, int64_t step, const Request &sentence);
+
+  bool may_not_end(int64_t state) const { return no_end[state]; }
+  bool has_to_end(int64_t state) const { return only_end[state]; }
+  // The flags of the states from `first` on, as kernels read them; null: none is set.
+  const uint8_t *no_end_or_null(int64_t first = 0) const {
+    return some_no_end ? no_end.data() + first : nullptr;
+  }
+  const uint8_t *only_end_or_null(int64_t first = 0) const {
+    return some_only_end ? only_end.data() + first : nullptr;
+  }
+
+ private:
+  std::vector<uint8_t> no_end, only_end;
+  bool some_no_end = false, some_only_end = false;
 };
 
 // The restrictions of n states, from which the next tokens are chosen.
 struct Limits {
-  // [n]; a vector without a true one is not read.
-  std::vector<uint8_t> no_end, only_end;
+  EndLimits ends;
   // Tokens that are not possible, for each state; empty: none are.
   std::vector<std::vector<int64_t>> forbidden;
   // [n], of beams: the one token that is possible, or ANY.
   std::vector<int64_t> only;
+  bool some_forbidden = false, some_only = false;
 
   static constexpr int64_t ANY = -1;
 
   void clear(int64_t n);
-  bool some_no_end = false, some_only_end = false, some_forbidden = false, some_only = false;
+  // Forbids tokens that would repeat an n-gram of the context.
+  void forbid_repeats(int64_t state, const Rules &rules, const std::vector<int64_t> &context);
 };
+
+// Fewer scores are looked through by one thread.
+constexpr int64_t FEW_SCORES = 100'000;
 
 // What the models answer at n states.
 struct Answers {

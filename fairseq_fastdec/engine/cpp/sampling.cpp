@@ -4,20 +4,14 @@
 #include <cmath>
 #include <numeric>
 
+#include "mixing.h"
+
 namespace fastdec {
 
 namespace {
 
-// For topp so many of the best types are looked at first, and then more and more.
+// topp first ranks this many types; if their probabilities do not suffice, it ranks more.
 constexpr int64_t FIRST_TRY = 256, FACTOR = 8;
-
-// The mixing function of SplitMix64 (Steele, Lea and Flood 2014).
-uint64_t mixed(uint64_t state, int64_t number) {
-  state += uint64_t(number) + 0x9E3779B97F4A7C15;
-  state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9;
-  state = (state ^ (state >> 27)) * 0x94D049BB133111EB;
-  return state ^ (state >> 31);
-}
 
 }  // namespace
 

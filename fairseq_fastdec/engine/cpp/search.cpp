@@ -47,17 +47,9 @@ void Search::join() {
   const int64_t room = capacity - int64_t(rows.size());
   const int64_t n = std::min<int64_t>(room, int64_t(waiting.size()));
   if (n <= 0) return;
-  SourceBatch batch;
-  batch.n = n;
-  for (int64_t i = 0; i < n; ++i)
-    batch.width = std::max(batch.width, int64_t(waiting[i].source.size()));
-  batch.tokens.assign(n * batch.width, rules.pad);
-  for (int64_t i = 0; i < n; ++i) {
-    const std::vector<int64_t> &source = waiting[i].source;
-    std::copy(source.begin(), source.end(), batch.tokens.begin() + i * batch.width);
-    batch.lengths.push_back(int64_t(source.size()));
-  }
-  decoder.add(batch);
+  std::vector<std::vector<int64_t>> sources;
+  for (int64_t i = 0; i < n; ++i) sources.push_back(waiting[i].source);
+  decoder.add(SourceBatch(sources, rules.pad));
   ++counters.encoder_invocations;
   for (int64_t i = 0; i < n; ++i) {
     rows.push_back(row_of(std::move(waiting.front())));
@@ -82,10 +74,7 @@ void Search::restrict() {
     for (int64_t number = 0; number < feed.n_own[i]; ++number) {
       const int64_t at = i * feed.width + number;
       const int64_t step = row.length() + feed.depth(at) + 1 - feed.n_known[i];
-      limits.no_end[at] = rules.may_not_end(step, row.request.n_waived);
-      limits.only_end[at] = Rules::has_to_end(step, row.request.max_len);
-      limits.some_no_end |= limits.no_end[at] != 0;
-      limits.some_only_end |= limits.only_end[at] != 0;
+      limits.ends.set(at, rules, step, row.request);
       const bool is_last = number + 1 == feed.n_own[i];
       const bool is_forced = number + 1 < feed.n_certain[i];
       if (is_forced || (asks() && !is_last)) answers.asked[at] = feed.tokens[at + 1];
@@ -93,8 +82,7 @@ void Search::restrict() {
       if (rules.no_repeat_ngram && !is_forced) {
         context = row.context;
         feed.append_path(at, context);
-        rules.find_repeats(context, limits.forbidden[at]);
-        limits.some_forbidden |= !limits.forbidden[at].empty();
+        limits.forbid_repeats(at, rules, context);
       }
     }
   }

@@ -6,7 +6,6 @@
 
 #include <deque>
 
-#include "rows.h"
 #include "rules.h"
 
 namespace fastdec {

@@ -15,6 +15,12 @@ def search_module() -> Optional[ModuleType]:
     return _engine
 
 
+def bounded(number: Optional[int]) -> int:
+    """The number, or the largest that compiled code can count to; also that for ``None``."""
+    most = search_module().ALL_STEPS
+    return most if number is None else min(number, most)
+
+
 def n_threads() -> int:
     """The number of threads that a call may have."""
     return loading.library().n_threads

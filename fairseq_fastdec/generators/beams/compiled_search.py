@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from ...engine import EnsembleSession
-from ...engine.kernels.search import n_threads, search_module
+from ...engine.kernels.search import bounded, n_threads, search_module
 from ...engine.models import CompiledModels
 from ...engine.network.positions import POSITIONS
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, hypotheses_of
 from ..sources import Sources, are_tokens
-from ..statistics import Statistics
+from ..statistics import INVOCATIONS, Statistics
 from .finalization import FINALIZATIONS
 from .request import Result, Sentences
 from .schedule import ScheduleOptions
@@ -88,7 +88,7 @@ class CompiledBeamSearch:
             options=module.BeamOptions(
                 width=heuristics.width,
                 threshold=heuristics.threshold,
-                n_per_entry=_bounded(heuristics.per_entry or module.ALL_STEPS),
+                n_per_entry=bounded(heuristics.per_entry),
                 lets_wait=finalization.lets_wait,
                 sampling=self._compiled_sampling(),
             ),
@@ -121,10 +121,11 @@ class CompiledBeamSearch:
 
     def _finished(self, search: Any) -> Iterator[Result]:
         finished = search.finished()
-        lengths = torch.tensor(finished.lengths)
+        outputs = finished.outputs
+        lengths = torch.tensor(outputs.lengths)
         scores = self._rules.normalized(torch.from_numpy(finished.totals), lengths)
-        tokens, own_scores = (torch.from_numpy(a) for a in (finished.tokens, finished.scores))
-        hypotheses = iter(hypotheses_of(tokens, scores, own_scores, finished.lengths))
+        tokens, own_scores = (torch.from_numpy(a) for a in (outputs.tokens, outputs.scores))
+        hypotheses = iter(hypotheses_of(tokens, scores, own_scores, outputs.lengths))
         parts = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
         for number, n, steps, expansions in zip(*parts):
             own: List[Hypothesis] = sorted(islice(hypotheses, n), key=_score, reverse=True)
@@ -134,17 +135,12 @@ class CompiledBeamSearch:
 def _compiled(schedule: ScheduleOptions) -> Any:
     capacity = schedule.capacity
     return search_module().Schedule(
-        sentences=_bounded(capacity.sentences or 0),
-        source_tokens=_bounded(capacity.source_tokens or 0),
-        rows=_bounded(capacity.rows or 0),
+        sentences=bounded(capacity.sentences or 0),
+        source_tokens=bounded(capacity.source_tokens or 0),
+        rows=bounded(capacity.rows or 0),
         refill_threshold=schedule.refill_threshold,
         expands_shortest=schedule.policy == "min-length",
     )
-
-
-def _bounded(number: int) -> int:
-    """The number, or the largest that compiled code can count to."""
-    return min(number, search_module().ALL_STEPS)
 
 
 def _order(schedule: ScheduleOptions, sources: Sources) -> np.ndarray:
@@ -160,9 +156,6 @@ def _score(hypothesis: Hypothesis) -> float:
 
 def _count(before: Any, now: Any, statistics: Statistics) -> None:
     """Add what a search has counted since ``before``."""
-    n_begun = now.encoder_invocations - before.encoder_invocations
-    statistics.encoder_invocations += n_begun
-    statistics.refills += n_begun - 1
-    for name in ("decoder_invocations", "row_invocations", "beam_steps", "waiting"):
-        own = getattr(now, name) - getattr(before, name)
-        setattr(statistics, name, getattr(statistics, name) + own)
+    statistics.count(before, now, (*INVOCATIONS, "beam_steps", "waiting"))
+    # The first sentences to begin are no refill.
+    statistics.refills += now.encoder_invocations - before.encoder_invocations - 1

@@ -25,9 +25,7 @@ class LookaheadGenerator(SingleHypothesisGenerator):
 
     def search_options(self) -> Optional[BlockOptions]:
         drafts = self.compiled_drafts(replaces_answers=True)
-        # No output is longer than the models' positions.
-        window = min(self.options.lookahead_window, self.rules.max_positions)
-        return BlockOptions(window=window, drafts=drafts)
+        return BlockOptions(window=self.options.lookahead_window, drafts=drafts)
 
     def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
         last = batch.open(bos, prefix)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import threading
 
 import pytest
 import torch
@@ -15,6 +14,12 @@ from fairseq_fastdec.generators.beams.search import BeamSearch
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
+from tests.support.compiled_searches import (
+    assert_same_at_once,
+    found_alone,
+    found_joining,
+    outputs_of,
+)
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 pytestmark = compiled
@@ -178,11 +183,8 @@ def test_it_draws_what_the_steps_from_python_draw(
 
 def numbers_of(finished):
     """Of each sentence, the tokens and all numbers of its hypotheses."""
-    ends = torch.tensor(finished.lengths).cumsum(0).tolist()
-    spans = [slice(end - n, end) for end, n in zip(ends, finished.lengths)]
     hypotheses = iter(
-        (finished.tokens[span].tolist(), finished.scores[span].tolist(), total)
-        for span, total in zip(spans, finished.totals.tolist())
+        (*output, total) for output, total in zip(outputs_of(finished), finished.totals.tolist())
     )
     costs = zip(finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
     return {
@@ -210,23 +212,9 @@ def test_a_sentence_has_the_same_numbers_in_any_batch(decoding, precision, train
     """It joins while others are under way, and gets what it gets alone, bit for bit."""
     models = [stock_model(0, trained=trained)]
     search = a_search(models, decoding, dict(engine_precision=precision))
-    sources = [
-        tiny.random_batch(TASK, [n], seed=n)["net_input"]["src_tokens"].numpy() for n in LENGTHS
-    ]
-    alone, together = {}, {}
-    for number, source in enumerate(sources):
-        admit(search, source, number)
-        assert search.advance(1000, 1) == 0
-        alone.update(numbers_of(search.finished()))
+    alone = found_alone(search, admit, numbers_of, LENGTHS)
     for n_threads in (1, 2):
-        together.clear()
-        for number, source in enumerate(sources):
-            admit(search, source, number)
-            search.advance(1 + number % 3, n_threads)
-            together.update(numbers_of(search.finished()))
-        assert search.advance(1000, n_threads) == 0
-        together.update(numbers_of(search.finished()))
-        assert together == alone
+        assert found_joining(search, admit, numbers_of, LENGTHS, n_threads) == alone
 
 
 def test_a_cancelled_sentence_leaves():
@@ -251,24 +239,7 @@ def test_two_threads_decode_with_one_models_weights():
     models = [stock_model(0)]
     sample = tiny.random_batch(TASK, LENGTHS, seed=4)
     generators = [build(models, "beam", {}, beam=3, max_len_b=12) for _ in range(2)]
-
-    def tokens_of(generator):
-        found = generator.generate(models, sample)
-        return [[one["tokens"].tolist() for one in own] for own in found]
-
-    expected, wrong = tokens_of(generators[0]), []
-
-    def decode(generator):
-        wrong.extend(
-            found for found in (tokens_of(generator) for _ in range(20)) if found != expected
-        )
-
-    threads = [threading.Thread(target=decode, args=(one,)) for one in generators]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    assert_same_at_once(generators, models, sample)
 
 
 def test_changed_parameters_are_followed():

@@ -1,7 +1,5 @@
 """The compiled search: what it finds, and when it is used."""
 
-import threading
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +10,12 @@ from fairseq_fastdec.generators.single.compiled_search import CompiledSearch
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
+from tests.support.compiled_searches import (
+    assert_same_at_once,
+    found_alone,
+    found_joining,
+    outputs_of,
+)
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 pytestmark = compiled
@@ -139,36 +143,23 @@ def test_the_mean_of_an_ensemble(with_prefix):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("method", ["greedy", "chain", "tree", "top 2"])
-def test_a_sentence_has_the_same_numbers_in_any_batch(method, precision, monkeypatch):
+def test_a_sentence_has_the_same_numbers_in_any_batch(method, precision):
     """It joins while others are under way, and gets what it gets alone, bit for bit."""
     models = [blockwise_model()]
     options = dict(METHODS[method], engine_precision=precision)
     generator = our_generator(models, options.pop("decoding", "greedy"), options, max_len_b=12)
     generator.generate(models, tiny.random_batch(TASK, [3]))
     search = generator._compiled_search._search
-    sources = [
-        tiny.random_batch(TASK, [n], seed=n)["net_input"]["src_tokens"].numpy() for n in LENGTHS
-    ]
     bos = TASK.target_dictionary.eos()
-    alone, together = {}, {}
 
-    def take(finished, to):
-        ends = torch.tensor(finished.lengths).cumsum(0).tolist()
-        for number, end, n in zip(finished.ids, ends, finished.lengths):
-            own = slice(end - n, end)
-            to[number] = finished.tokens[own].tolist(), finished.scores[own].tolist()
+    def admit(search, source, number):
+        search.admit(source, number, bos, 12)
 
-    for number, source in enumerate(sources):
-        search.admit(source, number, bos, 12)
-        assert search.advance(1000, 1) == 0
-        take(search.finished(), alone)
-    for number, source in enumerate(sources):
-        search.admit(source, number, bos, 12)
-        search.advance(1 + number % 3, 1)
-        take(search.finished(), together)
-    assert search.advance(1000, 1) == 0
-    take(search.finished(), together)
-    assert together == alone
+    def numbers_of(finished):
+        return dict(zip(finished.ids, outputs_of(finished)))
+
+    alone = found_alone(search, admit, numbers_of, LENGTHS)
+    assert found_joining(search, admit, numbers_of, LENGTHS) == alone
 
 
 def test_a_cancelled_sentence_leaves():
@@ -190,21 +181,7 @@ def test_two_threads_decode_with_one_models_weights():
     models = [stock_model(0)]
     sample = tiny.random_batch(TASK, LENGTHS, seed=4)
     generators = [our_generator(models, "greedy", {}, max_len_b=12) for _ in range(2)]
-    expected = [best[0]["tokens"].tolist() for best in generators[0].generate(models, sample)]
-    wrong = []
-
-    def decode(generator):
-        for _ in range(20):
-            found = [best[0]["tokens"].tolist() for best in generator.generate(models, sample)]
-            if found != expected:
-                wrong.append(found)
-
-    threads = [threading.Thread(target=decode, args=(one,)) for one in generators]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    assert_same_at_once(generators, models, sample)
 
 
 def test_changed_parameters_are_followed():
@@ -269,3 +246,15 @@ def test_errors_name_what_is_wrong():
         search.admit(source * 0 + TASK.source_dictionary.pad(), 0, 2, 12)
     with pytest.raises(ValueError, match="prefix"):
         search.admit(source, 0, 2, 12, source[0])
+
+
+def test_a_refused_batch_leaves_no_sentence_behind():
+    models = [stock_model(0)]
+    generator = our_generator(models, "greedy", {}, max_len_b=12)
+    generator.generate(models, tiny.random_batch(TASK, [3]))
+    search = generator._compiled_search._search
+    sources = tiny.random_batch(TASK, [3, 3])["net_input"]["src_tokens"].numpy()
+    sources[1] = TASK.source_dictionary.pad()
+    with pytest.raises(ValueError, match="without a token"):
+        search.admit(sources, 0, 2, 12)
+    assert search.advance(1, 1) == 0

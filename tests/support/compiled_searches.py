@@ -1,0 +1,59 @@
+"""Compiled searches of all kinds: what they find, joined in the middle and from several threads."""
+
+import torch
+
+from tests.support import tiny
+from tests.support.at_once import at_once
+from tests.support.trained_models import TASK
+
+
+def outputs_of(finished):
+    """The tokens and scores of each output."""
+    outputs = finished.outputs
+    parts = (torch.from_numpy(part) for part in (outputs.tokens, outputs.scores))
+    tokens, scores = (part.split(outputs.lengths) for part in parts)
+    return [(own.tolist(), of_own.tolist()) for own, of_own in zip(tokens, scores)]
+
+
+def found_alone(search, admit, numbers_of, lengths):
+    """What is found for sentences of these lengths, one after the other."""
+    found = {}
+    for number, source in enumerate(_sources(lengths)):
+        admit(search, source, number)
+        assert search.advance(1000, 1) == 0
+        found.update(numbers_of(search.finished()))
+    return found
+
+
+def found_joining(search, admit, numbers_of, lengths, n_threads=1):
+    """The same of sentences that join while others are under way."""
+    found = {}
+    for number, source in enumerate(_sources(lengths)):
+        admit(search, source, number)
+        search.advance(1 + number % 3, n_threads)
+        found.update(numbers_of(search.finished()))
+    assert search.advance(1000, n_threads) == 0
+    found.update(numbers_of(search.finished()))
+    return found
+
+
+def _sources(lengths):
+    batches = (tiny.random_batch(TASK, [n], seed=n) for n in lengths)
+    return [batch["net_input"]["src_tokens"].numpy() for batch in batches]
+
+
+def assert_same_at_once(generators, models, sample):
+    """Generators of one model find the same, each in a thread of its own."""
+
+    def tokens_of(generator):
+        found = generator.generate(models, sample)
+        return [[one["tokens"].tolist() for one in own] for own in found]
+
+    expected, wrong = tokens_of(generators[0]), []
+
+    def decode(generator):
+        found = [tokens_of(generator) for _ in range(20)]
+        wrong.extend(one for one in found if one != expected)
+
+    at_once(*(lambda own=one: decode(own) for one in generators))
+    assert not wrong
