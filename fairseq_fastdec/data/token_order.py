@@ -12,7 +12,7 @@ same, and one end token follows.
 """
 
 from dataclasses import dataclass
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -137,3 +137,18 @@ def _natural_positions(slots: Tensor, lengths: Tensor, name: str) -> Tensor:
     if name == "r2l":
         return lengths - 1 - slots
     return torch.where(slots % 2 == 0, slots // 2, lengths - 1 - slots // 2)
+
+
+def common_order(orders: Sequence[TokenOrder]) -> TokenOrder:
+    """The order that the models of an ensemble have in common.
+
+    Raises:
+        ValueError: if they have different orders.
+    """
+    for order in orders[1:]:
+        if order != orders[0]:
+            raise ValueError(
+                f"--path: models of {orders[0]} and of {order} cannot decode together; give models "
+                "of the same order"
+            )
+    return orders[0]

@@ -7,7 +7,7 @@ compiled code.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Optional, Tuple, TypeVar, Union
 
 import numpy as np
@@ -15,6 +15,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from ..data.special_tokens import EOD, end_token
+from ..data.token_order import TokenOrder
 from ..engine.kernels.search import search_module
 
 ANY = -1
@@ -101,6 +103,26 @@ class GenerationRules:
             temperature=temperature,
             min_len=self.min_len,
             no_repeat_ngram=self.no_repeat_ngram_size,
+        )
+
+    def of_pairs(self, order: TokenOrder, dictionary: Dictionary) -> "GenerationRules":
+        """The rules for sentences that are decoded from both ends, and folded.
+
+        Raises:
+            ValueError: if the dictionary lacks the end token of pairs.
+        """
+        if EOD not in dictionary:
+            raise ValueError(
+                f"--decoding double_token: the target dictionary has no {EOD}; use --task "
+                "translation_double_token"
+            )
+        return replace(
+            self,
+            eos=end_token(order, dictionary),
+            # EOS is the first right token, and no other.
+            never=(self.eos,),
+            # The longest sentence and its end tokens have to fit into pairs.
+            max_positions=self.max_positions - self.max_positions % 2,
         )
 
     # The rules about lengths.

@@ -14,6 +14,7 @@ FLOORS = (
         "memory",
         "noise",
         "progress",
+        "stock_decoders",
     ),
     ("engine.kernels",),
     ("engine.products",),

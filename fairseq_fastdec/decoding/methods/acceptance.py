@@ -4,10 +4,10 @@ import math
 from functools import partial
 from typing import Callable
 
-import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from ...data.integer_symbols import integer_values
 from ...generators.options import DecodingOptions
 
 # From proposals int64 [R, N] and p_1's log-probabilities [R, N, V] in their places to whether each
@@ -56,7 +56,7 @@ def acceptance_test(options: DecodingOptions, dictionary: Dictionary) -> Accepta
     if str(options.acceptance) == "topk":
         test = partial(among_best, n=options.acceptance_topk)
     elif str(options.acceptance) == "distance":
-        values = _numbers_of(dictionary)
+        values = integer_values(dictionary)
         test = partial(within_distance, epsilon=options.acceptance_distance, values=values)
     if options.min_block_size == 1:
         return test
@@ -66,19 +66,3 @@ def acceptance_test(options: DecodingOptions, dictionary: Dictionary) -> Accepta
 def _is_possible(proposals: Tensor, log_probs: Tensor) -> Tensor:
     """Whether fairseq's rules allow the proposals: bool ``[R, N]``."""
     return log_probs.gather(-1, proposals[..., None]).squeeze(-1).ne(-math.inf)
-
-
-def _numbers_of(dictionary: Dictionary) -> Tensor:
-    values = torch.full((len(dictionary),), math.nan, dtype=torch.float64)
-    for index in range(dictionary.nspecial, len(dictionary)):
-        symbol = dictionary[index]
-        if symbol.startswith("madeupword"):  # fairseq pads dictionaries to a multiple with these
-            continue
-        try:
-            values[index] = int(symbol)
-        except ValueError:
-            raise ValueError(
-                f"--acceptance distance: the target vocabulary must consist of integers, but has "
-                f"{symbol!r}; use --acceptance exact or topk for words"
-            ) from None
-    return values

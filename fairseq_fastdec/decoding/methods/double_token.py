@@ -1,15 +1,14 @@
 """Double-token decoding: beam search over pairs of tokens (Imamura and Sumita, WNGT 2020)."""
 
 import math
-from dataclasses import replace
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...data.special_tokens import EOD, end_token, start_tokens
-from ...data.token_order import TokenOrder
+from ...data.special_tokens import start_tokens
+from ...data.token_order import common_order
 from ...generators.hypothesis import Hypotheses, Hypothesis, hypothesis
 from ...generators.sources import Sources
 from ...generators.statistics import BeamRecord, SentenceRecord
@@ -32,24 +31,11 @@ class DoubleToken(MethodToRead):
     honours = frozenset()
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        self.order = _common_order([model.decoder.token_order for model in models])
-        if EOD not in self.dictionary:
-            raise ValueError(
-                f"--decoding double_token: the target dictionary has no {EOD}; use --task "
-                "translation_double_token"
-            )
+        self.order = common_order([model.decoder.token_order for model in models])
+        self.rules = self.rules.of_pairs(self.order, self.dictionary)
         # fairseq's limit: padding is never chosen.
         self._width = min(self.beam, len(self.dictionary) - 1)
-        self._end = end_token(self.order, self.dictionary)
-        n_positions = self.rules.max_positions
-        self.rules = replace(
-            self.rules,
-            eos=self._end,
-            # EOS is the first right token, and no other.
-            never=(self.eos,),
-            # The longest sentence and its end tokens have to fit into pairs.
-            max_positions=n_positions - n_positions % 2,
-        )
+        self._end = self.rules.eos
 
     def translate(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
@@ -192,13 +178,3 @@ def double_top_k(
     ]
     possible = [own for own in pairs if own.total > -math.inf]
     return sorted(possible, key=lambda own: own.total, reverse=True)
-
-
-def _common_order(orders: Sequence[TokenOrder]) -> TokenOrder:
-    for order in orders[1:]:
-        if order != orders[0]:
-            raise ValueError(
-                f"--path: models of {orders[0]} and of {order} cannot decode together; give models "
-                "of the same order"
-            )
-    return orders[0]

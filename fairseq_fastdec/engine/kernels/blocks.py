@@ -215,15 +215,6 @@ class RowBlocks:
         self._append.n_new = self.n_new = n_new
         self.structure.parents = self._address_of_parents
 
-    def cut(self, n_new: int) -> None:
-        """Leave of each tree its first ``n_new`` tokens, the most probable ones."""
-        n_rows = self._append.n_rows
-        if n_rows > 1:
-            for part in (self.tokens, self.parents, self.depths):
-                whole = part[: n_rows * self.n_new].view(n_rows, self.n_new)
-                part[: n_rows * n_new] = whole[:, :n_new].flatten()
-        self._append.n_new = self.n_new = n_new
-
     def accept(self, verdict: Optional[Tensor] = None) -> None:
         """Count the tokens of each block that are accepted, or find their path in a tree.
 

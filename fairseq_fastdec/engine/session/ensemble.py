@@ -178,19 +178,6 @@ class EnsembleSession:
             return None
         return self._members[0].direct()
 
-    def prepare_proposals(self, n_heads: int) -> None:
-        """Prepare the layers by which heads ``p_2 ... p_n`` propose; else the first proposals do.
-
-        All rows are forgotten.
-        """
-        # A shortlist's layers are those of its sources.
-        if self._shortlist is not None:
-            return
-        self.reset(1)
-        direct = self.direct()
-        if direct is not None:
-            direct.output(1, n_heads, rough=True)
-
     def pending(
         self, features: Features, first: int = 0, last: int = 1, rough: bool = False
     ) -> Optional[PendingProduct]:

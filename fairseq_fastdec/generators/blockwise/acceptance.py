@@ -4,10 +4,10 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Dict
 
-import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from ...data.integer_symbols import integer_values
 from ..options import DecodingOptions
 from ..single.blocks import Verdicts
 
@@ -72,7 +72,7 @@ class Distance(Acceptance):
             ValueError: if the vocabulary does not consist of integers.
         """
         self._epsilon = epsilon
-        self._values = _integer_values(dictionary)
+        self._values = integer_values(dictionary)
 
     def judge(self, verdicts: Verdicts) -> Tensor:
         proposals, best = verdicts.proposals, verdicts.best
@@ -122,19 +122,3 @@ def acceptance_rule(options: DecodingOptions, dictionary: Dictionary) -> Accepta
     if options.min_block_size > 1:
         rule = MinimumBlock(rule, options.min_block_size)
     return rule
-
-
-def _integer_values(dictionary: Dictionary) -> Tensor:
-    values = torch.full((len(dictionary),), math.nan, dtype=torch.float64)
-    for index in range(dictionary.nspecial, len(dictionary)):
-        symbol = dictionary[index]
-        if symbol.startswith("madeupword"):  # fairseq pads dictionaries to a multiple with these
-            continue
-        try:
-            values[index] = int(symbol)
-        except ValueError:
-            raise ValueError(
-                f"--acceptance distance: the target vocabulary must consist of integers, but has "
-                f"{symbol!r}; use --acceptance exact or topk for words"
-            ) from None
-    return values

@@ -10,11 +10,10 @@ from typing import Any, DefaultDict, Deque, Dict, List, Optional, Sequence, Tupl
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ..base import DecodingGenerator
 from ..hypothesis import Hypotheses
 from ..methods import generator_class
 from ..options import DecodingOptions
-from ..single.batch import Batch
-from ..single.generator import SingleHypothesisGenerator
 from ..sources import Sources
 from ..statistics import SentenceRecord
 
@@ -80,11 +79,14 @@ class MethodTimes:
         return [median(known) if known else math.inf for known in self._seconds]
 
 
-class AutoGenerator(SingleHypothesisGenerator):
+class AutoGenerator(DecodingGenerator):
     """Chooses for each batch among ``greedy``, ``lookahead`` and, with heads, ``blockwise``.
 
     Their outputs are the same. Batches with similar numbers of sentences share their experience.
     """
+
+    keeps_one_hypothesis = True
+    promises_greedy_tokens = True
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         names = ["greedy", "lookahead"]
@@ -94,7 +96,7 @@ class AutoGenerator(SingleHypothesisGenerator):
             generator_class("blockwise")(
                 *self._arguments(models, "blockwise")
             )  # says what it lacks
-        self.methods: Dict[str, SingleHypothesisGenerator] = {
+        self.methods: Dict[str, DecodingGenerator] = {
             name: generator_class(name)(*self._arguments(models, name)) for name in names
         }
         for method in self.methods.values():
@@ -123,9 +125,4 @@ class AutoGenerator(SingleHypothesisGenerator):
         found = list(self.methods.values())[number].translate(sources, ids, bos, prefix)
         seconds = perf_counter() - before
         times.learn(number, seconds, sum(record.tokens for record in found[1]))
-        self.records = found[1]
         return found
-
-    def decode(self, batch: Batch, bos: int, prefix: Optional[Tensor]) -> None:
-        """Never called: each batch is translated by one of :attr:`methods`."""
-        raise NotImplementedError

@@ -1,14 +1,13 @@
 """Double-token decoding (Imamura and Sumita, WNGT 2020): a beam search over pairs of tokens."""
 
-from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...data.special_tokens import EOD, end_token, start_tokens
-from ...data.token_order import TokenOrder
+from ...data.special_tokens import start_tokens
+from ...data.token_order import common_order
 from ..base import DecodingGenerator
 from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses
@@ -36,24 +35,11 @@ class DoubleTokenGenerator(DecodingGenerator):
     honours = frozenset()
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        self.order = _common_order([model.decoder.token_order for model in models])
-        if EOD not in self.dictionary:
-            raise ValueError(
-                f"--decoding double_token: the target dictionary has no {EOD}; use --task "
-                "translation_double_token"
-            )
+        self.order = common_order([model.decoder.token_order for model in models])
+        self.rules = self.rules.of_pairs(self.order, self.dictionary)
         # fairseq's limit: padding is never chosen.
         self._width = min(self.beam, len(self.dictionary) - 1)
         self._free_beams: List[PairBeams] = []
-        positions = self.rules.max_positions
-        self.rules = replace(
-            self.rules,
-            eos=end_token(self.order, self.dictionary),
-            # Both ends are end tokens; the slots between them hold no EOS.
-            never=(self.eos,),
-            # The slots of the longest sentence, end tokens included, have to fit.
-            max_positions=positions - positions % 2,
-        )
 
     def translate(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
@@ -132,13 +118,3 @@ class DoubleTokenGenerator(DecodingGenerator):
             one = (own[index], of_device[index], own_scores[index], length_of[index])
             hypotheses[sentence_of[index]].append(first_tokens(*one, beams.device))
         return hypotheses
-
-
-def _common_order(orders: List[TokenOrder]) -> TokenOrder:
-    for order in orders[1:]:
-        if order != orders[0]:
-            raise ValueError(
-                f"--path: models of {orders[0]} and of {order} cannot decode together; give models "
-                "of the same order"
-            )
-    return orders[0]

@@ -494,10 +494,6 @@ class Batch:
         order = self._drop_finished()
         return of_rows if order is None else tuple(known[order] for known in of_rows)
 
-    def outputs(self) -> Tuple[Tensor, Tensor]:
-        """Finished sentences' tokens, int64 ``[B, W]``, and how many they have, int64 ``[B]``."""
-        return self._tokens, self._final_lengths
-
     def hypotheses(self) -> Hypotheses:
         """One list with one hypothesis for each sentence, in the batch's order."""
         return [[self._hypothesis(*place)] for place in enumerate(self._final_lengths.tolist())]

@@ -7,7 +7,6 @@ proposals it is greedy decoding.
 from abc import ABC, abstractmethod
 from typing import Callable, List, NamedTuple, Optional, Protocol, Tuple, Union
 
-import numpy as np
 from torch import Tensor
 
 from .batch import Batch
@@ -120,20 +119,12 @@ class Blocks(ABC):
         """
 
     @abstractmethod
-    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
+    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> None:
         """Make trees of the next token and the most probable paths by heads p_2 ... p_n.
 
         Args:
             confidence: by sequential heads, only paths that are so probable go on.
-
-        Returns:
-            the log-probability of the path to each proposal by those heads, best first: float32
-            ``[R, N]``; ``-inf`` where a tree has fewer.
         """
-
-    @abstractmethod
-    def cut_tree(self, n_proposals: int) -> None:
-        """Leave so many proposals of each tree, the most probable ones."""
 
     @abstractmethod
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
@@ -145,14 +136,6 @@ class Blocks(ABC):
             rule: of the proposals in chains (default: they have to be p_1's best tokens, as they
                 always have to be in trees).
         """
-
-    @abstractmethod
-    def accepted(self) -> np.ndarray:
-        """Whether each proposal was accepted by the last :meth:`verify`: bool ``[R, N]``."""
-
-    @abstractmethod
-    def depths(self) -> np.ndarray:
-        """The number of tokens that come before each proposal of a tree: int64 ``[R, N]``."""
 
     @abstractmethod
     def certain(self) -> Tuple[Tensor, Tensor]:
@@ -171,25 +154,3 @@ class Blocks(ABC):
         Returns:
             int64 ``[R, n]``, padded; and how many there are, int64 ``[R]``, n or more for all.
         """
-
-
-def accepted_proposals(
-    n_accepted: np.ndarray, n_new: int, path: Optional[np.ndarray]
-) -> np.ndarray:
-    """Whether each proposal was accepted.
-
-    Args:
-        n_accepted: int64 ``[R]``, how many tokens of each block, the first one among them.
-        n_new: T, the tokens of a block.
-        path: int64 ``[R, D]``, their places in a tree, the first ones of which count (default: the
-            blocks are chains).
-
-    Returns:
-        bool ``[R, T - 1]``
-    """
-    if path is None:
-        return np.arange(n_new - 1) < n_accepted[:, None] - 1
-    accepted = np.zeros((n_accepted.size, n_new), dtype=bool)
-    for row, places, n in zip(accepted, path, n_accepted):
-        row[places[:n]] = True
-    return accepted[:, 1:]

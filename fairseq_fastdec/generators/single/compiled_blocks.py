@@ -6,7 +6,6 @@ Python little, however small the model is.
 
 from typing import Optional, Tuple, Union
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from ...engine.kernels.verification import Verification
 from ...engine.session.direct_steps import DirectSteps
 from ...engine.session.output_layer import DirectDrafts, DirectOutput
 from .batch import Batch
-from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
+from .blocks import AcceptanceRule, Blocks, Verdicts
 from .drafting import MOST_EXPANDED, draft_chain, draft_trees
 from .trees import padded
 
@@ -130,10 +129,9 @@ class CompiledBlocks(Blocks):
         self._has_trees = False
         rows.take_chains(n_heads)
 
-    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
+    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> None:
         if n_heads == 1:
-            self.propose_nothing()
-            return np.empty((self._batch.n_rows, 0), dtype=np.float32)
+            return self.propose_nothing()
         if self._has_sequential_heads:
             return self._draft_trees(n_heads - 1, n_proposals, confidence)
         trees = self._head_trees(n_heads)
@@ -142,7 +140,6 @@ class CompiledBlocks(Blocks):
         else:
             self._rows.grow_by(trees, n_proposals, *self._batch.end_flags(1, n_heads - 1))
         self._has_trees = True
-        return self._on_host(self._rows.path_scores)[:, 1:]
 
     def _draft_chain(self, n_steps: int, confidence: float) -> None:
         drafts = self._direct.drafts(rough=True)
@@ -187,7 +184,7 @@ class CompiledBlocks(Blocks):
             self._next_chains = (sources, drafts.compiled.prepare_chains(request))
         return self._next_chains[1]
 
-    def _draft_trees(self, n_levels: int, n_proposals: int, confidence: float) -> np.ndarray:
+    def _draft_trees(self, n_levels: int, n_proposals: int, confidence: float) -> None:
         batch, rows = self._batch, self._rows
         drafts, chooser = self._direct.drafts(rough=True), batch.best_tokens.chooser.compiled
         if drafts is None or chooser is None or drafts.types is not None:
@@ -210,29 +207,13 @@ class CompiledBlocks(Blocks):
                 confidence,
             )
         self._has_trees = True
-        return self._on_host(rows.path_scores)[:, 1:]
 
     def _draft_flags(self, n_steps: int) -> Flags:
         """The rules about ends at each step of drafts."""
         return Flags(*self._batch.end_flags(1, n_steps, by_step=True))
 
-    def cut_tree(self, n_proposals: int) -> None:
-        self._has_trees = n_proposals > 0
-        if self._has_trees:
-            self._rows.cut(1 + n_proposals)
-        else:
-            self._rows.take_chains(1)
-
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
         self.taken.append(self._verify(rule, n_known=0))
-
-    def accepted(self) -> np.ndarray:
-        rows = self._rows
-        path = self._on_host(rows.path) if self._has_trees else None
-        return accepted_proposals(rows.accepted.numpy()[: self._batch.n_rows], rows.n_new, path)
-
-    def depths(self) -> np.ndarray:
-        return self._on_host(self._rows.depths)[:, 1:]
 
     def certain(self) -> Tuple[Tensor, Tensor]:
         (answers,) = self._block(self._rows.answers)
@@ -404,11 +385,6 @@ class CompiledBlocks(Blocks):
         """Views ``[R, T]`` of what is kept for the blocks, in the memory of more."""
         n_rows, n_new = self._batch.n_rows, self._rows.n_new
         return tuple(part[: n_rows * n_new].view(n_rows, n_new) for part in of_blocks)
-
-    def _on_host(self, of_blocks: Tensor) -> np.ndarray:
-        """The same as an array."""
-        n_rows, n_new = self._batch.n_rows, self._rows.n_new
-        return of_blocks.numpy()[: n_rows * n_new].reshape(n_rows, n_new)
 
     def _tell(self, first_step: int) -> None:
         """Tell the batch's observer of the step; what it is told it may keep."""

@@ -1,13 +1,11 @@
 """Drafts: guesses that fill the window until the model has answered (``--draft``)."""
 
 from abc import ABC, abstractmethod
-from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from ..options import DecodingOptions
 from .batch import Batch
@@ -15,8 +13,6 @@ from .ngrams import ngram_pools
 
 # No output holds this token, so an n-gram at the start of a sentence equals no other.
 BEFORE_FIRST = -1
-# So many batches' outputs wait for somebody who asks.
-MOST_UNTOLD = 64
 
 
 class DraftSource(ABC):
@@ -40,26 +36,6 @@ class DraftSource(ABC):
         Returns:
             int64 ``[R, N]``
         """
-
-    # The kinds of drafts that :meth:`graded` tells apart.
-    n_kinds = 1
-
-    def graded(
-        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Tensor
-    ) -> Tuple[Tensor, Tensor]:
-        """:meth:`fill`, and of what kind each draft is: drafts of a kind are right equally often.
-
-        Returns:
-            two times int64 ``[R, N]``
-        """
-        drafts = self.fill(batch, kept, n_kept, certain)
-        return drafts, torch.zeros_like(drafts)
-
-    def resume(self, batch: Batch, certain: Tensor) -> None:
-        """:meth:`begin` anew in the middle of a batch; ``certain`` as for :meth:`fill`."""
-
-    def learn_outputs(self, batch: Batch) -> None:
-        """Look at the outputs of a batch of whose tokens some were not told."""
 
     def learn(self, batch: Batch, tokens: Tensor, n_new: Tensor) -> None:
         """Look at what has become certain: the first n_new ``[R]`` of each row's tokens ``[R, T]``.
@@ -128,34 +104,11 @@ class NgramDraft(DraftSource):
         self._across_sentences = across_sentences
         self._replace_answers = replace_answers
         self._pools = ngram_pools(order, eos)
-        self._untold: Deque[Tuple[Tensor, Tensor]] = deque(maxlen=MOST_UNTOLD)
 
     def begin(self, batch: Batch) -> None:
-        self._learn_untold()
         if not self._across_sentences:
             self._pools.forget()
         self._open(batch, batch.tail(self._order - 1, BEFORE_FIRST))
-
-    def resume(self, batch: Batch, certain: Tensor) -> None:
-        tail = batch.tail(self._order - 2, BEFORE_FIRST)
-        self._open(batch, torch.cat([tail, certain[:, None]], dim=1))
-
-    def learn_outputs(self, batch: Batch) -> None:
-        # Mostly nobody asks for some time; then the last ones are learned, all at once.
-        if self._across_sentences:
-            self._untold.append(batch.outputs())
-
-    def _learn_untold(self) -> None:
-        if not self._untold:
-            return
-        lengths = torch.cat([n for _, n in self._untold]).cpu()
-        rows = [row[:n] for tokens, own in self._untold for row, n in zip(tokens, own.tolist())]
-        tokens = pad_sequence(rows, batch_first=True).cpu()
-        everyone = torch.arange(lengths.numel())
-        contexts = torch.full((lengths.numel(), self._order - 1), BEFORE_FIRST)
-        self._pools.open(contexts, torch.zeros_like(everyone))
-        self._pools.learn(everyone, tokens, lengths)
-        self._untold.clear()
 
     def _open(self, batch: Batch, contexts: Tensor) -> None:
         """Go on behind these last tokens of each row, int64 ``[R, order - 1]``."""
@@ -170,23 +123,11 @@ class NgramDraft(DraftSource):
     def fill(
         self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
     ) -> Tensor:
-        return self._guess(batch, kept, n_kept)[0].to(kept.device) if kept.size(1) else kept
-
-    @property
-    def n_kinds(self) -> int:
-        """One for each length of a known context, and one where none is known."""
-        return self._order
-
-    def graded(
-        self, batch: Batch, kept: Tensor, n_kept: Tensor, certain: Tensor
-    ) -> Tuple[Tensor, Tensor]:
-        drafts, sizes = self._guess(batch, kept, n_kept)
-        return drafts.to(kept.device), sizes
-
-    def _guess(self, batch: Batch, kept: Tensor, n_kept: Tensor) -> Tuple[Tensor, Tensor]:
+        if not kept.size(1):
+            return kept
         n_fixed = torch.zeros_like(n_kept) if self._replace_answers else n_kept
         rows = (batch.sentence.cpu(), kept.cpu().contiguous(), n_fixed.cpu())
-        return self._pools.guess(*rows)
+        return self._pools.guess(*rows)[0].to(kept.device)
 
     def learn(self, batch: Batch, tokens: Tensor, n_new: Tensor) -> None:
         self._learn(batch, tokens, n_new, remembers=True)

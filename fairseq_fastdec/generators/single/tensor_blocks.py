@@ -2,14 +2,13 @@
 
 from typing import List, Optional, Tuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ...engine import Features, TokenTree, at
 from ..ranking import first_maximum
 from .batch import Batch, one_number
-from .blocks import AcceptanceRule, Blocks, Verdicts, accepted_proposals
+from .blocks import AcceptanceRule, Blocks, Verdicts
 from .drafting import draft_chain, draft_trees
 from .trees import Tree, best_tree, padded
 
@@ -69,19 +68,16 @@ class TensorBlocks(Blocks):
             proposals = batch.proposals(self._features, n_heads)
         self.propose(proposals)
 
-    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> np.ndarray:
+    def propose_tree(self, n_heads: int, n_proposals: int, confidence: float = 0.0) -> None:
         batch = self._batch
         if n_heads == 1:
-            self.propose_nothing()
-            return np.empty((batch.n_rows, 0), dtype=np.float32)
+            return self.propose_nothing()
         if batch.session.has_sequential_heads:
             args = (self._features, self._next, n_heads - 1, n_proposals, confidence)
             trees = draft_trees(batch, *args)
         else:
             trees = self._trees_of_heads(n_heads, n_proposals)
         self._feed_trees(padded(trees, batch.rules.pad))
-        scores = [tree.path_scores[1:] for tree in self._trees or ()]
-        return np.array(scores, dtype=np.float32)
 
     def _trees_of_heads(self, n_heads: int, n_proposals: int) -> List[Tree]:
         batch = self._batch
@@ -90,11 +86,6 @@ class TensorBlocks(Blocks):
         of_rows = (part.reshape(shape).tolist() for part in ranked)
         eos = batch.rules.eos
         return [best_tree(*row, n_proposals, eos) for row in zip(self._next.tolist(), *of_rows)]
-
-    def cut_tree(self, n_proposals: int) -> None:
-        if n_proposals == 0:
-            return self.propose_nothing()
-        self._feed_trees([tree.cut(1 + n_proposals) for tree in self._trees or ()])
 
     def verify(self, rule: Optional[AcceptanceRule] = None) -> None:
         fed = self._batch.feed(self._tokens, self._tree)
@@ -111,13 +102,6 @@ class TensorBlocks(Blocks):
         n = one_number(self._n_accepted)
         self.taken.append(self._batch.keep(self._accepted, scores, n, self._path))
         self._follow(*self._following)
-
-    def accepted(self) -> np.ndarray:
-        path = None if self._path is None else self._path.cpu().numpy()
-        return accepted_proposals(self._n_accepted.cpu().numpy(), self._tokens.size(1), path)
-
-    def depths(self) -> np.ndarray:
-        return np.array([tree.depths[1:] for tree in self._trees or ()])
 
     def certain(self) -> Tuple[Tensor, Tensor]:
         return self._answers, self._n_accepted

@@ -40,10 +40,6 @@ class Tree(NamedTuple):
                 path.append(index)
         return path
 
-    def cut(self, n: int) -> "Tree":
-        """The tree of the first n tokens."""
-        return Tree(*(part[:n] for part in self))
-
     def padded(self, n: int, pad: int) -> "Tree":
         """With padding, which nothing accepts, behind the root."""
         n_more = n - len(self.tokens)

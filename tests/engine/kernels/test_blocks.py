@@ -143,13 +143,6 @@ def test_trees_are_those_that_python_grows(data):
         for part in (blocks.tokens, blocks.parents, blocks.depths, blocks.path_scores)
     )
     assert list(zip(*grown)) == [tuple(tree) for tree in expected]
-    n_left = data.draw(st.integers(1, longest))
-    blocks.cut(n_left)
-    left = (
-        part[: n_rows * n_left].view(n_rows, n_left).tolist()
-        for part in (blocks.tokens, blocks.parents, blocks.depths)
-    )
-    assert list(zip(*left)) == [tuple(tree.cut(n_left))[:3] for tree in expected]
 
 
 @compiled

@@ -41,9 +41,6 @@ class DraftedBatch:
     def lengths(self):
         return torch.tensor([len(row) for row in self.said])
 
-    def outputs(self):
-        return self.final
-
     def tail(self, n, before_first):
         rows = [([before_first] * n + row)[len(row) : len(row) + n] for row in self.said]
         return torch.tensor(rows)
@@ -147,27 +144,6 @@ def test_a_row_with_news_is_learned_from_beside_one_without():
         rows.said = [last, [6]]
         draft.begin(rows)
         assert filled(draft, rows, [[0], [0]], [1, 1])[0] == [after]
-
-
-def test_going_on_in_the_middle():
-    """What was not told is context all the same, and the token that the batch does not know."""
-    rows = DraftedBatch([words("w0")], [[]])
-    draft = ngram_draft("run", replace_answers=True)
-    draft.begin(rows)
-    draft.learn(rows, torch.tensor([[6, 7, 8]]), torch.tensor([3]))
-    rows.said = [[9, 9, 6]]
-    draft.resume(rows, torch.tensor([7]))
-    assert filled(draft, rows, [[0]], [1]) == [[8]]
-
-
-def test_outputs_that_were_not_told_are_learned_before_the_next_batch():
-    rows = DraftedBatch([words("w0")] * 2, [[6, 7, EOS], [5, EOS]])
-    draft = ngram_draft("run", replace_answers=True)
-    rows.final = (torch.tensor([[6, 7, EOS], [5, EOS, PAD]]), torch.tensor([3, 2]))
-    draft.learn_outputs(rows)
-    rows.said = [[], [5]]
-    draft.begin(rows)
-    assert filled(draft, rows, [[0, 0, 0]] * 2, [0, 0]) == [[5, EOS, 0], [EOS, 0, 0]]
 
 
 def test_ngrams_leave_answers_alone_where_they_must():
