@@ -232,8 +232,8 @@ Costs measured_costs(const Threads *threads, int64_t n_threads,
   Zeros zeros;
   costs.of_byte = zeros.time(1, multiply, false, false) / (SIZE * sizeof(float));
   costs.of_product_fp32 = zeros.time(MOST, multiply, false, false) / (MOST * SIZE);
-  if (has_bf16()) costs.of_product_bf16 = zeros.time(MOST, multiply, true, false) / (MOST * SIZE);
-  if (has_int8()) costs.of_product_int8 = zeros.time(MOST, multiply, false, true) / (MOST * SIZE);
+  costs.of_product_bf16 = zeros.time(MOST, multiply, true, false) / (MOST * SIZE);
+  costs.of_product_int8 = zeros.time(MOST, multiply, false, true) / (MOST * SIZE);
   costs.start = time_of_meetings(threads, n_threads, 0);
   const auto meeting = [&](int64_t n) {
     return std::max(time_of_meetings(threads, n, MEETINGS) - costs.start, 0.0) / MEETINGS;

@@ -11,7 +11,7 @@ namespace {
 #if defined(TARGET_BF16)
 // A block of outputs of N tokens, whose sums stay in registers.
 template <int N>
-TARGET_BF16 INLINE void multiply_tile_bf16(const Linear &linear, int64_t block, const uint16_t *x,
+TARGET_BF16 INLINE void multiply_tile_dpbf16(const Linear &linear, int64_t block, const uint16_t *x,
                                            float *y, Epilogue epilogue) {
   constexpr int PARTS = BLOCK / 16;
   const int64_t length = padded_to_pairs(linear.inputs);
@@ -45,33 +45,102 @@ TARGET_BF16 INLINE void multiply_tile_bf16(const Linear &linear, int64_t block, 
   }
 }
 
-// As multiply_tile_bf16, of n tokens, at most N.
+// As multiply_tile_dpbf16, of n tokens, at most N.
 template <int N>
-TARGET_BF16 INLINE void multiply_tile_bf16_of(int64_t n, const Linear &linear, int64_t block,
+TARGET_BF16 INLINE void multiply_tile_dpbf16_of(int64_t n, const Linear &linear, int64_t block,
                                               const uint16_t *x, float *y, Epilogue epilogue) {
   if constexpr (N > 1)
-    if (n < N) return multiply_tile_bf16_of<N - 1>(n, linear, block, x, y, epilogue);
-  multiply_tile_bf16<N>(linear, block, x, y, epilogue);
+    if (n < N) return multiply_tile_dpbf16_of<N - 1>(n, linear, block, x, y, epilogue);
+  multiply_tile_dpbf16<N>(linear, block, x, y, epilogue);
+}
+
+TARGET_BF16 inline void multiply_block_dpbf16(const Linear &linear, int64_t block,
+                                              const uint16_t *x, float *y, int64_t n,
+                                              Epilogue epilogue) {
+  for (int64_t token = 0; token < n; token += 8) {
+    const uint16_t *from = x + token * padded_to_pairs(linear.inputs);
+    multiply_tile_dpbf16_of<8>(n - token, linear, block, from, y + token * linear.outputs,
+                               epilogue);
+  }
+}
+#endif
+
+// As multiply_tile_dpbf16: numbers in bf16 are the upper halves of those in fp32.
+template <typename Vec, int N>
+INLINE void multiply_tile_widened(const Linear &linear, int64_t block, const uint16_t *x, float *y,
+                                  Epilogue epilogue) {
+  constexpr int PARTS = BLOCK / width<Vec>();
+  const int64_t length = padded_to_pairs(linear.inputs);
+  const uint16_t *weight = linear.weight_bf16 + block * length * BLOCK;
+  Vec sums[N][PARTS];
+  UNROLL
+  for (int n = 0; n < N; ++n)
+    UNROLL
+    for (int part = 0; part < PARTS; ++part)
+      sums[n][part] = load<Vec>(linear.bias + block * BLOCK + part * width<Vec>());
+  for (int64_t i = 0; i < length; i += PAIR, weight += BLOCK * PAIR) {
+    prefetch_ahead(weight, BLOCK * PAIR * sizeof *weight);
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) {
+      const auto *const pairs = reinterpret_cast<const Bf16 *>(weight + part * width<Vec>() * PAIR);
+      const TwoVecs<Vec> weights = load_two<Vec>(pairs);
+      UNROLL
+      for (int n = 0; n < N; ++n) {
+        sums[n][part] += to_float(Bf16{x[n * length + i]}) * weights.first;
+        sums[n][part] += to_float(Bf16{x[n * length + i + 1]}) * weights.second;
+      }
+    }
+  }
+  UNROLL
+  for (int n = 0; n < N; ++n) {
+    float values[BLOCK];
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) store(sums[n][part], values + part * width<Vec>());
+    float *to = y + n * linear.outputs + block * BLOCK;
+    apply_epilogue<Vec>(epilogue, values, to, outputs_of(linear, block));
+  }
+}
+
+template <typename Vec>
+INLINE void multiply_block_widened(const Linear &linear, int64_t block, const uint16_t *x, float *y,
+                                   int64_t n, Epilogue epilogue) {
+  const int64_t length = padded_to_pairs(linear.inputs);
+  int64_t token = 0;
+  for (; token + 2 <= n; token += 2)
+    multiply_tile_widened<Vec, 2>(linear, block, x + token * length, y + token * linear.outputs,
+                                  epilogue);
+  if (token < n)
+    multiply_tile_widened<Vec, 1>(linear, block, x + token * length, y + token * linear.outputs,
+                                  epilogue);
+}
+
+#if defined(TARGET_AVX2)
+TARGET_AVX2 inline void multiply_block_bf16_avx2(const Linear &linear, int64_t block,
+                                                 const uint16_t *x, float *y, int64_t n,
+                                                 Epilogue epilogue) {
+  multiply_block_widened<Vec8>(linear, block, x, y, n, epilogue);
+}
+#endif
+
+inline void multiply_block_bf16_anywhere(const Linear &linear, int64_t block, const uint16_t *x,
+                                         float *y, int64_t n, Epilogue epilogue) {
+  multiply_block_widened<Vec4>(linear, block, x, y, n, epilogue);
 }
 
 // As multiply_fp32, from x [n, padded_to_pairs(inputs)] in bf16.
-TARGET_BF16 void multiply_bf16(const Linear &linear, const uint16_t *x, float *y, int64_t n,
-                               const ThreadSlice &slice, Epilogue epilogue) {
-  const int64_t length = padded_to_pairs(linear.inputs);
-  const int64_t end = first_block(linear, slice.number + 1, slice);
-  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
-    for (int64_t token = 0; token < n; token += 8) {
-      const uint16_t *from = x + token * length;
-      float *to = y + token * linear.outputs;
-      multiply_tile_bf16_of<8>(n - token, linear, block, from, to, epilogue);
-    }
-  }
-}
-#else
-// Nobody calls this: see has_bf16.
-void multiply_bf16(const Linear &, const uint16_t *, float *, int64_t, const ThreadSlice &,
-                   Epilogue) {}
+inline void multiply_bf16(const Linear &linear, const uint16_t *x, float *y, int64_t n,
+                          const ThreadSlice &slice, Epilogue epilogue) {
+  auto *multiply_block = multiply_block_bf16_anywhere;
+#if defined(TARGET_AVX2)
+  if (has_avx2()) multiply_block = multiply_block_bf16_avx2;
 #endif
+#if defined(TARGET_BF16)
+  if (has_bf16()) multiply_block = multiply_block_dpbf16;
+#endif
+  const int64_t end = first_block(linear, slice.number + 1, slice);
+  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block)
+    multiply_block(linear, block, x, y, n, epilogue);
+}
 
 }  // namespace
 }  // namespace fastdec

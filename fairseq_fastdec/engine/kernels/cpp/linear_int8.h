@@ -14,7 +14,7 @@ typedef IntegersOf<Vec16>::Vec Vec16i;
 
 // A block of outputs of N tokens, whose sums stay in registers.
 template <int N>
-TARGET_INT8 INLINE void multiply_tile_int8(const Linear &linear, int64_t block, const uint8_t *x,
+TARGET_INT8 INLINE void multiply_tile_vnni(const Linear &linear, int64_t block, const uint8_t *x,
                                            const float *scales, float *y, Epilogue epilogue) {
   constexpr int PARTS = BLOCK / 16;
   const int64_t length = padded_to_groups(linear.inputs);
@@ -55,35 +55,131 @@ TARGET_INT8 INLINE void multiply_tile_int8(const Linear &linear, int64_t block, 
   }
 }
 
-// As multiply_tile_int8, of n tokens, at most N.
+// As multiply_tile_vnni, of n tokens, at most N.
 template <int N>
-TARGET_INT8 INLINE void multiply_tile_int8_of(int64_t n, const Linear &linear, int64_t block,
+TARGET_INT8 INLINE void multiply_tile_vnni_of(int64_t n, const Linear &linear, int64_t block,
                                               const uint8_t *x, const float *scales, float *y,
                                               Epilogue epilogue) {
   if constexpr (N > 1)
-    if (n < N) return multiply_tile_int8_of<N - 1>(n, linear, block, x, scales, y, epilogue);
-  multiply_tile_int8<N>(linear, block, x, scales, y, epilogue);
+    if (n < N) return multiply_tile_vnni_of<N - 1>(n, linear, block, x, scales, y, epilogue);
+  multiply_tile_vnni<N>(linear, block, x, scales, y, epilogue);
+}
+
+TARGET_INT8 inline void multiply_block_vnni(const Linear &linear, int64_t block,
+                                            const Int8Inputs &x, float *y, int64_t n,
+                                            Epilogue epilogue) {
+  for (int64_t token = 0; token < n; token += 8) {
+    const uint8_t *from = x.values + token * padded_to_groups(linear.inputs);
+    float *to = y + token * linear.outputs;
+    multiply_tile_vnni_of<8>(n - token, linear, block, from, x.scales + token, to, epilogue);
+  }
+}
+#endif
+
+#if defined(TARGET_AVX2)
+// As multiply_tile_vnni. Inputs and weights are widened to 16 bits: sums of two products of 8 bits
+// would not fit into these.
+template <int N>
+TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, const uint8_t *x,
+                                           const float *scales, float *y, Epilogue epilogue) {
+  constexpr int PARTS = BLOCK / 8;
+  const int64_t length = padded_to_groups(linear.inputs);
+  const int8_t *weight = linear.weight_int8 + block * length * BLOCK;
+  const int32_t *compensation = linear.zero_point_compensation + block * BLOCK;
+  __m256i sums[N][PARTS];
+  UNROLL
+  for (int n = 0; n < N; ++n)
+    UNROLL
+    for (int part = 0; part < PARTS; ++part)
+      sums[n][part] = _mm256_loadu_si256((const __m256i *)(compensation + part * 8));
+  for (int64_t i = 0; i < length; i += GROUP, weight += BLOCK * GROUP) {
+    prefetch_ahead(weight, BLOCK * GROUP);
+    __m256i even[N], odd[N];  // the inputs of a group: the first and third, second and fourth
+    UNROLL
+    for (int n = 0; n < N; ++n) {
+      int32_t group;
+      std::memcpy(&group, x + n * length + i, sizeof group);
+      even[n] = _mm256_set1_epi32(group & 0xff00ff);
+      odd[n] = _mm256_set1_epi32(group >> 8 & 0xff00ff);
+    }
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) {
+      const __m256i both = _mm256_loadu_si256((const __m256i *)(weight + part * 8 * GROUP));
+      const __m256i first = _mm256_srai_epi16(_mm256_slli_epi16(both, 8), 8);
+      const __m256i second = _mm256_srai_epi16(both, 8);
+      UNROLL
+      for (int n = 0; n < N; ++n) {
+        sums[n][part] = _mm256_add_epi32(sums[n][part], _mm256_madd_epi16(first, even[n]));
+        sums[n][part] = _mm256_add_epi32(sums[n][part], _mm256_madd_epi16(second, odd[n]));
+      }
+    }
+  }
+  UNROLL
+  for (int n = 0; n < N; ++n) {
+    float values[BLOCK];
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) {
+      const int64_t output = block * BLOCK + part * 8;
+      const __m256 scale = _mm256_set1_ps(scales[n]) * _mm256_loadu_ps(linear.scales + output);
+      const __m256 bias = _mm256_loadu_ps(linear.bias + output);
+      _mm256_storeu_ps(values + part * 8,
+                       _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[n][part]), scale, bias));
+    }
+    float *to = y + n * linear.outputs + block * BLOCK;
+    apply_epilogue<Vec8>(epilogue, values, to, outputs_of(linear, block));
+  }
+}
+
+TARGET_AVX2 inline void multiply_block_avx2(const Linear &linear, int64_t block,
+                                            const Int8Inputs &x, float *y, int64_t n,
+                                            Epilogue epilogue) {
+  const int64_t length = padded_to_groups(linear.inputs);
+  int64_t token = 0;
+  for (; token + 2 <= n; token += 2)
+    multiply_tile_avx2<2>(linear, block, x.values + token * length, x.scales + token,
+                          y + token * linear.outputs, epilogue);
+  if (token < n)
+    multiply_tile_avx2<1>(linear, block, x.values + token * length, x.scales + token,
+                          y + token * linear.outputs, epilogue);
+}
+#endif
+
+inline void multiply_block_int8_anywhere(const Linear &linear, int64_t block, const Int8Inputs &x,
+                                         float *y, int64_t n, Epilogue epilogue) {
+  const int64_t length = padded_to_groups(linear.inputs);
+  const int8_t *const weight = linear.weight_int8 + block * length * BLOCK;
+  for (int64_t token = 0; token < n; ++token) {
+    const uint8_t *const from = x.values + token * length;
+    int32_t sums[BLOCK];
+    std::copy_n(linear.zero_point_compensation + block * BLOCK, BLOCK, sums);
+    for (int64_t i = 0; i < length; i += GROUP)
+      for (int output = 0; output < BLOCK; ++output)
+        for (int place = 0; place < GROUP; ++place)
+          sums[output] += from[i + place] * weight[i * BLOCK + output * GROUP + place];
+    float values[BLOCK];
+    for (int output = 0; output < BLOCK; ++output) {
+      const int64_t at = block * BLOCK + output;
+      values[output] = float(sums[output]) * (x.scales[token] * linear.scales[at]) + linear.bias[at];
+    }
+    apply_epilogue<Vec4>(epilogue, values, y + token * linear.outputs + block * BLOCK,
+                         outputs_of(linear, block));
+  }
 }
 
 // As multiply_fp32, from x in int8. Sums of integers are the same in any order.
-TARGET_INT8 void multiply_int8(const Linear &linear, const Int8Inputs &x, float *y, int64_t n,
-                               const ThreadSlice &slice, Epilogue epilogue) {
-  const int64_t length = padded_to_groups(linear.inputs);
-  const int64_t end = first_block(linear, slice.number + 1, slice);
-  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
-    for (int64_t token = 0; token < n; token += 8) {
-      const uint8_t *from = x.values + token * length;
-      const float *scales = x.scales + token;
-      float *to = y + token * linear.outputs;
-      multiply_tile_int8_of<8>(n - token, linear, block, from, scales, to, epilogue);
-    }
-  }
-}
-#else
-// Nobody calls this: see has_int8.
-void multiply_int8(const Linear &, const Int8Inputs &, float *, int64_t, const ThreadSlice &,
-                   Epilogue) {}
+inline void multiply_int8(const Linear &linear, const Int8Inputs &x, float *y, int64_t n,
+                          const ThreadSlice &slice, Epilogue epilogue) {
+  auto *multiply_block = multiply_block_int8_anywhere;
+#if defined(TARGET_AVX2)
+  if (has_avx2()) multiply_block = multiply_block_avx2;
 #endif
+#if defined(TARGET_INT8)
+  if (has_vnni()) multiply_block = multiply_block_vnni;
+#endif
+  const int64_t end = first_block(linear, slice.number + 1, slice);
+  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block)
+    multiply_block(linear, block, x, y, n, epilogue);
+}
 
 }  // namespace
 }  // namespace fastdec

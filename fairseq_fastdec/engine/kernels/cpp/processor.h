@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <cstdint>
+
 #define INLINE static inline __attribute__((always_inline))
 
 // Of loops over sums that have to stay in registers: GCC unrolls them by itself, too, but only after
@@ -30,28 +32,34 @@
 namespace fastdec {
 namespace {
 
+// The most floats in a vector that kernels use; tests lower it, to run those of other processors.
+int64_t widest_vectors = 16;
+
 #if defined(__x86_64__)
-inline bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
-
-inline bool has_avx512() { return __builtin_cpu_supports("avx512f"); }
-
-inline bool has_int8() {
-  return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512vl");
+inline bool has_avx2() {
+  return widest_vectors >= 8 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
-#else
-inline bool has_int8() { return false; }
+
+inline bool has_avx512() { return widest_vectors >= 16 && __builtin_cpu_supports("avx512f"); }
+
+// Instructions that multiply and add int8 (VNNI).
+inline bool has_vnni() {
+  return has_avx512() && __builtin_cpu_supports("avx512vnni") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+}
 #endif
 
 #if defined(TARGET_BF16)
+// Instructions that multiply and add bf16.
 inline bool has_bf16() {
   // Compilers learned to compile these instructions before __builtin_cpu_supports knew their name.
-  unsigned eax, ebx, ecx, edx;
-  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-         __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
+  static const bool is_there = [] {
+    unsigned eax, ebx, ecx, edx;
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax >> 5 & 1);
+  }();
+  return has_avx512() && is_there;
 }
-#else
-inline bool has_bf16() { return false; }
 #endif
 
 }  // namespace

@@ -2,14 +2,15 @@
 
 #pragma once
 
-#include "simd.h"
-#include "structures.h"
+#include "keys_values.h"
 
 namespace fastdec {
 namespace {
 
 // Instructions multiply unsigned inputs by signed weights: an input of 0 is quantised to this.
 constexpr int ZERO_POINT = 128;
+// A token of zeros must not divide by zero.
+constexpr float SMALLEST_INPUT = 1e-30f;
 
 // The inputs of n tokens in int8.
 struct Int8Inputs {
@@ -31,11 +32,10 @@ INLINE Int8Inputs int8_inputs_in(float *memory, int64_t n) {
 }
 
 #if defined(TARGET_INT8)
-// A token's inputs x [inputs] become integers from -127 to 127, plus the zero point.
-TARGET_INT8 void quantize_to_int8(const float *x, int64_t inputs, const Int8Inputs &to,
-                                  int64_t token) {
+TARGET_INT8 inline void quantize_to_int8_avx512(const float *x, int64_t inputs,
+                                                const Int8Inputs &to, int64_t token) {
   const int64_t length = padded_to_groups(inputs);
-  __m512 sizes = _mm512_set1_ps(1e-30f);  // a token of zeros must not divide by zero
+  __m512 sizes = _mm512_set1_ps(SMALLEST_INPUT);
   for (int64_t i = 0; i < inputs; i += 16) {
     const __m512 some = _mm512_maskz_loadu_ps(mask_of_first(inputs - i), x + i);
     sizes = _mm512_max_ps(sizes, _mm512_abs_ps(some));
@@ -51,26 +51,54 @@ TARGET_INT8 void quantize_to_int8(const float *x, int64_t inputs, const Int8Inpu
   }
   to.scales[token] = largest / 127;
 }
-#else
-// Nobody calls this: see has_int8.
-void quantize_to_int8(const float *, int64_t, const Int8Inputs &, int64_t) {}
 #endif
 
+INLINE void quantize_to_int8_anywhere(const float *x, int64_t inputs, const Int8Inputs &to,
+                                      int64_t token) {
+  const int64_t length = padded_to_groups(inputs);
+  float largest = SMALLEST_INPUT;
+  for (int64_t i = 0; i < inputs; ++i) largest = std::max(largest, x[i] < 0 ? -x[i] : x[i]);
+  const float steps_per_one = 127 / largest;
+  uint8_t *const values = to.values + token * length;
+  for (int64_t i = 0; i < inputs; ++i) {
+    // Adding 1.5 * 2^23 rounds to integers, and leaves them in the last bits.
+    const float magic = 12582912.0f, shifted = x[i] * steps_per_one + magic;
+    int32_t bits, zero;
+    std::memcpy(&bits, &shifted, sizeof bits), std::memcpy(&zero, &magic, sizeof zero);
+    values[i] = uint8_t(bits - zero + ZERO_POINT);
+  }
+  std::fill(values + inputs, values + length, uint8_t(ZERO_POINT));
+  to.scales[token] = largest / 127;
+}
+
+// A token's inputs x [inputs] become integers from -127 to 127, plus the zero point.
+inline void quantize_to_int8(const float *x, int64_t inputs, const Int8Inputs &to, int64_t token) {
+#if defined(TARGET_INT8)
+  if (has_vnni()) return quantize_to_int8_avx512(x, inputs, to, token);
+#endif
+  quantize_to_int8_anywhere(x, inputs, to, token);
+}
+
 #if defined(TARGET_BF16)
-TARGET_BF16 void round_to_bf16(const float *x, int64_t inputs, uint16_t *to) {
+TARGET_BF16 inline void round_to_bf16_avx512(const float *x, int64_t inputs, uint16_t *to) {
   const int64_t length = padded_to_pairs(inputs);
   for (int64_t i = 0; i < length; i += 16) {
     const __m512 some = _mm512_maskz_loadu_ps(mask_of_first(inputs - i), x + i);
     _mm256_mask_storeu_epi16(to + i, mask_of_first(length - i), (__m256i)_mm512_cvtneps_pbh(some));
   }
 }
-#else
-// Nobody calls this: see has_bf16.
-void round_to_bf16(const float *, int64_t, uint16_t *) {}
 #endif
 
+inline void round_to_bf16(const float *x, int64_t inputs, uint16_t *to) {
+#if defined(TARGET_BF16)
+  if (has_bf16()) return round_to_bf16_avx512(x, inputs, to);
+#endif
+  round_to(x, reinterpret_cast<Bf16 *>(to), inputs);
+  std::fill(to + inputs, to + padded_to_pairs(inputs), uint16_t(0));
+}
+
 // One of n tokens' inputs x [inputs], in the format that the layer multiplies.
-INLINE void quantize(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
+inline void quantize(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
   const int64_t inputs = linear.inputs;
   if (linear.weight_int8)
     quantize_to_int8(x, inputs, int8_inputs_in(to, n), token);
