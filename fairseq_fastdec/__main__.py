@@ -14,11 +14,11 @@ from fairseq.options import get_generation_parser, parse_args_and_arch
 from fairseq.tasks import TASK_REGISTRY
 
 from . import __version__, faster_fairseq
+from .decoding import METHODS, generator_class
+from .decoding.option_groups import described
+from .decoding.options import DecodingOptions
 from .engine import kernels
 from .errors import end_with
-from .generators import METHODS, generator_class
-from .generators.option_groups import described
-from .generators.options import DecodingOptions
 from .noise import results_only
 from .tasks import FastDecoding
 

@@ -23,8 +23,8 @@ from omegaconf import Container, DictConfig, open_dict
 from torch import Tensor
 
 from .data.batches import DirectBatches
-from .generators.beams.streaming import StreamingGenerator
-from .generators.options import DecodingOptions
+from .decoding.methods.streaming import Streaming
+from .decoding.options import DecodingOptions
 from .kept_generators import KeptGenerators, key_of
 from .tasks.fast_decoding import FastDecoding, makes_batches_as_fairseq
 
@@ -127,7 +127,7 @@ class HubCalls:
     ) -> Iterable[Dict[str, Any]]:
         """The batches of a call."""
         # The task makes streaming's batches longer.
-        streams = isinstance(generator, StreamingGenerator)
+        streams = isinstance(generator, Streaming)
         limit = _limit(hub)
         if streams or limit is None or not self._is_direct:
             return hub._build_batches(sentences, leaves_out_long)

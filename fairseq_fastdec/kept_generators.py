@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Hashable, Iterator, List, Optional
 
 from . import cores
-from .generators import DecodingGenerator
+from .decoding import DecodingGenerator
 
 # Idle generators keep the caches of the largest batch that they have decoded.
 MOST_IDLE = 8

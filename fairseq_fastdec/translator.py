@@ -34,13 +34,12 @@ from .data.batches import DirectBatches, batches_of
 from .data.codec import Problem, TextCodec, subword_in, words
 from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
 from .data.token_order import LEFT_TO_RIGHT
-from .generators import check_asked_for
-from .generators.alignments import Alignment, hard_alignments
-from .generators.beams.schedule import Capacity
-from .generators.beams.streaming import StreamingGenerator
-from .generators.hypothesis import Hypothesis, NotFinite
-from .generators.methods import STOCK
-from .generators.options import DecodingOptions, given
+from .decoding import check_asked_for
+from .decoding.alignments import Alignment, hard_alignments
+from .decoding.hypothesis import Hypothesis, NotFinite
+from .decoding.methods.streaming import Capacity, Streaming
+from .decoding.options import DecodingOptions, given
+from .decoding.registry import STOCK
 from .kept_generators import KeptGenerators, key_of
 from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_fairseq
 
@@ -494,7 +493,7 @@ class Translator:
             direct = self._direct = DirectBatches(self.task, tokens[0])
             direct.is_possible &= makes_batches_as_fairseq(type(self.task))
         batch_size, max_tokens = request.batch_size, request.max_tokens
-        if isinstance(generator, StreamingGenerator):
+        if isinstance(generator, Streaming):
             generator.capacity = Capacity(batch_size, max_tokens)
             batch_size, max_tokens = given(generator.options.stream_buffer, STREAM_BUFFER), None
         if not direct.is_possible:

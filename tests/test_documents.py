@@ -15,8 +15,8 @@ from fairseq_cli import generate as generate_cli
 from fairseq_cli import train as train_cli
 
 from fairseq_fastdec import __main__ as front
-from fairseq_fastdec.generators.option_rules import check_options
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding.option_rules import check_options
+from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import command_line, skips, snippets, stock_commands, tiny
 from tests.support.snippets import DOCUMENTS, FRONT_PAGE, ROOT
 

@@ -14,10 +14,9 @@ from fairseq import checkpoint_utils
 from fairseq_cli import generate as generate_cli
 
 from fairseq_fastdec import errors
-from fairseq_fastdec.engine.network.support import UnsupportedModel, check_supported
-from fairseq_fastdec.generators.constraints import GenerationRules
-from fairseq_fastdec.generators.options import DecodingOptions
-from fairseq_fastdec.generators.single.batch import one_number
+from fairseq_fastdec.decoding.constraints import GenerationRules, prefix_lengths
+from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.network.support import UnsupportedModel, check_supported
 from tests.support import command_line, tiny
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +63,7 @@ def test_training_ends_in_one_line_too(corpus, tmp_path):
 def test_other_programs_keep_their_tracebacks():
     """A user of the hub has written the program, and wants to know where it went wrong."""
     program = (
-        "from fairseq_fastdec.generators.options import DecodingOptions\n"
+        "from fairseq_fastdec.decoding.options import DecodingOptions\n"
         "DecodingOptions(decoding='speculative').check()"
     )
     ended = subprocess.run(
@@ -154,7 +153,7 @@ def test_which_errors_are_not(monkeypatch, capsys):
     """Mistakes in a program are found by their tracebacks."""
 
     def mistake():
-        one_number("no tensor")
+        prefix_lengths("no tensor", 1)
 
     def mistaken_value():
         # Python raises it in a line of ours: nothing there says what to do.

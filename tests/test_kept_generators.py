@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fairseq_fastdec import kept_generators
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.kept_generators import CoreTurns, KeptGenerators, key_of
 from tests.support import tiny
 from tests.support.trained_models import TASK

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec.engine.kernels.loading import library
 from tests.support import peak_memory, skips, tiny
+from tests.support.compiled import compiled
 
 ROOT = Path(__file__).resolve().parents[1]
 LINUX = pytest.mark.skipif(
@@ -35,7 +35,7 @@ def measured(*arguments):
 
 @LINUX
 @pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason=skips.OLD_FAIRSEQ)
-@pytest.mark.skipif(not (library() and library().has_int8), reason=skips.VNNI)
+@compiled
 def test_int8(checkpoint):
     """The optimizer's state is twice the model, which is nearly all linear layers."""
     sizes = measured(checkpoint, "int8")

@@ -11,7 +11,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 
 import fairseq_fastdec
 from fairseq_fastdec import SentenceError, Translation
-from fairseq_fastdec.generators.hypothesis import NotFinite
+from fairseq_fastdec.decoding.hypothesis import NotFinite
 from fairseq_fastdec.tasks.registration import STOCK
 from tests.support.words import write_words
 

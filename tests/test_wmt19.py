@@ -10,9 +10,9 @@ from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.methods import decoding_names
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.decoding.registry import decoding_names
 from tests.support import command_line, tiny, wmt19
 
 # Our methods' options; fairseq's own generator with the same --beam is to find the same.

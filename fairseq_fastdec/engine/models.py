@@ -1,195 +1,281 @@
-"""The models that the compiled search decodes with, made of a session's prepared weights."""
+"""The models that the engine decodes with, from fairseq's models."""
 
-from types import ModuleType
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .kernels import structures
-from .kernels.drafts import DraftParameters
-from .kernels.packed import Packed
-from .kernels.search import search_module
-from .kernels.transformer import LayerNorm, LayerParameters, Parameters, Transformer
+from .kernels import loading
+from .kernels.packed import PackedLinear
+from .network.encoder_weights import EncoderLayerWeights
+from .network.heads import (
+    ACTIVATIONS_OF_HEADS,
+    DrafterWeights,
+    HeadWeights,
+    activation_number,
+    has_sequential_heads,
+)
 from .network.positions import POSITIONS, Positions
-from .session.decoder_session import DecoderSession
-from .session.fairseq_session import FairseqSession
+from .network.prepared_model import prepared
+from .network.support import runs_prepared, unsupported_part
+from .network.weights import FeedForward, LayerWeights, layers_of
+from .products.precision import PRECISIONS, ROUGH, Precision, PreparedNorm
 
 
-class CompiledModels:
-    """The models of a session as the compiled search decodes with them.
+class ProposalWays(NamedTuple):
+    """The way in which prediction heads compute what p_1 verifies.
 
     Attributes:
-        models: since the last :meth:`follow`; ``None`` if some model is not compiled.
+        n_heads: the number of heads that propose, p_1 among them; 1 for none.
+        n_types: the first types of the dictionary, of which proposals are chosen; ``None``: all.
+        rounds: whether in the precision :data:`~.products.precision.ROUGH`, or as everything else.
     """
 
+    n_heads: int = 1
+    n_types: Optional[int] = None
+    rounds: bool = True
+
+
+class EngineModels:
+    """An ensemble as the engine decodes with it. For one thread at a time; weights are shared."""
+
     def __init__(
-        self, members: Sequence[Union[DecoderSession, FairseqSession]], n_heads: int
+        self, models: Sequence[nn.Module], precision: str, proposals: ProposalWays
     ) -> None:
         """
         Args:
-            n_heads: see :func:`compiled_model`.
+            precision: a name of :data:`~.products.precision.PRECISIONS`.
         """
-        self._members, self._n_heads = members, n_heads
-        self._networks: Tuple[Any, ...] = ()
+        self._models, self._precision, self._proposals = models, precision, proposals
+        self._versions: Tuple[int, ...] = ()
         self._n_positions = (0, 0)
-        self.models: Optional[List[Any]] = None
+        self._made: List[Any] = []
+        self._problem: Optional[str] = None
 
-    def follow(self, n_source: int, n_target: int) -> bool:
-        """Follow the models' parameters, and reach that many positions.
+    def follow(self) -> Optional[str]:
+        """Notice changes of the models' parameters, devices and dtypes.
 
         Returns:
-            whether :attr:`models` are others than before
+            see :func:`obstacle`
         """
-        for member in self._members:
-            member.reset(1)
-        networks = tuple(getattr(member, "network", None) for member in self._members)
+        versions = tuple(
+            prepared(coder).refresh()
+            for model in self._models
+            if unsupported_part(model) is None
+            for coder in (model.encoder, model.decoder)
+            if coder is model.decoder or runs_prepared(coder)
+        )
+        if not versions or versions != self._versions:
+            self._versions, self._made = versions, []
+            self._problem = obstacle(self._models, self._precision)
+        return self._problem
+
+    @torch.no_grad()
+    def reaching(self, n_source: int, n_target: int) -> List[Any]:
+        """The models, ``_engine.Model`` for each: the same list until they change.
+
+        Args:
+            n_source, n_target: the most tokens of a source and of an output; models with learned
+                positions may have fewer.
+
+        Raises:
+            ReleasedWeights: for parameters that have changed after weights were released.
+        """
         wanted = (n_source, n_target)
-        is_known = len(self._networks) > 0 and all(map(_is, networks, self._networks))
-        if is_known and all(n <= known for n, known in zip(wanted, self._n_positions)):
-            return False
-        n_positions = [max(POSITIONS, *pair) for pair in zip(wanted, self._n_positions)]
-        models = [compiled_model(member, self._n_heads, *n_positions) for member in self._members]
-        self.models = None if None in models else models
-        self._networks, self._n_positions = networks, tuple(n_positions)
-        return True
+        if not self._made or any(n > known for n, known in zip(wanted, self._n_positions)):
+            # Longer sentences are rare: positions are prepared for several of them at once.
+            source, target = (max(POSITIONS, *own) for own in zip(wanted, self._n_positions))
+            self._n_positions = source, target
+            self._made = [
+                _engine_model(model, PRECISIONS[self._precision], self._proposals, source, target)
+                for model in self._models
+            ]
+        return self._made
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
+def obstacle(models: Sequence[nn.Module], precision: str) -> Optional[str]:
+    """The first reason why the engine cannot decode with some models, in words; or ``None``."""
+    return next((problem for model in models for problem in _obstacles(model, precision)), None)
 
 
-def compiled_model(
-    session: Union[DecoderSession, FairseqSession], n_heads: int, n_source: int, n_target: int
-) -> Optional[Any]:
-    """A model of the compiled search, whose memory is the session's.
+def _obstacles(model: nn.Module, precision: str) -> Iterator[str]:
+    problem = unsupported_part(model)
+    if problem is not None:
+        yield problem
+        return  # what follows may fail
+    decoder = model.decoder
+    if loading.library() is None:
+        yield (
+            "there is no compiled code, which is faster (install a C++ compiler such as g++. "
+            f"{loading.how_to_install()})"
+        )
+    parameters = [*decoder.parameters(), *model.encoder.parameters()]
+    devices = {parameter.device.type for parameter in parameters}
+    if devices != {"cpu"}:
+        yield f"the model is on {' and '.join(sorted(devices - {'cpu'}))}"
+    dtypes = {parameter.dtype for parameter in parameters}
+    if precision == "model" and dtypes != {torch.float32}:
+        names = sorted(str(dtype).replace("torch.", "") for dtype in dtypes)
+        yield f"the model's weights are {' and '.join(names)}"
+    yield from (f"the decoder: {problem}" for problem in _obstacles_of_layers(decoder))
+    if type(decoder.output_projection) is not nn.Linear:
+        yield f"the output layer is a {type(decoder.output_projection).__name__}"
+    if hasattr(decoder, "head_features"):
+        if decoder.project_out_dim is not None:
+            yield "prediction heads come behind a projection (--decoder-output-dim)"
+        activation = decoder.heads.activation_fn
+        known = activation in ACTIVATIONS_OF_HEADS
+        if has_sequential_heads(decoder):
+            known = activation_number(activation) is not None
+        if not known:
+            yield "the activation of the prediction heads is not compiled"
 
-    Args:
-        session: which has prepared its weights: :meth:`DecoderSession.reset` was called.
-        n_heads: the number of heads that propose, p_1 among them.
-        n_source, n_target: the most tokens of a source and of an output; models with learned
-            positions may have fewer.
 
-    Returns:
-        ``None`` if some part of the model is not compiled
-    """
-    module = search_module()
-    if module is None or not isinstance(session, DecoderSession):
-        return None
-    network, encoder = session.network, session.encoder.compiled
-    takes_tokens = getattr(network.compiled, "takes_addresses", False)
-    cross = getattr(network.weights.cross_key_values, "packed", None)
-    direct = network.output.direct(0, 1, rough=False) if takes_tokens else None
-    if encoder is None or cross is None or direct is None:
-        return None
+def _obstacles_of_layers(coder: nn.Module) -> Iterator[str]:
+    layers = layers_of(coder)
+    activations = {activation_number(layer.activation_fn) for layer in layers}
+    if None in activations or len(activations) > 1:
+        yield "its activation is not compiled"
+    n_units = {layer.fc1.out_features for layer in layers}
+    if len(n_units) > 1 or 0 in n_units:
+        yield "its feed-forward networks have no units, or different numbers of them"
+
+
+def _engine_model(
+    model: nn.Module,
+    precision: Precision,
+    proposals: ProposalWays,
+    n_source: int,
+    n_target: int,
+) -> Any:
+    module, decoder = loading.library(), model.decoder
+    own = prepared(decoder)
+    encoder = prepared(model.encoder).encoder(precision)
+    weights = own.decoder(precision, model.encoder)
     parts: Dict[str, Any] = {}
-    if direct.heads is not None:
-        parts["p1"] = _heads(module, network.output.heads, 0, 1)
-    if n_heads > 1:
-        parts.update(_proposals(module, session, n_heads))
-    if None in parts.values():
-        return None
+    if hasattr(decoder, "head_features"):
+        if not has_sequential_heads(decoder) and not decoder.identity_first_head:
+            parts["p1"] = _heads(own.heads(precision, 0, 1))
+        if proposals.n_heads > 1:
+            parts.update(_proposals(decoder, precision, proposals))
     return module.Model(
-        encoder=_network(module, encoder, session.encoder.positions, n_source),
-        cross=_linear(module, cross),
-        decoder=_network(module, network.compiled.network, network.forward_pass.table, n_target),
-        output=_linear(module, direct.layer),
-        rounds_keys=network.caches.rows.dtype == torch.bfloat16,
+        encoder=_network(encoder, model.encoder, _encoder_layer, 0, n_source),
+        cross=weights.cross_key_values.linear,
+        decoder=_network(
+            weights, decoder, _decoder_layer, getattr(decoder, "tokens_per_step", 1), n_target
+        ),
+        output=own.vocabulary(precision).linear,
+        rounds_keys=precision.rounds_keys,
         **parts,
     )
 
 
-def _proposals(module: ModuleType, session: DecoderSession, n_heads: int) -> Dict[str, Any]:
-    """The parts of a model that propose tokens; ``None`` for one that is not compiled."""
-    output = session.network.output
-    if session.has_sequential_heads:
-        drafts = output.direct_drafts(rough=True)
-        if drafts is None:
-            return {"drafter": None}
-        last_layer = len(session.weights.layers) - 1
-        return {
-            "drafter": _drafter(module, drafts.compiled.parameters, last_layer),
-            "proposals": _linear(module, drafts.layer),
-        }
-    direct = output.direct(1, n_heads, rough=True)
-    if direct is None:
-        return {"heads": None}
+def _proposals(decoder: nn.Module, precision: Precision, ways: ProposalWays) -> Dict[str, Any]:
+    """The parts of a model that propose tokens."""
+    own = prepared(decoder)
+    if ways.rounds:
+        precision = ROUGH
+    if has_sequential_heads(decoder):
+        drafter = own.drafter(precision)
+        last_layer = len(decoder.layers) - 1
+        vocabulary = own.vocabulary_of_drafts(precision, ways.n_types)
+        return {"drafter": _drafter(drafter, last_layer), "proposals": vocabulary.linear}
     return {
-        "heads": _heads(module, output.proposing_heads, 1, n_heads),
-        "proposals": _linear(module, direct.layer),
+        "heads": _heads(own.heads(precision, 1, ways.n_heads)),
+        "proposals": own.vocabulary(precision, ways.n_types).linear,
     }
 
 
-def _linear(module: ModuleType, packed: Packed) -> Any:
-    linear = packed.structure
-    arrays = {name: _array(tensor) for name, tensor in packed.tensors.items()}
-    return module.Linear(inputs=linear.inputs, outputs=linear.outputs, **arrays)
+def _network(
+    weights: Any, coder: nn.Module, layer_of: Any, tokens_per_step: int, n_positions: int
+) -> Any:
+    positions = Positions(coder, like=weights.embed)
+    positions.reach(n_positions)
+    feed_forward: FeedForward = weights.layers[0].feed_forward
+    return loading.library().Network(
+        layers=[layer_of(layer) for layer in weights.layers],
+        n_heads=weights.n_heads,
+        head_dim=weights.head_dim,
+        pre_norm=feed_forward.pre_norm,
+        activation=activation_number(feed_forward.activation),
+        tokens_per_step=tokens_per_step,
+        embed=weights.embed.numpy(),
+        embed_scale=weights.embed_scale,
+        embed_norm=_norm(weights.embed_norm),
+        final_norm=_norm(weights.final_norm),
+        positions=None if positions.table is None else positions.table.numpy(),
+    )
+
+
+def _encoder_layer(layer: EncoderLayerWeights) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    return _layer(
+        {"self_qkv": layer.qkv, "self_out": layer.out},
+        {"self_norm": layer.norm},
+        layer.feed_forward,
+    )
+
+
+def _decoder_layer(layer: LayerWeights) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    return _layer(
+        {
+            "self_qkv": layer.self_qkv,
+            "self_out": layer.self_out,
+            "cross_query": layer.cross_query,
+            "cross_out": layer.cross_out,
+        },
+        {
+            "self_norm": layer.self_norm,
+            "cross_norm": layer.cross_norm,
+            "self_out_norm": layer.self_attn_norm,
+        },
+        layer.feed_forward,
+    )
+
+
+def _layer(
+    linears: Dict[str, PackedLinear],
+    norms: Dict[str, Optional[PreparedNorm]],
+    feed_forward: FeedForward,
+) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    linears.update(fc1=feed_forward.fc1, fc2=feed_forward.fc2)
+    norms.update(final_norm=feed_forward.norm, fc1_norm=feed_forward.fc1_norm)
+    others: Dict[str, Any] = _norms(norms)
+    if feed_forward.residual_scale is not None:
+        others["residual_scale"] = _array(feed_forward.residual_scale)
+    return _linears(linears), others
+
+
+def _heads(heads: HeadWeights) -> Any:
+    outputs = [output.linear for output in heads.outputs]
+    return loading.library().Heads(heads.hidden.linear, outputs, heads.n_heads, heads.gelu)
+
+
+def _drafter(drafter: DrafterWeights, layer: int) -> Any:
+    return loading.library().Drafter(
+        linears=_linears(drafter.linears),
+        norms=_norms(drafter.norms),
+        n_heads=drafter.n_heads,
+        head_dim=drafter.head_dim,
+        activation=drafter.activation,
+        embed=drafter.embed.numpy(),
+        embed_scale=drafter.embed_scale,
+        layer=layer,
+    )
+
+
+def _linears(linears: Dict[str, PackedLinear]) -> Dict[str, Any]:
+    return {name: packed.linear for name, packed in linears.items()}
+
+
+def _norms(norms: Dict[str, Optional[PreparedNorm]]) -> Dict[str, Any]:
+    return {name: _norm(norm) for name, norm in norms.items()}
+
+
+def _norm(norm: Optional[PreparedNorm]) -> Optional[Any]:
+    if norm is None:
+        return None
+    return loading.library().Norm(_array(norm.weight), _array(norm.bias), norm.eps)
 
 
 def _array(tensor: Tensor) -> Any:
-    # numpy has no bf16.
-    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
-
-
-def _norm(module: ModuleType, norm: Optional[LayerNorm]) -> Optional[Any]:
-    if norm is None:
-        return None
-    return module.Norm(norm.weight.detach().numpy(), norm.bias.detach().numpy(), norm.eps)
-
-
-def _linears(module: ModuleType, linears: Mapping[str, Optional[Packed]]) -> Dict[str, Any]:
-    return {name: _linear(module, packed) for name, packed in linears.items()}
-
-
-def _norms(module: ModuleType, norms: Mapping[str, Optional[LayerNorm]]) -> Dict[str, Any]:
-    return {name: _norm(module, norm) for name, norm in norms.items()}
-
-
-def _layer(module: ModuleType, layer: LayerParameters) -> Any:
-    norms = _norms(module, layer.norms)
-    if layer.residual_scale is not None:
-        norms["residual_scale"] = layer.residual_scale.detach().numpy()
-    return _linears(module, layer.linears), norms
-
-
-def _network(
-    module: ModuleType, transformer: Transformer, positions: Positions, n_positions: int
-) -> Any:
-    parameters: Parameters = transformer.parameters
-    positions.reach(n_positions)
-    table = positions.table
-    return module.Network(
-        layers=[_layer(module, layer) for layer in parameters.layers],
-        n_heads=parameters.n_heads,
-        head_dim=parameters.head_dim,
-        pre_norm=parameters.pre_norm,
-        activation=structures.EPILOGUES.index(parameters.activation),
-        tokens_per_step=parameters.tokens_per_step,
-        embed=transformer.embed.numpy(),
-        embed_scale=parameters.embed_scale,
-        embed_norm=_norm(module, parameters.embed_norm),
-        final_norm=_norm(module, parameters.final_norm),
-        positions=None if table is None else table.numpy(),
-    )
-
-
-def _heads(module: ModuleType, heads: Any, first: int, last: int) -> Optional[Any]:
-    """Heads ``first ... last - 1``, which all are learned."""
-    hidden, outputs, gelu = heads.packed_layers(first, last)
-    if None in (hidden, *outputs):
-        return None
-    layers: List[Any] = [_linear(module, output) for output in outputs]
-    return module.Heads(_linear(module, hidden), layers, last - first, gelu)
-
-
-def _drafter(module: ModuleType, parameters: DraftParameters, layer: int) -> Any:
-    return module.Drafter(
-        linears=_linears(module, parameters.linears),
-        norms=_norms(module, parameters.norms),
-        n_heads=parameters.n_heads,
-        head_dim=parameters.head_dim,
-        activation=structures.EPILOGUES.index(parameters.activation),
-        embed=parameters.embed.numpy(),
-        embed_scale=parameters.embed_scale,
-        layer=layer,
-    )
+    return tensor.detach().contiguous().numpy()

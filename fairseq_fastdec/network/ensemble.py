@@ -1,6 +1,5 @@
 """Several models that decode as one."""
 
-import logging
 import math
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -10,10 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .incremental import IncrementalNetwork
-from .support import decodes_incrementally, departure_from_stock
+from .support import check_supported, departure_from_stock
 from .transformer import TransformerNetwork
-
-logger = logging.getLogger(__name__)
 
 
 class Ensemble:
@@ -39,7 +36,7 @@ class Ensemble:
                 many (default: all), unless :meth:`restrict` names others.
 
         Raises:
-            ValueError: for a model that neither of the two kinds of networks can step.
+            UnsupportedModel: for a model that neither of the two kinds of networks can step.
         """
         self.members = [_network_of(model, temperature) for model in models]
         self._n_proposal_types = n_proposal_types
@@ -177,12 +174,9 @@ class Ensemble:
 
 
 def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Any:
-    problem = departure_from_stock(model)
-    if problem is None:
+    check_supported(model)
+    if departure_from_stock(model) is None:
         return TransformerNetwork(model, temperature)
-    if not decodes_incrementally(model):
-        raise ValueError(f"{problem}; use --decoding fairseq for this model")
-    logger.info("%s; it is decoded through fairseq's incremental state, which is slower", problem)
     return IncrementalNetwork(model, temperature)
 
 

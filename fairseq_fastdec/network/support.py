@@ -6,7 +6,26 @@ from typing import Optional
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import nn
 
-from ..stock_decoders import departures
+from ..stock_decoders import departures, is_nat
+
+INSTEAD = "use --decoding fairseq for this model"
+INSTEAD_OF_NAT = "decode it with --task translation_lev"
+
+
+class UnsupportedModel(ValueError):
+    """A model that cannot be decoded exactly; the message names the part and a remedy."""
+
+
+def check_supported(model: nn.Module) -> None:
+    """Refuse models that neither this package nor fairseq's incremental decoding can step.
+
+    Raises:
+        UnsupportedModel: names the first part that is not stock.
+    """
+    problem = departure_from_stock(model)
+    if problem is not None and not decodes_incrementally(model):
+        instead = INSTEAD_OF_NAT if is_nat(getattr(model, "decoder", None)) else INSTEAD
+        raise UnsupportedModel(f"{problem}; {instead}")
 
 
 def departure_from_stock(model: nn.Module) -> Optional[str]:

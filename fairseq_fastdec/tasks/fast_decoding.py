@@ -12,14 +12,13 @@ from fairseq.models import FairseqMultiModel
 from fairseq.tasks import FairseqTask
 
 from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
+from ..decoding import DecodingGenerator, build_generator, check_asked_for
+from ..decoding.generation_options import check_names
+from ..decoding.methods.streaming import Capacity, Streaming
+from ..decoding.option_groups import add_options
+from ..decoding.options import DecodingOptions, given
+from ..decoding.registry import STOCK
 from ..engine import release_once_prepared
-from ..generators import DecodingGenerator, build_generator, check_asked_for
-from ..generators.beams.schedule import Capacity
-from ..generators.beams.streaming import StreamingGenerator
-from ..generators.generation_options import check_names
-from ..generators.methods import STOCK
-from ..generators.option_groups import add_options
-from ..generators.options import DecodingOptions, given
 from ..mapped_checkpoints import read_weights
 from .decoding_commands import is_decoding_command, warn_of_shards
 from .stock_generator import for_one_beam, settings_of
@@ -175,7 +174,7 @@ class FastDecoding:
         read_weights(loaded, but=will_go)
         if generator.keeps_one_hypothesis and hasattr(args, "beam"):
             args.beam = 1
-        if isinstance(generator, StreamingGenerator):
+        if isinstance(generator, Streaming):
             generator.capacity = self._capacity
         return generator
 

@@ -7,7 +7,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, FairseqTask, register_task
 from hydra.core.config_store import ConfigStore
 
-from ..generators.options import DecodingOptions
+from ..decoding.options import DecodingOptions
 from .fast_decoding import FastDecoding
 
 SUFFIX = "_fastdec"

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict
 
 from fairseq.trainer import Trainer
 
-from ..generators.options import DecodingOptions
+from ..decoding.options import DecodingOptions
 from .registration import STOCK, SUFFIX
 
 

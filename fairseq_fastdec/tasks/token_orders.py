@@ -8,9 +8,9 @@ from torch import Tensor
 from ..data.reordered_dataset import FOLDED, ReorderedDataset
 from ..data.special_tokens import add_end_of_decoding, end_token
 from ..data.token_order import LEFT_TO_RIGHT, TokenOrder, trained_order
-from ..generators import asked_for
-from ..generators.double_token.natural_order import in_natural_order
-from ..generators.methods import STOCK
+from ..decoding import asked_for
+from ..decoding.natural_order import in_natural_order
+from ..decoding.registry import STOCK
 
 NATURAL = "natural_target"
 

@@ -8,7 +8,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..generators.options import DecodingOptions
+from ..decoding.options import DecodingOptions
 from ..models.finetuning import check_finetuned
 from .fast_decoding import FastDecoding
 from .token_orders import TokenOrders

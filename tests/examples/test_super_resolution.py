@@ -22,8 +22,8 @@ from examples.super_resolution import (
     results,
 )
 from examples.super_resolution import run as example
-from fairseq_fastdec.generators.blockwise.acceptance import Distance
-from fairseq_fastdec.generators.single.blocks import Verdicts
+from fairseq_fastdec.decoding.methods.acceptance import acceptance_test
+from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import command_line, example_in_process, tiny
 
 
@@ -107,7 +107,10 @@ def test_the_dictionary_has_the_distances_of_intensities(tmp_path):
     tokens = [
         torch.tensor([[words.index(str(value)) for value in values]]) for values in (proposed, best)
     ]
-    verdict = Distance(2, words).judge(Verdicts(*tokens, torch.zeros(1, 6), None))
+    proposed, best = tokens
+    log_probs = torch.full((1, 6, len(words)), -1.0).scatter_(-1, best[..., None], 0.0)
+    options = DecodingOptions(decoding="blockwise", acceptance="distance", acceptance_distance=2)
+    verdict = acceptance_test(options, words)(proposed, log_probs)
     assert verdict.tolist() == [[True, True, False, False, False, True]]
 
 

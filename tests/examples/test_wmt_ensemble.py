@@ -9,7 +9,7 @@ from fairseq.data import Dictionary
 from examples.common import commands
 from examples.wmt_ensemble import run as recipe
 from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes
-from fairseq_fastdec.generators.methods import decoding_names
+from fairseq_fastdec.decoding.registry import decoding_names
 from fairseq_fastdec.tools import atomic_files, prepare_data
 from tests.support import wmt19
 

@@ -9,7 +9,7 @@ from fairseq.models.transformer import TransformerModel
 from fairseq_fastdec.network import Ensemble
 from tests.support import tiny
 from tests.support.full_forward import full_logits, random_targets
-from tests.support.session_replay import full_log_probs
+from tests.support.full_log_probs import full_log_probs
 from tests.support.trained_models import DOUBLE_TASKS, TASK
 
 BATCH, TOKENS = tiny.random_batch(TASK, [6, 5, 2]), random_targets(TASK, 3, 5)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fairseq_fastdec.network.incremental import IncrementalNetwork
 from tests.support import tiny
 from tests.support.doubles import table_model
+from tests.support.full_log_probs import full_log_probs
 from tests.support.network_replay import NetworkReplay, fuzz_network
-from tests.support.session_replay import full_log_probs
 from tests.support.trained_models import TASK
 
 CONV = "[(32, 3)] * 2"

@@ -6,8 +6,8 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 from hypothesis import strategies as st
 
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support.trained_models import TASK
 
 

@@ -5,8 +5,8 @@ import copy
 
 import torch
 
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import tiny
 from tests.support.trained_models import TASK
 

@@ -1,4 +1,4 @@
-"""Compiled code in tests: marks of those that need it or its instructions, and its threads."""
+"""Compiled code in tests: the mark of those that need it, and its threads."""
 
 import contextlib
 import os
@@ -6,17 +6,11 @@ import os
 import pytest
 import torch
 
-from fairseq_fastdec.engine.kernels.loading import library
+from fairseq_fastdec.engine.kernels import loading
 from tests.support import skips
 
-compiled = pytest.mark.skipif(library() is None, reason=skips.COMPILER)
-with_bf16 = pytest.mark.skipif(library() is None or not library().has_bf16, reason=skips.BF16)
-with_int8 = pytest.mark.skipif(library() is None or not library().has_int8, reason=skips.VNNI)
-PRECISIONS = [
-    "model",
-    pytest.param("bf16", marks=with_bf16),
-    pytest.param("int8", marks=with_int8),
-]
+compiled = pytest.mark.skipif(loading.library() is None, reason=skips.COMPILER)
+PRECISIONS = ["model", "bf16", "int8"]
 
 
 def examples(n):
@@ -29,12 +23,10 @@ def threads(n):
     """Compiled code uses so many, however little there is to do."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
-    costs = library().threads.costs
-    _ = library().n_threads  # measures them, if it has to
-    measured = costs.start, costs.meeting_of_two, costs.meeting_of_most
+    loading.library().measure_costs(1)
+    loading._n_measured = n
     try:
-        costs.start = costs.meeting_of_two = costs.meeting_of_most = 0
         yield
     finally:
-        costs.start, costs.meeting_of_two, costs.meeting_of_most = measured
+        loading._n_measured = 1
         torch.set_num_threads(before)

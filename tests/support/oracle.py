@@ -1,4 +1,4 @@
-"""A model whose answers are as arbitrary as a seed, and a session that it answers in."""
+"""A model whose answers are as arbitrary as a seed, and a network that it answers in."""
 
 import math
 import random
@@ -6,7 +6,6 @@ import random
 import torch
 from hypothesis import strategies as st
 
-from fairseq_fastdec.engine import Features
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.trained_models import TASK, stock_model
@@ -43,52 +42,42 @@ class Oracle:
         return tokens[1:]
 
 
-class OracleSession:
-    """As much of an ``EnsembleSession`` as a batch of single hypotheses asks for."""
+class OracleNetwork:
+    """As much of an ``Ensemble`` as methods of single hypotheses need."""
 
-    temperature = 1.0
-    # The compiled search decodes with models alone.
-    has_shortlist = True
+    def __init__(self, oracle, max_len):
+        self._oracle, self._max_len = oracle, max_len
 
-    def __init__(self, oracle):
-        self._oracle = oracle
+    def reset(self):
+        self._sentences, self._tokens = [], []
 
-    def reset(self, max_len):
-        self._max_len = max_len - 1
-
-    def add(self, net_input, forced=None):
+    def encode(self, net_input):
         self._sentences = list(range(net_input["src_tokens"].size(0)))
         self._tokens = [[] for _ in self._sentences]
 
-    def step(self, tokens, tree=None):
+    def step(self, tokens, parents=None):
         self._fed = tokens.tolist()
         answers = [
             [self._answer(sentence, own + fed[: n + 1]) for n in range(len(fed))]
             for sentence, own, fed in zip(self._sentences, self._tokens, self._fed)
         ]
-        return Features([torch.tensor(answers)[..., None]])
+        return torch.tensor(answers)[..., None]
 
     def _answer(self, sentence, before):
         return self._oracle.answer(sentence, before, self._max_len)
 
-    def commit(self, n, path=None):
-        counts = [n] * len(self._fed) if isinstance(n, int) else n.tolist()
-        for own, fed, count in zip(self._tokens, self._fed, counts):
+    def keep(self, n, path=None):
+        for own, fed, count in zip(self._tokens, self._fed, n.tolist()):
             own += fed[:count]
 
     def select(self, rows):
         self._sentences = [self._sentences[row] for row in rows.tolist()]
         self._tokens = [list(self._tokens[row]) for row in rows.tolist()]
 
-    def pending(self, *_):
-        """There is no product whose logits compiled code could look at."""
-
-    direct = pending
-
-    def log_probs(self, features):
-        (answers,) = features.of_members
-        log_probs = torch.full((*answers.shape, len(TASK.target_dictionary)), -math.inf)
-        return log_probs.scatter_(-1, answers[..., None], -1.0)
+    def log_probs(self, answers):
+        n_types = len(TASK.target_dictionary)
+        log_probs = torch.full((*answers.shape[:-1], n_types), -math.inf)
+        return log_probs.scatter_(-1, answers, -1.0)
 
 
 oracles = st.builds(
@@ -102,7 +91,7 @@ oracles = st.builds(
 def generator_on(oracle, decoding, max_len, **method):
     """A generator that the oracle answers, for no sentence longer than ``max_len``."""
     generator = our_generator([stock_model(trained=False)], decoding, method, max_len_b=max_len)
-    generator.session = OracleSession(oracle)
+    generator.search, generator.network = None, OracleNetwork(oracle, max_len)
     return generator
 
 

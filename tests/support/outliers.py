@@ -14,9 +14,9 @@ import sacrebleu
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.engine.products import trial
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DecodingOptions
 
 # With these every layer of some kind suffers.
 PARTS = ("fc1", "fc2", "qkv", "cross")

@@ -7,9 +7,9 @@ import pytest
 import torch
 from fairseq import utils
 
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.option_rules import BEAMS
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.option_rules import BEAMS
+from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import skips, tiny
 from tests.support.trained_models import (
     DOUBLE_TASKS,

@@ -6,8 +6,6 @@ COMPILER = (
     "nothing was compiled: install a C++ compiler (g++ or clang), then run "
     "python setup.py build_ext --inplace"
 )
-VNNI = f"no compiled 8-bit products: run it on a processor with AVX-512 VNNI; or {COMPILER}"
-BF16 = f"no compiled bf16 products: run it on a processor with AVX512-BF16; or {COMPILER}"
 GPU = "torch finds no GPU: run it on a machine with one, and with torch's CUDA build"
 TWO_GPUS = "fewer than two GPUs: run it on a machine with two"
 BROWSER = "no browser to draw the page: install chromium (apt-get install chromium)"

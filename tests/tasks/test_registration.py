@@ -4,7 +4,7 @@ import pytest
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_fastdec.generators import DecodingOptions
+from fairseq_fastdec.decoding import DecodingOptions
 from fairseq_fastdec.tasks import FastDecoding, register_fastdec
 from fairseq_fastdec.tasks.registration import STOCK
 from tests.support import command_line, snippets, tiny

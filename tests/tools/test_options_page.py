@@ -3,7 +3,7 @@
 from dataclasses import fields
 from pathlib import Path
 
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.tools import options_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "options.md"

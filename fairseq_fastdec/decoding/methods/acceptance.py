@@ -2,13 +2,13 @@
 
 import math
 from functools import partial
-from typing import Callable
+from typing import Any, Callable, Dict
 
 from fairseq.data import Dictionary
 from torch import Tensor
 
 from ...data.integer_symbols import integer_values
-from ...generators.options import DecodingOptions
+from ..options import DecodingOptions
 
 # From proposals int64 [R, N] and p_1's log-probabilities [R, N, V] in their places to whether each
 # proposal is accepted, bool [R, N].
@@ -61,6 +61,18 @@ def acceptance_test(options: DecodingOptions, dictionary: Dictionary) -> Accepta
     if options.min_block_size == 1:
         return test
     return partial(at_least, test=test, n=options.min_block_size)
+
+
+def compiled_acceptance(options: DecodingOptions, dictionary: Dictionary) -> Dict[str, Any]:
+    """The test of :func:`acceptance_test` in compiled code: arguments of ``_engine.Acceptance``."""
+    kind, min_block = str(options.acceptance), options.min_block_size
+    acceptance: Dict[str, Any] = {"kind": kind, "min_block": min_block}
+    if kind == "topk":
+        acceptance["n_best"] = min(options.acceptance_topk, len(dictionary))
+    elif kind == "distance":
+        values = integer_values(dictionary).tolist()
+        acceptance.update(distance=options.acceptance_distance, values=values)
+    return acceptance
 
 
 def _is_possible(proposals: Tensor, log_probs: Tensor) -> Tensor:

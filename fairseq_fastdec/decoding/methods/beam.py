@@ -3,29 +3,33 @@
 import math
 from typing import Iterator, List, Optional, Sequence, Tuple
 
+import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ...engine import EngineModels
 from ...errors import flag_of
-from ...generators.constraints import prefix_lengths
-from ...generators.generation_options import SAMPLING_FLAGS
-from ...generators.hypothesis import Hypotheses
-from ...generators.options import given
-from ...generators.sources import Sources
-from ...generators.statistics import BeamRecord, SentenceRecord
+from ..compiled.beams import BeamOptions, BeamResult, CompiledBeams, SentenceLimits
+from ..constraints import prefix_lengths
+from ..generation_options import SAMPLING_FLAGS
+from ..generator import DecodingGenerator
+from ..hypothesis import Hypotheses
+from ..options import given
+from ..sources import Sources
+from ..statistics import BeamRecord, SentenceRecord
 from .beam_batch import BeamBatch
 from .beams import Beam, BeamRule, results_of
-from .generator import MethodToRead, allowed_types
+from .generator import allowed_types
 from .sampling import Draws
 
 
-class FixedBeam(MethodToRead):
+class FixedBeam(DecodingGenerator):
     """The k best candidates of each sentence are expanded; a batch begins and goes on together.
 
     With its defaults the hypotheses and scores are those of fairseq's ``SequenceGenerator``.
     """
 
-    honours = MethodToRead.honours | SAMPLING_FLAGS
+    honours = DecodingGenerator.honours | SAMPLING_FLAGS
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
@@ -52,30 +56,72 @@ class FixedBeam(MethodToRead):
             waits=finalize == "paper",
         )
 
+    def compiled_search(self, models: EngineModels) -> CompiledBeams:
+        rule = self.rule
+        draws = None if rule.draws is None else (rule.draws.topk, rule.draws.topp)
+        options = BeamOptions(rule.width, rule.threshold, rule.per_candidate, rule.waits, draws)
+        return CompiledBeams(models, self.rules, self.temperature, options)
+
+    def run(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        if not self.decodes_compiled():
+            return self.translate(sources, ids, bos, prefix)
+        beams = self.beams_of(sources, prefix)
+        results = self.compiled_results(sources, self._limits(beams, ids, prefix), bos)
+        return self._in_order(results, beams, sources, ids)
+
     def translate(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         given = (self.network, self.rules, self.rule, self.statistics, self.shortlist)
         if self.rule.draws is not None:
             self.rule.draws.begin(ids)
+        beams = self.beams_of(sources, prefix)
+        done = self.decode(BeamBatch(*given), beams, sources, bos)
+        results = (
+            BeamResult(
+                own.number, results_of(own, self.rules, sources.device), own.steps, own.expansions
+            )
+            for own in done
+        )
+        return self._in_order(results, beams, sources, ids)
+
+    def compiled_results(
+        self, sources: Sources, limits: SentenceLimits, bos: int
+    ) -> Iterator[BeamResult]:
+        """The results of the compiled search, in any order."""
+        return self.search.results(sources, limits, bos, self.statistics)
+
+    def _in_order(
+        self, results: Iterator[BeamResult], beams: List[Beam], sources: Sources, ids: List[int]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
         n_source = sources.lengths.tolist()
-        beams = self.beams_of(sources, prefix)
-        for beam in self.search(BeamBatch(*given), beams, sources, bos):
-            hypotheses[beam.number] = results_of(beam, self.rules, sources.device)
+        for number, found, steps, expansions in results:
             # fairseq gives k copies of a hypothesis that its prefix completes.
-            if self.eos in beam.forced and not self.rule.waits:
-                hypotheses[beam.number] = [
-                    {name: value.clone() for name, value in hypotheses[beam.number][0].items()}
-                    for _ in range(self.rule.width)
-                ]
-            n_tokens = hypotheses[beam.number][0]["tokens"].numel()
-            costs = (n_source[beam.number], n_tokens, beam.steps, [], beam.expansions)
-            records.append(BeamRecord(ids[beam.number], *costs))
+            if self.eos in beams[number].forced and not self.rule.waits:
+                copies = [found[0]] * self.rule.width
+                found = [{name: own.clone() for name, own in copy.items()} for copy in copies]
+            hypotheses[number] = found
+            costs = (n_source[number], found[0]["tokens"].numel(), steps, [], expansions)
+            records.append(BeamRecord(ids[number], *costs))
         return hypotheses, records
 
-    def search(
+    def _limits(
+        self, beams: List[Beam], ids: List[int], prefix: Optional[Tensor]
+    ) -> SentenceLimits:
+        """What restricts the sentences, for the compiled search."""
+        draws = self.rule.draws
+        return SentenceLimits(
+            max_lens=np.array([own.max_len for own in beams]),
+            waived=np.array([own.n_waived for own in beams]),
+            prefix=None if prefix is None or not prefix.size(1) else prefix.numpy(),
+            random_states=None if draws is None else np.array(draws.states(ids), dtype=np.uint64),
+        )
+
+    def decode(
         self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
         """Expand beams until all sentences are done, and yield each sentence's beam then."""

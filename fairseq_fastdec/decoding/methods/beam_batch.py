@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ...engine import Shortlist
-from ...generators.constraints import GenerationRules
-from ...generators.repeated_ngrams import forbidden_after
-from ...generators.statistics import Statistics
 from ...network import Ensemble
+from ..constraints import GenerationRules
+from ..repeated_ngrams import forbidden_after
+from ..statistics import Statistics
 from .beams import Beam, BeamRule, Candidate
 from .generator import union
 from .sampling import Draws

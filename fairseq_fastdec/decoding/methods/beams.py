@@ -10,8 +10,8 @@ from typing import List, Optional
 import numpy as np
 import torch
 
-from ...generators.constraints import GenerationRules
-from ...generators.hypothesis import Hypothesis, hypothesis
+from ..constraints import GenerationRules
+from ..hypothesis import Hypothesis, hypothesis
 from .sampling import Draws
 
 

@@ -6,7 +6,9 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from .acceptance import AcceptanceTest, acceptance_test
+from ..compiled.outputs import BlockOptions
+from ..options import DecodingOptions
+from .acceptance import AcceptanceTest, acceptance_test, compiled_acceptance
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch
 from .proposal_trees import tree_of
@@ -25,18 +27,28 @@ class Blockwise(SingleHypothesisMethod):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
-        if options.proposal_tree == "auto":
-            raise ValueError("--proposal-tree auto: not possible here; give a number of proposals")
+        self._n_heads = number_of_heads(options, self.network.block_sizes)
         if not self.network.heads_agree:
             raise ValueError(
                 "--path: models with and without --block-heads sequential cannot propose together; "
                 "give models of one kind, or use --decoding greedy"
             )
-        self._n_heads = self._number_of_heads()
         self._test = acceptance_test(options, self.dictionary)
         given = options.proposal_confidence
         default = DEFAULT_CONFIDENCE if options.keeps_p1_tokens else 0.0
         self._confidence = default if given is None else given
+
+    @property
+    def n_proposing_heads(self) -> int:
+        return self._n_heads
+
+    def search_options(self) -> BlockOptions:
+        return BlockOptions(
+            n_heads=self._n_heads,
+            n_in_tree=self.options.proposal_tree or 0,
+            confidence=self._confidence,
+            acceptance=compiled_acceptance(self.options, self.dictionary),
+        )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         # The first invocation only predicts. p_1's prediction is certain: y_{j+1}, [R].
@@ -76,7 +88,7 @@ class Blockwise(SingleHypothesisMethod):
         n_proposals = self.options.proposal_tree
         if n_proposals is None:
             return chain_of(*given, self._confidence)
-        return tree_of(*given, int(n_proposals), self._confidence)
+        return tree_of(*given, n_proposals, self._confidence)
 
     def _count_heads(self, block_sizes: List[int]) -> None:
         """Count how often the proposals of p_2, p_3, ... were accepted, for the statistics."""
@@ -84,33 +96,41 @@ class Blockwise(SingleHypothesisMethod):
         accepted_of = [sum(size > head for size in block_sizes) for head in heads]
         self.statistics.count_heads([len(block_sizes)] * len(heads), accepted_of)
 
-    def _number_of_heads(self) -> int:
-        """k, ``--decoding-block-size``.
 
-        Raises:
-            ValueError: for models without heads, or with fewer.
-        """
-        options, trained = self.options, self.network.block_sizes
-        lacking = [str(number) for number, n in enumerate(trained, start=1) if n == 0]
-        if lacking:
-            raise ValueError(
-                f"--decoding blockwise: model {', '.join(lacking)} of {len(trained)} has no "
-                "prediction heads; train heads with --arch blockwise_transformer --criterion "
-                "random_sub_loss --finetune-from-model CHECKPOINT, or use --decoding greedy"
-            )
-        most = min(trained)
-        n_heads = options.decoding_block_size or most
-        if n_heads > most:
-            raise ValueError(
-                f"--decoding-block-size {n_heads}: the model was trained with --block-size {most}; "
-                f"choose 1 to {most}"
-            )
-        if options.min_block_size > n_heads:
-            raise ValueError(
-                f"--min-block-size {options.min_block_size}: larger than the block, {n_heads} "
-                "tokens; lower it or raise --decoding-block-size"
-            )
-        return n_heads
+def number_of_heads(options: DecodingOptions, trained: Sequence[int]) -> int:
+    """k, the number of heads that propose, p_1 among them: ``--decoding-block-size``.
+
+    Args:
+        trained: the number of heads of each model.
+
+    Raises:
+        ValueError: for models without heads, or with fewer.
+    """
+    lacking = [str(number) for number, n in enumerate(trained, start=1) if n == 0]
+    if lacking:
+        which = "the model has"
+        if len(lacking) == 1 and len(trained) > 1:
+            which = f"model {lacking[0]} of the {len(trained)} in --path has"
+        elif len(trained) > 1:
+            which = f"models {', '.join(lacking)} of the {len(trained)} in --path have"
+        raise ValueError(
+            f"--decoding blockwise: {which} no prediction heads; train heads with --arch "
+            "blockwise_transformer --criterion random_sub_loss --finetune-from-model CHECKPOINT, "
+            "or use --decoding greedy"
+        )
+    most = min(trained)
+    n_heads = options.decoding_block_size or most
+    if n_heads > most:
+        raise ValueError(
+            f"--decoding-block-size {n_heads}: the model was trained with --block-size {most}; "
+            f"choose 1 to {most}"
+        )
+    if options.min_block_size > n_heads:
+        raise ValueError(
+            f"--min-block-size {options.min_block_size}: larger than the block, {n_heads} tokens; "
+            "lower it or raise --decoding-block-size"
+        )
+    return n_heads
 
 
 def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> Tuple[Tensor, Tensor]:

@@ -9,17 +9,18 @@ from torch import Tensor
 
 from ...data.special_tokens import start_tokens
 from ...data.token_order import common_order
-from ...generators.hypothesis import Hypotheses, Hypothesis, hypothesis
-from ...generators.sources import Sources
-from ...generators.statistics import BeamRecord, SentenceRecord
-from .generator import MethodToRead, allowed_types, union
+from ..generator import DecodingGenerator
+from ..hypothesis import Hypotheses, Hypothesis, hypothesis
+from ..sources import Sources
+from ..statistics import BeamRecord, SentenceRecord
+from .generator import allowed_types, union
 from .pairs import PairBeam, PairHypothesis, forced_slots
 
 # The best tokens of one side of a pair, best first: log-probabilities and tokens.
 BestTokensOfSide = List[Tuple[float, int]]
 
 
-class DoubleToken(MethodToRead):
+class DoubleToken(DecodingGenerator):
     """Each step extends every hypothesis by a left and a right token.
 
     K = W = ``--beam``, as in fairseq. All lengths are in tokens of the natural sentence: --max-len,

@@ -4,13 +4,13 @@ Santilli et al. 2023 begin with padding (section 3.3) and leave other beginnings
 wrong draft costs an iteration and never changes an output.
 """
 
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ...generators.options import DecodingOptions
+from ..options import DecodingOptions
 from .outputs import OutputBatch
 
 # No output holds this token, so that an n-gram at the beginning of an output equals no other.
@@ -179,11 +179,35 @@ def sources_as_targets(batch: OutputBatch, source: Dictionary, target: Dictionar
 
     Symbols that the target dictionary lacks become PAD.
     """
-    indices = torch.tensor([target.index(symbol) for symbol in source.symbols])
-    table = indices.masked_fill(indices.eq(target.unk()), target.pad())
+    table = target_types(source, target)
     tokens = batch.sources.content
     padding_last = tokens.eq(source.pad()).long().argsort(dim=1, stable=True)
     return table.to(tokens.device)[tokens.gather(1, padding_last)]
+
+
+def target_types(source: Dictionary, target: Dictionary) -> Tensor:
+    """The target type with the symbol of each source type, or PAD: int64 ``[V_source]``."""
+    indices = torch.tensor([target.index(symbol) for symbol in source.symbols])
+    return indices.masked_fill(indices.eq(target.unk()), target.pad())
+
+
+def compiled_drafts(
+    options: DecodingOptions,
+    source: Optional[Dictionary],
+    target: Dictionary,
+    replaces_answers: bool,
+) -> Dict[str, Any]:
+    """The drafts of :func:`draft_of` in compiled code: the arguments of ``_engine.Drafts``."""
+    name = options.draft_name
+    drafts: Dict[str, Any] = {"kind": name, "replaces_answers": replaces_answers}
+    if name in ("ngram", "source"):
+        drafts["order"] = options.ngram_order
+    if name == "ngram":
+        drafts["across_sentences"] = str(options.ngram_pool) == "run"
+    if name in ("copy", "source"):
+        assert source is not None  # draft_of has refused others
+        drafts["target_types"] = target_types(source, target).tolist()
+    return drafts
 
 
 def draft_of(

@@ -7,13 +7,17 @@ most m iterations from any beginning (Proposition 1).
 """
 
 from abc import abstractmethod
-from typing import Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from .drafts import draft_of
+from ..compiled.outputs import JacobiOptions
+from ..hypothesis import Hypotheses
+from ..sources import Sources
+from ..statistics import SentenceRecord
+from .drafts import compiled_drafts, draft_of
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch, agreeing
 
@@ -41,21 +45,49 @@ class FixedPointMethod(SingleHypothesisMethod):
         )
 
     @abstractmethod
-    def horizon(self, batch: OutputBatch) -> Tensor:
+    def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
         """The number of tokens of each sentence that are solved in blocks: int64 ``[B]``.
 
         Tokens behind them are decoded one by one.
+
+        Args:
+            sources, bos, prefix: as for :meth:`translate`.
+
+        Returns:
+            ``None`` for the longest output allowed.
         """
 
-    @abstractmethod
-    def block_size(self, batch: OutputBatch) -> int:
-        """The paper's b."""
+    @property
+    def block_size(self) -> Optional[int]:
+        """The paper's b; ``None`` for the whole output."""
+        return self.options.jacobi_block_size
+
+    def search_options(self) -> JacobiOptions:
+        dictionaries = (self.source_dictionary, self.dictionary)
+        return JacobiOptions(
+            block_size=self.block_size,
+            ends_inside_blocks=self.ends_within_block,
+            waits_behind_eos=self.waits_behind_eos,
+            drafts=compiled_drafts(self.options, *dictionaries, replaces_answers=False),
+        )
+
+    def run(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self._horizons = self.horizons(sources, bos, prefix)
+        if not self.decodes_compiled():
+            return self.translate(sources, ids, bos, prefix)
+        return self.search.translate(sources, ids, bos, prefix, self.statistics, self._horizons)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         self._drafts.begin(batch)
-        horizon, b = self.horizon(batch), self.block_size(batch)
+        longest = batch.max_len + 1
+        b = longest if self.block_size is None else min(self.block_size, longest)
+        horizon = self._horizons
+        if horizon is None:
+            horizon = torch.full_like(batch.final_lengths, longest)
         # Line 1: y <- INITT(x). y holds the newest answers, n_answered of them behind each row.
-        y = last.new_full((batch.n_rows, batch.max_len + 1), self.rules.pad)
+        y = last.new_full((batch.n_rows, longest), self.rules.pad)
         n_answered = torch.zeros_like(last)
         while batch.n_rows:
             width = (horizon[batch.sentence] - batch.lengths).clamp(min=1, max=b)

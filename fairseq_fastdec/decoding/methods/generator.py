@@ -1,63 +1,45 @@
-"""fairseq's generator interface around the methods of this package."""
+"""The base of the methods that keep one hypothesis for each sentence; shortlists."""
 
 from abc import abstractmethod
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
-from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine import Shortlist
-from ...generators.base import DecodingGenerator
-from ...generators.hypothesis import Hypotheses
-from ...generators.sources import Sources
-from ...generators.statistics import SentenceRecord
-from ...network import Ensemble
-from .outputs import OutputBatch, StepObserver
+from ...engine import EngineModels, Shortlist
+from ..compiled.outputs import CompiledOutputs, SearchOptions
+from ..generator import DecodingGenerator
+from ..hypothesis import Hypotheses
+from ..sources import Sources
+from ..statistics import SentenceRecord
+from .outputs import OutputBatch
 
 
-class MethodToRead(DecodingGenerator):
-    """A method that decodes with an :class:`~fairseq_fastdec.network.Ensemble`, in torch alone."""
-
-    shortlist: Optional[Shortlist] = None
-
-    @property
-    def network(self) -> Ensemble:
-        """The models."""
-        return self.session
-
-    def make_session(self, models: Sequence[FairseqEncoderDecoderModel]) -> Ensemble:
-        """
-        Raises:
-            ValueError: for a precision other than the models' own.
-        """
-        precision = str(self.options.engine_precision)
-        is_own = precision == "fp32" and all(_is_fp32(model) for model in models)
-        if precision != "model" and not is_own:
-            raise ValueError(
-                f"--engine-precision {precision}: needs compiled code for these models; install a "
-                "C++ compiler and the package again, or remove the option"
-            )
-        self.shortlist = self.load_shortlist()
-        return Ensemble(models, getattr(self.args, "temperature", 1.0), self.proposal_types)
-
-
-class SingleHypothesisMethod(MethodToRead):
+class SingleHypothesisMethod(DecodingGenerator):
     """A method that keeps one hypothesis for each sentence.
 
-    Subclasses hold the method itself, :meth:`decode`, and nothing else.
+    Subclasses hold the method itself, :meth:`decode`. Those with compiled code name its options,
+    :meth:`search_options`.
 
     Attributes:
-        observer: is called after every decoder invocation, see :meth:`OutputBatch.observe`.
-        records: the cost of each sentence of the last batch.
+        accepts_blocks: whether the statistics have the tokens that were kept at once.
+        records: the cost of each sentence of the last batch that torch has decoded.
     """
 
     keeps_one_hypothesis = True
-    promises_greedy_tokens = True
     accepts_blocks = True
-    observer: Optional[StepObserver] = None
     records: Sequence[SentenceRecord] = ()
+
+    def search_options(self) -> Optional[SearchOptions]:
+        """The method's options in compiled code; ``None`` if there is none for it."""
+        return None
+
+    def compiled_search(self, models: EngineModels) -> Optional[Any]:
+        options = self.search_options()
+        if options is None:
+            return None
+        return CompiledOutputs(models, self.rules, self.temperature, options)
 
     @abstractmethod
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
@@ -107,7 +89,3 @@ def allowed_types(
 def union(shortlist: Shortlist, allowed: Sequence[np.ndarray], device: torch.device) -> Tensor:
     """The types that at least one source allows, and those that all do: int64 ``[K]``."""
     return torch.from_numpy(shortlist.union(allowed)).to(device)
-
-
-def _is_fp32(model: FairseqEncoderDecoderModel) -> bool:
-    return all(parameter.dtype == torch.float32 for parameter in model.parameters())

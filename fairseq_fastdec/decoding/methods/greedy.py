@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ..compiled.outputs import BlockOptions
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch
 
@@ -11,6 +12,9 @@ class Greedy(SingleHypothesisMethod):
     """The output of fairseq's ``--beam 1``, and of every lossless method."""
 
     accepts_blocks = False
+
+    def search_options(self) -> BlockOptions:
+        return BlockOptions(records_blocks=False)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         decode_greedily(batch, last)

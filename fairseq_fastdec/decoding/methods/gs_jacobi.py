@@ -1,18 +1,18 @@
 """PGJ, Parallel GS-Jacobi decoding (Santilli et al. 2023, Algorithm 2)."""
 
 import time
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...generators.hypothesis import Hypotheses
-from ...generators.sources import Sources
-from ...generators.statistics import SentenceRecord
+from ...engine import EngineModels
+from ..compiled.outputs import BlockOptions, CompiledOutputs
+from ..sources import Sources
+from ..statistics import Statistics
 from .fixed_point import FixedPointMethod
 from .greedy import decode_greedily
-from .outputs import OutputBatch
 
 
 class GSJacobi(FixedPointMethod):
@@ -28,22 +28,23 @@ class GSJacobi(FixedPointMethod):
         # The paper's measurements solve every equation of a block.
         self.waits_behind_eos = not self.options.oracle_length
 
-    def translate(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        if self.options.oracle_length:
-            started = time.perf_counter()
+    def compiled_search(self, models: EngineModels) -> Optional[Any]:
+        self._greedy_search = CompiledOutputs(models, self.rules, self.temperature, BlockOptions())
+        return super().compiled_search(models)
+
+    def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
+        # Line 2: m <- len(y)
+        if not self.options.oracle_length:
+            return None
+        started = time.perf_counter()
+        if not self.decodes_compiled():
             batch = self.new_batch(sources, prefix)
             decode_greedily(batch, batch.open(bos, prefix))
-            self._greedy_lengths = batch.final_lengths
-            self.statistics.oracle_seconds += time.perf_counter() - started
-        return super().translate(sources, ids, bos, prefix)
-
-    def horizon(self, batch: OutputBatch) -> Tensor:
-        # Line 2: m <- len(y)
-        if self.options.oracle_length:
-            return self._greedy_lengths
-        return torch.full_like(batch.final_lengths, batch.max_len + 1)
-
-    def block_size(self, batch: OutputBatch) -> int:
-        return min(self.options.jacobi_block_size, batch.max_len + 1)
+            lengths = batch.final_lengths
+        else:
+            numbers = list(range(sources.n))
+            given = (sources, numbers, bos, prefix, Statistics())
+            found, _ = self._greedy_search.translate(*given)
+            lengths = torch.tensor([own["tokens"].numel() for (own,) in found])
+        self.statistics.oracle_seconds += time.perf_counter() - started
+        return lengths

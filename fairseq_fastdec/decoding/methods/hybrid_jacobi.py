@@ -1,10 +1,11 @@
 """HGJ, Hybrid GS-Jacobi decoding (Santilli et al. 2023, Algorithm 3)."""
 
-import torch
+from typing import Optional
+
 from torch import Tensor
 
+from ..sources import Sources
 from .fixed_point import FixedPointMethod
-from .outputs import OutputBatch
 
 
 class HybridJacobi(FixedPointMethod):
@@ -18,13 +19,11 @@ class HybridJacobi(FixedPointMethod):
     waits_behind_eos = False
     ends_within_block = False
 
-    def horizon(self, batch: OutputBatch) -> Tensor:
+    def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
         a, b = self.options.parallel_len_a, self.options.parallel_len_b
-        longest = batch.max_len + 1
         if a == 0 and b is None:
-            return torch.full_like(batch.final_lengths, longest)
-        h = a * batch.sources.lengths.double() + min(b or 0, longest)
+            return None
+        longest = self.rules.max_len(sources.width) + 1
+        # In double precision, and not beyond the longest output allowed: int64 ends somewhere.
+        h = a * sources.lengths.double() + min(b or 0, longest)
         return h.clamp(max=longest).long()
-
-    def block_size(self, batch: OutputBatch) -> int:
-        return min(self.options.jacobi_block_size, batch.max_len + 1)

@@ -14,7 +14,8 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from .drafts import draft_of
+from ..compiled.outputs import BlockOptions
+from .drafts import compiled_drafts, draft_of
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch, agreeing
 
@@ -23,13 +24,15 @@ class Lookahead(SingleHypothesisMethod):
     """Drafts and one certain token are fed; the longest prefix that p agrees with stays."""
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        window = self.options.lookahead_window
-        if window == "auto":
-            raise ValueError("--lookahead-window auto: not possible here; give a number of tokens")
-        self._window = int(window)
+        self._window = self.options.lookahead_window
         self._drafts = draft_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=True
         )
+
+    def search_options(self) -> BlockOptions:
+        dictionaries = (self.source_dictionary, self.dictionary)
+        drafts = compiled_drafts(self.options, *dictionaries, replaces_answers=True)
+        return BlockOptions(window=self._window, drafts=drafts)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         self._drafts.begin(batch)

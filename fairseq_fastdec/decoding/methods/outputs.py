@@ -6,12 +6,12 @@ from typing import Callable, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ...generators.constraints import GenerationRules, prefix_lengths
-from ...generators.hypothesis import Hypotheses, Hypothesis, hypothesis
-from ...generators.repeated_ngrams import forbidden_after
-from ...generators.sources import Sources
-from ...generators.statistics import SentenceRecord, Statistics
 from ...network import Ensemble
+from ..constraints import GenerationRules, prefix_lengths
+from ..hypothesis import Hypotheses, Hypothesis, hypothesis
+from ..repeated_ngrams import forbidden_after
+from ..sources import Sources
+from ..statistics import SentenceRecord, Statistics
 
 StepObserver = Callable[..., None]
 

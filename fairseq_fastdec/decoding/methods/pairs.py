@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...data.token_order import TokenOrder
-from ...generators.constraints import prefix_lengths
+from ..constraints import prefix_lengths
 
 
 @dataclass(eq=False)

@@ -5,14 +5,18 @@ sentence's number, its length and the sample's place, but not on the other sente
 """
 
 import math
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 
 class Draws:
-    """Draws tokens by their probabilities."""
+    """Draws tokens by their probabilities.
+
+    Attributes:
+        topk, topp: see the arguments.
+    """
 
     def __init__(self, topk: int, topp: float) -> None:
         """
@@ -21,7 +25,7 @@ class Draws:
             topp: draw from the fewest most probable tokens whose probabilities add up to this; 0
                 for all. If both are given this one counts, as in fairseq.
         """
-        self._topk, self._topp = topk, topp
+        self.topk, self.topp = topk, topp
         self._nonce = int(torch.randint(2**62, ()))
         self._states: Sequence[int] = ()
 
@@ -33,10 +37,15 @@ class Draws:
         topk, topp = getattr(args, "sampling_topk", -1), getattr(args, "sampling_topp", -1)
         return cls(max(topk, 0), max(topp, 0.0))
 
-    def begin(self, ids: Sequence[int]) -> None:
-        """Draw for the sentences of a new batch, which have these numbers in the whole run."""
+    def states(self, ids: Sequence[int]) -> List[int]:
+        """The random states of sentences with these numbers in the whole run."""
+        # Tools seed torch anew for every part of a text.
         seed = (torch.initial_seed() ^ self._nonce) % 2**64
-        self._states = [mixed(seed, number) for number in ids]
+        return [mixed(seed, number) for number in ids]
+
+    def begin(self, ids: Sequence[int]) -> None:
+        """Draw for the sentences of a new batch."""
+        self._states = self.states(ids)
 
     def draw(
         self, log_probs: Tensor, sentence: int, length: int, places: Sequence[int]
@@ -64,14 +73,14 @@ class Draws:
 
     def _possible(self, log_probs: Tensor) -> Tuple[Tensor, Tensor]:
         """The tokens that can be drawn, with their log-probabilities; ``-inf`` for others."""
-        if self._topp > 0:
+        if self.topp > 0:
             scores, tokens = log_probs.sort(descending=True, stable=True)
             # A token is drawn if those before it do not add up to p.
             before = scores.exp().cumsum(dim=0).roll(1)
             before[0] = 0
-            return scores.masked_fill(before >= self._topp, -math.inf), tokens
-        if 0 < self._topk < log_probs.numel():
-            return log_probs.topk(self._topk)
+            return scores.masked_fill(before >= self.topp, -math.inf), tokens
+        if 0 < self.topk < log_probs.numel():
+            return log_probs.topk(self.topk)
         return log_probs, torch.arange(log_probs.numel(), device=log_probs.device)
 
 

@@ -8,15 +8,16 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ... import progress
-from ...generators.options import given
-from ...generators.sources import Sources, without_padding
+from ..compiled.beams import BeamResult, ScheduleOptions, SentenceLimits
+from ..options import given
+from ..sources import Sources, without_padding
 from .beam_batch import BeamBatch
 from .beams import Beam
 from .variable_beam import VariableBeam
 
 
 @dataclass
-class StreamCapacity:
+class Capacity:
     """The most that is decoded at once; ``None`` sets no limit.
 
     Attributes:
@@ -49,7 +50,7 @@ class RefillSchedule:
         self,
         beams: Sequence[Beam],
         n_tokens: List[int],
-        capacity: StreamCapacity,
+        capacity: Capacity,
         epsilon: float,
         width: int,
     ) -> None:
@@ -128,22 +129,45 @@ class Streaming(VariableBeam):
                 f"--max-beam-rows {rows}: less than one beam, {self.rule.width} rows; raise it or "
                 "lower --beam"
             )
-        self.capacity = StreamCapacity()
+        self._epsilon = given(self.options.refill_threshold, 1 / 6)
+        self._policy = str(given(self.options.stream_policy, "min-length"))
+        self.capacity = Capacity()
 
-    def search(
+    def compiled_results(
+        self, sources: Sources, limits: SentenceLimits, bos: int
+    ) -> Iterator[BeamResult]:
+        capacity = self.capacity
+        schedule = ScheduleOptions(
+            capacity.sentences,
+            capacity.source_tokens,
+            self.options.max_beam_rows,
+            refill_threshold=self._epsilon,
+            expands_shortest=self._policy == "min-length",
+        )
+        longest_first = sources.lengths.argsort(stable=True).flip(0)
+        results = self.search.results(
+            sources, limits, bos, self.statistics, schedule, longest_first
+        )
+        return self._shown(results, sources.n)
+
+    def decode(
         self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
-        done = self._stream(batch, beams, sources, bos)
+        return self._shown(self._stream(batch, beams, sources, bos), len(beams))
+
+    def _shown(self, done: Iterator[Any], n_sentences: int) -> Iterator[Any]:
         # Without limits this is one of fairseq's own batches, which are short.
-        return done if self.capacity == StreamCapacity() else progress.shown(done, len(beams))
+        return done if self.capacity == Capacity() else progress.shown(done, n_sentences)
 
     def _stream(
         self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
-        options, n_before = self.options, self.statistics.encoder_invocations
-        epsilon = given(options.refill_threshold, 1 / 6)
-        policy = str(given(options.stream_policy, "min-length"))
-        capacity = replace(self.capacity, rows=options.max_beam_rows)
+        n_before, policy, epsilon = (
+            self.statistics.encoder_invocations,
+            self._policy,
+            self._epsilon,
+        )
+        capacity = replace(self.capacity, rows=self.options.max_beam_rows)
         n_tokens = sources.lengths.tolist()
         stream = RefillSchedule(beams, n_tokens, capacity, epsilon, self.rule.width)
         # Line 6: while inputs wait or beams are under way

@@ -2,7 +2,7 @@
 
 from typing import List
 
-from ...generators.sources import Sources
+from ..sources import Sources
 from .beam import FixedBeam
 
 

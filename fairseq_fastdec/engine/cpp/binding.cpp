@@ -80,6 +80,19 @@ PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int
   return packed;
 }
 
+// y [n, outputs] of x [n, inputs].
+Array<float> product(const PackedLinear &own, Array<float> x, int64_t n_threads) {
+  require(x.ndim() == 2 && x.shape(1) == own.linear.inputs, "x: not [n, inputs]");
+  Array<float> y({x.shape(0), py::ssize_t(own.linear.outputs)});
+  Product task = {};
+  task.linear = own.linear, task.threads = pool_threads(), task.n_threads = n_threads;
+  task.n = x.shape(0), task.x = x.data(), task.y = y.mutable_data();
+  const py::gil_scoped_release unlocked;
+  Buffer<float> scratch;
+  run(task, scratch);
+  return y;
+}
+
 struct LayerNorm {
   Norm norm = {};
   std::vector<std::shared_ptr<const void>> owners;
@@ -590,11 +603,16 @@ Acceptance::Kind acceptance_kind(const std::string &name) {
 PYBIND11_MODULE(_engine, module) {
   module.doc() = "The engine: prepared models, and searches over them. See engine/cpp.";
   module.attr("ALL_STEPS") = std::numeric_limits<int64_t>::max();
+  module.attr("BLOCK") = BLOCK, module.attr("PAIR") = PAIR, module.attr("GROUP") = GROUP;
+  module.def("n_multiply_adds", &n_multiply_adds);
+  module.def("set_width", &set_width, py::arg("widest"));
+  module.def("measure_costs", &measure_costs, py::arg("n_threads"));
 
   py::class_<PackedLinear>(module, "Linear")
       .def(py::init(&packed_linear), py::arg("weight"), py::arg("bias"), py::arg("inputs"),
            py::arg("outputs"), py::arg("scales") = py::none(),
-           py::arg("compensation") = py::none());
+           py::arg("compensation") = py::none())
+      .def("__call__", &product, py::arg("x"), py::arg("n_threads") = 1);
   py::class_<LayerNorm>(module, "Norm")
       .def(py::init(&layer_norm), py::arg("weight"), py::arg("bias"), py::arg("epsilon"));
   py::class_<Network>(module, "Network")

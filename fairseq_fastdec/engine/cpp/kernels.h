@@ -10,6 +10,17 @@
 
 namespace fastdec {
 
+// The multiply-adds of all products and attention since the library was loaded: the measure of the
+// papers' FLOPs.
+int64_t n_multiply_adds();
+
+// For tests: from now on kernels compute in vectors of at most this many floats.
+void set_width(int64_t widest);
+
+// Measures what threads cost, of which a call may have this many. Tasks then run in no more threads
+// than they have work for. Fewer than 2: forgets it, and tasks run in all threads that they may have.
+void measure_costs(int64_t n_threads);
+
 // Runs the task; `scratch` grows to what it needs.
 void run(Step &task, Buffer<float> &scratch);
 void run(Product &task, Buffer<float> &scratch);

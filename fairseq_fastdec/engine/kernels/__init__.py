@@ -1,8 +1,4 @@
-"""Compiled code for CPUs: linear layers, whole decoder steps, the best tokens, moving rows.
-
-Each class here has a factory ``of``, which returns ``None`` where compiled code cannot help. The
-factories ask :func:`.loading.library`; nobody else has to know whether anything was compiled.
-"""
+"""Compiled code for CPUs: packed linear layers, and the extension module with the searches."""
 
 
 def description() -> str:

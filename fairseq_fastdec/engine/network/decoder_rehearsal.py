@@ -5,13 +5,13 @@ from typing import Optional
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor
+from torch.nn import functional as F
 
-from ..products.linear import LinearLayer
+from ..kernels.packed import PackedLinear
 from ..products.precision import Precision
-from .attention import attend
-from .forward import ForwardPass
 from .own_weights import OwnWeights
-from .rehearsal import SENTENCES, TOKENS, Rehearsal, random_tokens
+from .positions import Positions
+from .rehearsal import SENTENCES, TOKENS, Rehearsal, attend, random_tokens
 from .weights import DecoderWeights, LayerWeights
 
 
@@ -51,60 +51,50 @@ class DecoderRehearsal:
             sources = torch.randn(SENTENCES, TOKENS, n_inputs, generator=generator)
         self._sources = sources
 
-    def try_key_values(self, made: LinearLayer) -> LinearLayer:
+    def try_key_values(self, made: PackedLinear) -> PackedLinear:
         self._key_values = made(self._sources)
         return self._rehearsal.settle(made, "cross_key_values")
 
     def begin(self, weights: DecoderWeights) -> None:
-        self._forward = ForwardPass(self._decoder, weights)
-        positions = self._forward.positions
+        positions = Positions(self._decoder, like=weights.embed).table
         n_positions = None if positions is None else positions.size(0)
         tokens = random_tokens(weights.embed.size(0), n_positions)
-        self._rehearsal.states = self._forward.embed(tokens, 0)
-        weights.project_in = self._rehearsal.settle(weights.project_in, "project_in")
-        n_layers = len(self._decoder.layers)
-        shape = (n_layers, 2, weights.n_heads, weights.head_dim)
-        self._of_rows = _OfRows(tokens.size(1))
-        self._of_sources = _OfSources(self._key_values.unflatten(-1, shape))
+        x = weights.embed_scale * F.embedding(tokens, weights.embed)
+        if positions is not None:
+            x = x + positions[: tokens.size(1)]
+        self._rehearsal.states = x if weights.embed_norm is None else weights.embed_norm(x)
+        shape = (len(self._decoder.layers), 2, weights.n_heads, weights.head_dim)
+        # [layers, 2, B, H, S, D]
+        self._of_sources = self._key_values.unflatten(-1, shape).permute(2, 3, 0, 4, 1, 5)
 
     def try_layer(self, index: int, made: LayerWeights) -> LayerWeights:
-        x = self._forward.self_attention(index, made, self._rehearsal.states, self._of_rows)
-        x = self._forward.cross_attention(index, made, x, self._of_sources)
+        x = self._self_attention(made, self._rehearsal.states)
+        x = self._cross_attention(made, x, *self._of_sources[index])
         self._rehearsal.states = made.feed_forward(x)
         return self._rehearsal.settle(made, f"layers.{index}")
 
     def end(self, weights: DecoderWeights) -> Tensor:
-        x = self._rehearsal.states
-        if weights.final_norm is not None:
-            x = weights.final_norm(x)
-        if weights.project_out is not None:
-            x = weights.project_out(x)
-            weights.project_out = self._rehearsal.settle(weights.project_out, "project_out")
         self._rehearsal.tell()
-        return x
+        x = self._rehearsal.states
+        return x if weights.final_norm is None else weights.final_norm(x)
 
+    def _self_attention(self, layer: LayerWeights, x: Tensor) -> Tensor:
+        residual = x
+        if layer.pre_norm:
+            x = layer.self_norm(x)
+        qkv = layer.self_qkv(x).unflatten(-1, (3, self._of_sources.size(3), -1))
+        x = layer.self_out(attend(*qkv.permute(2, 0, 3, 1, 4), is_causal=True))
+        if layer.self_attn_norm is not None:
+            x = layer.self_attn_norm(x)
+        x = residual + x
+        return x if layer.pre_norm else layer.self_norm(x)
 
-class _OfRows:
-    """The sentences attend to themselves, causally; see :class:`~.forward.RowKeys`."""
-
-    def __init__(self, n_tokens: int) -> None:
-        self._mask = torch.full((1, 1, n_tokens, n_tokens), -torch.inf).triu(1)
-
-    def attend(self, layer: int, qkv: Tensor) -> Tensor:
-        queries, keys, values = qkv.permute(2, 0, 3, 1, 4)
-        return attend(queries, keys, values, self._mask)
-
-
-class _OfSources:
-    """The sentences attend to their sources; see :class:`~.forward.SourceKeys`."""
-
-    def __init__(self, key_values: Tensor) -> None:
-        """
-        Args:
-            key_values: ``[B, S, layers, 2, H, D]``.
-        """
-        self._key_values = key_values.permute(2, 3, 0, 4, 1, 5)
-
-    def attend(self, layer: int, queries: Tensor) -> Tensor:
-        keys, values = self._key_values[layer]
-        return attend(queries.transpose(1, 2), keys, values, None)
+    def _cross_attention(
+        self, layer: LayerWeights, x: Tensor, keys: Tensor, values: Tensor
+    ) -> Tensor:
+        residual = x
+        if layer.pre_norm:
+            x = layer.cross_norm(x)
+        queries = layer.cross_query(x).unflatten(-1, (keys.size(1), -1)).transpose(1, 2)
+        x = residual + layer.cross_out(attend(queries, keys, values))
+        return x if layer.pre_norm else layer.cross_norm(x)

@@ -3,17 +3,16 @@
 from dataclasses import dataclass
 from typing import List, Optional
 
+import torch
 from fairseq.models.transformer import TransformerEncoderBase
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..products.linear import LinearLayer
-from ..products.precision import Precision, PreparedNorm
-from .attention import attend
-from .gradients import without_gradients
+from ..kernels.packed import PackedLinear
+from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .own_weights import OwnWeights
 from .positions import Positions
-from .rehearsal import Rehearsal, random_tokens
+from .rehearsal import Rehearsal, attend, random_tokens
 from .weights import FeedForward, feed_forward, layer_linears, layers_of, queries_keys_values
 
 
@@ -21,24 +20,20 @@ from .weights import FeedForward, feed_forward, layer_linears, layers_of, querie
 class EncoderLayerWeights:
     """One encoder layer."""
 
-    qkv: LinearLayer  # C -> 3C, the queries scaled
-    out: LinearLayer
+    qkv: PackedLinear  # C -> 3C, the queries scaled
+    out: PackedLinear
     norm: PreparedNorm
     feed_forward: FeedForward
 
-    def __call__(self, x: Tensor, n_heads: int, mask: Optional[Tensor]) -> Tensor:
-        """``[B, S, C]`` to the same.
-
-        Args:
-            mask: as for :func:`~.attention.attend`.
-        """
+    def __call__(self, x: Tensor, n_heads: int) -> Tensor:
+        """``[B, S, C]`` to the same."""
         residual = x
         pre_norm = self.feed_forward.pre_norm
         if pre_norm:
             x = self.norm(x)
         qkv = self.qkv(x).unflatten(-1, (3, n_heads, -1))
         queries, keys, values = qkv.permute(2, 0, 3, 1, 4)
-        x = residual + self.out(attend(queries, keys, values, mask))
+        x = residual + self.out(attend(queries, keys, values))
         return self.feed_forward(x if pre_norm else self.norm(x))
 
 
@@ -60,7 +55,7 @@ class EncoderWeights:
     rehearsed: Optional[Tensor] = None
 
     @classmethod
-    @without_gradients
+    @torch.no_grad()
     def of(
         cls, encoder: TransformerEncoderBase, precision: Precision, own: OwnWeights
     ) -> "EncoderWeights":
@@ -76,11 +71,11 @@ class EncoderWeights:
         weights = cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
-            embed=precision.tensor(encoder.embed_tokens.weight),
+            embed=in_fp32(encoder.embed_tokens.weight).contiguous(),
             embed_scale=encoder.embed_scale,
-            embed_norm=precision.norm_of(encoder.layernorm_embedding),
+            embed_norm=norm_of(encoder.layernorm_embedding),
             layers=[],
-            final_norm=precision.norm_of(encoder.layer_norm),
+            final_norm=norm_of(encoder.layer_norm),
         )
         rehearsal = Rehearsal.of(precision, "encoder")
         if rehearsal is not None:
@@ -88,29 +83,19 @@ class EncoderWeights:
         for layer in layers_of(encoder):
             weights.layers.append(weights._layer(layer, precision, own, rehearsal))
         if rehearsal is not None:
-            weights.rehearsed = weights.normalized(rehearsal.states)
+            x = rehearsal.states
+            weights.rehearsed = x if weights.final_norm is None else weights.final_norm(x)
             rehearsal.tell()
         return weights
-
-    def embedded(self, tokens: Tensor, positions: Optional[Tensor]) -> Tensor:
-        """Tokens int64 ``[B, S]`` to the first layer's input ``[B, S, C]``.
-
-        Args:
-            positions: ``[N, C]``; ``None`` for models that have none.
-        """
-        x = self.embed_scale * F.embedding(tokens, self.embed)
-        if positions is not None:
-            x = x + positions[: tokens.size(1)]
-        return x if self.embed_norm is None else self.embed_norm(x)
-
-    def normalized(self, x: Tensor) -> Tensor:
-        """The last layer's output ``[B, S, C]`` to the encoder's."""
-        return x if self.final_norm is None else self.final_norm(x)
 
     def _embed_random(self, encoder: TransformerEncoderBase) -> Tensor:
         positions = Positions(encoder, like=self.embed).table
         n_positions = None if positions is None else positions.size(0)
-        return self.embedded(random_tokens(self.embed.size(0), n_positions), positions)
+        tokens = random_tokens(self.embed.size(0), n_positions)
+        x = self.embed_scale * F.embedding(tokens, self.embed)
+        if positions is not None:
+            x = x + positions[: tokens.size(1)]
+        return x if self.embed_norm is None else self.embed_norm(x)
 
     def _layer(
         self,
@@ -123,7 +108,7 @@ class EncoderWeights:
             if rehearsal is None:
                 return _layer_weights(layer, precision)
             made = _layer_weights(layer, rehearsal.precision)
-            rehearsal.states = made(rehearsal.states, self.n_heads, None)
+            rehearsal.states = made(rehearsal.states, self.n_heads)
             return rehearsal.settle(made, f"layers.{len(self.layers)}")
 
 
@@ -131,6 +116,6 @@ def _layer_weights(layer: nn.Module, precision: Precision) -> EncoderLayerWeight
     return EncoderLayerWeights(
         qkv=queries_keys_values(layer.self_attn, precision),
         out=precision.linear_of(layer.self_attn.out_proj),
-        norm=precision.norm_of(layer.self_attn_layer_norm),
+        norm=norm_of(layer.self_attn_layer_norm),
         feed_forward=feed_forward(layer, precision),
     )

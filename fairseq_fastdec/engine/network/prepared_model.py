@@ -1,4 +1,4 @@
-"""A model's parameters are prepared once a model and precision, for all of its sessions.
+"""A model's parameters are prepared once a model and precision, for all of its generators.
 
 To pack and quantise the weights of transformer base takes longer than to translate a sentence, and
 every call of fairseq's hub interface builds a generator.
@@ -6,26 +6,22 @@ every call of fairseq's hub interface builds a generator.
 
 import threading
 import weakref
-from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, NamedTuple, Optional, Tuple, TypeVar
+from functools import partial
+from typing import Any, Callable, Dict, Hashable, Iterable, Optional, Tuple
 
 import torch
-from fairseq.models.transformer import TransformerDecoderBase
 from torch import Tensor, nn
 
 from ...memory import trim
-from ..products.linear import LinearLayer, Rows
-from ..products.precision import Precision
+from ..kernels.packed import PackedLinear
+from ..products.precision import Precision, in_fp32
 from .decoder_rehearsal import rehearsed_decoder
-from .drafter import Drafter, low_rank_output
-from .heads import HeadWeights
+from .encoder_weights import EncoderWeights
+from .heads import DrafterWeights, HeadWeights, vocabulary_of_drafts
 from .own_weights import OwnWeights
 from .rehearsal import Rehearsal
 from .staleness import Watch
 from .weights import DecoderWeights
-
-Made = TypeVar("Made")
-Make = Callable[[nn.Module, Precision, OwnWeights], Made]
 
 
 class PreparedModule:
@@ -43,7 +39,7 @@ class PreparedModule:
         self._module = weakref.ref(module)
         self._watch = Watch(module)
         self._own = OwnWeights()
-        self._made: Dict[Tuple[Callable, Precision], object] = {}
+        self._made: Dict[Tuple[Hashable, ...], Any] = {}
         # Making one piece asks for others of the same module.
         self._lock = threading.RLock()
         self.version = 0
@@ -61,30 +57,91 @@ class PreparedModule:
                 self.version += 1
             return self.version
 
-    @torch.no_grad()
-    def get(self, make: Make, precision: Precision) -> Made:
-        """The result of ``make(module, precision, own weights)``, made when first asked for.
+    def encoder(self, precision: Precision) -> EncoderWeights:
+        """All of an encoder but its positions.
 
         Raises:
-            ReleasedWeights: if it would have to be made of weights that have been released.
+            ReleasedWeights: if it would have to be made of weights that have been released. So do
+                the other methods.
         """
-        # The precision of attention concerns caches, and no weights.
-        key = make, precision._replace(attention=None)
+        return self._get(("encoder", precision), EncoderWeights.of, precision, self._own)
+
+    def decoder(self, precision: Precision, encoder: nn.Module) -> DecoderWeights:
+        """All of a decoder from token ids to features.
+
+        Args:
+            encoder: whose states the decoder attends to.
+        """
+        # Not every encoder is prepared: those of speech are fairseq's own.
+        with _PREPARED_LOCK:
+            known = _PREPARED.get(encoder)
+        make = partial(rehearsed_decoder, sources=known and known._rehearsed("encoder", precision))
+        return self._get(("decoder", precision), make, precision, self._own)
+
+    def vocabulary(self, precision: Precision, n_types: Optional[int] = None) -> PackedLinear:
+        """A decoder's output layer, of the first types (default: all).
+
+        A projection before it (``--decoder-output-dim``) is part of it.
+        """
+        make = self._make_vocabulary
+        return self._get(("vocabulary", precision, n_types), make, precision, n_types)
+
+    def heads(self, precision: Precision, first: int, last: int) -> HeadWeights:
+        """Heads that know nothing of each other; see :meth:`HeadWeights.of`."""
+        key = ("heads", precision, first, last)
+        return self._get(key, HeadWeights.of, precision, first, last)
+
+    def drafter(self, precision: Precision) -> DrafterWeights:
+        """Sequential heads."""
+        return self._get(("drafter", precision), DrafterWeights.of, precision)
+
+    def vocabulary_of_drafts(
+        self, precision: Precision, n_types: Optional[int] = None
+    ) -> PackedLinear:
+        """See :func:`.heads.vocabulary_of_drafts`."""
+        return self._get(("drafts", precision, n_types), self._make_drafts, precision, n_types)
+
+    @torch.no_grad()
+    def _get(self, key: Tuple[Hashable, ...], make: Callable, *arguments: Any) -> Any:
+        """What ``make(module, *arguments)`` gives, made when it is first asked for."""
         with self._lock:
             if key not in self._made:
                 n_released = self._own.n_released
-                self._made[key] = make(self._module(), precision, self._own)
+                self._made[key] = make(self._module(), *arguments)
                 if self._own.n_released > n_released:
                     trim()
             return self._made[key]
 
-    def rehearsed(self, precision: Precision) -> Optional[Tensor]:
+    def _rehearsed(self, name: str, precision: Precision) -> Optional[Tensor]:
         """The states of random sentences behind the weights in that precision, if there are any."""
-        own = precision._replace(attention=None)
         with self._lock:
-            made = [value for (_, key), value in self._made.items() if key == own]
-        states = (getattr(value, "rehearsed", None) for value in made)
-        return next((found for found in states if found is not None), None)
+            return getattr(self._made.get((name, precision)), "rehearsed", None)
+
+    def _make_drafts(
+        self, decoder: nn.Module, precision: Precision, n_types: Optional[int]
+    ) -> PackedLinear:
+        output = decoder.output_projection
+        with self._own.reading(output, [output]):
+            return vocabulary_of_drafts(decoder, precision, n_types)
+
+    def _make_vocabulary(
+        self, decoder: nn.Module, precision: Precision, n_types: Optional[int]
+    ) -> PackedLinear:
+        output, projection = decoder.output_projection, decoder.project_out_dim
+        with self._own.reading(output, [output]):
+            weight = in_fp32(output.weight[:n_types])
+            if projection is not None:
+                weight = weight @ in_fp32(projection.weight)
+            bias = None if output.bias is None else output.bias[:n_types]
+            features = self._rehearsed("decoder", precision)
+            rehearsal = Rehearsal.of(precision, "decoder")
+            if rehearsal is None or features is None:
+                return precision.linear(weight, bias)
+            made = rehearsal.precision.linear(weight, bias)
+            made(features)
+            made = rehearsal.settle(made, "output_projection")
+            rehearsal.tell()
+            return made
 
 
 _PREPARED: "weakref.WeakKeyDictionary[nn.Module, PreparedModule]" = weakref.WeakKeyDictionary()
@@ -97,162 +154,3 @@ def prepared(module: nn.Module) -> PreparedModule:
         if module not in _PREPARED:
             _PREPARED[module] = PreparedModule(module)
         return _PREPARED[module]
-
-
-class Output(NamedTuple):
-    """From features to logits.
-
-    Attributes:
-        heads: ``None`` for a stock decoder, and for one with sequential heads.
-        vocabulary: from ``[..., C]`` to ``[..., V]``.
-    """
-
-    heads: Optional[HeadWeights]
-    vocabulary: LinearLayer
-
-
-class PreparedDecoder:
-    """A decoder's prepared weights in one precision, as a session asks for them."""
-
-    def __init__(
-        self, decoder: TransformerDecoderBase, precision: Precision, encoder: nn.Module
-    ) -> None:
-        """
-        Args:
-            encoder: whose states the decoder attends to.
-        """
-        self._prepared = prepared(decoder)
-        self._precision = precision
-        self._make_weights = _DecoderWeights(encoder)
-
-    def refresh(self) -> int:
-        """See :meth:`PreparedModule.refresh`."""
-        return self._prepared.refresh()
-
-    def weights(self) -> DecoderWeights:
-        """All from token ids to features."""
-        return self._prepared.get(self._make_weights, self._precision)
-
-    def output(self, precision: Optional[Precision] = None) -> Output:
-        """From features to logits, perhaps in another precision."""
-        precision = precision or self._precision
-        heads = self._prepared.get(_heads, precision)
-        return Output(heads, self._prepared.get(_vocabulary, precision))
-
-    def heads(self, precision: Optional[Precision] = None) -> Optional[HeadWeights]:
-        """The heads of :meth:`output` alone, where a shortlist takes the output layer's place."""
-        return self._prepared.get(_heads, precision or self._precision)
-
-    def drafter(self, precision: Precision, widened: bool) -> Optional[Drafter]:
-        """The sequential heads in some precision, ``None`` if there are none.
-
-        Args:
-            widened: see :class:`Drafter`.
-        """
-        return self._prepared.get(_SequentialHeads(widened), precision)
-
-    def low_rank_output(
-        self, precision: Precision, n_types: Optional[int]
-    ) -> Optional[LinearLayer]:
-        """See :func:`.drafter.low_rank_output`."""
-        return self._prepared.get(_LowRankOutput(n_types), precision)
-
-    def proposals(self, precision: Precision, n_types: int) -> Output:
-        """For proposals: from features to the logits of the first types alone."""
-        heads = self._prepared.get(_heads, precision)
-        return Output(heads, self._prepared.get(_FirstTypes(n_types), precision))
-
-    def vocabulary_rows(self) -> Rows:
-        """The output layer, of which a shortlist takes some outputs."""
-        return self._prepared.get(_vocabulary_rows, self._precision)
-
-
-# No tuples: PreparedModule.get tells those that make different things apart.
-@dataclass(frozen=True)
-class _DecoderWeights:
-    """Makes a decoder's weights, which are tried with what the encoder gives."""
-
-    encoder: nn.Module
-
-    def __call__(
-        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-    ) -> DecoderWeights:
-        # Not every encoder is prepared: those of speech are fairseq's own.
-        with _PREPARED_LOCK:
-            encoder = _PREPARED.get(self.encoder)
-        sources = None if encoder is None else encoder.rehearsed(precision)
-        return rehearsed_decoder(decoder, precision, own, sources)
-
-
-def _heads(
-    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-) -> Optional[HeadWeights]:
-    return HeadWeights.of(decoder, precision)
-
-
-@dataclass(frozen=True)
-class _SequentialHeads:
-    """Makes sequential heads."""
-
-    widened: bool
-
-    def __call__(
-        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-    ) -> Optional[Drafter]:
-        return Drafter.of(decoder, precision, self.widened)
-
-
-@dataclass(frozen=True)
-class _LowRankOutput:
-    """Makes the output layer behind sequential heads with an output rank."""
-
-    n_types: Optional[int]
-
-    def __call__(
-        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-    ) -> Optional[LinearLayer]:
-        output = decoder.output_projection
-        with own.reading(output, [output]):
-            return low_rank_output(decoder, precision, self.n_types)
-
-
-def _vocabulary(
-    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-) -> LinearLayer:
-    output = decoder.output_projection
-    with own.reading(output, [output]):
-        features = prepared(decoder).rehearsed(precision)
-        rehearsal = Rehearsal.of(precision, "decoder")
-        if rehearsal is None or features is None:
-            return precision.linear_of(output)
-        made = rehearsal.precision.linear_of(output)
-        made(features)
-        made = rehearsal.settle(made, "output_projection")
-        rehearsal.tell()
-        return made
-
-
-@dataclass(frozen=True)
-class _FirstTypes:
-    """Makes the output layer of a dictionary's first types."""
-
-    n: int
-
-    def __call__(
-        self, decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-    ) -> LinearLayer:
-        return _vocabulary_rows(decoder, precision, own).take(torch.arange(self.n))
-
-
-def _vocabulary_rows(
-    decoder: TransformerDecoderBase, precision: Precision, own: OwnWeights
-) -> Rows:
-    output = decoder.output_projection
-    with own.reading(output, [output]):
-        features = prepared(decoder).rehearsed(precision)
-        rehearsal = Rehearsal.of(precision, "decoder")
-        if rehearsal is None or features is None:
-            return precision.rows_of(output)
-        rows = rehearsal.try_rows(output, features, "output_projection")
-        rehearsal.tell()
-        return rows

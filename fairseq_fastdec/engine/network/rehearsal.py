@@ -9,12 +9,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any, List, Optional
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional as F
 
-from ..products.int8 import Int8Linear
-from ..products.linear import Rows
+from ..kernels.packed import PackedInt8
 from ..products.precision import Precision
-from ..products.trial import Int8Trial, described, tried_rows
+from ..products.trial import Int8Trial, described
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Rehearsal:
     @classmethod
     def of(cls, precision: Precision, name: str) -> Optional["Rehearsal"]:
         """``None`` in other precisions, which change no layer's outputs by much."""
-        return cls(precision, name) if precision.product is Int8Linear else None
+        return cls(precision, name) if precision.product is PackedInt8 else None
 
     def settle(self, made: Any, name: str) -> Any:
         """End the trials of some layers: what was tried becomes what computes it.
@@ -64,13 +64,6 @@ class Rehearsal:
                 setattr(made, field.name, own)
         return made
 
-    def try_rows(self, module: nn.Linear, x: Tensor, name: str) -> Rows:
-        """The same layer, of which few outputs are computed at a time, tried with inputs ``x``."""
-        bias = None if module.bias is None else self.precision.tensor(module.bias)
-        rows, trial = tried_rows(self.precision.tensor(module.weight), bias, x)
-        self.settle(trial, name)
-        return rows
-
     def tell(self) -> None:
         """Log which layers were not trusted."""
         if self._kept:
@@ -88,3 +81,14 @@ def random_tokens(n_types: int, n_positions: Optional[int]) -> Tensor:
     # Not torch's own random numbers, which are the user's.
     generator = torch.Generator().manual_seed(1)
     return torch.randint(first, n_types, (SENTENCES, n_tokens), generator=generator)
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, is_causal: bool = False) -> Tensor:
+    """Attention of queries ``[B, H, T, D]``, which come scaled, to keys and values: ``[B, T, C]``.
+
+    Args:
+        keys, values: ``[B, H, L, D]``.
+        is_causal: whether a query sees the keys up to its own place alone.
+    """
+    found = F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal, scale=1.0)
+    return found.transpose(1, 2).flatten(2)

@@ -6,9 +6,8 @@ from typing import Iterator, List, Sequence
 
 from torch import nn
 
-from .encoder import runs_prepared
 from .prepared_model import prepared
-from .support import unsupported_part
+from .support import runs_prepared, unsupported_part
 from .weights import key_value_linears, layer_linears, layers_of
 
 

@@ -1,30 +1,14 @@
-"""A model that the engine cannot run is refused by name when the generator is built."""
+"""The models that the engine can run."""
 
 from typing import Iterator, Optional
 
+from fairseq.models import FairseqEncoder
+from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBase
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
 
-from ...stock_decoders import attention_departures, departures, is_nat
+from ...stock_decoders import attention_departures, departures
 from .weights import layers_of
-
-INSTEAD = "use --decoding fairseq for this model"
-INSTEAD_OF_NAT = "decode it with --task translation_lev"
-
-
-class UnsupportedModel(ValueError):
-    """A model that the engine cannot reproduce exactly; the message names the part and a remedy."""
-
-
-def check_supported(model: nn.Module) -> None:
-    """Refuse models whose decoder is not a stock fairseq transformer decoder.
-
-    Raises:
-        UnsupportedModel: names the first part that the engine cannot run.
-    """
-    problem = unsupported_part(model)
-    if problem is not None:
-        instead = INSTEAD_OF_NAT if is_nat(getattr(model, "decoder", None)) else INSTEAD
-        raise UnsupportedModel(f"{problem}; {instead}")
 
 
 def unsupported_part(model: nn.Module) -> Optional[str]:
@@ -57,3 +41,29 @@ def linear_problems(layer: nn.Module) -> Iterator[str]:
     for linear in (layer.fc1, layer.fc2):
         if type(linear) is not nn.Linear:
             yield f"a feed-forward layer is a {type(linear).__name__}"
+
+
+def runs_prepared(encoder: FairseqEncoder) -> bool:
+    """Whether this is a stock transformer encoder, which the engine computes itself."""
+    stock = (TransformerEncoder, TransformerEncoderBase)
+    return (
+        isinstance(encoder, TransformerEncoderBase)
+        and all(
+            any(getattr(type(encoder), method) is getattr(base, method) for base in stock)
+            for method in ("forward", "forward_scriptable", "forward_embedding")
+        )
+        and type(encoder.embed_tokens) is nn.Embedding
+        and encoder.quant_noise is None
+        and len(encoder.layers) > 0
+        and all(_runs_prepared(layer) for layer in layers_of(encoder))
+    )
+
+
+def _runs_prepared(layer: nn.Module) -> bool:
+    return (
+        isinstance(layer, TransformerEncoderLayerBase)
+        and type(layer).forward is TransformerEncoderLayerBase.forward
+        and type(layer).residual_connection is TransformerEncoderLayerBase.residual_connection
+        and not any(attention_problems(layer.self_attn))
+        and not any(linear_problems(layer))
+    )

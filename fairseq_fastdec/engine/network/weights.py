@@ -1,18 +1,17 @@
 """A model's parameters in the shapes that the engine multiplies with."""
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Protocol, Sequence
+from typing import Callable, List, Optional, Protocol, Sequence, Tuple
 
 import torch
-from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.models.transformer import TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from ..products.linear import LinearLayer
-from ..products.precision import Precision, PreparedNorm
-from .gradients import without_gradients
+from ..kernels.packed import PackedLinear
+from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .own_weights import OwnWeights
 
 
@@ -21,10 +20,10 @@ class FeedForward:
     """The feed-forward half of a layer, with its residual connection and normalisation."""
 
     pre_norm: bool
-    fc1: LinearLayer
+    fc1: PackedLinear
     activation: Callable[[Tensor], Tensor]
     fc1_norm: Optional[PreparedNorm]  # NormFormer's --scale-fc
-    fc2: LinearLayer
+    fc2: PackedLinear
     residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
     norm: PreparedNorm
 
@@ -44,29 +43,16 @@ class FeedForward:
 
 
 @dataclass
-class HiddenOutput:
-    """RoBERTa's hidden layer between the features and the output layer."""
-
-    dense: LinearLayer  # C -> C
-    activation: Callable[[Tensor], Tensor]
-    norm: PreparedNorm
-
-    def __call__(self, features: Tensor) -> Tensor:
-        """``[..., C]`` to ``[..., C]``."""
-        return self.norm(self.activation(self.dense(features)))
-
-
-@dataclass
 class LayerWeights:
     """One decoder layer. The queries' scaling by ``head_dim ** -0.5`` is part of the weights."""
 
     pre_norm: bool
-    self_qkv: LinearLayer  # C -> 3C
-    self_out: LinearLayer
+    self_qkv: PackedLinear  # C -> 3C
+    self_out: PackedLinear
     self_attn_norm: Optional[PreparedNorm]  # after the attention, NormFormer's --scale-attn
     self_norm: PreparedNorm
-    cross_query: LinearLayer
-    cross_out: LinearLayer
+    cross_query: PackedLinear
+    cross_out: PackedLinear
     cross_norm: PreparedNorm
     feed_forward: FeedForward
 
@@ -80,7 +66,7 @@ class LayerTrials(Protocol):
 
     precision: Precision
 
-    def try_key_values(self, made: LinearLayer) -> LinearLayer:
+    def try_key_values(self, made: PackedLinear) -> PackedLinear:
         """The keys' and values' layer, as it is to stay."""
 
     def begin(self, weights: "DecoderWeights") -> None:
@@ -105,16 +91,14 @@ class DecoderWeights:
     head_dim: int
     embed: Tensor  # [V, C]
     embed_scale: float
-    project_in: Optional[LinearLayer]
     embed_norm: Optional[PreparedNorm]
     layers: List[LayerWeights]
-    cross_key_values: LinearLayer  # encoder C -> layers * 2C: one product for all layers
+    cross_key_values: PackedLinear  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[PreparedNorm]
-    project_out: Optional[Callable[[Tensor], Tensor]]
     rehearsed: Optional[Tensor] = None
 
     @classmethod
-    @without_gradients
+    @torch.no_grad()
     def of(
         cls,
         decoder: TransformerDecoderBase,
@@ -134,17 +118,16 @@ class DecoderWeights:
         layers = layers_of(decoder)
         attention = layers[0].self_attn
         tried = precision if trials is None else trials.precision
+        embed, embed_scale = _embeddings(decoder)
         weights = cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
-            embed=precision.tensor(decoder.embed_tokens.weight),
-            embed_scale=decoder.embed_scale,
-            project_in=tried.linear_of(decoder.project_in_dim),
-            embed_norm=precision.norm_of(decoder.layernorm_embedding),
+            embed=embed,
+            embed_scale=embed_scale,
+            embed_norm=norm_of(decoder.layernorm_embedding),
             layers=[],
             cross_key_values=_cross_key_values(layers, tried, own, trials),
-            final_norm=precision.norm_of(decoder.layer_norm),
-            project_out=_before_output(decoder, tried),
+            final_norm=norm_of(decoder.layer_norm),
         )
         if trials is not None:
             trials.begin(weights)
@@ -157,17 +140,14 @@ class DecoderWeights:
         return weights
 
 
-def _before_output(
-    decoder: TransformerDecoderBase, precision: Precision
-) -> Optional[Callable[[Tensor], Tensor]]:
-    output = decoder.output_projection
-    if isinstance(output, RobertaLMHead):
-        return HiddenOutput(
-            precision.linear_of(output.dense),
-            output.activation_fn,
-            precision.norm_of(output.layer_norm),
-        )
-    return precision.linear_of(decoder.project_out_dim)
+def _embeddings(decoder: TransformerDecoderBase) -> Tuple[Tensor, float]:
+    """The embeddings ``[V, C]`` of the layers' width, and their scale."""
+    embed = in_fp32(decoder.embed_tokens.weight).contiguous()
+    projection = decoder.project_in_dim
+    if projection is None:
+        return embed, decoder.embed_scale
+    bias = None if projection.bias is None else in_fp32(projection.bias)
+    return F.linear(decoder.embed_scale * embed, in_fp32(projection.weight), bias), 1.0
 
 
 def layers_of(coder: nn.Module) -> List[nn.Module]:
@@ -189,7 +169,7 @@ def key_value_linears(layer: nn.Module) -> List[nn.Linear]:
     return [] if cross is None else [cross.k_proj, cross.v_proj]
 
 
-def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> LinearLayer:
+def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> PackedLinear:
     """One product for all three, ``C -> 3C``; the queries come scaled by ``head_dim ** -0.5``."""
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     return stacked(projections, precision, first_scale=attention.scaling)
@@ -197,11 +177,11 @@ def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> 
 
 def stacked(
     projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
-) -> LinearLayer:
+) -> PackedLinear:
     """Several layers of the same input as one; the first one's output times ``first_scale``."""
     # In fp16 the scaled numbers would be rounded once more.
-    weights = [precision.tensor(layer.weight) for layer in projections]
-    biases = [precision.tensor(layer.bias) for layer in projections]
+    weights = [in_fp32(layer.weight) for layer in projections]
+    biases = [in_fp32(layer.bias) for layer in projections]
     weights[0], biases[0] = weights[0] * first_scale, biases[0] * first_scale
     return precision.linear(torch.cat(weights), torch.cat(biases))
 
@@ -213,10 +193,10 @@ def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
         pre_norm=layer.normalize_before,
         fc1=precision.linear_of(layer.fc1),
         activation=layer.activation_fn,
-        fc1_norm=precision.norm_of(getattr(layer, "ffn_layernorm", None)),
+        fc1_norm=norm_of(getattr(layer, "ffn_layernorm", None)),
         fc2=precision.linear_of(layer.fc2),
-        residual_scale=None if scale is None else precision.tensor(scale),
-        norm=precision.norm_of(layer.final_layer_norm),
+        residual_scale=None if scale is None else in_fp32(scale),
+        norm=norm_of(layer.final_layer_norm),
     )
 
 
@@ -225,11 +205,11 @@ def _cross_key_values(
     precision: Precision,
     own: OwnWeights,
     trials: Optional[LayerTrials],
-) -> LinearLayer:
+) -> PackedLinear:
     linears = [linear for layer in layers for linear in key_value_linears(layer)]
     sizes = [linear.weight.size(0) for linear in linears]
     # Of the layers' own weights no more than one's are in memory at a time.
-    like = precision.tensor(linears[0].bias)
+    like = in_fp32(linears[0].bias)
     weight, bias = like.new_empty(sum(sizes), linears[0].in_features), like.new_empty(sum(sizes))
     parts = iter(zip(weight.split(sizes), bias.split(sizes)))
     for layer in layers:
@@ -248,21 +228,23 @@ def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> 
         pre_norm=layer.normalize_before,
         self_qkv=queries_keys_values(layer.self_attn, precision),
         self_out=_self_attention_output(layer, precision),
-        self_attn_norm=precision.norm_of(layer.attn_ln),
-        self_norm=precision.norm_of(layer.self_attn_layer_norm),
+        self_attn_norm=norm_of(layer.attn_ln),
+        self_norm=norm_of(layer.self_attn_layer_norm),
         cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
         cross_out=precision.linear_of(cross.out_proj),
-        cross_norm=precision.norm_of(layer.encoder_attn_layer_norm),
+        cross_norm=norm_of(layer.encoder_attn_layer_norm),
         feed_forward=feed_forward(layer, precision),
     )
 
 
-def _self_attention_output(layer: TransformerDecoderLayerBase, precision: Precision) -> LinearLayer:
+def _self_attention_output(
+    layer: TransformerDecoderLayerBase, precision: Precision
+) -> PackedLinear:
     attention: MultiheadAttention = layer.self_attn
     projection = attention.out_proj
     if layer.c_attn is None:
         return precision.linear_of(projection)
     # NormFormer's --scale-heads multiplies the projected output, head_dim channels by each factor.
-    scale = precision.tensor(layer.c_attn).repeat_interleave(attention.head_dim)
-    weight, bias = precision.tensor(projection.weight), precision.tensor(projection.bias)
+    scale = in_fp32(layer.c_attn).repeat_interleave(attention.head_dim)
+    weight, bias = in_fp32(projection.weight), in_fp32(projection.bias)
     return precision.linear(weight * scale[:, None], bias * scale)

@@ -5,14 +5,12 @@ larger than the others (large multilingual models, deep encoders), these others 
 and translations become gibberish.
 """
 
-from typing import List, Optional, Tuple
+from typing import List, Optional
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..kernels.packed import PackedBFloat16
-from .int8 import Int8Linear, Int8Rows
-from .linear import BFloat16Linear, BFloat16Rows, LinearLayer, PlainLinear, PlainRows, Rows
+from ..kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
 
 # A layer's outputs may change by this share of their size. Rounding inputs and weights to 8 bits
 # changes them by 1 part in 100 where no channel stands out. Translations suffer from some 10 on.
@@ -25,18 +23,17 @@ class Int8Trial:
     """``y = x weight^T + bias`` in 8-bit integers, until inputs come that they change too much.
 
     Attributes:
-        layer: what computes it: in 8-bit integers or, after such inputs, in bf16 where the
-            processor has instructions for it, and otherwise in fp32.
+        layer: what computes it: in 8-bit integers or, after such inputs, in bf16.
         error: the largest change so far, as a share of the outputs.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
         """
         Args:
-            weight, bias: as those of :class:`Int8Linear`.
+            weight, bias: as those of :class:`~..kernels.packed.PackedLinear`.
         """
         self._weight, self._bias = weight, bias
-        self.layer: LinearLayer = Int8Linear(weight, bias)
+        self.layer: PackedLinear = PackedInt8(weight, bias)
         self.error = 0.0
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -44,7 +41,7 @@ class Int8Trial:
         if self.is_trusted:
             self.error = max(self.error, self._error(x, y))
             if not self.is_trusted:
-                self.layer = rounder()(self._weight, self._bias)
+                self.layer = PackedBFloat16(self._weight, self._bias)
                 y = self.layer(x)
         return y
 
@@ -54,30 +51,10 @@ class Int8Trial:
         return self.error <= LARGEST_ERROR
 
     def _error(self, x: Tensor, y: Tensor) -> float:
-        some = _some_outputs(self._weight)
+        some = slice(None, None, max(1, self._weight.size(0) // OUTPUTS))
         # Biases are not quantised, and would hide what is.
         own = y[..., some] if self._bias is None else y[..., some] - self._bias[some]
         return relative_error(own, F.linear(x, self._weight[some]))
-
-
-def tried_rows(weight: Tensor, bias: Optional[Tensor], x: Tensor) -> Tuple[Rows, Int8Trial]:
-    """A layer of which few outputs are computed at a time, tried with inputs ``x``.
-
-    Returns:
-        its weights in 8-bit integers or, if ``x`` changes too much, otherwise; and the trial of
-        some outputs that says so
-    """
-    some = _some_outputs(weight)
-    trial = Int8Trial(weight[some], None if bias is None else bias[some])
-    trial(x)
-    if trial.is_trusted:
-        return Int8Rows(weight, bias), trial
-    return (BFloat16Rows if PackedBFloat16.is_available() else PlainRows)(weight, bias), trial
-
-
-def rounder() -> type:
-    """Prepares layers that are not trusted to 8-bit integers."""
-    return BFloat16Linear if PackedBFloat16.is_available() else PlainLinear
 
 
 def relative_error(own: Tensor, exact: Tensor) -> float:
@@ -93,14 +70,9 @@ def relative_error(own: Tensor, exact: Tensor) -> float:
     return float((own.flatten(0, -2) - exact).norm() / varies.clamp(min=1e-30))
 
 
-def _some_outputs(weight: Tensor) -> slice:
-    return slice(None, None, max(1, weight.size(0) // OUTPUTS))
-
-
 def described(kept: List[str]) -> str:
     """The log's line about layers that were not trusted."""
-    kind = "bf16" if PackedBFloat16.is_available() else "fp32"
     return (
-        f"--engine-precision int8: kept in {kind}, since 8-bit integers would change their outputs "
+        "--engine-precision int8: kept in bf16, since 8-bit integers would change their outputs "
         f"by more than {LARGEST_ERROR:.0%}: {', '.join(kept)}"
     )

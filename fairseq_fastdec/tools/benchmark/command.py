@@ -10,9 +10,9 @@ import torch
 from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
+from ...decoding.option_groups import described
+from ...decoding.options import DecodingOptions
 from ...errors import errors_in_one_line
-from ...generators.option_groups import described
-from ...generators.options import DecodingOptions
 from ...noise import results_only
 from .. import atomic_files
 from ..command_line import positive, program

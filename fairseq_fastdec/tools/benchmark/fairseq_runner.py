@@ -7,7 +7,7 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
-from ...generators.base import DecodingGenerator
+from ...decoding.generator import DecodingGenerator
 from ..corpus import Corpus, best_translations, load_models, on_device, uses_cuda
 from .measurement import Round
 from .operations import Operations
@@ -34,18 +34,14 @@ class FairseqRunner:
         generator = self._build_generator()
         one_hypothesis = getattr(generator, "keeps_one_hypothesis", False)
         self.beam_width = 1 if one_hypothesis else cfg.generation.beam
-        self._session = getattr(generator, "session", None)
+        if isinstance(generator, DecodingGenerator):
+            generator.prepare()  # that belongs to loading, which is not timed
 
     def decode(self, batches: Iterable[Dict[str, Any]]) -> Round:
         """Translate batches of fairseq's, one after the other."""
         # A new one each time: lookahead, for example, learns from the sentences that it has seen.
         generator = self._build_generator()
-        calls = None
-        if isinstance(generator, DecodingGenerator):
-            # Its weights are prepared already: that belongs to loading, which is not timed.
-            generator.session = self._session
-        else:
-            calls = DecoderCalls(generator)
+        calls = None if isinstance(generator, DecodingGenerator) else DecoderCalls(generator)
         # --sampling draws the same in every round.
         utils.set_torch_seed(self._cfg.common.seed)
         result = Round()

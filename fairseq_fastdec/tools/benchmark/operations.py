@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Sequence
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ...engine.kernels.multiply_adds import multiply_adds
+from ...engine.kernels import loading
 
 
 class Operations:
@@ -15,7 +15,7 @@ class Operations:
     A multiply-add is two operations, as in the papers. Products of matrices and attention count;
     embeddings, norms, activations and searches do not. Torch counts its own products, and compiled
     code its; compiled attention counts the keys that a token sees, and torch's those that are
-    masked, too. CUDA graphs that are replayed are seen by neither.
+    masked, too.
 
     Attributes:
         flops: the operations, once the block has ended.
@@ -28,14 +28,20 @@ class Operations:
         self._before = 0
 
     def __enter__(self) -> "Operations":
-        self._before = multiply_adds()
+        self._before = _multiply_adds()
         self._torch.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._torch.__exit__(*error)
-        compiled = multiply_adds() - self._before
+        compiled = _multiply_adds() - self._before
         self.flops = self._torch.get_total_flops() + 2 * compiled
+
+
+def _multiply_adds() -> int:
+    """The multiply-adds of compiled code so far; 0 if nothing was compiled."""
+    module = loading.library()
+    return 0 if module is None else module.n_multiply_adds()
 
 
 def _uncounted_by_torch() -> Dict[Any, Callable[..., int]]:
@@ -45,8 +51,6 @@ def _uncounted_by_torch() -> Dict[Any, Callable[..., int]]:
             "_transformer_encoder_layer_fwd": _encoder_layer,
             "_scaled_dot_product_flash_attention_for_cpu": _attention,
         },
-        "mkldnn": {"_linear_pointwise": _linear},
-        "quantized": {"linear_with_input_q_dq_qweight_dq_output_fp32": _linear},
     }
     return {
         getattr(getattr(torch.ops, library), name): count
@@ -75,8 +79,3 @@ def _attention(queries: Sequence[int], keys: Sequence[int], *_: Any, **__: Any) 
 
 def _is_weight(shape: torch.Size) -> bool:
     return len(shape) == 2
-
-
-def _linear(source: Sequence[int], *_: Any, out_shape: Sequence[int], **__: Any) -> int:
-    """A layer whose weight lies in a layout of its own: ``[..., in]`` to ``[..., out]``."""
-    return 2 * math.prod(source) * out_shape[-1]

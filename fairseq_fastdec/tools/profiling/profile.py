@@ -8,6 +8,9 @@ from typing import Any, Dict, Optional
 import torch
 from torch import Tensor, nn
 
+from ...decoding import build_generator
+from ...decoding.generator import DecodingGenerator
+from ...decoding.options import DecodingOptions
 from ...engine import DecoderSession
 from ...engine.kernels.best_token import BestToken
 from ...engine.kernels.drafts import CompiledDrafter
@@ -15,9 +18,6 @@ from ...engine.kernels.heads import CompiledHeads
 from ...engine.kernels.kept_product import KeptProduct
 from ...engine.kernels.verification import Verification
 from ...engine.session.step_runners import CompiledRunner
-from ...generators import build_generator
-from ...generators.base import DecodingGenerator
-from ...generators.options import DecodingOptions
 from .stopwatch import Stopwatch
 
 PARTS = (

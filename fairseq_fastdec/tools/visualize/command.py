@@ -21,8 +21,8 @@ from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ...data.languages import infer_languages
+from ...decoding.methods.generator import SingleHypothesisMethod
 from ...errors import errors_in_one_line
-from ...generators.single.generator import SingleHypothesisGenerator
 from ...help import as_ours
 from ...noise import imports_unheard, results_only
 from .. import atomic_files
@@ -193,7 +193,7 @@ def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[Sentence
     task = tasks.setup_task(cfg.task)
     models = load_models(cfg, task)
     generator = task.build_generator(models, cfg.generation)
-    if not isinstance(generator, SingleHypothesisGenerator):
+    if not isinstance(generator, SingleHypothesisMethod):
         raise UsageError(
             f"--decoding {cfg.task.decoding}: cannot be looked into; use greedy, blockwise, "
             "lookahead or one of the Jacobi methods"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_fastdec.decoding.methods.acceptance import acceptance_test
-from fairseq_fastdec.generators.options import DecodingOptions
+from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import tiny
 from tests.support.trained_models import TASK
 

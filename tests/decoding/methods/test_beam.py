@@ -13,7 +13,7 @@ from tests.support.against_fairseq import (
     lengths_strategy,
     options_strategy,
 )
-from tests.support.to_read import assert_as_today, assert_same_lists, decoded, method_to_read
+from tests.support.to_read import assert_as_compiled, assert_same_lists, decoded, method_to_read
 from tests.support.trained_models import TASK, stock_model
 
 EOS = TASK.target_dictionary.eos()
@@ -133,7 +133,7 @@ def test_steps_that_hold_several_batches_of_a_stream_of_any_models():
     sample = tiny.random_batch(TASK, [8, 6, 5, 3, 2, 0])
     for models in ([lstm], [lstm, stock_model()]):
         for policy in ("min-length", "fifo"):
-            assert_as_today(
+            assert_as_compiled(
                 models, sample, "streaming", dict(stream_policy=policy),
                 capacity=dict(sentences=2), beam=3, max_len_b=8,
             )  # fmt: skip

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.data.token_order import TokenOrder
+from fairseq_fastdec.decoding.hypothesis import NotFinite
 from fairseq_fastdec.decoding.methods.double_token import double_top_k
 from fairseq_fastdec.decoding.methods.pairs import PairHypothesis, forced_slots
-from fairseq_fastdec.generators.hypothesis import NotFinite
 from tests.support import tiny
 from tests.support.against_fairseq import lengths_strategy
 from tests.support.to_read import (
-    assert_as_today,
+    assert_as_compiled,
     assert_same_lists,
-    generator_of_today,
+    compiled_method,
     method_to_read,
 )
 from tests.support.trained_models import DOUBLE_TASKS, ORDERS, double_model
@@ -34,11 +34,11 @@ PAD, EOS, END = WORDS.pad(), WORDS.eos(), WORDS.index(EOD)
     lenpen=st.sampled_from([0.0, 1.0]), unnormalized=st.booleans(),
     unkpen=st.sampled_from([0.0, -2.0]), temperature=st.sampled_from([0.5, 1.0]),
 )  # fmt: skip
-def test_the_hypotheses_of_today(order, lengths, beam, trained, **options):
+def test_the_hypotheses_of_compiled_code(order, lengths, beam, trained, **options):
     task = DOUBLE_TASKS[order]
     models = [double_model(order), *([] if trained else [double_model(order, trained=False)])]
     sample = tiny.random_batch(task, lengths)
-    assert_as_today(models, sample, "double_token", task=task, beam=beam, **options)
+    assert_as_compiled(models, sample, "double_token", task=task, beam=beam, **options)
 
 
 @pytest.mark.parametrize("width", [0, 1, 2, 3, 4])
@@ -50,7 +50,7 @@ def test_prefixes(width):
         make(models, "double_token", task=task, beam=3, max_len_b=9).generate(
             models, sample, prefix_tokens=sample["target"][:, :width]
         )
-        for make in (method_to_read, generator_of_today)
+        for make in (method_to_read, compiled_method)
     ]
     assert_same_lists(*found)
 

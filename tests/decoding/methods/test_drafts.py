@@ -5,8 +5,8 @@ import torch
 from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.decoding.methods import drafts
 from fairseq_fastdec.decoding.methods.drafts import NgramPool, draft_of
-from fairseq_fastdec.generators.options import DecodingOptions
-from fairseq_fastdec.generators.sources import Sources
+from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.decoding.sources import Sources
 from tests.support import tiny
 from tests.support.trained_models import TASK
 

@@ -1,14 +1,13 @@
-"""What is drawn has the model's probabilities, and is what today's generators draw."""
+"""What is drawn has the model's probabilities, and is what compiled code draws."""
 
 import math
 
 import pytest
 import torch
 
-from fairseq_fastdec.decoding.methods.sampling import Draws, mixed, uniform
-from fairseq_fastdec.generators.beams import sampling as of_today
+from fairseq_fastdec.decoding.methods.sampling import Draws
 from tests.support import tiny
-from tests.support.to_read import LENGTHS, assert_as_today, method_to_read
+from tests.support.to_read import LENGTHS, assert_as_compiled, method_to_read
 from tests.support.trained_models import TASK, stock_model
 
 LOG_PROBS = torch.tensor([-math.inf, 0.4, 0.1, 0.3, 0.2])
@@ -17,23 +16,13 @@ LOG_PROBS[1:] = LOG_PROBS[1:].log()
 
 @pytest.mark.parametrize("decoding", ["beam", "variable_beam", "streaming"])
 @pytest.mark.parametrize("options", [{}, dict(sampling_topk=3), dict(sampling_topp=0.7)], ids=str)
-def test_the_samples_of_today(decoding, options):
+def test_the_samples_of_compiled_code(decoding, options):
     for models in ([stock_model()], [stock_model(), stock_model(trained=False)]):
         sample = tiny.random_batch(TASK, LENGTHS)
         given = dict(beam=4, sampling=True, max_len_b=9, temperature=2.0)
-        assert_as_today(
+        assert_as_compiled(
             models, sample, decoding, prefix=sample["target"][:, :1], **given, **options
         )
-
-
-def test_states_are_those_of_today():
-    numbers = [3, 10**12, 0]
-    states = torch.tensor([0, 12345]).numpy().astype("uint64")
-    for number in numbers:
-        array = torch.tensor([number] * 2).numpy()
-        expected = of_today.mixed(states, array)
-        assert [mixed(int(state), number) for state in states] == expected.tolist()
-        assert [uniform(int(s)) for s in expected] == of_today.uniform(expected).tolist()
 
 
 @pytest.mark.parametrize(

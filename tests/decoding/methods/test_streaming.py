@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding.methods.beam_batch import BeamBatch
-from fairseq_fastdec.decoding.methods.streaming import StreamCapacity
+from fairseq_fastdec.decoding.methods.streaming import Capacity
 from tests.support import tiny
 from tests.support.to_read import (
     LENGTHS,
@@ -18,11 +18,11 @@ from tests.support.trained_models import TASK
 
 
 def test_the_share_of_the_capacity_in_use():
-    assert StreamCapacity().share(100, 100, 100) == 0
-    assert StreamCapacity(sentences=4, source_tokens=10).share(1, 5, 99) == 0.5
-    assert StreamCapacity(rows=8).share(1, 5, 6) == 0.75
+    assert Capacity().share(100, 100, 100) == 0
+    assert Capacity(sentences=4, source_tokens=10).share(1, 5, 99) == 0.5
+    assert Capacity(rows=8).share(1, 5, 6) == 0.75
     # With a number of sentences, rows limit steps and not what is under way.
-    assert StreamCapacity(sentences=4, rows=8).share(1, 5, 6) == 0.25
+    assert Capacity(sentences=4, rows=8).share(1, 5, 6) == 0.25
 
 
 @pytest.mark.parametrize("policy", ["min-length", "fifo"])

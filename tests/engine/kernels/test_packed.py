@@ -1,86 +1,111 @@
 """Products of compiled code, against products in double precision."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
-from fairseq_fastdec.engine.kernels.kept_product import KeptProduct
-from fairseq_fastdec.engine.kernels.packed import PackedLinear
-from fairseq_fastdec.engine.products.int8 import Int8Linear
-from fairseq_fastdec.engine.products.linear import BFloat16Linear, PlainLinear
+from fairseq_fastdec.engine.kernels.loading import library
+from fairseq_fastdec.engine.kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
 from tests.support.at_once import at_once
-from tests.support.compiled import compiled, with_bf16, with_int8
+from tests.support.compiled import compiled, examples, threads
 
-KINDS = [
-    PlainLinear,
-    pytest.param(BFloat16Linear, marks=with_bf16),
-    pytest.param(Int8Linear, marks=with_int8),
-]
+pytestmark = compiled
 
-
-@compiled
-@settings(max_examples=60, deadline=None)
-@given(
-    shape=st.lists(st.integers(0, 5), max_size=2),
-    n_inputs=st.integers(1, 70),
-    n_outputs=st.integers(1, 140),
-    biased=st.booleans(),
-    strided=st.booleans(),
-)
-def test_products(shape, n_inputs, n_outputs, biased, strided):
-    torch.manual_seed(n_inputs)
-    weight = torch.randn(n_outputs, n_inputs)
-    bias = torch.randn(n_outputs) if biased else None
-    x = torch.randn(*shape, 2 * n_inputs)[..., ::2] if strided else torch.randn(*shape, n_inputs)
-    expected = torch.nn.functional.linear(
-        x.double(), weight.double(), bias.double() if biased else None
-    )
-    torch.testing.assert_close(
-        PlainLinear(weight, bias)(x).double(), expected, atol=1e-4, rtol=1e-4
-    )
+KINDS = [PackedLinear, PackedBFloat16, PackedInt8]
+# In vectors of 4, 8 and 16 floats, those of other processors.
+WIDTHS = [4, 8, 16]
 
 
-@with_bf16
-@settings(max_examples=60, deadline=None)
+@pytest.fixture(params=WIDTHS)
+def width(request):
+    library().set_width(request.param)
+    yield request.param
+    library().set_width(max(WIDTHS))
+
+
+def quantized(numbers):
+    """Numbers as 8-bit integers of each row, and the rows' scales."""
+    scales = numbers.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
+    return (numbers / scales).round(), scales
+
+
+def expected_product(kind, x, weight, bias):
+    """In double precision, of the numbers that a kind multiplies."""
+    if kind is PackedBFloat16:
+        x, weight = x.bfloat16(), weight.bfloat16()
+    if kind is PackedInt8:
+        (x, of_x), (weight, of_weight) = quantized(x), quantized(weight)
+        return x.double() @ weight.double().t() * of_x * of_weight.t() + (
+            0 if bias is None else bias
+        )
+    return F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     n_tokens=st.integers(0, 18),
     n_inputs=st.integers(1, 70),
     n_outputs=st.integers(1, 140),
     biased=st.booleans(),
+    strided=st.booleans(),
+    widest=st.sampled_from(WIDTHS),
 )
-def test_products_in_bf16(n_tokens, n_inputs, n_outputs, biased):
-    """Of rounded numbers; the sums and the bias are not rounded."""
+def test_products(kind, n_tokens, n_inputs, n_outputs, biased, strided, widest):
     torch.manual_seed(n_inputs)
-    weight, x = torch.randn(n_outputs, n_inputs), torch.randn(n_tokens, n_inputs)
+    weight = torch.randn(n_outputs, n_inputs)
     bias = torch.randn(n_outputs) if biased else None
-    expected = x.bfloat16().double() @ weight.bfloat16().double().t()
-    if biased:
-        expected += bias.double()
-    product = BFloat16Linear(weight, bias)
-    assert product.packed is not None
-    torch.testing.assert_close(product(x).double(), expected, atol=1e-4, rtol=1e-4)
+    x = torch.randn(n_tokens, 2 * n_inputs)[:, ::2] if strided else torch.randn(n_tokens, n_inputs)
+    expected = expected_product(kind, x, weight, bias)
+    library().set_width(widest)
+    try:
+        found = kind(weight, bias)(x)
+    finally:
+        library().set_width(max(WIDTHS))
+    # Inputs that lie between two integers may be rounded either way.
+    atol = 0.05 if kind is PackedInt8 else 1e-4
+    torch.testing.assert_close(found.double(), expected.double(), atol=atol, rtol=1e-4)
 
 
-@compiled
-def test_products_of_other_numbers():
-    assert PackedLinear.of(torch.zeros(4, 4, dtype=torch.float64), None) is None
-    assert PackedLinear.of(torch.zeros(4, 4, device="meta"), None) is None
-    with pytest.raises(TypeError, match="float64 where fp32"):
-        PlainLinear(torch.zeros(4, 4))(torch.zeros(4, dtype=torch.float64))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_gives_the_same_among_others_and_in_any_number_of_threads(kind, width):
+    torch.manual_seed(0)
+    layer, x = kind(torch.randn(300, 129), torch.randn(300)), torch.randn(41, 129)
+    expected = torch.cat([layer(own[None]) for own in x])
+    for n_threads in (1, 2, 3):
+        with threads(n_threads):
+            assert torch.equal(layer(x), expected)
 
 
-@compiled
-@pytest.mark.parametrize(
-    "kind",
-    [
-        PlainLinear,
-        pytest.param(BFloat16Linear, marks=with_bf16),
-        pytest.param(Int8Linear, marks=with_int8),
-    ],
-)
+def test_vectors_of_any_width_give_the_same_integers():
+    torch.manual_seed(0)
+    layer, x = PackedInt8(torch.randn(64, 100)), torch.randn(5, 100)
+    found = []
+    for width in WIDTHS:
+        library().set_width(width)
+        found.append(layer(x))
+    for other in found[:-1]:
+        torch.testing.assert_close(other, found[-1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inputs_of_any_shape(kind):
+    layer = kind(torch.randn(7, 5))
+    x = torch.randn(2, 3, 5)
+    assert torch.equal(layer(x), layer(x.flatten(0, 1)).view(2, 3, 7))
+    assert torch.equal(layer(x[0, 0]), layer(x[0, :1])[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zeros(kind):
+    torch.testing.assert_close(kind(torch.zeros(6, 5))(torch.randn(2, 5)), torch.zeros(2, 6))
+    bias = torch.randn(6)
+    assert torch.equal(kind(torch.randn(6, 5), bias)(torch.zeros(2, 5)), bias.expand(2, 6))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_several_threads_share_a_layer(kind):
     """While one is in compiled code, the others run Python."""
     torch.manual_seed(0)
@@ -95,13 +120,6 @@ def test_several_threads_share_a_layer(kind):
         assert all(torch.equal(y, expected) for y in found)
 
 
-@compiled
-@pytest.mark.parametrize("kind", KINDS)
-def test_products_in_memory_that_is_kept(kind):
-    """Whatever came before, they are those of other memory."""
-    layer = kind(torch.randn(100, 37, generator=torch.Generator().manual_seed(0)))
-    product = KeptProduct(layer.packed)
-    for n in (3, 1, 40, 0, 7):
-        x, y = torch.randn(n, 37), torch.full((n, 100), math.nan)
-        product.compute_at(x.data_ptr(), n, y.data_ptr())
-        assert torch.equal(y, layer(x))
+def test_layers_without_numbers_are_refused():
+    with pytest.raises(ValueError, match="without inputs or outputs"):
+        PackedLinear(torch.zeros(4, 0))

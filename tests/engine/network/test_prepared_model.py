@@ -10,12 +10,14 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_fastdec.engine import DecoderSession
 from fairseq_fastdec.engine.network import prepared_model
 from fairseq_fastdec.engine.network.prepared_model import prepared
 from fairseq_fastdec.engine.products.precision import Precision
 from tests.support import tiny
-from tests.support.compiled import with_int8
+from tests.support.compiled import compiled
+from tests.support.engine_scores import generator_of, scores_by, scores_of
+
+pytestmark = compiled
 
 TASK = tiny.task(20)
 
@@ -34,22 +36,17 @@ def prepared_layers(monkeypatch):
     return shapes
 
 
-def logits(model, precision="model", **options):
-    session = DecoderSession(model, precision, **options)
-    session.reset(8)
-    session.add(tiny.random_batch(TASK, [4, 6])["net_input"])
-    return session.project(session.step(torch.full((2, 3), 5)))
+def logits(model, precision="model"):
+    return scores_of(model, TASK, precision)
 
 
 @pytest.mark.parametrize("precision", ["model", "int8"])
-def test_a_second_session_prepares_nothing(precision, prepared_layers):
+def test_a_second_generator_prepares_nothing(precision, prepared_layers):
     model = tiny.stir(tiny.build_model(TASK))
     first = logits(model, precision)
     assert prepared_layers
     prepared_layers.clear()
     assert torch.equal(logits(model, precision), first)
-    # Sums of attention in fp64, for methods that promise greedy's tokens, concern no weights.
-    logits(model, precision, equal_steps=True)
     assert prepared_layers == []
 
 
@@ -78,28 +75,15 @@ def test_precisions_do_not_mix(prepared_layers):
     assert torch.equal(logits(model), exact)
 
 
-def test_all_sessions_follow_changed_parameters():
+def test_all_generators_follow_changed_parameters():
+    """Those that come later do not hide a change from earlier ones."""
     model = tiny.stir(tiny.build_model(TASK))
-    sessions = [DecoderSession(model) for _ in range(2)]
-    for session in sessions:
-        session.reset(8)
-    before = sessions[0].weights
-    model.load_state_dict(tiny.stir(tiny.build_model(TASK, seed=3), seed=9).state_dict())
-    for session in sessions:
-        session.reset(8)
-    assert sessions[0].weights is not before
-    assert sessions[0].weights is sessions[1].weights
-
-
-def test_a_session_that_comes_later_does_not_hide_a_change_from_an_earlier_one():
-    model = tiny.stir(tiny.build_model(TASK))
-    early = DecoderSession(model)
-    early.reset(8)
+    generators = [generator_of(model, TASK) for _ in range(2)]
+    before = [scores_by(own, TASK) for own in generators]
     model.load_state_dict(tiny.stir(tiny.build_model(TASK, seed=3), seed=9).state_dict())
     expected = logits(model)
-    early.reset(8)
-    early.add(tiny.random_batch(TASK, [4, 6])["net_input"])
-    assert torch.equal(early.project(early.step(torch.full((2, 3), 5))), expected)
+    assert not torch.equal(expected, before[0])
+    assert all(torch.equal(scores_by(own, TASK), expected) for own in generators)
 
 
 def test_weights_go_with_their_model():
@@ -158,19 +142,13 @@ def state_of_one_layer(model):
     "change",
     [sgd_step, scaled_in_place, copied_in_place, new_parameter, new_layer, state_of_one_layer],
 )
-@pytest.mark.parametrize("precision", ["model", pytest.param("int8", marks=with_int8)])
+@pytest.mark.parametrize("precision", ["model", "int8"])
 def test_any_change_of_parameters_is_noticed(change, precision):
     model = tiny.stir(tiny.build_model(TASK))
-    session = DecoderSession(model, precision)
-
-    def decoded():
-        session.reset(8)
-        session.add(tiny.random_batch(TASK, [4, 6])["net_input"])
-        return session.project(session.step(torch.full((2, 3), 5)))
-
-    before = decoded()
+    generator = generator_of(model, TASK, precision)
+    before = scores_by(generator, TASK)
     change(model)
-    after = decoded()
+    after = scores_by(generator, TASK)
     assert not torch.equal(after, before)
     # A copy of the model has no prepared weights.
     assert torch.equal(after, logits(copy.deepcopy(model), precision))

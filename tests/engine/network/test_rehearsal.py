@@ -8,42 +8,33 @@ import pytest
 import torch
 from fairseq.models import FairseqEncoder
 
-from fairseq_fastdec.engine import DecoderSession
-from fairseq_fastdec.engine.network.prepared_model import PreparedDecoder
+from fairseq_fastdec.engine.kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
+from fairseq_fastdec.engine.network.prepared_model import prepared
 from fairseq_fastdec.engine.network.rehearsal import random_tokens
 from fairseq_fastdec.engine.products import trial
-from fairseq_fastdec.engine.products.int8 import Int8Linear
-from fairseq_fastdec.engine.products.precision import precision_of
-from fairseq_fastdec.engine.products.trial import rounder
+from fairseq_fastdec.engine.products.precision import PRECISIONS
 from tests.support import tiny
-from tests.support.compiled import with_int8
+from tests.support.compiled import compiled
+from tests.support.engine_scores import scores_of
 from tests.support.outliers import with_outliers
+
+pytestmark = compiled
 
 TASK = tiny.task(40)
 PRE_NORM = dict(encoder_normalize_before=True, decoder_normalize_before=True)
-
-
-@pytest.fixture(params=[pytest.param("compiled", marks=with_int8), "torch"])
-def way(request):
-    if request.param == "torch":
-        request.getfixturevalue("nothing_compiled")
 
 
 def model_of(**overrides):
     return tiny.stir(tiny.build_model(TASK, **{**PRE_NORM, **overrides}))
 
 
-def session_of(model, precision="int8"):
-    session = DecoderSession(model, precision)
-    session.reset(12)
-    session.add(tiny.random_batch(TASK, [4, 6, 3])["net_input"])
-    return session
+def weights_of(model, precision="int8"):
+    prepared(model.encoder).encoder(PRECISIONS[precision])
+    return prepared(model.decoder).decoder(PRECISIONS[precision], model.encoder)
 
 
-def logits(model, precision="int8"):
-    session = session_of(model, precision)
-    tokens = torch.arange(4, 4 + 24).view(3, 8)
-    return session.project(session.step(tokens))
+def probabilities(model, precision="int8"):
+    return scores_of(model, TASK, precision).exp()
 
 
 def distance(own, exact):
@@ -61,23 +52,23 @@ def distance(own, exact):
     ],
     ids=str,
 )  # fmt: skip
-def test_models_without_outliers_are_quantised_throughout(way, overrides, caplog):
+def test_models_without_outliers_are_quantised_throughout(overrides, caplog):
     with caplog.at_level("INFO"):
-        session = session_of(model_of(**overrides))
+        weights = weights_of(model_of(**overrides))
     assert "kept in" not in caplog.text
-    for layer in session.weights.layers:
+    for layer in weights.layers:
         for own in (layer.self_qkv, layer.cross_out, layer.feed_forward.fc2):
-            assert type(own) is Int8Linear
-    assert type(session.weights.cross_key_values) is Int8Linear
+            assert type(own) is PackedInt8
+    assert type(weights.cross_key_values) is PackedInt8
 
 
-def test_outliers_that_change_nothing_in_fp32_are_caught(way, caplog, monkeypatch):
+def test_outliers_that_change_nothing_in_fp32_are_caught(caplog, monkeypatch):
     model = model_of()
     outliers = with_outliers(model, 300.0, parts=("fc1", "fc2", "qkv", "cross", "output"))
-    exact = logits(model, "fp32")
-    assert distance(logits(outliers, "fp32"), exact) < 1e-4
+    exact = probabilities(model, "fp32")
+    assert distance(probabilities(outliers, "fp32"), exact) < 1e-4
     with caplog.at_level("INFO"):
-        own = logits(outliers)
+        own = probabilities(outliers)
     assert distance(own, exact) < 0.06
     assert "--engine-precision int8: kept in " in caplog.text
     for name in ("encoder.layers.1.qkv", "decoder.layers.0.self_qkv", "layers.0.feed_forward.fc1",
@@ -87,28 +78,28 @@ def test_outliers_that_change_nothing_in_fp32_are_caught(way, caplog, monkeypatc
     assert "cross_query" not in caplog.text and "self_out" not in caplog.text
     # This is what would have become of it.
     monkeypatch.setattr(trial, "LARGEST_ERROR", float("inf"))
-    assert distance(logits(with_outliers(outliers, 1.0)), exact) > 0.3
+    assert distance(probabilities(with_outliers(outliers, 1.0)), exact) > 0.3
 
 
-def test_only_layers_that_suffer_are_kept(way):
-    weights = session_of(with_outliers(model_of(), 300.0, parts=("fc2",))).weights
+def test_only_layers_that_suffer_are_kept():
+    weights = weights_of(with_outliers(model_of(), 300.0, parts=("fc2",)))
     for layer in weights.layers:
-        assert type(layer.feed_forward.fc2) is rounder()
+        assert type(layer.feed_forward.fc2) is PackedBFloat16
         for own in (layer.self_qkv, layer.self_out, layer.cross_query, layer.feed_forward.fc1):
-            assert type(own) is Int8Linear
+            assert type(own) is PackedInt8
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_other_precisions_try_nothing(precision):
-    assert session_of(model_of(), precision).weights.rehearsed is None
+    assert weights_of(model_of(), precision).rehearsed is None
 
 
 @torch.no_grad()
 def test_the_layers_see_what_the_model_computes(monkeypatch):
     """Nothing is rounded here, so the states are the model's own."""
-    monkeypatch.setattr(trial, "Int8Linear", trial.PlainLinear)
-    model = model_of(decoder_output_dim=16, decoder_input_dim=16)
-    weights = session_of(model).weights
+    monkeypatch.setattr(trial, "PackedInt8", PackedLinear)
+    model = model_of(decoder_input_dim=16)
+    weights = weights_of(model)
     tokens = random_tokens(len(TASK.target_dictionary), None)
     encoded = model.encoder(tokens, torch.full((4,), 6))
     features = model.decoder(tokens, encoded, features_only=True)[0]
@@ -121,7 +112,7 @@ def test_the_users_random_numbers_stay_theirs():
     torch.manual_seed(3)
     model = model_of()
     torch.manual_seed(3)
-    session_of(model)
+    weights_of(model)
     assert torch.equal(torch.rand(2), expected)
 
 
@@ -140,22 +131,10 @@ def test_an_encoder_that_is_not_prepared(caplog):
     """Its states are not known when the decoder's weights are tried."""
     model = model_of()
     model.encoder = Elsewhere(model.encoder)
-    logits(model, "fp32")
     with caplog.at_level("INFO"):
-        assert type(session_of(model).weights.cross_key_values) is Int8Linear
+        weights = prepared(model.decoder).decoder(PRECISIONS["int8"], model.encoder)
+    assert type(weights.cross_key_values) is PackedInt8
     assert "kept in" not in caplog.text
-
-
-def test_a_shortlist_of_an_output_layer_with_outliers(caplog):
-    model = with_outliers(model_of(), 300.0, parts=("output",))
-    precision = precision_of("int8", torch.device("cpu"))
-    prepared = PreparedDecoder(model.decoder, precision, model.encoder)
-    features = prepared.weights().rehearsed
-    with caplog.at_level("INFO"):
-        own = prepared.vocabulary_rows().take(torch.arange(10))(features)
-    assert "decoder.output_projection (" in caplog.text
-    exact = model.decoder.output_projection(features)[..., :10]
-    assert distance(own, exact) < 0.01
 
 
 def test_random_tokens_are_words_of_any_dictionary():

@@ -7,19 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_fastdec.engine import (
-    DecoderSession,
-    EnsembleSession,
-    ReleasedWeights,
-    release_once_prepared,
-)
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.engine import ReleasedWeights, release_once_prepared
 from fairseq_fastdec.engine.network.prepared_model import prepared
 from fairseq_fastdec.engine.network.weights import layer_linears
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DecodingOptions
 from tests.support import tiny
+from tests.support.compiled import compiled
 from tests.support.lexical_tables import write_table
 from tests.support.pretended_gpu import on_gpu
+
+pytestmark = compiled
 
 TASK = tiny.task(20)
 LENGTHS = [9, 3, 1, 6]
@@ -77,14 +75,14 @@ def test_the_output_is_the_same(decoding, model, precision):
             assert all(map(released, layer_linears(layer)))
 
 
-@pytest.mark.parametrize("precision", ["model", "int8"])
-def test_without_compiled_code(precision, nothing_compiled):
+def test_without_compiled_code(nothing_compiled):
+    """Torch decodes with the model's own weights."""
     model = stock()
-    expected = generate([model], engine_precision=precision)
+    expected = generate([model])
     model = copy.deepcopy(model)
     release_once_prepared([model])
-    assert generate([model], engine_precision=precision) == expected
-    assert weights_gone(model)
+    assert generate([model]) == expected
+    assert not weights_gone(model)
 
 
 def test_what_stays():
@@ -131,12 +129,12 @@ def test_members_of_an_ensemble():
     assert all(map(weights_gone, models))
 
 
-def test_members_that_the_engine_cannot_run_stay():
+def test_ensembles_that_the_engine_cannot_run_stay():
     models = [stock(), tiny.build_model(TASK, "lstm", criterion="cross_entropy")]
     expected = generate(copy.deepcopy(models))
     release_once_prepared(models)
     assert generate(models) == expected
-    assert weights_gone(models[0]) and not weights_gone(models[1])
+    assert not any(map(weights_gone, models))
 
 
 @pytest.mark.parametrize("precision", ["model", "bf16", "int8"])
@@ -153,19 +151,12 @@ def test_shortlists_take_rows_of_the_output_layer(tmp_path, precision, shared):
         assert generate([model], **options) == expected
 
 
-def test_heads_are_asked_for_later_than_the_release():
-    """In another precision, where proposals are rough; and p_1 in its own."""
+def test_heads_keep_the_output_layer():
+    """They read it in another precision than p_1."""
     models = [blockwise() for _ in range(2)]
     release_once_prepared(models[1:])
-    logits = []
-    for model in models:
-        session = DecoderSession(model)
-        session.reset(8)
-        session.add(tiny.random_batch(TASK, [4, 6])["net_input"])
-        features = session.step(torch.full((2, 3), 5))
-        calls = ((0, 1, False), (1, 3, True), (0, 3, False))
-        logits.append([session.project(features, *call) for call in calls])
-    assert all(map(torch.equal, *logits))
+    found = [generate([model], "blockwise") for model in models]
+    assert found[0] == found[1]
     assert weights_gone(models[1]) and not released(models[1].decoder.output_projection)
 
 
@@ -215,9 +206,8 @@ def test_a_model_that_has_changed_is_refused(gone):
 
 def test_a_copy_is_refused(gone):
     other = copy.deepcopy(gone)
-    session = EnsembleSession([other], precision="int8")
     with pytest.raises(ReleasedWeights, match=MESSAGE):
-        session.reset(8)
+        generate([other], engine_precision="int8")
 
 
 def test_other_parameters_do_not_load(gone):

@@ -1,27 +1,15 @@
 """Layers whose outputs 8-bit integers would change too much are not trusted to them."""
 
-import pytest
 import torch
 from torch.nn import functional as F
 
-from fairseq_fastdec.engine.products.int8 import Int8Linear
-from fairseq_fastdec.engine.products.linear import BFloat16Linear, PlainLinear
-from fairseq_fastdec.engine.products.trial import (
-    LARGEST_ERROR,
-    Int8Trial,
-    relative_error,
-    rounder,
-    tried_rows,
-)
-from tests.support.compiled import with_int8
+from fairseq_fastdec.engine.kernels.packed import PackedBFloat16, PackedInt8
+from fairseq_fastdec.engine.products.trial import LARGEST_ERROR, Int8Trial, relative_error
+from tests.support.compiled import compiled
+
+pytestmark = compiled
 
 N_IN, N_OUT = 64, 96
-
-
-@pytest.fixture(params=[pytest.param("compiled", marks=with_int8), "torch"], autouse=True)
-def way(request):
-    if request.param == "torch":
-        request.getfixturevalue("nothing_compiled")
 
 
 def layer(outlier=1.0, seed=0):
@@ -38,18 +26,18 @@ def test_layers_are_trusted():
     trial = Int8Trial(weight, bias)
     y = trial(x)
     assert trial.is_trusted and 0 < trial.error < LARGEST_ERROR / 2
-    assert type(trial.layer) is Int8Linear
-    assert torch.equal(y, Int8Linear(weight, bias)(x))
+    assert type(trial.layer) is PackedInt8
+    assert torch.equal(y, PackedInt8(weight, bias)(x))
 
 
 def test_outliers_are_noticed():
     weight, bias, x = layer(outlier=100.0)
     exact = F.linear(x, weight, bias)
-    assert relative_error(Int8Linear(weight, bias)(x), exact) > 2 * LARGEST_ERROR
+    assert relative_error(PackedInt8(weight, bias)(x), exact) > 2 * LARGEST_ERROR
     trial = Int8Trial(weight, bias)
     y = trial(x)
     assert not trial.is_trusted and trial.error > 2 * LARGEST_ERROR
-    assert type(trial.layer) is rounder() and rounder() in (BFloat16Linear, PlainLinear)
+    assert type(trial.layer) is PackedBFloat16
     # From these very inputs on.
     assert relative_error(y, exact) < 0.01
 
@@ -80,13 +68,3 @@ def test_layers_that_give_nothing_are_trusted():
     trial = Int8Trial(torch.zeros(N_OUT, N_IN), None)
     trial(torch.randn(3, N_IN))
     assert trial.error == 0 and trial.is_trusted
-
-
-@pytest.mark.parametrize("outlier, trusted", [(1.0, True), (100.0, False)])
-def test_rows_are_tried_with_some_of_them(outlier, trusted):
-    weight, bias, x = layer(outlier)
-    rows, trial = tried_rows(weight, bias, x)
-    assert trial.is_trusted is trusted and rows.n_outputs == N_OUT
-    outputs = torch.tensor([0, 7, 50, 95])
-    exact = F.linear(x, weight, bias)[:, outputs]
-    assert relative_error(rows.take(outputs)(x), exact) < 0.03

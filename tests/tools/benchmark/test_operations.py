@@ -1,20 +1,18 @@
 """What is counted of a decoding: the same by torch's counter and by compiled code's."""
 
 import argparse
-import copy
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 from torch.utils.flop_counter import FlopCounterMode
 
-from fairseq_fastdec.engine import DecoderSession, TokenTree
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.engine.kernels import loading
-from fairseq_fastdec.generators import build_generator
-from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.tools.benchmark.operations import Operations
 from tests.support import tiny
-from tests.support.compiled import compiled, with_int8
+from tests.support.compiled import compiled
 
 TASK = tiny.task(20)
 LENGTH = 7
@@ -75,13 +73,12 @@ def by_hand():
     return 2 * (sum_of + decoder.output_projection.weight.numel() * LENGTH)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, pytest.param({"engine_precision": "int8"}, marks=with_int8)]
-)
+@compiled
+@pytest.mark.parametrize("options", [{}, {"engine_precision": "int8"}])
 def test_greedy_decoding_is_fairseqs_and_torchs(options, monkeypatch):
     own = counted(*forced(decoding="greedy", **options))
     monkeypatch.setattr(loading, "library", lambda: None)
-    generator, model, batch = forced(decoding="greedy", **options)
+    generator, model, batch = forced(decoding="greedy")
     assert own == counted(generator, model, batch) == of_fairseq(1) == by_hand()
 
 
@@ -91,42 +88,6 @@ def test_beams_begin_with_one_row_and_read_a_source_once():
     greedy = counted(*forced(decoding="greedy"))
     own = counted(*forced(decoding="beam", beam=3))
     assert greedy < own < of_fairseq(3) < 3 * greedy
-
-
-@compiled
-@pytest.mark.parametrize("ffn", ["shared", "split"])
-def test_heads(ffn, monkeypatch):
-    model = tiny.build_model(TASK, "blockwise_transformer", block_size=3, block_ffn=ffn)
-
-    def of_three_heads():
-        session = DecoderSession(copy.deepcopy(model))
-        session.reset(9)
-        session.add(tiny.random_batch(TASK, [5, 3])["net_input"])
-        features = session.step(torch.full((2, 4), 7))
-        session.project(features, 0, 3)
-        with Operations() as operations:
-            session.project(features, 0, 3)
-        return operations.flops
-
-    own = of_three_heads()
-    monkeypatch.setattr(loading, "library", lambda: None)
-    assert own == of_three_heads() > 0
-
-
-@compiled
-def test_a_token_of_a_tree_sees_its_path_only():
-    def of_step(tree):
-        session = DecoderSession(tiny.build_model(TASK))
-        session.reset(9)
-        session.add(tiny.random_batch(TASK, [5])["net_input"])
-        with Operations() as operations:
-            session.step(torch.tensor([[7, 8, 9]]), tree)
-        return operations.flops
-
-    model = tiny.build_model(TASK)
-    chain, branches = of_step(None), of_step(TokenTree(torch.tensor([[-1, 0, 0]])))
-    # Of three tokens the last sees two instead of three keys and values, in each layer.
-    assert chain - branches == 2 * len(model.decoder.layers) * 2 * model.decoder.embed_dim
 
 
 def test_calls_add_up():

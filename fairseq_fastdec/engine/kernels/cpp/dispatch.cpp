@@ -171,7 +171,7 @@ int64_t fastdec_size_of(int64_t structure) {
 }
 
 // The multiply-adds of all products and attention since the library was loaded.
-int64_t fastdec_multiply_adds() { return n_multiply_adds.load(std::memory_order_relaxed); }
+int64_t fastdec_multiply_adds() { return n_multiply_adds(); }
 
 // For tests: from now on computes in vectors of at most so many floats.
 void fastdec_set_width(int64_t widest) { kernels = kernels_for(widest); }
@@ -498,6 +498,15 @@ int64_t checked(int64_t result) {
 int64_t top_k_scratch_floats(const TopK &task) { return top_k_scratch_size(task) / 4 + 1; }
 
 }  // namespace
+
+int64_t n_multiply_adds() { return multiply_adds.load(std::memory_order_relaxed); }
+
+void set_width(int64_t widest) { kernels = kernels_for(widest); }
+
+void measure_costs(int64_t n_threads) {
+  Threads *const threads = pool_threads();
+  threads->costs = n_threads < 2 ? Costs() : measured_costs(threads, n_threads, multiply);
+}
 
 void run(Step &task, Buffer<float> &scratch) {
   check(problem_of(task));

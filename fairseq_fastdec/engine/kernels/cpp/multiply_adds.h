@@ -10,7 +10,7 @@ namespace fastdec {
 namespace {
 
 // Of all calls since the library was loaded. Several threads may be in a call.
-std::atomic<int64_t> n_multiply_adds{0};
+std::atomic<int64_t> multiply_adds{0};
 
 INLINE int64_t multiply_adds_of(const Linear &linear, int64_t n) {
   return n * linear.inputs * linear.outputs;
@@ -78,7 +78,7 @@ INLINE int64_t multiply_adds_of(const Draft &draft) {
 
 template <typename Task>
 INLINE void count_multiply_adds(const Task &task) {
-  n_multiply_adds.fetch_add(multiply_adds_of(task), std::memory_order_relaxed);
+  multiply_adds.fetch_add(multiply_adds_of(task), std::memory_order_relaxed);
 }
 
 }  // namespace

@@ -1,0 +1,129 @@
+"""``--decoding auto``: greedy's output by the method whose tokens have taken the least time."""
+
+import math
+from collections import defaultdict, deque
+from dataclasses import replace
+from statistics import median
+from time import perf_counter
+from typing import Any, DefaultDict, Deque, Dict, List, Optional, Sequence, Tuple
+
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from .generator import DecodingGenerator
+from .hypothesis import Hypotheses
+from .options import DecodingOptions
+from .registry import generator_class
+from .sources import Sources
+from .statistics import SentenceRecord
+
+# The options of ``auto`` that each method takes.
+OPTIONS_OF_METHODS: Dict[str, Tuple[str, ...]] = {
+    "greedy": (),
+    "lookahead": ("ngram_order", "ngram_pool"),
+    "blockwise": (
+        "decoding_block_size",
+        "proposal_types",
+        "proposal_precision",
+        "proposal_confidence",
+    ),
+}
+# A batch with this many tokens shows what a method takes. Of smaller batches, the first one of a
+# trial does not count: the processor's caches hold nothing of what it reads.
+ENOUGH_TOKENS = 256
+N_OF_TRIAL = 4
+N_REMEMBERED = 9
+# Batches between the first trial of a method and the second; then twice as many, and so on.
+FIRST_REST = 128
+
+
+class MethodTimes:
+    """The time that a token takes by each method, in batches of similar size."""
+
+    def __init__(self, n_methods: int) -> None:
+        self._seconds: List[Deque[float]] = [deque(maxlen=N_REMEMBERED) for _ in range(n_methods)]
+        self._rests = [0] * n_methods
+        self._next_trials = [0] * n_methods
+        self._n_batches = 0
+        self._on_trial, self._n_left = 0, 0
+
+    def choose(self) -> int:
+        """The number of the method that decodes the next batch."""
+        self._n_batches += 1
+        due = [n for n, first in enumerate(self._next_trials) if first <= self._n_batches]
+        if due and not self._n_left:
+            self._begin_trial(due[0])
+        return self._on_trial if self._n_left else self.fastest
+
+    def _begin_trial(self, number: int) -> None:
+        self._on_trial, self._n_left = number, N_OF_TRIAL
+        self._rests[number] = 2 * self._rests[number] or FIRST_REST
+        self._next_trials[number] = self._n_batches + self._rests[number]
+
+    def learn(self, number: int, seconds: float, n_tokens: int) -> None:
+        """Learn from a batch that a method has decoded."""
+        is_large = n_tokens >= ENOUGH_TOKENS
+        is_cold = self._n_left == N_OF_TRIAL and not is_large
+        if n_tokens and not is_cold:
+            self._seconds[number].append(seconds / n_tokens)
+        self._n_left = 0 if is_large else max(0, self._n_left - 1)
+
+    @property
+    def fastest(self) -> int:
+        """The number of the method with the least median time a token."""
+        times = self.medians()
+        return times.index(min(times))
+
+    def medians(self) -> List[float]:
+        """The seconds of a token by each method; infinite before it has decoded a batch."""
+        return [median(known) if known else math.inf for known in self._seconds]
+
+
+class Auto(DecodingGenerator):
+    """Chooses for each batch among ``greedy``, ``lookahead`` and, with heads, ``blockwise``.
+
+    Their outputs are the same. Batches with similar numbers of sentences share their experience.
+    """
+
+    keeps_one_hypothesis = True
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        names = ["greedy", "lookahead"]
+        if min(self.network.block_sizes) and self.network.heads_agree:
+            names.append("blockwise")
+        elif self.options.decoding_block_size:
+            # It says what it lacks.
+            generator_class("blockwise")(*self._arguments(models, "blockwise"))
+        self.methods: Dict[str, DecodingGenerator] = {
+            name: generator_class(name)(*self._arguments(models, name)) for name in names
+        }
+        for method in self.methods.values():
+            method.statistics = self.statistics
+        self._times: DefaultDict[int, MethodTimes] = defaultdict(lambda: MethodTimes(len(names)))
+
+    def _arguments(self, models: Sequence[FairseqEncoderDecoderModel], name: str) -> List[Any]:
+        unknown = {
+            option
+            for options in OPTIONS_OF_METHODS.values()
+            for option in options
+            if option not in OPTIONS_OF_METHODS[name]
+        }
+        defaults = {option: getattr(DecodingOptions(), option) for option in unknown}
+        options = replace(self.options, decoding=name, decoding_stats=None, **defaults)
+        strip = self.symbols_to_strip_from_output - {self.eos}
+        sources = self.source_dictionary
+        return [models, self.dictionary, self.args, options, tuple(strip), sources, self.eos]
+
+    def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        return None  # the methods choose for themselves
+
+    def translate(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        times = self._times[sources.n.bit_length()]
+        number = times.choose()
+        before = perf_counter()
+        found = list(self.methods.values())[number].run(sources, ids, bos, prefix)
+        seconds = perf_counter() - before
+        times.learn(number, seconds, sum(record.tokens for record in found[1]))
+        return found

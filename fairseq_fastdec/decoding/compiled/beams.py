@@ -1,0 +1,190 @@
+"""Beam searches in compiled code: batches and streams."""
+
+from itertools import islice
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...engine import EngineModels
+from ...engine.kernels import loading
+from ..constraints import GenerationRules
+from ..hypothesis import Hypothesis, hypotheses_of
+from ..sources import Sources
+from ..statistics import INVOCATIONS, Statistics
+
+# After this many steps Python sees the results so far, and interrupts.
+STEPS_AT_ONCE = 256
+
+
+class BeamOptions(NamedTuple):
+    """The rule for which candidates stay on a beam, the arguments of ``_engine.BeamOptions``.
+
+    Attributes:
+        width: the most candidates of a beam.
+        threshold: of the log-probabilities, see ``--prune-threshold``.
+        n_per_entry: the most extensions of a candidate; ``None`` for any number.
+        lets_wait: see ``--finalize``.
+        sampling: the arguments of ``_engine.Sampling``; ``None`` for no samples.
+    """
+
+    width: int
+    threshold: float
+    n_per_entry: Optional[int]
+    lets_wait: bool
+    sampling: Optional[Sequence[float]] = None
+
+
+class ScheduleOptions(NamedTuple):
+    """When sentences begin, the arguments of ``_engine.Schedule``; by default all at once.
+
+    Attributes:
+        sentences, source_tokens, rows: the most that is decoded at once; ``None`` for no limit.
+        refill_threshold: sentences begin if at most this share of the capacity is in use.
+        expands_shortest: whether a step expands the shortest beams.
+    """
+
+    sentences: Optional[int] = None
+    source_tokens: Optional[int] = None
+    rows: Optional[int] = None
+    refill_threshold: float = 0.0
+    expands_shortest: bool = False
+
+
+class SentenceLimits(NamedTuple):
+    """What restricts the outputs of B sentences.
+
+    Attributes:
+        max_lens: the most tokens without EOS, int64 ``[B]``.
+        waived: for how many first tokens --min-len does not hold, int64 ``[B]``.
+        prefix: int64 ``[B, P]``, padded on the right, or ``None``.
+        random_states: for sampling, uint64 ``[B]``, or ``None``.
+    """
+
+    max_lens: np.ndarray
+    waived: np.ndarray
+    prefix: Optional[np.ndarray]
+    random_states: Optional[np.ndarray]
+
+
+class BeamResult(NamedTuple):
+    """A sentence that is done, by its place in the batch; its hypotheses come best first."""
+
+    number: int
+    hypotheses: List[Hypothesis]
+    steps: int
+    expansions: int
+
+
+class CompiledBeams:
+    """A compiled beam search over an ensemble. For one thread at a time."""
+
+    def __init__(
+        self,
+        models: EngineModels,
+        rules: GenerationRules,
+        temperature: float,
+        options: BeamOptions,
+    ) -> None:
+        """
+        Args:
+            temperature: divides the logits before the softmax.
+        """
+        self._models, self._rules, self._temperature = models, rules, temperature
+        self._options = options
+        self._search: Any = None
+        self._models_of_search: List[Any] = []
+
+    def results(
+        self,
+        sources: Sources,
+        limits: SentenceLimits,
+        bos: int,
+        statistics: Statistics,
+        schedule: ScheduleOptions = ScheduleOptions(),
+        order: Optional[Tensor] = None,
+    ) -> Iterator[BeamResult]:
+        """Decode sentences; give results as they come.
+
+        Args:
+            statistics: counts what the search does.
+            order: int64 ``[B]``, in which sentences begin (default: that of the batch).
+        """
+        longest = int(limits.max_lens.max()) + 1
+        search = self._search_over(self._models.reaching(sources.width, longest))
+        # A search that an error ends is not used again: sentences would be under way.
+        self._search = None
+        before = search.counts
+        search.set_schedule(_compiled(schedule))
+        numbers = np.arange(sources.n) if order is None else order.numpy()
+        prefix, states = limits.prefix, limits.random_states
+        search.admit(
+            sources=sources.content.numpy()[numbers],
+            ids=numbers,
+            bos=bos,
+            max_lens=limits.max_lens[numbers],
+            waived=limits.waived[numbers],
+            prefix=None if prefix is None else prefix[numbers],
+            random_states=None if states is None else states[numbers],
+        )
+        n_left = sources.n
+        while n_left:
+            n_left = search.advance(STEPS_AT_ONCE, loading.n_threads())
+            yield from self._finished(search)
+        self._search = search
+        _count(before, search.counts, statistics)
+
+    def _search_over(self, models: List[Any]) -> Any:
+        """The search of the last batch, unless the models are others now."""
+        if self._search is None or models is not self._models_of_search:
+            self._search, self._models_of_search = self._new_search(models), models
+        return self._search
+
+    def _new_search(self, models: List[Any]) -> Any:
+        module, options = loading.library(), self._options
+        sampling = options.sampling
+        return module.BeamSearch(
+            models=models,
+            rules=self._rules.compiled(self._temperature),
+            options=module.BeamOptions(
+                width=options.width,
+                threshold=options.threshold,
+                n_per_entry=loading.bounded(options.n_per_entry),
+                lets_wait=options.lets_wait,
+                sampling=None if sampling is None else module.Sampling(*sampling),
+            ),
+        )
+
+    def _finished(self, search: Any) -> Iterator[BeamResult]:
+        finished = search.finished()
+        outputs = finished.outputs
+        lengths = torch.tensor(outputs.lengths)
+        scores = self._rules.normalized(torch.from_numpy(finished.totals), lengths)
+        tokens, own_scores = (torch.from_numpy(a) for a in (outputs.tokens, outputs.scores))
+        hypotheses = iter(hypotheses_of(tokens, scores, own_scores, outputs.lengths))
+        parts = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
+        for number, n, steps, expansions in zip(*parts):
+            own: List[Hypothesis] = sorted(islice(hypotheses, n), key=_score, reverse=True)
+            yield BeamResult(number, own, steps, expansions)
+
+
+def _count(before: Any, now: Any, statistics: Statistics) -> None:
+    """Add what a search has counted since ``before``."""
+    statistics.count(before, now, (*INVOCATIONS, "beam_steps", "waiting"))
+    # The first sentences to begin are no refill.
+    statistics.refills += now.encoder_invocations - before.encoder_invocations - 1
+
+
+def _compiled(schedule: ScheduleOptions) -> Any:
+    return loading.library().Schedule(
+        sentences=loading.bounded(schedule.sentences or 0),
+        source_tokens=loading.bounded(schedule.source_tokens or 0),
+        rows=loading.bounded(schedule.rows or 0),
+        refill_threshold=schedule.refill_threshold,
+        expands_shortest=schedule.expands_shortest,
+    )
+
+
+def _score(hypothesis: Hypothesis) -> float:
+    return hypothesis["score"].item()

@@ -1,0 +1,183 @@
+"""Methods with one hypothesis for each sentence, in compiled code."""
+
+from itertools import islice
+from types import ModuleType
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from ...engine import EngineModels
+from ...engine.kernels import loading
+from ..constraints import GenerationRules, prefix_lengths
+from ..hypothesis import Hypotheses, hypothesis
+from ..sources import Sources
+from ..statistics import INVOCATIONS, SentenceRecord, Statistics
+
+Arguments = Dict[str, Any]
+
+
+class BlockOptions(NamedTuple):
+    """Greedy decoding and blocks.
+
+    Attributes:
+        n_heads: the number of heads that propose, p_1 among them; 1 for none.
+        n_in_tree: the most proposals of a tree; 0 for chains.
+        confidence: see ``--proposal-confidence``.
+        acceptance: the arguments of ``_engine.Acceptance``.
+        window: the tokens of a block of drafts, the next one among them; 1 for none.
+        drafts: the arguments of ``_engine.Drafts``.
+        records_blocks: whether the statistics have the tokens that were kept at once.
+    """
+
+    n_heads: int = 1
+    n_in_tree: int = 0
+    confidence: float = 0.0
+    acceptance: Arguments = {}
+    window: int = 1
+    drafts: Arguments = {}
+    records_blocks: bool = True
+
+    def search(self, module: ModuleType, **shared: Any) -> Any:
+        """A search over the models of ``shared``; see ``_engine.block_search``."""
+        return module.block_search(
+            acceptance=module.Acceptance(**self.acceptance),
+            proposals=module.Proposals(
+                n_heads=self.n_heads,
+                n_in_tree=self.n_in_tree,
+                confidence=self.confidence,
+                window=loading.bounded(self.window),
+                drafts=module.Drafts(**self.drafts),
+            ),
+            **shared,
+        )
+
+
+class JacobiOptions(NamedTuple):
+    """Jacobi decoding.
+
+    Attributes:
+        block_size: the paper's b; ``None`` for the whole output.
+        ends_inside_blocks, waits_behind_eos: see ``cpp/jacobi.h``.
+        drafts: the arguments of ``_engine.Drafts``.
+    """
+
+    block_size: Optional[int]
+    ends_inside_blocks: bool
+    waits_behind_eos: bool
+    drafts: Arguments
+
+    n_heads = 1
+    records_blocks = True
+
+    def search(self, module: ModuleType, **shared: Any) -> Any:
+        """A search over the models of ``shared``; see ``_engine.jacobi_search``."""
+        return module.jacobi_search(
+            block_size=loading.bounded(self.block_size),
+            ends_inside_blocks=self.ends_inside_blocks,
+            waits_behind_eos=self.waits_behind_eos,
+            drafts=module.Drafts(**self.drafts),
+            **shared,
+        )
+
+
+SearchOptions = Union[BlockOptions, JacobiOptions]
+
+
+class CompiledOutputs:
+    """A compiled search over an ensemble. For one thread at a time."""
+
+    def __init__(
+        self,
+        models: EngineModels,
+        rules: GenerationRules,
+        temperature: float,
+        options: SearchOptions,
+    ) -> None:
+        """
+        Args:
+            temperature: divides the logits before the softmax.
+        """
+        self._models, self._rules, self._temperature = models, rules, temperature
+        self._options = options
+        self._search: Any = None
+        self._models_of_search: List[Any] = []
+
+    def translate(
+        self,
+        sources: Sources,
+        ids: List[int],
+        bos: int,
+        prefix: Optional[Tensor],
+        statistics: Statistics,
+        horizons: Optional[Tensor] = None,
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        """As :meth:`~..generator.DecodingGenerator.translate`.
+
+        Args:
+            statistics: counts what the search does.
+            horizons: the tokens of each sentence that Jacobi decoding solves in blocks, int64
+                ``[B]`` (default: all).
+
+        Raises:
+            ValueError: for padding before or inside a prefix.
+        """
+        max_len = self._rules.max_len(sources.width)
+        search = self._search_over(self._models.reaching(sources.width, max_len + 1))
+        forced = None
+        if prefix is not None and prefix.size(1):
+            prefix_lengths(prefix, self._rules.pad)
+            forced = prefix.numpy()
+        ends = None if horizons is None else horizons.numpy()
+        # A search that an error ends is not used again: sentences would be under way.
+        self._search = None
+        before = search.counts
+        search.admit(sources.content.numpy(), 0, bos, max_len, forced, ends)
+        search.advance(loading.library().ALL_STEPS, loading.n_threads())
+        self._search = search
+        self._count(before, search.counts, statistics)
+        return self._results(search.finished(), sources, ids)
+
+    def _search_over(self, models: List[Any]) -> Any:
+        """The search of the last batch, unless the models are others now."""
+        if self._search is None or models is not self._models_of_search:
+            self._search, self._models_of_search = self._new_search(models), models
+        return self._search
+
+    def _new_search(self, models: List[Any]) -> Any:
+        module = loading.library()
+        return self._options.search(
+            module,
+            models=models,
+            rules=self._rules.compiled(self._temperature),
+            # fairseq's batches are decoded as a whole.
+            capacity=module.ALL_STEPS,
+        )
+
+    def _count(self, before: Any, now: Any, statistics: Statistics) -> None:
+        """Add what the search has counted since ``before``."""
+        statistics.count(before, now, INVOCATIONS)
+        n_others = self._options.n_heads - 1
+        if n_others:
+            pairs = zip(now.accepted, before.accepted)
+            verified = [now.verified - before.verified] * n_others
+            statistics.count_heads(verified, [new - old for new, old in pairs])
+
+    def _results(
+        self, finished: Any, sources: Sources, ids: List[int]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        outputs, blocks = finished.outputs, iter(finished.blocks)
+        tokens = torch.from_numpy(outputs.tokens).split(outputs.lengths)
+        scores = torch.from_numpy(outputs.scores).split(outputs.lengths)
+        n_source = sources.lengths.tolist()
+        hypotheses: Hypotheses = [[] for _ in ids]
+        records: List[Any] = [None] * len(ids)
+        rows = zip(finished.ids, tokens, scores, finished.invocations, finished.n_blocks)
+        for number, own_tokens, own_scores, invocations, n_blocks in rows:
+            score = self._rules.sentence_score(own_scores)
+            hypotheses[number] = [hypothesis(own_tokens, score, own_scores)]
+            counts = (n_source[number], own_tokens.numel(), invocations)
+            kept = list(islice(blocks, n_blocks))
+            own_blocks = kept if self._options.records_blocks else []
+            records[number] = SentenceRecord(ids[number], *counts, own_blocks)
+        return hypotheses, records

@@ -1,0 +1,228 @@
+"""fairseq's generation rules, each stated once: lengths, prefixes, penalties, scores.
+
+Torch applies them to scores (:meth:`GenerationRules.constrain`). Compiled code has them in
+``engine/cpp/rules.h`` (:meth:`GenerationRules.compiled`).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Optional, Tuple, Union
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from ..data.special_tokens import EOD, end_token
+from ..data.token_order import TokenOrder
+from ..engine.kernels import loading
+
+
+@dataclass
+class GenerationRules:
+    """The rules of fairseq's ``GenerationConfig`` for next tokens, lengths and scores.
+
+    Lengths are in tokens without the final EOS, as in fairseq. A step is the 0-based position of
+    the output token that a distribution is for.
+
+    Attributes:
+        max_positions: how many tokens the models can read.
+        normalize: whether a hypothesis' score is divided by its length to the power of ``lenpen``.
+        never: tokens that no step may give, besides padding.
+        no_repeat_ngram_size: n of the n-grams that an output holds once at most, at least 2; or 0
+            for no such rule; see :mod:`.repeated_ngrams`.
+    """
+
+    pad: int
+    unk: int
+    eos: int
+    max_len_a: float = 0.0
+    max_len_b: int = 200
+    max_positions: int = 1024
+    min_len: int = 1
+    lenpen: float = 1.0
+    normalize: bool = True
+    unkpen: float = 0.0
+    never: Tuple[int, ...] = ()
+    no_repeat_ngram_size: int = 0
+
+    @classmethod
+    def from_args(
+        cls, args: Any, dictionary: Dictionary, max_positions: int, eos: Optional[int] = None
+    ) -> "GenerationRules":
+        """Read fairseq's generation options, with fairseq's defaults for those not given.
+
+        Args:
+            eos: the token that ends a sentence (default: the dictionary's).
+        """
+        return cls(
+            pad=dictionary.pad(),
+            unk=dictionary.unk(),
+            eos=dictionary.eos() if eos is None else eos,
+            max_len_a=getattr(args, "max_len_a", 0),
+            max_len_b=getattr(args, "max_len_b", 200),
+            max_positions=max_positions,
+            min_len=getattr(args, "min_len", 1),
+            lenpen=getattr(args, "lenpen", 1),
+            normalize=not getattr(args, "unnormalized", False),
+            unkpen=getattr(args, "unkpen", 0),
+            no_repeat_ngram_size=max(getattr(args, "no_repeat_ngram_size", 0), 0),
+        )
+
+    def compiled(self, temperature: float) -> Any:
+        """These rules for the compiled search.
+
+        Args:
+            temperature: divides logits.
+        """
+        return loading.library().Rules(
+            eos=self.eos,
+            pad=self.pad,
+            unk=self.unk,
+            never=list(self.impossible),
+            unk_penalty=self.unkpen,
+            temperature=temperature,
+            min_len=self.min_len,
+            no_repeat_ngram=self.no_repeat_ngram_size,
+        )
+
+    def of_pairs(self, order: TokenOrder, dictionary: Dictionary) -> "GenerationRules":
+        """The rules for sentences that are decoded from both ends, and folded.
+
+        Raises:
+            ValueError: if the dictionary lacks the end token of pairs.
+        """
+        if EOD not in dictionary:
+            raise ValueError(
+                f"--decoding double_token: the target dictionary has no {EOD}; use --task "
+                "translation_double_token"
+            )
+        return replace(
+            self,
+            eos=end_token(order, dictionary),
+            # EOS is the first right token, and no other.
+            never=(self.eos,),
+            # The longest sentence and its end tokens have to fit into pairs.
+            max_positions=self.max_positions - self.max_positions % 2,
+        )
+
+    # The rules about lengths.
+
+    def max_len(self, source_width: int) -> int:
+        """The longest output for a batch that is ``source_width`` tokens wide, padding included.
+
+        Raises:
+            ValueError: if --min-len does not fit in.
+        """
+        # A huge whole number cannot be added to a float.
+        added = min(self.max_len_b, self.max_positions)
+        longest = int(min(self.max_len_a * source_width + added, self.max_positions - 1))
+        if self.min_len > longest:
+            raise ValueError(
+                f"--min-len {self.min_len}: larger than the longest output allowed, {longest} "
+                f"(--max-len-a {self.max_len_a} times {source_width} source tokens plus "
+                f"--max-len-b {self.max_len_b}, and the model's {self.max_positions} positions); "
+                "lower it or raise the others"
+            )
+        return longest
+
+    def has_to_end(self, steps: Tensor, max_len: Union[int, Tensor]) -> Tensor:
+        """Whether EOS alone is possible: the output has its longest length.
+
+        Args:
+            max_len: from :meth:`max_len`.
+        """
+        return steps >= max_len
+
+    def may_not_end(self, steps: Tensor, n_waived: Union[int, Tensor]) -> Tensor:
+        """Whether EOS is impossible: --min-len is not reached.
+
+        Args:
+            n_waived: the number of first steps without this rule; fairseq waives it over the width
+                of the prefix.
+        """
+        return (steps >= n_waived) & (steps < self.min_len)
+
+    # The rules about tokens, whatever the step.
+
+    @property
+    def impossible(self) -> Tuple[int, ...]:
+        """The tokens that no step may give."""
+        return (self.pad, *self.never)
+
+    def penalize(self, scores: Tensor) -> Tensor:
+        """Apply, in place, the rules about tokens to scores ``[..., V]``; returns them."""
+        # fairseq's rule for NaN, too: otherwise no token would compare as best.
+        scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
+        for token in self.impossible:
+            # The same as scores[..., token] = -math.inf, with less to do for Python.
+            scores.select(-1, token).fill_(-math.inf)
+        if self.unkpen != 0:
+            scores[..., self.unk] -= self.unkpen
+        return scores
+
+    def constrain(
+        self,
+        scores: Tensor,
+        steps: Tensor,
+        max_len: Union[int, Tensor],
+        n_waived: Union[int, Tensor] = 0,
+    ) -> Tensor:
+        """Apply, in place, all rules to the scores of the next token.
+
+        Args:
+            scores: ``[..., V]``, log-probabilities or logits.
+            steps: int64 ``[...]``, the step that each distribution is for.
+            max_len, n_waived: as for :meth:`has_to_end` and :meth:`may_not_end`, one number or
+                int64 ``[...]``.
+
+        Returns:
+            ``scores``
+        """
+        self.penalize(scores)
+        no_eos, only_eos = self.may_not_end(steps, n_waived), self.has_to_end(steps, max_len)
+        some_no_eos, some_only_eos = torch.stack([no_eos.any(), only_eos.any()]).tolist()
+        if some_no_eos:
+            scores[..., self.eos].masked_fill_(no_eos, -math.inf)
+        if some_only_eos:
+            eos_scores = scores[..., self.eos].clone()
+            scores.masked_fill_(only_eos[..., None], -math.inf)
+            # Finite even where the model gave NaN: the sentence has to end here.
+            least = torch.finfo(scores.dtype).min
+            scores[..., self.eos] = torch.where(only_eos, eos_scores.clamp(min=least), eos_scores)
+        return scores
+
+    # The rules about hypotheses.
+
+    def sentence_score(self, positional_scores: Tensor) -> Tensor:
+        """The hypothesis score from its tokens' log-probabilities ``[m]``: a 0-dim tensor."""
+        if not positional_scores.is_cpu:
+            return self.normalized(positional_scores.sum(), positional_scores.numel())
+        # Plain numbers: torch takes longer to begin than to add so few.
+        scores = positional_scores.tolist()
+        score = sum(scores) / (len(scores) ** self.lenpen if self.normalize else 1)
+        # numpy makes such a tensor of a number in a tenth of torch's time.
+        as_array = np.asarray(score, dtype=str(positional_scores.dtype).rpartition(".")[2])
+        return torch.from_numpy(as_array)
+
+    def normalized(self, totals: Tensor, lengths: Union[int, Tensor]) -> Tensor:
+        """Hypothesis scores from summed log-probabilities and lengths (EOS included)."""
+        if not self.normalize:
+            return totals
+        if isinstance(lengths, Tensor):
+            lengths = lengths.double()
+        return (totals / lengths**self.lenpen).to(totals.dtype)
+
+
+def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:
+    """The number of tokens that a prefix ``[B, P]`` forces in each row: int64 ``[B]``.
+
+    Raises:
+        ValueError: for padding before or inside a prefix.
+    """
+    given = prefix.ne(pad)
+    lengths = given.sum(dim=1)
+    inside = torch.arange(prefix.size(1), device=prefix.device) < lengths[:, None]
+    if not torch.equal(given, inside):
+        raise ValueError("prefix_tokens: padding stands before a token; pad prefixes on the right")
+    return lengths

@@ -1,0 +1,314 @@
+"""The base of all methods: fairseq's generator interface, and the choice of engine or torch."""
+
+import functools
+import logging
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoderDecoderModel
+from torch import Tensor
+
+from ..data.token_order import TRAINING_OF_TWO
+from ..engine import EngineModels, ProposalWays, Shortlist
+from ..network import Ensemble
+from .constraints import GenerationRules
+from .generation_options import NO_REPEAT
+from .hypothesis import Hypotheses, check_finite
+from .ids import check_dictionaries, check_request
+from .options import DecodingOptions
+from .sources import Sources
+from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
+
+logger = logging.getLogger(__name__)
+
+FAIRSEQ_DEFAULT_BEAM = 5
+# The types that heads propose, unless --proposal-types says otherwise.
+DEFAULT_PROPOSAL_TYPES = 4096
+
+
+class DecodingGenerator(ABC):
+    """A drop-in for fairseq's ``SequenceGenerator``: its interface, options and statistics.
+
+    A method is a subclass with :meth:`translate`, which decodes with torch. If the engine knows the
+    models and :meth:`compiled_search` gives it the method, compiled code decodes instead.
+
+    Attributes:
+        keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 mean nothing.
+        tokens_per_step: how many tokens the model has to predict at once.
+        honours: the flags of fairseq's options that some methods honour and others do not.
+        network: the models, for :meth:`translate`.
+        shortlist: the target types of ``--shortlist``; ``None`` for all.
+        search: the method in compiled code; ``None`` if it has none.
+        observer: is called after every decoder invocation, by methods that keep one hypothesis.
+            Torch decodes for an observer.
+    """
+
+    keeps_one_hypothesis = False
+    tokens_per_step = 1
+    honours: FrozenSet[str] = frozenset({NO_REPEAT})
+    observer: Optional[Callable[..., None]] = None
+
+    def __init__(
+        self,
+        models: Sequence[FairseqEncoderDecoderModel],
+        dictionary: Dictionary,
+        args: Any,
+        options: DecodingOptions,
+        symbols_to_strip_from_output: Sequence[int] = (),
+        source_dictionary: Optional[Dictionary] = None,
+        eos: Optional[int] = None,
+    ) -> None:
+        """
+        Args:
+            models: the ensemble; put into evaluation mode, as fairseq's generator does.
+            dictionary: the target dictionary.
+            args: fairseq's ``GenerationConfig`` or a namespace with some of its fields.
+            source_dictionary: the source dictionary (default: the encoder's, which has none where
+                sources are no tokens).
+            eos: the token that ends a sentence (default: the dictionary's).
+
+        Raises:
+            ValueError: for a model or an option that the method cannot honour.
+        """
+        for model in models:
+            model.eval()
+        self.name = str(options.decoding)
+        self.options = options
+        self.args = args
+        self.dictionary = dictionary
+        if source_dictionary is None:
+            source_dictionary = getattr(models[0].encoder, "dictionary", dictionary)
+        self.source_dictionary = source_dictionary
+        self.eos = dictionary.eos() if eos is None else eos
+        self.temperature = getattr(args, "temperature", 1.0)
+        self._models = list(models)
+        self.network = Ensemble(models, self.temperature, self.proposal_types)
+        self.shortlist = self._load_shortlist()
+        self._check_tokens_per_step()
+        check_dictionaries(models, self.source_dictionary, dictionary)
+        max_positions = min(model.max_decoder_positions() for model in models)
+        self.rules = GenerationRules.from_args(args, dictionary, max_positions, self.eos)
+        self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
+        self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
+        self.statistics = Statistics()
+        self._file = StatisticsFile(options.decoding_stats)
+        self._next_id = 0
+        self._lock = threading.Lock()
+        # At the end of a command fairseq drops its generator without telling it.
+        weakref.finalize(self, log_summary, self.name, self.statistics)
+        self.set_up(models)
+        self.search = self.choose_search(models)
+
+    def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
+        """Prepare what a method needs besides; the last act of construction.
+
+        Raises:
+            ValueError: for an option that does not go with the models or the dictionary.
+        """
+
+    def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> Optional[Any]:
+        """The method in compiled code; ``None`` if torch decodes.
+
+        Raises:
+            ValueError: for a precision that torch has not.
+        """
+        ways = (self.n_proposing_heads, self.proposal_types, self.options.rounds_proposals)
+        precision = str(self.options.engine_precision)
+        self._engine = EngineModels(models, precision, ProposalWays(*ways))
+        search = self.compiled_search(self._engine)
+        if search is None:
+            self._check_torch("the method has no compiled code")
+        else:
+            self._engine_decodes()
+        return search
+
+    def _engine_decodes(self) -> bool:
+        """Whether the engine can decode with the models as they are now; otherwise torch has to.
+
+        Raises:
+            ValueError: for a precision that torch has not.
+        """
+        problem = self._engine.follow()
+        if problem is not None:
+            self._check_torch(problem)
+        return problem is None
+
+    def _check_torch(self, problem: str) -> None:
+        """Log why torch decodes.
+
+        Raises:
+            ValueError: for a precision that torch has not.
+        """
+        precision = str(self.options.engine_precision)
+        is_own = precision == "fp32" and all(map(_is_fp32, self._models))
+        if precision != "model" and not is_own:
+            raise ValueError(
+                f"--engine-precision {precision}: {problem}, and torch decodes in the precision of "
+                "the model's weights; remove the option, or give --fp16"
+            )
+        _say(self.name, problem)
+
+    def compiled_search(self, models: EngineModels) -> Optional[Any]:
+        """The same method in compiled code, an object like
+        :class:`~.compiled.outputs.CompiledOutputs`.
+
+        Returns:
+            ``None`` if there is none
+        """
+        return None
+
+    @property
+    def n_proposing_heads(self) -> int:
+        """The number of prediction heads that propose, p_1 among them; 1 for none."""
+        return 1
+
+    def prepare(self) -> None:
+        """Prepare weights for the engine now, and not with the first batch."""
+        if self.decodes_compiled():
+            self._engine.reaching(0, 0)
+
+    def decodes_compiled(self) -> bool:
+        """Whether compiled code decodes the next batch, and not torch.
+
+        It follows the models: fairseq-train builds its generator before it moves a model to a GPU.
+        """
+        return self.search is not None and self.observer is None and self._engine_decodes()
+
+    def run(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        """Translate a batch by compiled code or in torch; see :meth:`translate`."""
+        if not self.decodes_compiled():
+            return self.translate(sources, ids, bos, prefix)
+        return self.search.translate(sources, ids, bos, prefix, self.statistics)
+
+    @abstractmethod
+    def translate(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        """Translate a batch in torch.
+
+        Args:
+            sources: B of them, which have been checked.
+            ids: the sentences' numbers, for the records.
+            bos: the token before the first.
+            prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
+
+        Returns:
+            what :meth:`generate` returns, and what each sentence cost.
+        """
+
+    @torch.no_grad()
+    def generate(
+        self,
+        models: Sequence[FairseqEncoderDecoderModel],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> Hypotheses:
+        """Translate a batch; the interface of fairseq's ``SequenceGenerator.generate``.
+
+        One thread decodes at a time, and others wait: a generator has one set of caches. Threads
+        that are to decode at once have a generator each; those of one model share its weights.
+
+        Args:
+            models: ignored, as in fairseq: the ensemble was fixed at construction.
+            sample: a fairseq batch with ``net_input``.
+            prefix_tokens: int64 ``[B, P]``, forced first tokens, padded on the right.
+            constraints: must be ``None``.
+            bos_token: the token before the first (default: EOS, fairseq's convention).
+
+        Returns:
+            for each sentence its hypotheses, best first: dicts with ``tokens`` int64 ``[m]``
+            ending in EOS, ``score`` (float32, natural logarithm, length-normalised unless
+            --unnormalized), ``positional_scores`` float32 ``[m]``, and empty ``attention`` and
+            ``alignment``. An empty list for a batch of no sentences.
+
+        Raises:
+            ValueError: for constraints, tokens that are not in the dictionaries, a malformed
+                prefix, a source without a token, or a --min-len that does not fit.
+            NotFinite: for a sentence whose best score is not finite.
+        """
+        if constraints is not None:
+            raise ValueError(
+                f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
+            )
+        bos = self.eos if bos_token is None else bos_token
+        sources = Sources.of(sample, self.rules.pad)
+        if not sources.n:
+            return []
+        with self._lock:
+            ids = self._ids(sample, sources.n)
+            check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
+            hypotheses, records = self.run(sources, ids, bos, prefix_tokens)
+            for record in records:
+                self.statistics.count_sentence(record)
+            self._file.write(records)
+        check_finite(hypotheses, ids)
+        return hypotheses
+
+    @property
+    def proposal_types(self) -> Optional[int]:
+        """The number of target types that heads choose proposals from; ``None`` for all."""
+        n, n_types = self.options.proposal_types, len(self.dictionary)
+        if n is None:
+            n = DEFAULT_PROPOSAL_TYPES if self.options.keeps_p1_tokens else 0
+        least = self.dictionary.nspecial + 1
+        return max(n, least) if 0 < n < n_types else None
+
+    def _load_shortlist(self) -> Optional[Shortlist]:
+        """The target types of ``--shortlist``; ``None`` for all.
+
+        Raises:
+            ValueError: for a table that cannot be read, or sources that are no tokens.
+        """
+        options = self.options
+        if options.shortlist is None:
+            return None
+        if self.source_dictionary is None:
+            raise ValueError(
+                f"--shortlist {options.shortlist}: the model's sources are not tokens of a "
+                "dictionary; remove it"
+            )
+        return Shortlist.load(
+            options.shortlist,
+            self.source_dictionary,
+            self.dictionary,
+            min(options.shortlist_first, len(self.dictionary)),
+            min(options.shortlist_best, len(self.dictionary)),
+            besides=(self.eos,),
+        )
+
+    def _check_tokens_per_step(self) -> None:
+        n_trained = self.network.tokens_per_step
+        if n_trained > self.tokens_per_step:
+            raise ValueError(
+                f"--decoding {self.name}: decodes one token a step, and the model predicts "
+                f"{n_trained}; use --decoding double_token"
+            )
+        if n_trained < self.tokens_per_step:
+            raise ValueError(
+                f"--decoding {self.name}: the model predicts one token a step; use --decoding "
+                f"beam, or {TRAINING_OF_TWO}"
+            )
+
+    def _ids(self, sample: Dict[str, Any], n_sentences: int) -> List[int]:
+        first = self._next_id
+        self._next_id += n_sentences
+        ids = sample.get("id")
+        return list(range(first, self._next_id)) if ids is None else ids.tolist()
+
+
+@functools.lru_cache(maxsize=None)
+def _say(name: str, problem: str) -> None:
+    """Log why torch decodes, once: calls from Python build many generators."""
+    logger.info("--decoding %s: torch decodes, since %s", name, problem)
+
+
+def _is_fp32(model: FairseqEncoderDecoderModel) -> bool:
+    return all(parameter.dtype == torch.float32 for parameter in model.parameters())

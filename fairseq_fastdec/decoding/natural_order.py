@@ -1,0 +1,71 @@
+"""Hypotheses back in the order in which people read them."""
+
+from typing import List, Tuple
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ..data.token_order import TokenOrder, unfolding
+from .hypothesis import Hypotheses, Hypothesis, hypothesis
+
+
+def unfolded(
+    tokens: np.ndarray, scores: np.ndarray, order: TokenOrder, end: int, dictionary: Dictionary
+) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Natural sentences that end in EOS, with their scores.
+
+    Args:
+        tokens: int64 ``[H, N]``, in the order of decoding, ending in ``end`` tokens and padding.
+        scores: float32 ``[H, N]``, their log-probabilities, 0 for padding.
+
+    Returns:
+        tokens int64 and scores float32 ``[H, N + 1]``, and the lengths with EOS, int64 ``[H]``.
+        The score of EOS is that of all end tokens; beyond it nothing means anything.
+    """
+    is_end = tokens == end
+    positions, lengths = unfolding(~is_end & (tokens != dictionary.pad()), order)
+    numbers = np.arange(lengths.size)
+    where, last = (numbers[:, None], positions), (numbers, lengths)
+    own, own_scores = (
+        np.empty((lengths.size, tokens.shape[1] + 1), dtype=of.dtype) for of in (tokens, scores)
+    )
+    own[:, :-1], own_scores[:, :-1] = tokens[where], scores[where]
+    own[last], own_scores[last] = dictionary.eos(), np.where(is_end, scores, 0).sum(axis=1)
+    return own, own_scores, lengths + 1
+
+
+def in_natural_order(
+    hypotheses: Hypotheses, order: TokenOrder, end: int, dictionary: Dictionary
+) -> Hypotheses:
+    """Hypotheses of any fairseq generator, which are in the order of decoding.
+
+    Attention and alignment, which would be in that order, are empty; all else stays.
+    """
+    flat = [one for own in hypotheses for one in own]
+    if not flat:
+        return hypotheses
+    device = flat[0]["tokens"].device
+    tokens = _side_by_side([one["tokens"] for one in flat], dictionary.pad())
+    scores = _side_by_side([one["positional_scores"] for one in flat], 0)
+    tokens, scores, lengths = unfolded(tokens, scores, order, end, dictionary)
+    parts = zip(flat, tokens, scores, lengths.tolist())
+    reordered = iter(
+        {**before, **first_tokens(own, before["score"], own_scores, length, device)}
+        for before, own, own_scores, length in parts
+    )
+    return [[next(reordered) for _ in own] for own in hypotheses]
+
+
+def first_tokens(
+    tokens: np.ndarray, score: Tensor, scores: np.ndarray, length: int, device: torch.device
+) -> Hypothesis:
+    """fairseq's dict of the first tokens ``[:length]``, in memory of their own."""
+    parts = (torch.from_numpy(own[:length].copy()).to(device) for own in (tokens, scores))
+    return hypothesis(next(parts), score, next(parts))
+
+
+def _side_by_side(values: List[Tensor], filler: int) -> np.ndarray:
+    return pad_sequence(values, True, filler).cpu().numpy()

@@ -1,0 +1,67 @@
+"""The decoding methods: one line each, and how others add theirs.
+
+A new method is one file with a :class:`~.generator.DecodingGenerator` (most are a
+:class:`~.methods.generator.SingleHypothesisMethod`) and one line in :data:`METHODS`.
+"""
+
+import importlib
+from typing import Callable, Dict, Tuple, Type, TypeVar, Union
+
+# fairseq's own generator, which is not ours to build.
+STOCK = "fairseq"
+
+# A method's name, and where its class is: the module, from this package or in full, and the class.
+# A class is imported when it is looked up, since methods import the options, and the options this
+# table.
+METHODS: Dict[str, Union[str, Type]] = {
+    "greedy": ".methods.greedy:Greedy",
+    "blockwise": ".methods.blockwise:Blockwise",
+    "jacobi": ".methods.jacobi:Jacobi",
+    "gs_jacobi": ".methods.gs_jacobi:GSJacobi",
+    "hybrid_jacobi": ".methods.hybrid_jacobi:HybridJacobi",
+    "lookahead": ".methods.lookahead:Lookahead",
+    "auto": ".auto:Auto",
+    "beam": ".methods.beam:FixedBeam",
+    "variable_beam": ".methods.variable_beam:VariableBeam",
+    "streaming": ".methods.streaming:Streaming",
+    "double_token": ".methods.double_token:DoubleToken",
+}
+
+GeneratorClass = TypeVar("GeneratorClass", bound=Type)
+
+
+def register_decoding(name: str) -> Callable[[GeneratorClass], GeneratorClass]:
+    """Add a method to ``--decoding``: a decorator, as fairseq's ``register_task`` is.
+
+        @register_decoding("my_method")
+        class MyMethod(SingleHypothesisMethod):
+            ...
+
+    The file that holds it has to be imported before the command line is read: fairseq imports the
+    package of ``--user-dir``, which may be another one than ours, as long as it imports ours.
+
+    Raises:
+        ValueError: for a name that a method has already.
+    """
+
+    def register(generator: GeneratorClass) -> GeneratorClass:
+        if name in decoding_names():
+            raise ValueError(f"--decoding {name}: registered already; give the method another name")
+        METHODS[name] = generator
+        return generator
+
+    return register
+
+
+def decoding_names() -> Tuple[str, ...]:
+    """All values of ``--decoding``."""
+    return (STOCK, *METHODS)
+
+
+def generator_class(name: str) -> Type:
+    """The class behind one of the names in :data:`METHODS`."""
+    place = METHODS[name]
+    if not isinstance(place, str):
+        return place
+    module, class_name = place.split(":")
+    return getattr(importlib.import_module(module, __package__), class_name)

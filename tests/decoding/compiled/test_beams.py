@@ -1,0 +1,303 @@
+"""The compiled beam search: what it finds, what it counts, and when it is used."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairseq_fastdec.decoding.methods.streaming import Capacity
+from tests.support import tiny
+from tests.support.against_fairseq import our_generator
+from tests.support.compiled import PRECISIONS, compiled, examples
+from tests.support.compiled_searches import (
+    assert_same_at_once,
+    found_alone,
+    found_joining,
+    outputs_of,
+)
+from tests.support.trained_models import TASK, blockwise_model, stock_model
+
+pytestmark = compiled
+
+BOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
+LENGTHS = [1, 4, 8, 9, 12, 0, 7, 3, 10, 11]
+COUNTERS = (
+    "sentences", "tokens", "blocks", "encoder_invocations", "decoder_invocations",
+    "row_invocations", "beam_steps", "waiting", "refills",
+)  # fmt: skip
+PRUNING = dict(
+    prune_threshold=st.sampled_from([0.0, 0.7, 4.0, math.inf]),
+    max_candidates=st.integers(1, 7),
+    finalize=st.sampled_from(["paper", "fairseq"]),
+)
+STREAMS = dict(
+    **PRUNING,
+    refill_threshold=st.sampled_from([0.0, 0.3, 0.9]),
+    stream_policy=st.sampled_from(["min-length", "fifo"]),
+)
+METHODS = st.one_of(
+    st.tuples(st.just("beam"), st.fixed_dictionaries({}, optional=PRUNING)),
+    st.tuples(st.just("variable_beam"), st.fixed_dictionaries({}, optional=PRUNING)),
+    st.tuples(st.just("streaming"), st.fixed_dictionaries({}, optional=STREAMS)),
+)
+CAPACITIES = st.builds(
+    Capacity,
+    st.one_of(st.none(), st.integers(1, 6)),
+    st.one_of(st.none(), st.integers(1, 40)),
+)
+OPTIONS = dict(
+    max_len_a=st.sampled_from([0.5, 1.5]),
+    max_len_b=st.integers(3, 14),
+    min_len=st.integers(0, 3),
+    unk_penalty=st.sampled_from([-2.0, 1.0]),
+    temperature=st.sampled_from([0.7, 1.7]),
+    no_repeat_ngram_size=st.integers(2, 3),
+    lenpen=st.sampled_from([0.0, 0.6]),
+    unnormalized=st.booleans(),
+)
+MODELS = {
+    "trained": lambda: [stock_model(0)],
+    "random": lambda: [stock_model(0, trained=False)],
+    "blockwise": lambda: [blockwise_model(identity_first_head=False, freeze_base=False)],
+    "ensemble": lambda: [stock_model(0), stock_model(1, decoder_layers=1), blockwise_model()],
+    "random ensemble": lambda: [stock_model(seed, trained=False) for seed in range(2)],
+}
+
+
+def prefixes(n_sentences, longest):
+    """Some forced tokens for each sentence, none for some."""
+    draw = torch.Generator().manual_seed(longest)
+    tokens = torch.randint(4, 24, (n_sentences, longest), generator=draw)
+    tokens[:, -1:] = BOS  # some translations are complete
+    n_forced = torch.randint(0, longest + 1, (n_sentences, 1), generator=draw)
+    return tokens.masked_fill(torch.arange(longest) >= n_forced, PAD)
+
+
+def build(models, decoding, method, capacity=None, compiled_search=True, **options):
+    generator = our_generator(models, decoding, method, **options)
+    if capacity is not None and decoding == "streaming":
+        generator.capacity = capacity
+    if compiled_search:
+        assert generator.search is not None
+    else:
+        generator.search = None
+    return generator
+
+
+def assert_alike(ours, expected, atol=1e-4):
+    """The same hypotheses in the same order, but for those with equal scores."""
+    assert len(ours) == len(expected)
+    for own, other in zip(ours, expected):
+        own_scores, scores = ([one["score"].item() for one in some] for some in (own, other))
+        assert own_scores == pytest.approx(scores, abs=atol)
+        by_tokens = {tuple(one["tokens"].tolist()): one for one in own}
+        assert set(by_tokens) == {tuple(one["tokens"].tolist()) for one in other}
+        for one in other:
+            same = by_tokens[tuple(one["tokens"].tolist())]
+            for name in ("score", "positional_scores"):
+                torch.testing.assert_close(same[name], one[name], atol=atol, rtol=atol)
+
+
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    models=st.sampled_from(sorted(MODELS)),
+    method=METHODS,
+    beam=st.integers(1, 7),
+    capacity=CAPACITIES,
+    rows=st.one_of(st.none(), st.integers(0, 12)),
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=9),
+    left_pad=st.booleans(),
+    n_forced=st.integers(0, 4),
+    options=st.fixed_dictionaries({}, optional=OPTIONS),
+    seed=st.integers(0, 3),
+)
+def test_it_finds_and_counts_what_torch_does(
+    models,
+    method,
+    beam,
+    capacity,
+    rows,
+    lengths,
+    left_pad,
+    n_forced,
+    options,
+    seed,
+    tmp_path_factory,
+):
+    models = MODELS[models]()
+    decoding, method = method
+    if decoding == "streaming" and rows is not None:
+        method = dict(method, max_beam_rows=beam + rows)
+    sample = tiny.random_batch(TASK, lengths, left_pad, seed)
+    prefix = prefixes(len(lengths), n_forced) if n_forced else None
+    options = {"max_len_b": 12, "beam": beam, **options}
+    hypotheses, records, statistics = [], [], []
+    for is_compiled in (True, False):
+        path = tmp_path_factory.mktemp("records") / "records"
+        own = dict(method, decoding_stats=str(path))
+        generator = build(models, decoding, own, capacity, is_compiled, **options)
+        hypotheses.append(generator.generate(models, sample, prefix_tokens=prefix))
+        lines = path.read_text(encoding="utf-8").splitlines()
+        records.append(sorted(map(json.loads, lines), key=lambda record: record["id"]))
+        statistics.append(generator.statistics)
+    assert_alike(*hypotheses)
+    assert records[0] == records[1]
+    # With a limit of rows, the order of work depends on the order of sentences of one length.
+    is_limited = decoding == "streaming" and rows is not None
+    of_order = ("encoder_invocations", "decoder_invocations", "refills") if is_limited else ()
+    for name in set(COUNTERS) - set(of_order):
+        assert getattr(statistics[0], name) == getattr(statistics[1], name), name
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    models=st.sampled_from(sorted(MODELS)),
+    decoding=st.sampled_from(["beam", "variable_beam", "streaming"]),
+    beam=st.integers(1, 7),
+    limits=st.sampled_from([{}, dict(topk=1), dict(topk=4), dict(topp=0.3), dict(topp=0.9)]),
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    n_forced=st.integers(0, 3),
+    options=st.fixed_dictionaries({}, optional=OPTIONS),
+    seed=st.integers(0, 3),
+)
+def test_it_draws_what_torch_draws(
+    models, decoding, beam, limits, lengths, n_forced, options, seed
+):
+    models = MODELS[models]()
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    prefix = prefixes(len(lengths), n_forced) if n_forced else None
+    limits = {f"sampling_{name}": value for name, value in limits.items()}
+    options = {"max_len_b": 12, "beam": beam, "sampling": True, **options, **limits}
+    drawn = []
+    for is_compiled in (True, False):
+        torch.manual_seed(seed)
+        generator = build(models, decoding, {}, Capacity(3), is_compiled, **options)
+        drawn.append(generator.generate(models, sample, prefix_tokens=prefix))
+    assert_alike(*drawn)
+
+
+def numbers_of(finished):
+    """Of each sentence, the tokens and all numbers of its hypotheses."""
+    hypotheses = iter(
+        (*output, total) for output, total in zip(outputs_of(finished), finished.totals.tolist())
+    )
+    costs = zip(finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
+    return {
+        number: ([next(hypotheses) for _ in range(n)], steps, expansions)
+        for number, n, steps, expansions in costs
+    }
+
+
+def a_search(models, decoding="variable_beam", method=None, **options):
+    """A search that has decoded something, and the module's schedule for it."""
+    generator = build(models, decoding, method or {}, max_len_b=12, beam=4, **options)
+    generator.generate(models, tiny.random_batch(TASK, [3, 5]))
+    return generator.search._search
+
+
+def admit(search, source, number, prefix=None):
+    limits = torch.tensor([12]).numpy(), torch.tensor([0]).numpy()
+    search.admit(source, torch.tensor([number]).numpy(), BOS, *limits, prefix)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("decoding", ["beam", "variable_beam", "streaming"])
+@pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
+def test_a_sentence_has_the_same_numbers_in_any_batch(decoding, precision, trained):
+    """It joins while others are under way, and gets what it gets alone, bit for bit."""
+    models = [stock_model(0, trained=trained)]
+    search = a_search(models, decoding, dict(engine_precision=precision))
+    alone = found_alone(search, admit, numbers_of, LENGTHS)
+    for n_threads in (1, 2):
+        assert found_joining(search, admit, numbers_of, LENGTHS, n_threads) == alone
+
+
+def test_a_cancelled_sentence_leaves():
+    models = [stock_model(0, trained=False)]
+    search = a_search(models)
+    sources = tiny.random_batch(TASK, [9, 8, 7, 6])["net_input"]["src_tokens"]
+    for number in (10, 11, 12, 13):
+        admit(search, sources[number - 10 :][:1].numpy(), number)
+    assert search.cancel(13)  # it has not begun
+    search.advance(3, 1)
+    assert search.cancel(10) and search.cancel(12)  # they are under way
+    assert not search.cancel(99)
+    search.advance(1000, 1)
+    found = numbers_of(search.finished())
+    assert sorted(found) == [11]
+    admit(search, sources[1:2].numpy(), 11)
+    search.advance(1000, 1)
+    assert numbers_of(search.finished()) == found
+
+
+def test_two_threads_decode_with_one_models_weights():
+    models = [stock_model(0)]
+    sample = tiny.random_batch(TASK, LENGTHS, seed=4)
+    generators = [build(models, "beam", {}, beam=3, max_len_b=12) for _ in range(2)]
+    assert_same_at_once(generators, models, sample)
+
+
+def test_changed_parameters_are_followed():
+    model = stock_model(0, trained=False)
+    generator = build([model], "beam", {}, beam=2, max_len_b=12)
+    sample = tiny.random_batch(TASK, LENGTHS, seed=4)
+
+    def scores():
+        return [own[0]["score"].item() for own in generator.generate([model], sample)]
+
+    before = scores()
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(0.5)
+    after = scores()
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(2)
+    assert not set(before) & set(after)
+    assert scores() == before
+
+
+def test_longer_sources_and_outputs_than_before():
+    models = [tiny.build_model(TASK, max_source_positions=700, max_target_positions=700)]
+    tiny.stir(models[0], 0)
+    sample = tiny.random_batch(TASK, [600, 3])
+    ours, expected = (
+        build(models, "beam", {}, compiled_search=own, beam=3, max_len_b=400).generate(
+            models, sample
+        )
+        for own in (True, False)
+    )
+    assert_alike(ours, expected, atol=1e-2)
+
+
+def test_an_interrupted_stream_leaves_nothing_behind(monkeypatch):
+    models = [stock_model(0)]
+    generator = build(models, "streaming", {}, Capacity(2), beam=3, max_len_b=12)
+    sample = tiny.random_batch(TASK, LENGTHS)
+    expected = generator.generate(models, sample)
+    monkeypatch.setattr("fairseq_fastdec.decoding.compiled.beams.STEPS_AT_ONCE", 2)
+
+    def interrupt(results, _):
+        yield next(results)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(generator, "_shown", interrupt)
+        generator.generate(models, sample)
+    assert_alike(generator.generate(models, sample), expected)
+
+
+def test_errors_name_what_is_wrong():
+    search = a_search([stock_model(0)])
+    source = tiny.random_batch(TASK, [3])["net_input"]["src_tokens"].numpy()
+    with pytest.raises(IndexError, match="source token that is not in the dictionary"):
+        admit(search, source + 1000, 0)
+    with pytest.raises(IndexError, match="prefix token"):
+        admit(search, source, 0, source + 1000)
+    with pytest.raises(ValueError, match="without a token"):
+        admit(search, source * 0 + TASK.source_dictionary.pad(), 0)
+    with pytest.raises(ValueError, match="prefix"):
+        admit(search, source, 0, source[0])
+    with pytest.raises(ValueError, match="not \\[B\\]"):
+        search.admit(source, source[0], BOS, source[0], source[0])

@@ -1,0 +1,38 @@
+"""What the engine computes with a model: the scores of forced tokens."""
+
+import argparse
+
+import torch
+
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
+from tests.support import tiny
+
+LENGTHS = [4, 6, 3]
+
+
+def generator_of(model, task, precision="model"):
+    """Greedy decoding by compiled code."""
+    options = DecodingOptions(decoding="greedy", engine_precision=precision)
+    args = argparse.Namespace(beam=1, max_len_b=12)
+    generator = build_generator([model], task.target_dictionary, args, options)
+    assert generator.search is not None
+    return generator
+
+
+def forced_tokens(task):
+    """The tokens that are forced, int64 ``[3, 8]``."""
+    return 4 + torch.arange(24).view(3, 8) % (len(task.target_dictionary) - 4)
+
+
+def scores_by(generator, task):
+    """The log-probabilities of eight forced tokens in each of three outputs: float32 ``[3, 8]``."""
+    prefix = forced_tokens(task)
+    sample = tiny.random_batch(task, LENGTHS)
+    found = generator.generate([], sample, prefix_tokens=prefix)
+    return torch.stack([own["positional_scores"][:8] for (own,) in found])
+
+
+def scores_of(model, task, precision="model"):
+    """The same by a new generator."""
+    return scores_by(generator_of(model, task, precision), task)

@@ -1,0 +1,19 @@
+"""The ways in which a method decodes: by compiled code, and in torch."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from fairseq_fastdec.engine.kernels import loading
+from tests.support.compiled import compiled
+
+WAYS = pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled), "torch"])
+
+
+@contextmanager
+def decoded_by(way):
+    """Generators that are built within decode in this way."""
+    with pytest.MonkeyPatch.context() as patch:
+        if way == "torch":
+            patch.setattr(loading, "library", lambda: None)
+        yield
