@@ -14,6 +14,7 @@ from .kernels.transformer import LayerNorm, LayerParameters, Parameters, Transfo
 from .network.positions import POSITIONS, Positions
 from .session.decoder_session import DecoderSession
 from .session.fairseq_session import FairseqSession
+from .session.output_layer import OutputLayer
 
 
 class CompiledModels:
@@ -79,14 +80,15 @@ def compiled_model(
     network, encoder = session.network, session.encoder.compiled
     takes_tokens = getattr(network.compiled, "takes_addresses", False)
     cross = getattr(network.weights.cross_key_values, "packed", None)
-    direct = network.output.direct(0, 1, rough=False) if takes_tokens else None
+    output = session.whole_output()
+    direct = output.direct(0, 1, rough=False) if takes_tokens else None
     if encoder is None or cross is None or direct is None:
         return None
     parts: Dict[str, Any] = {}
     if direct.heads is not None:
-        parts["p1"] = _heads(module, network.output.heads, 0, 1)
+        parts["p1"] = _heads(module, output.heads, 0, 1)
     if n_heads > 1:
-        parts.update(_proposals(module, session, n_heads))
+        parts.update(_proposals(module, session, output, n_heads))
     if None in parts.values():
         return None
     return module.Model(
@@ -99,9 +101,10 @@ def compiled_model(
     )
 
 
-def _proposals(module: ModuleType, session: DecoderSession, n_heads: int) -> Dict[str, Any]:
+def _proposals(
+    module: ModuleType, session: DecoderSession, output: OutputLayer, n_heads: int
+) -> Dict[str, Any]:
     """The parts of a model that propose tokens; ``None`` for one that is not compiled."""
-    output = session.network.output
     if session.has_sequential_heads:
         drafts = output.direct_drafts(rough=True)
         if drafts is None:

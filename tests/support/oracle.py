@@ -47,8 +47,6 @@ class OracleSession:
     """As much of an ``EnsembleSession`` as a batch of single hypotheses asks for."""
 
     temperature = 1.0
-    # The compiled search decodes with models alone.
-    has_shortlist = True
 
     def __init__(self, oracle):
         self._oracle = oracle
@@ -103,6 +101,8 @@ def generator_on(oracle, decoding, max_len, **method):
     """A generator that the oracle answers, for no sentence longer than ``max_len``."""
     generator = our_generator([stock_model(trained=False)], decoding, method, max_len_b=max_len)
     generator.session = OracleSession(oracle)
+    # The compiled search decodes with models alone.
+    generator.__dict__["_compiled_search"] = None
     return generator
 
 

@@ -9,8 +9,9 @@ namespace fastdec {
 BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options, Team team)
     : rules(std::move(given)),
       options(options),
+      outputs(models, rules),
       decoder(std::move(models), team),
-      chooser(rules, options.n_candidates()),
+      chooser(rules, outputs, options.n_candidates()),
       schedule({}, options.width),
       beams(options, rules.eos) {
   if (options.sampling) sampler.emplace(*options.sampling, options.width);
@@ -49,6 +50,9 @@ void BeamSearch::join() {
   if (sources.empty()) return;
   decoder.add(SourceBatch(sources, rules.pad));
   ++counters.encoder_invocations;
+  std::vector<const std::vector<int64_t> *> types;
+  for (int64_t slot : under_way) types.push_back(&sentences[slot].types);
+  outputs.allow(types);
 }
 
 std::vector<int64_t> BeamSearch::first_rows() const {

@@ -70,6 +70,7 @@ class BeamSearch {
 
   const Rules rules;
   const BeamOptions options;
+  OutputLayers outputs;
   Decoder decoder;
   Chooser chooser;
   Schedule schedule;

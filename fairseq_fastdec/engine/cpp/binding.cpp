@@ -303,7 +303,7 @@ std::shared_ptr<PreparedModel> prepared_model(
   if (drafter) {
     require(drafter->draft.step.model.dim == own.dim, "drafter: states of another size");
     require(is_within(drafter->draft.layer, own.n_layers), "drafter: no such layer");
-    model->drafter = drafter->draft, model->drafts = proposals->linear;
+    model->drafter = drafter->draft, model->proposals = proposals->linear;
     keep(*model, *drafter);
   }
   return model;
@@ -360,20 +360,25 @@ void require_tokens(const int64_t *tokens, int64_t n, const Model &model,
       throw py::index_error("a " + name + " token that is not in the dictionary");
 }
 
+// The target types that each sentence may use, [B] of any lengths.
+using Types = std::optional<std::vector<Array<int64_t>>>;
+
 // Reads the requests of a search, and checks that its models can take them.
 class Requests {
  public:
-  Requests(Models models, int64_t pad) : models(std::move(models)), pad(pad) {}
+  Requests(Models models, const Rules &rules)
+      : models(std::move(models)), pad(rules.pad), eos(rules.eos) {}
 
   // Requests for sentences [B, S], with what is the same for all searches.
   //   max_len_of: from the place of a sentence to the most tokens of its output
   //   prefix: [B, P]
   template <typename Kind, typename MaxLenOf>
   std::vector<Kind> read(const Array<int64_t> &sources, int64_t bos, MaxLenOf max_len_of,
-                         const std::optional<Array<int64_t>> &prefix) const {
+                         const std::optional<Array<int64_t>> &prefix, const Types &types) const {
     require(sources.ndim() == 2, "sources: not [B, S]");
     const int64_t n = sources.shape(0), width = sources.shape(1);
     require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
+    require(!types || int64_t(types->size()) == n, "types: not [B]");
     for (const auto &model : models) {
       const Model &encoder = model->encoder;
       if (encoder.n_positions && width > encoder.n_positions)
@@ -393,11 +398,31 @@ class Requests {
       require(!request.source.empty(), "sources: one without a token");
       const int64_t n_forced = std::min(n_prefix, request.max_len);
       if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
+      if (types) request.types = checked_types((*types)[i], request.forced);
     }
     return requests;
   }
 
  private:
+  std::vector<int64_t> checked_types(const Array<int64_t> &given,
+                                     const std::vector<int64_t> &forced) const {
+    const std::vector<int64_t> types(given.data(), given.data() + given.size());
+    const int64_t n_types = models[0]->output.outputs;
+    const auto has = [&](int64_t type) {
+      return std::binary_search(types.begin(), types.end(), type);
+    };
+    require(std::adjacent_find(types.begin(), types.end(), std::greater_equal<int64_t>()) ==
+                types.end(),
+            "types: not ascending");
+    require(has(eos) && std::all_of(forced.begin(), forced.end(), has),
+            "types: without the end of sentence or a token of the prefix");
+    if (types.front() < 0 || types.back() >= n_types)
+      throw py::index_error("target types " + std::to_string(types.front()) + " to " +
+                            std::to_string(types.back()) + ", where the model has " +
+                            std::to_string(n_types));
+    return types;
+  }
+
   std::vector<int64_t> without_padding(const int64_t *from, int64_t n) const {
     std::vector<int64_t> tokens;
     std::copy_if(from, from + n, std::back_inserter(tokens),
@@ -406,19 +431,20 @@ class Requests {
   }
 
   const Models models;
-  const int64_t pad;
+  const int64_t pad, eos;
 };
 
 // A search, and what checks its requests.
 class CheckedSearch {
  public:
-  CheckedSearch(const Models &models, int64_t pad, std::unique_ptr<Search> search)
-      : search(std::move(search)), requests(models, pad) {}
+  CheckedSearch(const Models &models, const Rules &rules, std::unique_ptr<Search> search)
+      : search(std::move(search)), requests(models, rules) {}
 
   void admit(Array<int64_t> sources, int64_t first_id, int64_t bos, int64_t max_len,
-             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons) {
+             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons,
+             Types types) {
     auto read = requests.read<Request>(
-        sources, bos, [&](int64_t) { return max_len; }, prefix);
+        sources, bos, [&](int64_t) { return max_len; }, prefix, types);
     require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
     for (size_t i = 0; i < read.size(); ++i) {
       read[i].id = first_id + int64_t(i);
@@ -468,8 +494,8 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
                                             const Proposals &proposals, int64_t capacity) {
   const Models models = checked_models(given, rules);
   const PreparedModel &first = *models[0];
-  const bool can_propose = first.has_heads() || first.has_drafter();
-  require(proposals.n_heads == 1 || (can_propose && models.size() == 1), "proposals: no heads");
+  require(proposals.n_heads == 1 || (first.proposes() && models.size() == 1),
+          "proposals: no heads");
   require(!first.has_heads() || proposals.n_heads == 1 ||
               proposals.n_heads == 1 + first.heads.n_heads,
           "proposals: another number of heads");
@@ -480,7 +506,7 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
           "acceptance: values of another vocabulary");
   require(capacity > 0, "capacity: none");
   return std::make_unique<CheckedSearch>(
-      models, rules.pad,
+      models, rules,
       std::make_unique<BlockSearch>(
           models, BlockOptions{rules, acceptance, proposals, capacity}, team()));
 }
@@ -493,7 +519,7 @@ std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rul
   check_drafts(drafts, models);
   require(block_size > 0 && capacity > 0, "block_size or capacity: none");
   return std::make_unique<CheckedSearch>(
-      models, rules.pad,
+      models, rules,
       std::make_unique<JacobiSearch>(models,
                                      JacobiOptions{rules, drafts, block_size, ends_inside_blocks,
                                                    waits_behind_eos, capacity},
@@ -527,7 +553,7 @@ FinishedBeams finished(BeamSearch &search) {
 class CheckedBeamSearch {
  public:
   CheckedBeamSearch(const GivenModels &given, const Rules &rules, const BeamOptions &options)
-      : width(options.width), requests(checked_models(given, rules), rules.pad) {
+      : width(options.width), requests(checked_models(given, rules), rules) {
     require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
     require(options.threshold >= 0, "options: a threshold below 0");
     const Models models(given.begin(), given.end());
@@ -542,13 +568,13 @@ class CheckedBeamSearch {
 
   void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
              Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
-             std::optional<Array<uint64_t>> random_states) {
+             std::optional<Array<uint64_t>> random_states, Types types) {
     const int64_t n = sources.ndim() ? sources.shape(0) : 0;
     require(ids.size() == n && max_lens.size() == n && waived.size() == n,
             "ids, max_lens or waived: not [B]");
     require(!random_states || random_states->size() == n, "random_states: not [B]");
     auto read = requests.read<BeamRequest>(
-        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix);
+        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix, types);
     for (int64_t i = 0; i < n; ++i) {
       read[i].id = ids.data()[i], read[i].n_waived = waived.data()[i];
       if (random_states) read[i].random_state = random_states->data()[i];
@@ -668,7 +694,7 @@ PYBIND11_MODULE(_engine, module) {
   py::class_<CheckedSearch> search(module, "Search");
   search.def("admit", &CheckedSearch::admit, py::arg("sources"), py::arg("first_id"),
              py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none(),
-             py::arg("horizons") = py::none());
+             py::arg("horizons") = py::none(), py::arg("types") = py::none());
   bind_search(search);
   module.def("block_search", &block_search, py::arg("models"), py::arg("rules"),
              py::arg("acceptance"), py::arg("proposals"), py::arg("capacity"));
@@ -714,7 +740,7 @@ PYBIND11_MODULE(_engine, module) {
       .def("set_schedule", &CheckedBeamSearch::set_schedule, py::arg("schedule"))
       .def("admit", &CheckedBeamSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
            py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
-           py::arg("random_states") = py::none());
+           py::arg("random_states") = py::none(), py::arg("types") = py::none());
   bind_search(beam_search);
 }
 

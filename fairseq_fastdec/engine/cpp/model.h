@@ -18,17 +18,17 @@ struct PreparedModel {
   Heads p1 = {};       // before the output layer; without heads the features are its inputs
   bool rounds_keys = false;  // keys and values are kept in bf16
 
-  // Prediction heads p_2, p_3, ... that know nothing of each other, and their output layer.
+  // Prediction heads p_2, p_3, ... that know nothing of each other,
   Heads heads = {};
-  Linear proposals = {};
-  // Or sequential heads, which see the tokens before theirs.
+  // or sequential heads, which see the tokens before theirs.
   Draft drafter = {};
-  Linear drafts = {};
+  Linear proposals = {};  // the output layer of either, to the logits of the first types or of all
 
   std::vector<std::shared_ptr<const void>> owners;  // of all that the pointers point to
 
   bool has_heads() const { return heads.n_heads > 0; }
   bool has_drafter() const { return drafter.begin.outputs > 0; }
+  bool proposes() const { return has_heads() || has_drafter(); }
 };
 
 // The models of an ensemble.

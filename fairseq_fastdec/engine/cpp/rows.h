@@ -16,6 +16,7 @@ struct Request {
   int64_t max_len = 0;          // the most tokens, without EOS
   int64_t n_waived = 0;         // --min-len is waived for this many first tokens
   int64_t horizon = 0;          // of Jacobi decoding: tokens that are solved in blocks
+  std::vector<int64_t> types;   // that the output may use, EOS among them, ascending; empty: all
 };
 
 // A finished sentence.

@@ -17,9 +17,10 @@ Row row_of(Request request) {
 
 Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity, Team team)
     : rules(std::move(given)),
+      outputs(models, rules),
       decoder(std::move(models), team),
       capacity(capacity),
-      chooser(rules, n_best) {}
+      chooser(rules, outputs, n_best) {}
 
 int64_t Search::advance(int64_t n_steps, int64_t n_threads) {
   const Decoding decoding;
@@ -56,6 +57,9 @@ void Search::join() {
     waiting.pop_front();
     joined(int64_t(rows.size()) - 1);
   }
+  std::vector<const std::vector<int64_t> *> types;
+  for (const Row &row : rows) types.push_back(&row.request.types);
+  outputs.allow(types);
 }
 
 std::vector<int64_t> Search::opening_of(const Row &row) const {

@@ -56,6 +56,7 @@ class Search {
   }
 
   const Rules rules;
+  OutputLayers outputs;
   Decoder decoder;
   std::vector<Row> rows;
   Feed feed;

@@ -18,7 +18,7 @@ from ..network.weights import DecoderWeights
 from ..products.precision import precision_of
 from .decoder_network import DecoderNetwork, block_size_of, tokens_per_step_of
 from .direct_steps import DirectSteps
-from .output_layer import PendingProduct, ProposalWays
+from .output_layer import OutputLayer, PendingProduct, ProposalWays
 from .row_table import RowTable
 from .shortlist import Shortlist
 from .tree import TokenTree
@@ -107,6 +107,15 @@ class DecoderSession:
     def heads(self) -> Optional[HeadWeights]:
         """The paper's heads, prepared, ``None`` if there are none; from :meth:`reset` on."""
         return self.network.output.heads
+
+    def whole_output(self) -> OutputLayer:
+        """The output layer of all types, whatever the shortlist; from :meth:`reset` on."""
+        proposals = self._proposals
+        if self._shortlist is not None:
+            # A shortlist has few types itself, and the right ones.
+            proposals = proposals._replace(n_types=None)
+        has_heads = self.block_size > 0
+        return OutputLayer(self._prepared, self._precision, has_heads, None, proposals)
 
     @property
     def forward_pass(self) -> ForwardPass:

@@ -77,9 +77,9 @@ class EnsembleSession:
         return self._members
 
     @property
-    def has_shortlist(self) -> bool:
-        """Whether only some target types may be used."""
-        return self._shortlist is not None
+    def shortlist(self) -> Optional[Shortlist]:
+        """The target types that may be used; ``None`` for all."""
+        return self._shortlist
 
     @property
     def n_rows(self) -> int:

@@ -142,6 +142,19 @@ class Shortlist:
         """The types that at least one source or every batch may use: int64 ``[K]``, sorted."""
         return np.unique(np.concatenate([self._always, *types_of_sources]))
 
+    def types_of(self, sources: np.ndarray, prefix: Optional[np.ndarray]) -> List[np.ndarray]:
+        """All types that each sentence may use, those of its prefix among them.
+
+        Args:
+            sources: int64 ``[B, S]``, with padding or without.
+            prefix: int64 ``[B, P]``, or ``None``.
+
+        Returns:
+            int64 ``[K]`` for each sentence, sorted.
+        """
+        forced = np.empty((len(sources), 0), np.int64) if prefix is None else prefix
+        return [self.union([self.allow(own), first]) for own, first in zip(sources, forced)]
+
 
 class ShortlistedOutput:
     """The output layer over the shortlist of the sources under way.

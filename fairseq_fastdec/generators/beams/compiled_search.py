@@ -38,7 +38,7 @@ class CompiledBeamSearch:
         cls, session: EnsembleSession, rules: GenerationRules, heuristics: Heuristics
     ) -> Optional["CompiledBeamSearch"]:
         """``None`` if the search cannot be compiled, whatever the sources."""
-        if search_module() is None or session.has_shortlist:
+        if search_module() is None:
             return None
         search = cls(session, rules, heuristics)
         search._models.follow(POSITIONS, POSITIONS)
@@ -109,14 +109,17 @@ class CompiledBeamSearch:
     ) -> None:
         sampling = self._heuristics.sampling
         has_prefix = sentences.prefix.size(1) > 0
+        tokens, shortlist = sources.content.numpy()[order], self._session.shortlist
+        prefix = sentences.prefix.numpy()[order] if has_prefix else None
         search.admit(
-            sources=sources.content.numpy()[order],
+            sources=tokens,
             ids=order,
             bos=bos,
             max_lens=sentences.max_len[order],
             waived=sentences.n_waived[order],
-            prefix=sentences.prefix.numpy()[order] if has_prefix else None,
+            prefix=prefix,
             random_states=None if sampling is None else sampling.random_states(ids)[order],
+            types=None if shortlist is None else shortlist.types_of(tokens, prefix),
         )
 
     def _finished(self, search: Any) -> Iterator[Result]:

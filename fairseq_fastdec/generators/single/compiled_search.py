@@ -102,7 +102,7 @@ class CompiledSearch:
     ) -> Optional["CompiledSearch"]:
         """``None`` where the search cannot be compiled, whatever the sources."""
         can_propose = options.n_heads == 1 or len(session.members) == 1
-        if search_module() is None or session.has_shortlist or not can_propose:
+        if search_module() is None or not can_propose:
             return None
         search = cls(session, rules, options)
         search._models.follow(POSITIONS, POSITIONS)
@@ -138,10 +138,12 @@ class CompiledSearch:
             prefix_lengths(prefix, self._rules.pad)
             forced = prefix.numpy()
         ends = None if horizons is None else horizons.numpy()
+        tokens, shortlist = sources.content.numpy(), self._session.shortlist
+        types = None if shortlist is None else shortlist.types_of(tokens, forced)
         # A search that an error ends is not used again: sentences would be under way.
         search, self._search = self._search or self._new_search(), None
         before = search.counts
-        search.admit(sources.content.numpy(), 0, bos, max_len, forced, ends)
+        search.admit(tokens, 0, bos, max_len, forced, ends, types)
         search.advance(search_module().ALL_STEPS, n_threads())
         self._search = search
         self._count(before, search.counts, statistics)

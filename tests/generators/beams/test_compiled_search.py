@@ -20,6 +20,7 @@ from tests.support.compiled_searches import (
     found_joining,
     outputs_of,
 )
+from tests.support.lexical_tables import next_words
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 pytestmark = compiled
@@ -69,6 +70,14 @@ MODELS = {
 }
 
 
+SHORTLISTS = st.sampled_from([{}, {}, dict(shortlist_first=0), dict(shortlist_first=6)])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return next_words(tmp_path_factory.mktemp("table") / "lex.s2t", 20)
+
+
 def prefixes(n_sentences, longest):
     """Some forced tokens for each sentence, none for some."""
     draw = torch.Generator().manual_seed(longest)
@@ -113,6 +122,7 @@ def assert_alike(ours, expected, atol=1e-4):
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=9),
     left_pad=st.booleans(),
     n_forced=st.integers(0, 4),
+    shortlist=SHORTLISTS,
     options=st.fixed_dictionaries({}, optional=OPTIONS),
     seed=st.integers(0, 3),
 )
@@ -125,12 +135,16 @@ def test_it_finds_and_counts_what_the_steps_from_python_do(
     lengths,
     left_pad,
     n_forced,
+    shortlist,
     options,
     seed,
+    table,
     tmp_path_factory,
 ):
     models = MODELS[models]()
     decoding, method = method
+    if shortlist:
+        method = dict(method, **shortlist, shortlist=table)
     if decoding == "streaming" and rows is not None:
         method = dict(method, max_beam_rows=beam + rows)
     sample = tiny.random_batch(TASK, lengths, left_pad, seed)
@@ -162,13 +176,15 @@ def test_it_finds_and_counts_what_the_steps_from_python_do(
     limits=st.sampled_from([{}, dict(topk=1), dict(topk=4), dict(topp=0.3), dict(topp=0.9)]),
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
     n_forced=st.integers(0, 3),
+    shortlist=SHORTLISTS,
     options=st.fixed_dictionaries({}, optional=OPTIONS),
     seed=st.integers(0, 3),
 )
 def test_it_draws_what_the_steps_from_python_draw(
-    models, decoding, beam, limits, lengths, n_forced, options, seed
+    models, decoding, beam, limits, lengths, n_forced, shortlist, options, seed, table
 ):
     models = MODELS[models]()
+    method = dict(shortlist, shortlist=table) if shortlist else {}
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     prefix = prefixes(len(lengths), n_forced) if n_forced else None
     limits = {f"sampling_{name}": value for name, value in limits.items()}
@@ -176,7 +192,7 @@ def test_it_draws_what_the_steps_from_python_draw(
     drawn = []
     for is_compiled in (True, False):
         torch.manual_seed(seed)
-        generator = build(models, decoding, {}, Capacity(3), is_compiled, **options)
+        generator = build(models, decoding, method, Capacity(3), is_compiled, **options)
         drawn.append(generator.generate(models, sample, prefix_tokens=prefix))
     assert_alike(*drawn)
 
@@ -290,17 +306,12 @@ def test_an_interrupted_stream_leaves_nothing_behind(monkeypatch):
     assert_alike(generator.generate(models, sample), expected)
 
 
-@pytest.mark.parametrize("why", ["a shortlist", "fp64", "a schedule from elsewhere"])
-def test_it_is_not_used_for(why, monkeypatch, tmp_path):
-    models, method = [stock_model(0)], {}
+@pytest.mark.parametrize("why", ["fp64", "a schedule from elsewhere"])
+def test_it_is_not_used_for(why, monkeypatch):
+    models = [stock_model(0)]
     if why == "fp64":
         models = [stock_model(0, dtype=torch.float64)]
-    if why == "a shortlist":
-        words = TASK.target_dictionary.symbols[4:]
-        table = tmp_path / "table"
-        table.write_text("".join(f"{word} {word} 1\n" for word in words), encoding="utf-8")
-        method["shortlist"] = str(table)
-    generator = our_generator(models, "beam", method, max_len_b=12, beam=3)
+    generator = our_generator(models, "beam", {}, max_len_b=12, beam=3)
     if why == "a schedule from elsewhere":
         schedule = AllAtOnce(2)
         schedule.options = None
