@@ -3,6 +3,7 @@
 from types import ModuleType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,6 +45,8 @@ class CompiledModels:
         """
         for member in self._members:
             member.reset(1)
+        if not self._encodes:
+            n_source = 0
         networks = tuple(getattr(member, "network", None) for member in self._members)
         wanted = (n_source, n_target)
         is_known = len(self._networks) > 0 and all(map(_is, networks, self._networks))
@@ -54,6 +57,29 @@ class CompiledModels:
         self.models = None if None in models else models
         self._networks, self._n_positions = networks, tuple(n_positions)
         return True
+
+    @property
+    def _encodes(self) -> bool:
+        """Whether the compiled search encodes sources; the models do themselves where it cannot."""
+        return all(
+            isinstance(member, DecoderSession) and member.encoder.compiled is not None
+            for member in self._members
+        )
+
+    def states(self, net_input: Dict[str, Any]) -> Optional[List[Tuple[np.ndarray, np.ndarray]]]:
+        """Encode sources for the compiled search, where it cannot; after :meth:`follow`.
+
+        Args:
+            net_input: what fairseq's batches hold, B sources.
+
+        Returns:
+            of each model its encoder's states, float32 ``[B, S, C]``, padded on the right, and the
+            lengths, int64 ``[B]``; ``None`` where the compiled search encodes the sources' tokens
+        """
+        if self._encodes:
+            return None
+        encoded = [member.encoder(net_input) for member in self._members]
+        return [(own.states.float().contiguous().numpy(), own.lengths.numpy()) for own in encoded]
 
 
 def _is(one: object, other: object) -> bool:
@@ -77,14 +103,17 @@ def compiled_model(
     module = search_module()
     if module is None or not isinstance(session, DecoderSession):
         return None
-    network, encoder = session.network, session.encoder.compiled
+    network = session.network
     takes_tokens = getattr(network.compiled, "takes_addresses", False)
     cross = getattr(network.weights.cross_key_values, "packed", None)
     output = session.whole_output()
     direct = output.direct(0, 1, rough=False) if takes_tokens else None
-    if encoder is None or cross is None or direct is None:
+    if cross is None or direct is None:
         return None
     parts: Dict[str, Any] = {}
+    encoder = session.encoder.compiled
+    if encoder is not None:
+        parts["encoder"] = _network(module, encoder, session.encoder.positions, n_source)
     if direct.heads is not None:
         parts["p1"] = _heads(module, output.heads, 0, 1)
     if n_heads > 1:
@@ -92,7 +121,6 @@ def compiled_model(
     if None in parts.values():
         return None
     return module.Model(
-        encoder=_network(module, encoder, session.encoder.positions, n_source),
         cross=_linear(module, cross),
         decoder=_network(module, network.compiled.network, network.forward_pass.table, n_target),
         output=_linear(module, direct.layer),

@@ -11,7 +11,7 @@ namespace fastdec {
 
 // Weights never change. The parts of a task that are not weights are zero here.
 struct PreparedModel {
-  Model encoder = {};
+  Model encoder = {};  // without layers: sources come as the states of an encoder elsewhere
   Linear cross = {};   // from an encoder's states to the keys and values of all layers
   Model decoder = {};
   Linear output = {};  // p_1's, to the logits of all target types
@@ -26,6 +26,7 @@ struct PreparedModel {
 
   std::vector<std::shared_ptr<const void>> owners;  // of all that the pointers point to
 
+  bool has_encoder() const { return encoder.n_layers > 0; }
   bool has_heads() const { return heads.n_heads > 0; }
   bool has_drafter() const { return drafter.begin.outputs > 0; }
   bool proposes() const { return has_heads() || has_drafter(); }

@@ -10,7 +10,9 @@ namespace fastdec {
 // A sentence to translate.
 struct Request {
   int64_t id = 0;
-  std::vector<int64_t> source;  // with its EOS, without padding
+  std::vector<int64_t> source;  // with its EOS, without padding; empty: it is no text
+  // What each model's encoder makes of the source, [n, dim]; empty where the models encode it.
+  std::vector<std::vector<float>> states;
   std::vector<int64_t> forced;  // the first tokens of the output
   int64_t bos = 0;              // the token before the first
   int64_t max_len = 0;          // the most tokens, without EOS

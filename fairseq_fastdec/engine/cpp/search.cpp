@@ -48,11 +48,12 @@ void Search::join() {
   const int64_t room = capacity - int64_t(rows.size());
   const int64_t n = std::min<int64_t>(room, int64_t(waiting.size()));
   if (n <= 0) return;
-  std::vector<std::vector<int64_t>> sources;
-  for (int64_t i = 0; i < n; ++i) sources.push_back(waiting[i].source);
-  decoder.add(SourceBatch(sources, rules.pad));
+  std::vector<const Request *> sentences;
+  for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
+  decoder.add(sentences, rules.pad);
   ++counters.encoder_invocations;
   for (int64_t i = 0; i < n; ++i) {
+    waiting.front().states.clear();
     rows.push_back(row_of(std::move(waiting.front())));
     waiting.pop_front();
     joined(int64_t(rows.size()) - 1);

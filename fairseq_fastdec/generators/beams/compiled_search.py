@@ -45,9 +45,7 @@ class CompiledBeamSearch:
         return None if search._models.models is None else search
 
     def takes(self, sources: Sources, sentences: Sentences) -> bool:
-        """Whether the search can decode these sources; it then follows the models' parameters."""
-        if not are_tokens(sources.content):
-            return False
+        """Follow the models' parameters; whether the search can decode with all models."""
         if self._models.follow(sources.width, int(sentences.max_len.max()) + 1):
             self._search = None
         return self._models.models is not None
@@ -109,7 +107,8 @@ class CompiledBeamSearch:
     ) -> None:
         sampling = self._heuristics.sampling
         has_prefix = sentences.prefix.size(1) > 0
-        tokens, shortlist = sources.content.numpy()[order], self._session.shortlist
+        tokens = sources.content.numpy()[order] if are_tokens(sources.content) else None
+        shortlist, states = self._session.shortlist, self._models.states(sources.net_input)
         prefix = sentences.prefix.numpy()[order] if has_prefix else None
         search.admit(
             sources=tokens,
@@ -120,6 +119,8 @@ class CompiledBeamSearch:
             prefix=prefix,
             random_states=None if sampling is None else sampling.random_states(ids)[order],
             types=None if shortlist is None else shortlist.types_of(tokens, prefix),
+            states=states and [(own[order], lengths[order]) for own, lengths in states],
+            n_source=sources.lengths.numpy()[order],
         )
 
     def _finished(self, search: Any) -> Iterator[Result]:

@@ -117,7 +117,7 @@ class CompiledSearch:
         statistics: Statistics,
         horizons: Optional[Tensor] = None,
     ) -> Optional[Tuple[Hypotheses, List[SentenceRecord]]]:
-        """As :meth:`~..base.DecodingGenerator.translate`; ``None`` for sources that are no tokens.
+        """As :meth:`~..base.DecodingGenerator.translate`; ``None`` if some model is not compiled.
 
         Args:
             horizons: the tokens of each sentence that Jacobi decoding solves in blocks, int64
@@ -126,8 +126,6 @@ class CompiledSearch:
         Raises:
             ValueError: for padding before or inside a prefix.
         """
-        if not are_tokens(sources.content):
-            return None
         max_len = self._rules.max_len(sources.width)
         if self._models.follow(sources.width, max_len + 1):
             self._search = None
@@ -138,12 +136,13 @@ class CompiledSearch:
             prefix_lengths(prefix, self._rules.pad)
             forced = prefix.numpy()
         ends = None if horizons is None else horizons.numpy()
-        tokens, shortlist = sources.content.numpy(), self._session.shortlist
+        tokens = sources.content.numpy() if are_tokens(sources.content) else None
+        shortlist, states = self._session.shortlist, self._models.states(sources.net_input)
         types = None if shortlist is None else shortlist.types_of(tokens, forced)
         # A search that an error ends is not used again: sentences would be under way.
         search, self._search = self._search or self._new_search(), None
         before = search.counts
-        search.admit(tokens, 0, bos, max_len, forced, ends, types)
+        search.admit(tokens, 0, bos, max_len, forced, ends, types, states)
         search.advance(search_module().ALL_STEPS, n_threads())
         self._search = search
         self._count(before, search.counts, statistics)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.generators.beams.compiled_search import CompiledBeamSearch
 from fairseq_fastdec.generators.beams.schedule import AllAtOnce, Capacity
 from fairseq_fastdec.generators.beams.search import BeamSearch
-from tests.support import tiny
+from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.compiled_searches import (
@@ -195,6 +195,43 @@ def test_it_draws_what_the_steps_from_python_draw(
         generator = build(models, decoding, method, Capacity(3), is_compiled, **options)
         drawn.append(generator.generate(models, sample, prefix_tokens=prefix))
     assert_alike(*drawn)
+
+
+@pytest.mark.parametrize("method", [{}, dict(finalize="paper")])
+@pytest.mark.parametrize("arch", speech.ARCHITECTURES)
+def test_speech(arch, method):
+    """Streams count its frames."""
+    models, sample = [speech.random_model(arch)], speech.random_batch()
+    found = [
+        build(models, "beam", method, None, own, beam=3, max_len_b=12).generate(models, sample)
+        for own in (True, False)
+    ]
+    assert_alike(*found)
+    streams = [
+        build(models, "streaming", method, capacity, beam=3, max_len_b=12)
+        for capacity in (Capacity(source_tokens=40), Capacity(source_tokens=1000))
+    ]
+    together = [generator.generate(models, sample) for generator in streams]
+    assert_alike(*together)
+    assert streams[0].statistics.refills > streams[1].statistics.refills == 0
+
+
+@pytest.mark.parametrize("decoding", ["beam", "streaming"])
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("with_shortlist", [False, True])
+def test_encoders_that_are_not_compiled(decoding, with_shortlist, left_pad, table):
+    """In an ensemble, all encoders are then run by torch."""
+    method = dict(shortlist=table, shortlist_first=0) if with_shortlist else {}
+    sample = tiny.random_batch(TASK, [3, 6, 1], left_pad, seed=3)
+    without_layers = stock_model(3, trained=False, encoder_layers=0)
+    for models in ([without_layers], [stock_model(0), without_layers]):
+        found = [
+            build(models, decoding, method, Capacity(3), own, beam=3, max_len_b=12).generate(
+                models, sample
+            )
+            for own in (True, False)
+        ]
+        assert_alike(*found)
 
 
 def numbers_of(finished):

@@ -13,7 +13,7 @@ from fairseq_fastdec.generators import build_generator
 from fairseq_fastdec.generators.options import DecodingOptions
 from fairseq_fastdec.generators.single.batch import Batch
 from fairseq_fastdec.generators.single.compiled_search import CompiledSearch
-from tests.support import tiny
+from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.compiled_searches import (
@@ -73,6 +73,7 @@ OPTIONS = dict(
     lenpen=st.sampled_from([0.0, 0.6]),
     unnormalized=st.booleans(),
 )
+ARCHS = list(speech.ARCHITECTURES)
 LEARNING = ("window", "window of sentence", "gs_jacobi of n-grams")
 LENGTHS = [1, 4, 8, 9, 12, 0, 7, 3, 10, 11]
 
@@ -159,6 +160,31 @@ def test_the_mean_of_an_ensemble(with_prefix, with_shortlist, table):
     ours = found(models, "greedy", sample, prefix, own=own, max_len_b=12)
     expected = found(models, "greedy", sample, prefix, False, own, max_len_b=12)
     assert_alike(ours, expected, with_prefix)
+
+
+@pytest.mark.parametrize("method", ["greedy", "jacobi", "window"])
+@pytest.mark.parametrize("archs", [*([one] for one in ARCHS), ARCHS])
+def test_speech(archs, method):
+    """Which fairseq's encoders read; those of an ensemble make states of more or fewer frames."""
+    models = [speech.random_model(arch, seed) for seed, arch in enumerate(archs)]
+    sample = speech.random_batch()
+    ours = found(models, method, sample, max_len_b=12)
+    expected = found(models, method, sample, compiled_search=False, max_len_b=12)
+    assert_alike(ours, expected, False, method == "window")
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("with_shortlist", [False, True])
+@pytest.mark.parametrize("method", ["greedy", "window of copies", "window of the source"])
+def test_encoders_that_are_not_compiled(method, with_shortlist, left_pad, table):
+    """In an ensemble, all encoders are then run by torch."""
+    own = dict(shortlist=table, shortlist_first=0) if with_shortlist else {}
+    sample = tiny.random_batch(TASK, [3, 6, 1], left_pad, seed=3)
+    without_layers = stock_model(3, trained=False, encoder_layers=0)
+    for models in ([without_layers], [stock_model(0), without_layers]):
+        ours = found(models, method, sample, own=own, max_len_b=12)
+        expected = found(models, method, sample, None, False, own, max_len_b=12)
+        assert_alike(ours, expected, False, method != "greedy")
 
 
 @pytest.mark.parametrize("method", ["chain", "tree", "few types", "window"])
@@ -352,6 +378,36 @@ def test_errors_name_what_is_wrong():
     for outside in ([-1, 2], [2, 1000]):
         with pytest.raises(IndexError, match="target types .* where the model has"):
             search.admit(source, 0, 2, 12, types=[numpy.array(outside)])
+
+
+def test_states_that_do_not_fit():
+    models = [stock_model(0, trained=False, encoder_layers=0)]
+    generator = our_generator(models, "greedy", {}, max_len_b=12)
+    generator.generate(models, tiny.random_batch(TASK, [3]))
+    search, compiled = generator._compiled_search._search, stock_model(0)
+    source = tiny.random_batch(TASK, [3])["net_input"]["src_tokens"].numpy()
+    states = numpy.zeros((1, 4, models[0].encoder.embed_tokens.embedding_dim), numpy.float32)
+    lengths = numpy.array([4])
+    for wrong in (
+        [],
+        [(states, lengths)] * 2,
+        [(states[:, :, 1:].copy(), lengths)],
+        [(states[0], lengths)],
+        [(states, lengths - 4)],
+        [(states, lengths + 1)],
+        [(states, numpy.array([4, 4]))],
+    ):
+        with pytest.raises(ValueError, match="states"):
+            search.admit(source, 0, 2, 12, states=wrong)
+    for tokens in (source, None):
+        with pytest.raises(ValueError, match="sources"):
+            search.admit(tokens, 0, 2, 12)
+    search.admit(None, 0, 2, 12, states=[(states, lengths)])
+    assert search.advance(1000, 1) == 0
+    generator = our_generator([compiled], "greedy", {}, max_len_b=12)
+    generator.generate([compiled], tiny.random_batch(TASK, [3]))
+    with pytest.raises(ValueError, match="states where models encode"):
+        generator._compiled_search._search.admit(source, 0, 2, 12, states=[(states, lengths)])
 
 
 def test_a_refused_batch_leaves_no_sentence_behind():
