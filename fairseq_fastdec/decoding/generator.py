@@ -116,7 +116,9 @@ class DecodingGenerator(ABC):
         Raises:
             ValueError: for a precision that torch has not.
         """
-        ways = (self.n_proposing_heads, self.proposal_types, self.options.rounds_proposals)
+        # A shortlist has few types itself, and the right ones.
+        n_types = None if self.shortlist is not None else self.proposal_types
+        ways = (self.n_proposing_heads, n_types, self.options.rounds_proposals)
         precision = str(self.options.engine_precision)
         self._engine = EngineModels(models, precision, ProposalWays(*ways))
         search = self.compiled_search(self._engine)

@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -51,6 +52,21 @@ class EngineModels:
         self._n_positions = (0, 0)
         self._made: List[Any] = []
         self._problem: Optional[str] = None
+
+    @torch.no_grad()
+    def states(self, net_input: Dict[str, Any]) -> Optional[List[Tuple[np.ndarray, np.ndarray]]]:
+        """Encode sources, if not all encoders are compiled: those of speech are fairseq's own.
+
+        Args:
+            net_input: what fairseq's batches hold, B sources.
+
+        Returns:
+            of each model its encoder's states, float32 ``[B, S, C]``, padded on the right, and the
+            lengths, int64 ``[B]``; ``None`` if the engine encodes the sources' tokens
+        """
+        if all(is_compiled(model.encoder) for model in self._models):
+            return None
+        return [_states(model.encoder.forward_torchscript(net_input)) for model in self._models]
 
     def follow(self) -> Optional[str]:
         """Notice changes of the models' parameters, devices and dtypes.
@@ -131,6 +147,25 @@ def _obstacles(model: nn.Module, precision: str) -> Iterator[str]:
             yield "the activation of the prediction heads is not compiled"
 
 
+def is_compiled(encoder: nn.Module) -> bool:
+    """Whether the engine computes an encoder itself."""
+    return runs_prepared(encoder) and not any(_obstacles_of_layers(encoder))
+
+
+def _states(encoded: Dict[str, Any]) -> Tuple[np.ndarray, np.ndarray]:
+    """The states of an encoder's output, float32 ``[B, S, C]``, and the lengths int64 ``[B]``.
+
+    Padding comes to lie on the right.
+    """
+    states = encoded["encoder_out"][0].transpose(0, 1).float()
+    padding = next(iter(encoded["encoder_padding_mask"]), None)
+    if padding is None or not padding.any():
+        return states.contiguous().numpy(), np.full(states.size(0), states.size(1))
+    order = padding.long().argsort(dim=1, stable=True)[..., None]
+    states = states.gather(1, order.expand_as(states))
+    return states.contiguous().numpy(), (~padding).sum(dim=1).numpy()
+
+
 def _obstacles_of_layers(coder: nn.Module) -> Iterator[str]:
     layers = layers_of(coder)
     activations = {activation_number(layer.activation_fn) for layer in layers}
@@ -150,16 +185,17 @@ def _engine_model(
 ) -> Any:
     module, decoder = loading.library(), model.decoder
     own = prepared(decoder)
-    encoder = prepared(model.encoder).encoder(precision)
-    weights = own.decoder(precision, model.encoder)
     parts: Dict[str, Any] = {}
+    if is_compiled(model.encoder):
+        encoder = prepared(model.encoder).encoder(precision)
+        parts["encoder"] = _network(encoder, model.encoder, _encoder_layer, 0, n_source)
+    weights = own.decoder(precision, model.encoder)
     if hasattr(decoder, "head_features"):
         if not has_sequential_heads(decoder) and not decoder.identity_first_head:
             parts["p1"] = _heads(own.heads(precision, 0, 1))
         if proposals.n_heads > 1:
             parts.update(_proposals(decoder, precision, proposals))
     return module.Model(
-        encoder=_network(encoder, model.encoder, _encoder_layer, 0, n_source),
         cross=weights.cross_key_values.linear,
         decoder=_network(
             weights, decoder, _decoder_layer, getattr(decoder, "tokens_per_step", 1), n_target

@@ -11,7 +11,7 @@ import math
 import os
 import stat
 from array import array
-from typing import Dict, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import Dictionary
@@ -137,6 +137,19 @@ class Shortlist:
     def union(self, types_of_sources: Sequence[np.ndarray]) -> np.ndarray:
         """The types that at least one source or every batch may use: int64 ``[K]``, sorted."""
         return np.unique(np.concatenate([self._always, *types_of_sources]))
+
+    def types_of(self, sources: np.ndarray, prefix: Optional[np.ndarray]) -> List[np.ndarray]:
+        """All types that each sentence may use, those of its prefix among them.
+
+        Args:
+            sources: int64 ``[B, S]``, with padding or without.
+            prefix: int64 ``[B, P]``, or ``None``.
+
+        Returns:
+            int64 ``[K]`` for each sentence, sorted.
+        """
+        forced = np.empty((len(sources), 0), np.int64) if prefix is None else prefix
+        return [self.union([self.allow(own), first]) for own, first in zip(sources, forced)]
 
 
 # The table is kept, since the hub builds a generator for every call.

@@ -7,7 +7,6 @@ import argparse
 import re
 
 import pytest
-import torch
 from fairseq.models import MODEL_REGISTRY
 from fairseq.models.fairseq_model import FairseqMultiModel
 from fairseq.sequence_generator import SequenceGenerator
@@ -17,7 +16,7 @@ from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.engine import obstacle
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.network.support import UnsupportedModel
-from tests.support import snippets, tiny
+from tests.support import snippets, speech, tiny
 from tests.support.against_fairseq import assert_same
 from tests.support.shapes import MODELS, build, trained
 from tests.support.trained_models import TASK
@@ -147,25 +146,17 @@ OTHERS = {
         max_positions=64, encoder_normalize_before=False,
     ),
     "bart_base": dict(encoder_layers=1, decoder_layers=1, share_all_embeddings=True),
-    "s2t_transformer_xs": dict(conv_channels=16, conv_kernel_sizes="3,3"),
-    "s2t_conformer": dict(conv_channels=16, conv_kernel_sizes="3,3", fp16=False),
-    "convtransformer": dict(conv_out_channels=8),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("arch", OTHERS)
+@pytest.mark.parametrize("arch", [*OTHERS, *speech.ARCHITECTURES])
 def test_models_of_other_names(arch):
     """Random ones. Those of speech have their own encoders, which run as they are."""
-    options = dict(OTHERS[arch], input_feat_per_channel=8, input_channels=1)
-    model = tiny.stir(tiny.build_model(TASK, arch, **options), scale=1.0)
-    sample = tiny.random_batch(TASK, [7, 0, 3, 9, 5, 1])
-    if model.encoder.dictionary is None:
-        lengths = torch.tensor([33, 30, 17, 9])
-        frames = torch.randn(4, 33, 8, generator=torch.Generator().manual_seed(0))
-        frames[torch.arange(33) >= lengths[:, None]] = 0
-        sample = {
-            "net_input": dict(src_tokens=frames, src_lengths=lengths, prev_output_tokens=None)
-        }
+    if arch in OTHERS:
+        model = tiny.stir(tiny.build_model(TASK, arch, **OTHERS[arch]), scale=1.0)
+        sample = tiny.random_batch(TASK, [7, 0, 3, 9, 5, 1])
+    else:
+        model, sample = speech.random_model(arch), speech.random_batch()
     assert_same(ours([model], sample, "greedy"), fairseqs([model], sample))
     assert loading.library() is None or obstacle([model], "model") is None
 

@@ -13,7 +13,7 @@ from fairseq_fastdec.decoding.option_rules import BEAMS, DRAFTING
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.registry import METHODS
 from tests.support import tiny
-from tests.support.lexical_tables import write_table
+from tests.support.lexical_tables import next_words, write_table
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 LENGTHS = [9, 3, 1, 6, 8, 0, 5, 7]
@@ -30,9 +30,7 @@ def complete(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    """A table in which words have the next word for a translation; the source's may be copied."""
-    lines = [(f"w{(number + 1) % 20}", f"w{number}", 1.0) for number in range(20)]
-    return write_table(tmp_path_factory.mktemp("narrow") / "lex.s2t", lines)
+    return next_words(tmp_path_factory.mktemp("narrow") / "lex.s2t", 20)
 
 
 def decode(

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...engine import EngineModels
+from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, hypotheses_of
-from ..sources import Sources
+from ..sources import Sources, are_tokens
 from ..statistics import INVOCATIONS, Statistics
 
 # After this many steps Python sees the results so far, and interrupts.
@@ -86,13 +86,15 @@ class CompiledBeams:
         rules: GenerationRules,
         temperature: float,
         options: BeamOptions,
+        shortlist: Optional[Shortlist] = None,
     ) -> None:
         """
         Args:
             temperature: divides the logits before the softmax.
+            shortlist: the target types that may be used (default: all).
         """
         self._models, self._rules, self._temperature = models, rules, temperature
-        self._options = options
+        self._options, self._shortlist = options, shortlist
         self._search: Any = None
         self._models_of_search: List[Any] = []
 
@@ -118,15 +120,20 @@ class CompiledBeams:
         before = search.counts
         search.set_schedule(_compiled(schedule))
         numbers = np.arange(sources.n) if order is None else order.numpy()
-        prefix, states = limits.prefix, limits.random_states
+        tokens = sources.content.numpy()[numbers] if are_tokens(sources.content) else None
+        prefix = None if limits.prefix is None else limits.prefix[numbers]
+        draws, states = limits.random_states, self._models.states(sources.net_input)
         search.admit(
-            sources=sources.content.numpy()[numbers],
+            sources=tokens,
             ids=numbers,
             bos=bos,
             max_lens=limits.max_lens[numbers],
             waived=limits.waived[numbers],
-            prefix=None if prefix is None else prefix[numbers],
-            random_states=None if states is None else states[numbers],
+            prefix=prefix,
+            random_states=None if draws is None else draws[numbers],
+            types=None if self._shortlist is None else self._shortlist.types_of(tokens, prefix),
+            states=states and [(own[numbers], lengths[numbers]) for own, lengths in states],
+            n_source=sources.lengths.numpy()[numbers],
         )
         n_left = sources.n
         while n_left:

@@ -7,11 +7,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from ...engine import EngineModels
+from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
 from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
-from ..sources import Sources
+from ..sources import Sources, are_tokens
 from ..statistics import INVOCATIONS, SentenceRecord, Statistics
 
 Arguments = Dict[str, Any]
@@ -93,13 +93,15 @@ class CompiledOutputs:
         rules: GenerationRules,
         temperature: float,
         options: SearchOptions,
+        shortlist: Optional[Shortlist] = None,
     ) -> None:
         """
         Args:
             temperature: divides the logits before the softmax.
+            shortlist: the target types that may be used (default: all).
         """
         self._models, self._rules, self._temperature = models, rules, temperature
-        self._options = options
+        self._options, self._shortlist = options, shortlist
         self._search: Any = None
         self._models_of_search: List[Any] = []
 
@@ -132,7 +134,10 @@ class CompiledOutputs:
         # A search that an error ends is not used again: sentences would be under way.
         self._search = None
         before = search.counts
-        search.admit(sources.content.numpy(), 0, bos, max_len, forced, ends)
+        tokens = sources.content.numpy() if are_tokens(sources.content) else None
+        types = None if self._shortlist is None else self._shortlist.types_of(tokens, forced)
+        states = self._models.states(sources.net_input)
+        search.admit(tokens, 0, bos, max_len, forced, ends, types, states)
         search.advance(loading.library().ALL_STEPS, loading.n_threads())
         self._search = search
         self._count(before, search.counts, statistics)

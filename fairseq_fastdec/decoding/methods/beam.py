@@ -60,7 +60,7 @@ class FixedBeam(DecodingGenerator):
         rule = self.rule
         draws = None if rule.draws is None else (rule.draws.topk, rule.draws.topp)
         options = BeamOptions(rule.width, rule.threshold, rule.per_candidate, rule.waits, draws)
-        return CompiledBeams(models, self.rules, self.temperature, options)
+        return CompiledBeams(models, self.rules, self.temperature, options, self.shortlist)
 
     def run(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]

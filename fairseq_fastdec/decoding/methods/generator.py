@@ -39,7 +39,8 @@ class SingleHypothesisMethod(DecodingGenerator):
         options = self.search_options()
         if options is None:
             return None
-        return CompiledOutputs(models, self.rules, self.temperature, options)
+        given = (models, self.rules, self.temperature, options, self.shortlist)
+        return CompiledOutputs(*given)
 
     @abstractmethod
     def decode(self, batch: OutputBatch, last: Tensor) -> None:

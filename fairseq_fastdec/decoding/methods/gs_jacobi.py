@@ -29,7 +29,8 @@ class GSJacobi(FixedPointMethod):
         self.waits_behind_eos = not self.options.oracle_length
 
     def compiled_search(self, models: EngineModels) -> Optional[Any]:
-        self._greedy_search = CompiledOutputs(models, self.rules, self.temperature, BlockOptions())
+        given = (models, self.rules, self.temperature, BlockOptions(), self.shortlist)
+        self._greedy_search = CompiledOutputs(*given)
         return super().compiled_search(models)
 
     def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:

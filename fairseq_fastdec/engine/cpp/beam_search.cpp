@@ -9,8 +9,9 @@ namespace fastdec {
 BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options, Team team)
     : rules(std::move(given)),
       options(options),
+      outputs(models, rules),
       decoder(std::move(models), team),
-      chooser(rules, options.n_candidates()),
+      chooser(rules, outputs, options.n_candidates()),
       schedule({}, options.width),
       beams(options, rules.eos) {
   if (options.sampling) sampler.emplace(*options.sampling, options.width);
@@ -34,21 +35,26 @@ void BeamSearch::join() {
   Load load;
   for (int64_t slot : under_way) {
     load.sentences += 1, load.rows += double(beams.width(slot));
-    load.source_tokens += double(sentences[slot].source.size());
+    load.source_tokens += double(sentences[slot].n_source);
   }
   if (!schedule.is_due(load)) return;
-  std::vector<std::vector<int64_t>> sources;
-  while (!waiting.empty() && schedule.add(int64_t(waiting.front().source.size()), load)) {
+  std::vector<const Request *> due;
+  while (due.size() < waiting.size() && schedule.add(waiting[due.size()].n_source, load))
+    due.push_back(&waiting[due.size()]);
+  if (due.empty()) return;
+  decoder.add(due, rules.pad);
+  ++counters.encoder_invocations;
+  for (size_t i = 0; i < due.size(); ++i) {
     const int64_t slot = beams.begin(waiting.front().bos);
     if (slot >= int64_t(sentences.size())) sentences.resize(slot + 1);
-    sources.push_back(waiting.front().source);
     sentences[slot] = std::move(waiting.front());
+    sentences[slot].states.clear();
     waiting.pop_front();
     under_way.push_back(slot);
   }
-  if (sources.empty()) return;
-  decoder.add(SourceBatch(sources, rules.pad));
-  ++counters.encoder_invocations;
+  std::vector<const std::vector<int64_t> *> types;
+  for (int64_t slot : under_way) types.push_back(&sentences[slot].types);
+  outputs.allow(types);
 }
 
 std::vector<int64_t> BeamSearch::first_rows() const {

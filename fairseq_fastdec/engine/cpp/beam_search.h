@@ -1,6 +1,7 @@
 // Beam search over sentences that come and go: batches, and streams (Yang et al. 2020).
 //
-// Beams have any width. What a sentence gets does not depend on those beside it.
+// Beams have any width. What a sentence gets does not depend on those beside it, but for the types of
+// shortlists.
 
 #pragma once
 
@@ -27,6 +28,7 @@ struct BeamCounts {
 
 // A sentence to translate.
 struct BeamRequest : Request {
+  int64_t n_source = 0;  // tokens or frames, which schedules count
   uint64_t random_state = 0;  // for sampling
 };
 
@@ -70,6 +72,7 @@ class BeamSearch {
 
   const Rules rules;
   const BeamOptions options;
+  OutputLayers outputs;
   Decoder decoder;
   Chooser chooser;
   Schedule schedule;

@@ -274,8 +274,8 @@ void keep(PreparedModel &model, const Part &part) {
 }
 
 std::shared_ptr<PreparedModel> prepared_model(
-    const Network &encoder, const PackedLinear &cross, const Network &decoder,
-    const PackedLinear &output, bool rounds_keys, std::optional<HeadLayers> p1,
+    const PackedLinear &cross, const Network &decoder, const PackedLinear &output,
+    bool rounds_keys, std::optional<Network> encoder, std::optional<HeadLayers> p1,
     std::optional<HeadLayers> heads, std::optional<DraftLayers> drafter,
     std::optional<PackedLinear> proposals) {
   auto model = std::make_shared<PreparedModel>();
@@ -283,10 +283,12 @@ std::shared_ptr<PreparedModel> prepared_model(
   require(own.tokens_per_step > 0, "decoder: the network of an encoder");
   model->decoder = own;
   keep(*model, decoder);
-  require(encoder.model.tokens_per_step == 0, "encoder: the network of a decoder");
-  require(encoder.model.dim == cross.linear.inputs, "cross: other inputs than the states");
-  model->encoder = encoder.model;
-  keep(*model, encoder);
+  if (encoder) {
+    require(encoder->model.tokens_per_step == 0, "encoder: the network of a decoder");
+    require(encoder->model.dim == cross.linear.inputs, "cross: other inputs than the states");
+    model->encoder = encoder->model;
+    keep(*model, *encoder);
+  }
   require(cross.linear.outputs == own.n_layers * 2 * own.dim, "cross: outputs of another size");
   require(output.linear.inputs == own.dim, "output: inputs of another size");
   require(output.linear.outputs <= own.n_types, "output: more outputs than embeddings");
@@ -316,7 +318,7 @@ std::shared_ptr<PreparedModel> prepared_model(
   if (drafter) {
     require(drafter->draft.step.model.dim == own.dim, "drafter: states of another size");
     require(is_within(drafter->draft.layer, own.n_layers), "drafter: no such layer");
-    model->drafter = drafter->draft, model->drafts = proposals->linear;
+    model->drafter = drafter->draft, model->proposals = proposals->linear;
     keep(*model, *drafter);
   }
   return model;
@@ -366,35 +368,53 @@ Finished finished(Search &search) {
   return all;
 }
 
-void require_tokens(const int64_t *tokens, int64_t n, const Model &model,
-                    const std::string &name) {
+void require_tokens(const int64_t *tokens, int64_t n, int64_t n_types, const std::string &name) {
   for (int64_t at = 0; at < n; ++at)
-    if (!is_within(tokens[at], model.n_types))
+    if (!is_within(tokens[at], n_types))
       throw py::index_error("a " + name + " token that is not in the dictionary");
 }
+
+// What each model's encoder makes of the sources: states [B, S, dim] and how many of each are its
+// own, [B].
+using States = std::vector<std::pair<Array<float>, Array<int64_t>>>;
+
+// The sources of B sentences: tokens [B, S], states of encoders where some model has none, or both.
+struct GivenSources {
+  std::optional<Array<int64_t>> tokens;
+  std::optional<States> states;
+
+  int64_t n() const {
+    const bool has_states = states && !states->empty();
+    require(tokens || has_states, "sources: neither tokens nor states");
+    const py::array &given = tokens ? static_cast<const py::array &>(*tokens) : (*states)[0].first;
+    require(given.ndim() >= 2, "sources: not [B, S]");
+    return given.shape(0);
+  }
+};
+
+// The target types that each sentence may use, [B] of any lengths.
+using Types = std::optional<std::vector<Array<int64_t>>>;
 
 // Reads the requests of a search, and checks that its models can take them.
 class Requests {
  public:
-  Requests(Models models, int64_t pad) : models(std::move(models)), pad(pad) {}
+  // Drafts look up what source tokens stand for, if there are any: of n_drafted types.
+  Requests(Models models, const Rules &rules, int64_t n_drafted)
+      : models(std::move(models)), n_drafted(n_drafted), pad(rules.pad), eos(rules.eos) {}
 
-  // Requests for sentences [B, S], with what is the same for all searches.
+  // Requests for B sentences, with what is the same for all searches.
   //   max_len_of: from the place of a sentence to the most tokens of its output
   //   prefix: [B, P]
   template <typename Kind, typename MaxLenOf>
-  std::vector<Kind> read(const Array<int64_t> &sources, int64_t bos, MaxLenOf max_len_of,
-                         const std::optional<Array<int64_t>> &prefix) const {
-    require(sources.ndim() == 2, "sources: not [B, S]");
-    const int64_t n = sources.shape(0), width = sources.shape(1);
+  std::vector<Kind> read(const GivenSources &sources, int64_t bos, MaxLenOf max_len_of,
+                         const std::optional<Array<int64_t>> &prefix, const Types &types) const {
+    const int64_t n = sources.n();
     require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
+    require(!types || int64_t(types->size()) == n, "types: not [B]");
     for (const auto &model : models) {
-      const Model &encoder = model->encoder;
-      if (encoder.n_positions && width > encoder.n_positions)
-        throw py::index_error("a source of " + std::to_string(width) + " tokens; the model has " +
-                              std::to_string(encoder.n_positions) + " positions");
-      require_tokens(sources.data(), n * width, encoder, "source");
-      if (prefix) require_tokens(prefix->data(), prefix->size(), model->decoder, "prefix");
-      require_tokens(&bos, 1, model->decoder, "first");
+      const int64_t n_types = model->decoder.n_types;
+      if (prefix) require_tokens(prefix->data(), prefix->size(), n_types, "prefix");
+      require_tokens(&bos, 1, n_types, "first");
     }
     const int64_t n_prefix = prefix ? prefix->shape(1) : 0;
     std::vector<Kind> requests(n);
@@ -402,15 +422,79 @@ class Requests {
       Kind &request = requests[i];
       request.bos = bos, request.max_len = max_len_of(i);
       require(request.max_len >= 0, "max_len: below 0");
-      request.source = without_padding(sources.data() + i * width, width);
-      require(!request.source.empty(), "sources: one without a token");
       const int64_t n_forced = std::min(n_prefix, request.max_len);
       if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
+      if (types) request.types = checked_types((*types)[i], request.forced);
     }
+    if (sources.tokens) read_tokens(*sources.tokens, requests);
+    require(sources.tokens || !n_drafted, "drafts: from sources without tokens");
+    const bool has_encoders = std::all_of(models.begin(), models.end(), [](const auto &model) {
+      return model->has_encoder();
+    });
+    require(has_encoders == !sources.states, "sources: states where models encode, or none");
+    if (sources.states) read_states(*sources.states, requests);
     return requests;
   }
 
  private:
+  template <typename Kind>
+  void read_tokens(const Array<int64_t> &tokens, std::vector<Kind> &requests) const {
+    require(tokens.ndim() == 2, "sources: not [B, S]");
+    const int64_t width = tokens.shape(1);
+    if (n_drafted) require_tokens(tokens.data(), tokens.size(), n_drafted, "source");
+    for (const auto &model : models) {
+      const Model &encoder = model->encoder;
+      if (encoder.n_positions && width > encoder.n_positions)
+        throw py::index_error("a source of " + std::to_string(width) + " tokens; the model has " +
+                              std::to_string(encoder.n_positions) + " positions");
+      if (model->has_encoder())
+        require_tokens(tokens.data(), tokens.size(), encoder.n_types, "source");
+    }
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].source = without_padding(tokens.data() + int64_t(i) * width, width);
+      require(!requests[i].source.empty(), "sources: one without a token");
+    }
+  }
+
+  template <typename Kind>
+  void read_states(const States &given, std::vector<Kind> &requests) const {
+    require(given.size() == models.size(), "states: not of each model");
+    const int64_t n = int64_t(requests.size());
+    for (size_t member = 0; member < models.size(); ++member) {
+      const auto &[states, lengths] = given[member];
+      const int64_t dim = models[member]->cross.inputs;
+      require(states.ndim() == 3 && states.shape(0) == n && states.shape(2) == dim,
+              "states: not [B, S, dim]");
+      require(lengths.size() == n, "states: lengths that are not [B]");
+      const int64_t width = states.shape(1);
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t length = lengths.data()[i];
+        require(length > 0 && length <= width, "states: a length that is not of theirs");
+        const float *const from = states.data() + i * width * dim;
+        requests[i].states.emplace_back(from, from + length * dim);
+      }
+    }
+  }
+
+  std::vector<int64_t> checked_types(const Array<int64_t> &given,
+                                     const std::vector<int64_t> &forced) const {
+    const std::vector<int64_t> types(given.data(), given.data() + given.size());
+    const int64_t n_types = models[0]->output.outputs;
+    const auto has = [&](int64_t type) {
+      return std::binary_search(types.begin(), types.end(), type);
+    };
+    require(std::adjacent_find(types.begin(), types.end(), std::greater_equal<int64_t>()) ==
+                types.end(),
+            "types: not ascending");
+    require(has(eos) && std::all_of(forced.begin(), forced.end(), has),
+            "types: without the end of sentence or a token of the prefix");
+    if (types.front() < 0 || types.back() >= n_types)
+      throw py::index_error("target types " + std::to_string(types.front()) + " to " +
+                            std::to_string(types.back()) + ", where the model has " +
+                            std::to_string(n_types));
+    return types;
+  }
+
   std::vector<int64_t> without_padding(const int64_t *from, int64_t n) const {
     std::vector<int64_t> tokens;
     std::copy_if(from, from + n, std::back_inserter(tokens),
@@ -419,19 +503,21 @@ class Requests {
   }
 
   const Models models;
-  const int64_t pad;
+  const int64_t n_drafted, pad, eos;
 };
 
 // A search, and what checks its requests.
 class CheckedSearch {
  public:
-  CheckedSearch(const Models &models, int64_t pad, std::unique_ptr<Search> search)
-      : search(std::move(search)), requests(models, pad) {}
+  CheckedSearch(const Models &models, const Rules &rules, const DraftOptions &drafts,
+                std::unique_ptr<Search> search)
+      : search(std::move(search)), requests(models, rules, int64_t(drafts.target_types.size())) {}
 
-  void admit(Array<int64_t> sources, int64_t first_id, int64_t bos, int64_t max_len,
-             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons) {
+  void admit(std::optional<Array<int64_t>> tokens, int64_t first_id, int64_t bos, int64_t max_len,
+             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons,
+             Types types, std::optional<States> states) {
     auto read = requests.read<Request>(
-        sources, bos, [&](int64_t) { return max_len; }, prefix);
+        {tokens, states}, bos, [&](int64_t) { return max_len; }, prefix, types);
     require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
     for (size_t i = 0; i < read.size(); ++i) {
       read[i].id = first_id + int64_t(i);
@@ -466,10 +552,8 @@ Models checked_models(const GivenModels &models, const Rules &rules) {
 void check_drafts(const DraftOptions &drafts, const Models &models) {
   const bool looks_up = drafts.kind == "ngram" || drafts.kind == "source";
   require(!looks_up || drafts.order >= 2, "drafts: n-grams of at least 2 tokens");
-  if (drafts.kind != "copy" && drafts.kind != "source") return;
-  const Model &encoder = models[0]->encoder;
-  require(int64_t(drafts.target_types.size()) == encoder.n_types,
-          "drafts: target types of another dictionary");
+  const bool maps_sources = drafts.kind == "copy" || drafts.kind == "source";
+  require(drafts.target_types.empty() != maps_sources, "drafts: target types without a use, or none");
   for (int64_t token : drafts.target_types)
     require(is_within(token, models[0]->decoder.n_types), "drafts: a type that does not exist");
 }
@@ -481,8 +565,8 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
                                             const Proposals &proposals, int64_t capacity) {
   const Models models = checked_models(given, rules);
   const PreparedModel &first = *models[0];
-  const bool can_propose = first.has_heads() || first.has_drafter();
-  require(proposals.n_heads == 1 || (can_propose && models.size() == 1), "proposals: no heads");
+  require(proposals.n_heads == 1 || (first.proposes() && models.size() == 1),
+          "proposals: no heads");
   require(!first.has_heads() || proposals.n_heads == 1 ||
               proposals.n_heads == 1 + first.heads.n_heads,
           "proposals: another number of heads");
@@ -493,7 +577,7 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
           "acceptance: values of another vocabulary");
   require(capacity > 0, "capacity: none");
   return std::make_unique<CheckedSearch>(
-      models, rules.pad,
+      models, rules, proposals.drafts,
       std::make_unique<BlockSearch>(
           models, BlockOptions{rules, acceptance, proposals, capacity}, team()));
 }
@@ -506,7 +590,7 @@ std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rul
   check_drafts(drafts, models);
   require(block_size > 0 && capacity > 0, "block_size or capacity: none");
   return std::make_unique<CheckedSearch>(
-      models, rules.pad,
+      models, rules, drafts,
       std::make_unique<JacobiSearch>(models,
                                      JacobiOptions{rules, drafts, block_size, ends_inside_blocks,
                                                    waits_behind_eos, capacity},
@@ -540,7 +624,7 @@ FinishedBeams finished(BeamSearch &search) {
 class CheckedBeamSearch {
  public:
   CheckedBeamSearch(const GivenModels &given, const Rules &rules, const BeamOptions &options)
-      : width(options.width), requests(checked_models(given, rules), rules.pad) {
+      : width(options.width), requests(checked_models(given, rules), rules, 0) {
     require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
     require(options.threshold >= 0, "options: a threshold below 0");
     const Models models(given.begin(), given.end());
@@ -553,18 +637,23 @@ class CheckedBeamSearch {
     search->set_schedule(schedule);
   }
 
-  void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
-             Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
-             std::optional<Array<uint64_t>> random_states) {
-    const int64_t n = sources.ndim() ? sources.shape(0) : 0;
+  // n_source: [B], of sources without tokens what schedules count
+  void admit(std::optional<Array<int64_t>> tokens, Array<int64_t> ids, int64_t bos,
+             Array<int64_t> max_lens, Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
+             std::optional<Array<uint64_t>> random_states, Types types,
+             std::optional<States> states, std::optional<Array<int64_t>> n_source) {
+    const GivenSources sources = {tokens, states};
+    const int64_t n = sources.n();
+    require(tokens || (n_source && n_source->size() == n), "n_source: not [B]");
     require(ids.size() == n && max_lens.size() == n && waived.size() == n,
             "ids, max_lens or waived: not [B]");
     require(!random_states || random_states->size() == n, "random_states: not [B]");
     auto read = requests.read<BeamRequest>(
-        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix);
+        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix, types);
     for (int64_t i = 0; i < n; ++i) {
       read[i].id = ids.data()[i], read[i].n_waived = waived.data()[i];
       if (random_states) read[i].random_state = random_states->data()[i];
+      read[i].n_source = tokens ? int64_t(read[i].source.size()) : n_source->data()[i];
     }
     for (BeamRequest &request : read) search->admit(std::move(request));
   }
@@ -628,8 +717,8 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("head_dim"), py::arg("activation"), py::arg("embed"), py::arg("embed_scale"),
            py::arg("layer"));
   py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(module, "Model")
-      .def(py::init(&prepared_model), py::arg("encoder"), py::arg("cross"), py::arg("decoder"),
-           py::arg("output"), py::arg("rounds_keys"), py::arg("p1") = py::none(),
+      .def(py::init(&prepared_model), py::arg("cross"), py::arg("decoder"), py::arg("output"),
+           py::arg("rounds_keys"), py::arg("encoder") = py::none(), py::arg("p1") = py::none(),
            py::arg("heads") = py::none(), py::arg("drafter") = py::none(),
            py::arg("proposals") = py::none());
 
@@ -686,7 +775,8 @@ PYBIND11_MODULE(_engine, module) {
   py::class_<CheckedSearch> search(module, "Search");
   search.def("admit", &CheckedSearch::admit, py::arg("sources"), py::arg("first_id"),
              py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none(),
-             py::arg("horizons") = py::none());
+             py::arg("horizons") = py::none(), py::arg("types") = py::none(),
+             py::arg("states") = py::none());
   bind_search(search);
   module.def("block_search", &block_search, py::arg("models"), py::arg("rules"),
              py::arg("acceptance"), py::arg("proposals"), py::arg("capacity"));
@@ -732,7 +822,8 @@ PYBIND11_MODULE(_engine, module) {
       .def("set_schedule", &CheckedBeamSearch::set_schedule, py::arg("schedule"))
       .def("admit", &CheckedBeamSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
            py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
-           py::arg("random_states") = py::none());
+           py::arg("random_states") = py::none(), py::arg("types") = py::none(),
+           py::arg("states") = py::none(), py::arg("n_source") = py::none());
   bind_search(beam_search);
 }
 

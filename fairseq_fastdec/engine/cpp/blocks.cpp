@@ -9,7 +9,7 @@ BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
              options.acceptance.kind == Acceptance::AMONG_BEST ? options.acceptance.n_best : 1,
              options.capacity, team),
       acceptance(std::move(options.acceptance)),
-      drafter(make_drafter(*models[0], rules, options.proposals)) {
+      drafter(make_drafter(*models[0], rules, outputs, options.proposals)) {
   counters.accepted.assign(drafter->n_proposing(), 0);
 }
 

@@ -20,17 +20,6 @@ constexpr int64_t FEW_BYTES = 200'000;
 
 }  // namespace
 
-SourceBatch::SourceBatch(const std::vector<std::vector<int64_t>> &sources, int64_t pad)
-    : n(int64_t(sources.size())) {
-  for (const auto &source : sources) {
-    lengths.push_back(int64_t(source.size()));
-    width = std::max(width, lengths.back());
-  }
-  tokens.assign(n * width, pad);
-  for (int64_t i = 0; i < n; ++i)
-    std::copy(sources[i].begin(), sources[i].end(), tokens.begin() + i * width);
-}
-
 KeyValueCache::KeyValueCache(const Model &model, bool is_bf16)
     : n_layers(model.n_layers), n_heads(model.n_heads), head_dim(model.head_dim) {
   cache.is_bf16 = is_bf16;
@@ -114,11 +103,19 @@ Decoder::Decoder(Models given, Team team) : models(std::move(given)), own_team(t
   for (const auto &model : models) members.emplace_back(*model);
 }
 
-int64_t Decoder::free_source() {
-  for (size_t slot = 0; slot < source_lengths.size(); ++slot)
-    if (!source_lengths[slot]) return int64_t(slot);
-  source_lengths.push_back(0);
-  return int64_t(source_lengths.size()) - 1;
+std::vector<int64_t> Decoder::free_sources(int64_t n) {
+  std::vector<int64_t> slots;
+  // All models have the same free slots.
+  const std::vector<int64_t> &lengths = members[0].source_lengths;
+  for (int64_t slot = 0; int64_t(slots.size()) < n; ++slot)
+    if (slot >= int64_t(lengths.size()) || !lengths[slot]) slots.push_back(slot);
+  for (Member &member : members)
+    member.source_lengths.resize(std::max<size_t>(lengths.size(), slots.back() + 1), 0);
+  return slots;
+}
+
+void Decoder::free_source(int64_t slot) {
+  for (Member &member : members) member.source_lengths[slot] = 0;
 }
 
 int64_t Decoder::free_slot() {
@@ -128,50 +125,65 @@ int64_t Decoder::free_slot() {
   return slot;
 }
 
-void Decoder::add(const SourceBatch &batch) {
-  std::vector<int64_t> slots(batch.n);
-  const std::vector<int64_t> lengths_before = source_lengths;
-  for (int64_t i = 0; i < batch.n; ++i) {
-    slots[i] = free_source();
-    source_lengths[slots[i]] = batch.lengths[i];
+void Decoder::add(const std::vector<const Request *> &sentences, int64_t pad) {
+  const std::vector<int64_t> slots = free_sources(int64_t(sentences.size()));
+  for (int64_t member = 0; member < n_models(); ++member) {
+    EncodedSources sources;
+    if (sentences[0]->states.empty()) {
+      sources = encode(model(member).encoder, sentences, pad);
+    } else {
+      for (const Request *sentence : sentences) {
+        const std::vector<float> &states = sentence->states[member];
+        sources.states.push_back(states.data());
+        sources.lengths.push_back(int64_t(states.size()) / model(member).cross.inputs);
+      }
+    }
+    keep_sources(member, sources, slots);
+  }
+  for (int64_t slot : slots) {
     past.push_back(0);
     row_slots.push_back(free_slot());
-    row_source.push_back(slots[i]);
-  }
-  for (int64_t member = 0; member < n_models(); ++member) {
-    const PreparedModel &own = model(member);
-    members[member].sources.reserve(int64_t(source_lengths.size()), batch.width, lengths_before);
-    keep_sources(member, batch, encode(own, batch), slots);
+    row_source.push_back(slot);
   }
 }
 
-const float *Decoder::encode(const PreparedModel &own, const SourceBatch &batch) {
-  const Model &encoder = own.encoder;
-  const int64_t n_tokens = batch.n * batch.width;
-  std::vector<int64_t> nothing(batch.n, 0), numbers(batch.n);
-  for (int64_t i = 0; i < batch.n; ++i) numbers[i] = i;
+EncodedSources Decoder::encode(const Model &encoder, const std::vector<const Request *> &sentences,
+                               int64_t pad) {
+  EncodedSources sources;
+  const int64_t n = int64_t(sentences.size());
+  for (const Request *sentence : sentences)
+    sources.lengths.push_back(int64_t(sentence->source.size()));
+  const int64_t width = *std::max_element(sources.lengths.begin(), sources.lengths.end());
+  std::vector<int64_t> tokens(n * width, pad), nothing(n, 0), numbers(n);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (int64_t i = 0; i < n; ++i)
+    std::copy(sentences[i]->source.begin(), sentences[i]->source.end(), tokens.data() + i * width);
   Step task = {};
   task.model = encoder;
   // All layers write to the same place: none needs another's.
   Cache &cache = task.rows;
-  cache.length = batch.width, cache.slots = batch.n;
+  cache.length = width, cache.slots = n;
   cache.head = cache.length * encoder.head_dim;
   cache.slot = cache.head * encoder.n_heads;
   cache.part = cache.slot * cache.slots;
   cache.data = encoder_cache.reserve(2 * cache.part * int64_t(sizeof(float)));
   task.threads = own_team.threads, task.n_threads = own_team.n;
-  task.n_rows = task.n_sources = batch.n, task.n_new = batch.width;
-  task.tokens = batch.tokens.data(), task.past = nothing.data();
-  task.row_source = numbers.data(), task.source_lengths = batch.lengths.data();
-  task.features = encoded.reserve(n_tokens * encoder.dim);
+  task.n_rows = task.n_sources = n, task.n_new = width;
+  task.tokens = tokens.data(), task.past = nothing.data();
+  task.row_source = numbers.data(), task.source_lengths = sources.lengths.data();
+  task.features = encoded.reserve(n * width * encoder.dim);
   run(task, encoder_scratch);
-  return task.features;
+  for (int64_t i = 0; i < n; ++i)
+    sources.states.push_back(task.features + i * width * encoder.dim);
+  return sources;
 }
 
-void Decoder::keep_sources(int64_t member, const SourceBatch &batch, const float *states,
+void Decoder::keep_sources(int64_t number, const EncodedSources &sources,
                            const std::vector<int64_t> &slots) {
-  const Linear &cross = model(member).cross;
-  KeyValueCache &sources = members[member].sources;
+  const Linear &cross = model(number).cross;
+  Member &member = members[number];
+  const int64_t longest = *std::max_element(sources.lengths.begin(), sources.lengths.end());
+  member.sources.reserve(int64_t(member.source_lengths.size()), longest, member.source_lengths);
   // Tokens side by side, without padding.
   struct Piece {
     int64_t sentence, first, n;
@@ -185,25 +197,28 @@ void Decoder::keep_sources(int64_t member, const SourceBatch &batch, const float
     product.threads = own_team.threads, product.n_threads = own_team.n;
     product.n = n, product.x = gathered.data();
     product.y = keys_values.reserve(n * cross.outputs);
-    run(product, members[member].scratch);
+    run(product, member.scratch);
     const float *from = product.y;
     for (const Piece &piece : pieces) {
-      sources.write(slots[piece.sentence], piece.first, from, piece.n);
+      member.sources.write(slots[piece.sentence], piece.first, from, piece.n);
       from += piece.n * cross.outputs;
     }
     pieces.clear();
     n = 0;
   };
   gathered.reserve(SOURCE_TOKENS * cross.inputs);
-  for (int64_t sentence = 0; sentence < batch.n; ++sentence)
-    for (int64_t first = 0; first < batch.lengths[sentence];) {
-      const int64_t n_own = std::min(batch.lengths[sentence] - first, SOURCE_TOKENS - n);
-      const float *from = states + (sentence * batch.width + first) * cross.inputs;
+  for (int64_t sentence = 0; sentence < int64_t(slots.size()); ++sentence) {
+    const int64_t length = sources.lengths[sentence];
+    for (int64_t first = 0; first < length;) {
+      const int64_t n_own = std::min(length - first, SOURCE_TOKENS - n);
+      const float *from = sources.states[sentence] + first * cross.inputs;
       std::copy_n(from, n_own * cross.inputs, gathered.data() + n * cross.inputs);
       pieces.push_back({sentence, first, n_own});
       n += n_own, first += n_own;
       if (n == SOURCE_TOKENS) compute();
     }
+    member.source_lengths[slots[sentence]] = length;
+  }
   compute();
 }
 
@@ -236,8 +251,9 @@ void Decoder::step(const int64_t *tokens, int64_t n_new, const int64_t *parents,
 void Decoder::set_rows(int64_t member, int64_t n_resting, Step &task) {
   task.n_rows = n_rows() - n_resting;
   task.past = past.data() + n_resting, task.row_source = row_source.data() + n_resting;
+  const std::vector<int64_t> &lengths = members[member].source_lengths;
   task.sources = members[member].sources.cache;
-  task.n_sources = int64_t(source_lengths.size()), task.source_lengths = source_lengths.data();
+  task.n_sources = int64_t(lengths.size()), task.source_lengths = lengths.data();
 }
 
 void Decoder::keep(int64_t row, int64_t n, const int64_t *path) {
@@ -248,7 +264,7 @@ void Decoder::keep(int64_t row, int64_t n, const int64_t *path) {
 
 void Decoder::remove(int64_t row) {
   const int64_t last = n_rows() - 1;
-  source_lengths[row_source[row]] = 0;
+  free_source(row_source[row]);
   free_slots.push_back(row_slots[row]);
   for (auto *own : {&past, &row_slots, &row_source}) {
     (*own)[row] = (*own)[last];
@@ -260,7 +276,7 @@ void Decoder::gather(const std::vector<int64_t> &origins) {
   const std::vector<int64_t> old_past = past, old_slots = row_slots, old_source = row_source;
   const int64_t n = int64_t(origins.size()), n_old = n_rows();
   past.resize(n), row_slots.resize(n), row_source.resize(n);
-  std::vector<uint8_t> has_heir(n_old, 0), has_row(source_lengths.size(), 0);
+  std::vector<uint8_t> has_heir(n_old, 0), has_row(members[0].source_lengths.size(), 0);
   std::vector<int64_t> copies;
   for (int64_t row = 0; row < n; ++row) {
     const int64_t origin = origins[row];
@@ -273,7 +289,7 @@ void Decoder::gather(const std::vector<int64_t> &origins) {
   }
   for (int64_t row = 0; row < n_old; ++row) {
     if (!has_heir[row]) free_slots.push_back(old_slots[row]);
-    if (!has_row[old_source[row]]) source_lengths[old_source[row]] = 0;
+    if (!has_row[old_source[row]]) free_source(old_source[row]);
   }
   if (copies.empty()) return;
   int64_t longest = 0;

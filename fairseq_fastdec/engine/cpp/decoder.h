@@ -6,17 +6,14 @@
 
 #include "kernels.h"
 #include "model.h"
+#include "rows.h"
 
 namespace fastdec {
 
-// Sentences as an encoder reads them.
-struct SourceBatch {
-  // Sentences without padding.
-  SourceBatch(const std::vector<std::vector<int64_t>> &sources, int64_t pad);
-
-  int64_t n = 0, width = 0;
-  std::vector<int64_t> tokens;   // [n, width], padded on the right
-  std::vector<int64_t> lengths;  // [n]
+// Sources as decoders attend to them: of each, the states [length, dim] of an encoder.
+struct EncodedSources {
+  std::vector<const float *> states;
+  std::vector<int64_t> lengths;
 };
 
 // Keys and values in memory of their own, [layers, 2, slots, heads, length, head_dim]. What lies
@@ -58,8 +55,8 @@ class Decoder {
   const Team &team() const { return own_team; }
   void set_threads(int64_t n) { own_team.n = own_team.threads ? n : 1; }
 
-  // Encodes sentences, and appends a row without tokens for each.
-  void add(const SourceBatch &batch);
+  // Encodes the sources of sentences, and appends a row without tokens for each.
+  void add(const std::vector<const Request *> &sentences, int64_t pad);
 
   // Feeds each row n_new tokens, [n_rows, n_new]. In trees, parents [n_rows, n_new] says which
   // token each follows (-1: the row's last); null: each follows the one before.
@@ -87,16 +84,20 @@ class Decoder {
     Member(const PreparedModel &model);
 
     KeyValueCache rows, sources;
+    std::vector<int64_t> source_lengths;  // by slot of a source; a free one has the length 0
     Step step;
     Buffer<float> features, scratch;
   };
 
-  // The encoder's states [n, width, dim] of sentences, and the memory for them.
-  const float *encode(const PreparedModel &model, const SourceBatch &batch);
-  // Keeps the keys and values of a batch's sources in these slots.
-  void keep_sources(int64_t member, const SourceBatch &batch, const float *states,
+  // The states by one model's encoder, in memory that the next call uses again.
+  EncodedSources encode(const Model &encoder, const std::vector<const Request *> &sentences,
+                        int64_t pad);
+  // Keeps the keys and values of sources in these slots.
+  void keep_sources(int64_t member, const EncodedSources &sources,
                     const std::vector<int64_t> &slots);
-  int64_t free_source();
+  // Of all models.
+  std::vector<int64_t> free_sources(int64_t n);
+  void free_source(int64_t slot);
   int64_t free_slot();
   // Makes room for the slots of all rows, of `length` tokens.
   void reserve_rows(int64_t length);
@@ -108,8 +109,6 @@ class Decoder {
   std::vector<int64_t> past, row_slots, row_source;
   int64_t n_slots = 0;
   std::vector<int64_t> free_slots;
-  // By slot of a source; a free one has the length 0.
-  std::vector<int64_t> source_lengths;
   // Memory that calls share.
   Buffer<float> encoded, encoder_scratch, keys_values, gathered;
   Buffer<char> encoder_cache;

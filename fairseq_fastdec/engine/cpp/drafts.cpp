@@ -83,35 +83,38 @@ class Guesses : public Drafter {
 // What heads of all kinds have.
 class HeadDrafter : public Drafter {
  public:
-  HeadDrafter(const Rules &rules, const Proposals &proposals)
-      : rules(rules), proposals(proposals), n_steps(proposals.n_heads - 1) {}
+  HeadDrafter(const Rules &rules, const OutputLayers &outputs, const Proposals &proposals)
+      : rules(rules),
+        layer(outputs.of_proposals()),
+        proposals(proposals),
+        n_steps(proposals.n_heads - 1) {}
 
   int64_t n_proposing() const override { return n_steps; }
 
  protected:
-  BestToken best_token(const Team &team, const Linear &layer) const {
+  BestToken best_token(const Team &team) const {
     BestToken best = {};
-    best.linear = layer, best.threads = team.threads, best.n_threads = team.n;
-    rules.restrict(best);
+    best.linear = layer.linear(), best.types = layer.types_or_null();
+    best.threads = team.threads, best.n_threads = team.n;
+    layer.restrict(best);
     best.temperature = rules.temperature;
     return best;
   }
 
-  // The best tokens of logits [n_rows, n_types].
-  TopK ranking(const Team &team, const float *const *logits, int64_t n_rows, int64_t n_types) {
+  // The best outputs of logits [n_rows, n_outputs].
+  TopK ranking(const Team &team, const float *const *logits, int64_t n_rows) {
     TopK best = {};
-    best.threads = team.threads, best.n_threads = n_rows * n_types < FEW_SCORES ? 1 : team.n;
-    best.n_rows = best.n_beams = n_rows, best.n_types = n_types;
-    best.n_best = best.n_per_row = n_ranked(n_types);
+    const int64_t n = layer.n_outputs();
+    best.threads = team.threads, best.n_threads = n_rows * n < FEW_SCORES ? 1 : team.n;
+    best.n_rows = best.n_beams = n_rows, best.n_types = n;
+    // No path of a tree needs more of a head's tokens than the tree has.
+    best.n_best = best.n_per_row = std::min(proposals.n_in_tree, n);
     best.normalize = 1, best.n_parts = 1, best.n_members = 1, best.scores = logits;
-    rules.restrict(best);
+    layer.restrict(best);
     best.best = ranked_scores.reserve(n_rows * best.n_best);
     best.tokens = ranked_tokens.reserve(n_rows * best.n_best);
     return best;
   }
-
-  // No path of a tree needs more of a head's tokens than the tree has.
-  int64_t n_ranked(int64_t n_types) const { return std::min(proposals.n_in_tree, n_types); }
 
   void make_room_for_trees(int64_t n_rows, Feed &feed) {
     const int64_t n = n_rows * (1 + proposals.n_in_tree);
@@ -130,6 +133,7 @@ class HeadDrafter : public Drafter {
   }
 
   const Rules &rules;
+  const OutputLayer &layer;
   const Proposals proposals;
   const int64_t n_steps;  // the proposals of a chain, or the levels of a tree
   Buffer<float> scratch, choice_scratch, product_scratch, ranked_scores, path_scores, logits;
@@ -151,9 +155,8 @@ class ParallelHeads : public HeadDrafter {
     heads.n = n_rows, heads.x = states, heads.y = outputs.reserve(n * model.decoder.dim);
     run(heads, scratch);
     const EndLimits ends = ends_behind(rows, rules, n_steps, false);
-    if (proposals.n_in_tree)
-      return grow_trees(team, model.proposals, rows, ends, feed);
-    BestToken best = best_token(team, model.proposals);
+    if (proposals.n_in_tree) return grow_trees(team, rows, ends, feed);
+    BestToken best = best_token(team);
     best.n = n, best.x = outputs.data();
     best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
     best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
@@ -162,18 +165,20 @@ class ParallelHeads : public HeadDrafter {
   }
 
  private:
-  void grow_trees(const Team &team, const Linear &layer, const std::vector<Row> &rows,
-                  const EndLimits &ends, Feed &feed) {
+  void grow_trees(const Team &team, const std::vector<Row> &rows, const EndLimits &ends,
+                  Feed &feed) {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
     Product product = {};
-    product.linear = layer, product.threads = team.threads, product.n_threads = team.n;
-    product.n = n, product.x = outputs.data(), product.y = logits.reserve(n * layer.outputs);
+    product.linear = layer.linear(), product.threads = team.threads, product.n_threads = team.n;
+    product.n = n, product.x = outputs.data(), product.y = logits.reserve(n * layer.n_outputs());
     run(product, product_scratch);
     divide(product, rules.temperature);
     const float *const of_model = product.y;
-    TopK best = ranking(team, &of_model, n, layer.outputs);
+    TopK best = ranking(team, &of_model, n);
     best.no_end = ends.no_end_or_null(), best.has_to_end = ends.only_end_or_null();
     run(best, choice_scratch);
+    for (int64_t at = 0; at < n * best.n_best; ++at)
+      best.tokens[at] = layer.type_of(best.tokens[at]);
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
     Trees trees = {};
@@ -197,9 +202,8 @@ class SequentialHeads : public HeadDrafter {
                Feed &feed) override {
     if (proposals.n_in_tree) return grow_trees(decoder, rows, states, feed);
     const int64_t n_rows = int64_t(rows.size());
-    const PreparedModel &model = decoder.model(0);
     Draft draft = draft_of(decoder, states, 1);
-    BestToken best = best_token(decoder.team(), model.drafts);
+    BestToken best = best_token(decoder.team());
     best.n = n_rows, best.x = draft.outputs;
     best.scores = ranked_scores.reserve(n_rows), best.tokens = ranked_tokens.reserve(n_rows);
     const EndLimits ends = ends_behind(rows, rules, n_steps, true);
@@ -232,19 +236,19 @@ class SequentialHeads : public HeadDrafter {
   void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const float *states,
                   Feed &feed) {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * MOST_EXPANDED;
-    const Linear &layer = decoder.model(0).drafts;
     Draft draft = draft_of(decoder, states, MOST_EXPANDED);
     Product product = {};
-    product.linear = layer, product.x = draft.outputs;
+    product.linear = layer.linear(), product.x = draft.outputs;
     product.threads = decoder.team().threads, product.n_threads = decoder.team().n;
-    product.y = logits.reserve(n * layer.outputs);
+    product.y = logits.reserve(n * layer.n_outputs());
     const float *const of_model = product.y;
-    TopK best = ranking(decoder.team(), &of_model, n, layer.outputs);
+    TopK best = ranking(decoder.team(), &of_model, n);
     const EndLimits ends = ends_behind(rows, rules, n_steps, true);
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
     DraftTrees trees = {};
     trees.draft = &draft, trees.product = &product, trees.best = &best;
+    trees.types = layer.types_or_null();
     trees.n_levels = n_steps, trees.n_proposals = proposals.n_in_tree;
     trees.width = MOST_EXPANDED, trees.eos = rules.eos, trees.pad = rules.pad;
     trees.temperature = rules.temperature;
@@ -266,10 +270,10 @@ class SequentialHeads : public HeadDrafter {
 }  // namespace
 
 std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
-                                      const Proposals &proposals) {
+                                      const OutputLayers &outputs, const Proposals &proposals) {
   if (proposals.n_heads == 1) return std::make_unique<Guesses>(rules, proposals);
-  if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, proposals);
-  return std::make_unique<ParallelHeads>(rules, proposals);
+  if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, outputs, proposals);
+  return std::make_unique<ParallelHeads>(rules, outputs, proposals);
 }
 
 }  // namespace fastdec

@@ -42,6 +42,6 @@ class Drafter {
 };
 
 std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
-                                      const Proposals &proposals);
+                                      const OutputLayers &outputs, const Proposals &proposals);
 
 }  // namespace fastdec

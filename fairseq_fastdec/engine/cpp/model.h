@@ -11,24 +11,25 @@ namespace fastdec {
 
 // Weights never change. The parts of a task that are not weights are zero here.
 struct PreparedModel {
-  Model encoder = {};
+  Model encoder = {};  // without layers: sources come as the states of an encoder elsewhere
   Linear cross = {};   // from an encoder's states to the keys and values of all layers
   Model decoder = {};
   Linear output = {};  // p_1's, to the logits of all target types
   Heads p1 = {};       // before the output layer; without heads the features are its inputs
   bool rounds_keys = false;  // keys and values are kept in bf16
 
-  // Prediction heads p_2, p_3, ... that know nothing of each other, and their output layer.
+  // Prediction heads p_2, p_3, ... that know nothing of each other,
   Heads heads = {};
-  Linear proposals = {};
-  // Or sequential heads, which see the tokens before theirs.
+  // or sequential heads, which see the tokens before theirs.
   Draft drafter = {};
-  Linear drafts = {};
+  Linear proposals = {};  // the output layer of either, to the logits of the first types or of all
 
   std::vector<std::shared_ptr<const void>> owners;  // of all that the pointers point to
 
+  bool has_encoder() const { return encoder.n_layers > 0; }
   bool has_heads() const { return heads.n_heads > 0; }
   bool has_drafter() const { return drafter.begin.outputs > 0; }
+  bool proposes() const { return has_heads() || has_drafter(); }
 };
 
 // The models of an ensemble.

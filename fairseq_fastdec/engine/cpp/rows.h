@@ -10,12 +10,15 @@ namespace fastdec {
 // A sentence to translate.
 struct Request {
   int64_t id = 0;
-  std::vector<int64_t> source;  // with its EOS, without padding
+  std::vector<int64_t> source;  // with its EOS, without padding; empty: it is no text
+  // What each model's encoder makes of the source, [n, dim]; empty where the models encode it.
+  std::vector<std::vector<float>> states;
   std::vector<int64_t> forced;  // the first tokens of the output
   int64_t bos = 0;              // the token before the first
   int64_t max_len = 0;          // the most tokens, without EOS
   int64_t n_waived = 0;         // --min-len is waived for this many first tokens
   int64_t horizon = 0;          // of Jacobi decoding: tokens that are solved in blocks
+  std::vector<int64_t> types;   // that the output may use, EOS among them, ascending; empty: all
 };
 
 // A finished sentence.

@@ -28,10 +28,10 @@ int64_t lay_out(const std::vector<std::vector<int64_t>> &lists, int64_t first, i
   return int64_t(most);
 }
 
-// Whether all models give two tokens the same logit.
-bool are_equal(const std::vector<const float *> &of_models, int64_t token, int64_t other) {
+// Whether all models give two outputs the same logit.
+bool are_equal(const std::vector<const float *> &of_models, int64_t one, int64_t other) {
   return std::all_of(of_models.begin(), of_models.end(),
-                     [&](const float *own) { return own[token] == own[other]; });
+                     [&](const float *own) { return own[one] == own[other]; });
 }
 
 // Logits [n_types] become log-probabilities.
@@ -102,7 +102,7 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
                        answers);
 }
 
-const float *Chooser::outputs_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
+const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
   const PreparedModel &model = decoder.model(member);
   const float *const features = decoder.features(member) + first * model.decoder.dim;
   if (!model.p1.n_heads) return features;
@@ -116,11 +116,11 @@ const float *Chooser::outputs_of(Decoder &decoder, int64_t member, int64_t first
 void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
                              Answers &answers) {
   BestToken task = {};
-  task.linear = decoder.model(0).output;
+  task.linear = layer().linear(), task.types = layer().types_or_null();
   task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
-  task.x = outputs_of(decoder, 0, 0, n);
+  task.x = states_of(decoder, 0, 0, n);
   task.n = n, task.normalize = 1;
-  rules.restrict(task);
+  layer().restrict(task);
   task.temperature = rules.temperature;
   task.no_end = limits.ends.no_end_or_null(), task.only_end = limits.ends.only_end_or_null();
   if (limits.some_forbidden) {
@@ -134,14 +134,14 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
 
 std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {
   const Team team = decoder.team();
-  const int64_t n_models = decoder.n_models(), n_logits = n * decoder.model(0).output.outputs;
+  const int64_t n_models = decoder.n_models(), n_logits = n * layer().n_outputs();
   logits.reserve(n_models * n_logits);
   std::vector<const float *> of_models;
   for (int64_t member = 0; member < n_models; ++member) {
     Product product = {};
-    product.linear = decoder.model(member).output;
+    product.linear = outputs.of_model(member).linear();
     product.threads = team.threads, product.n_threads = team.n;
-    product.n = n, product.x = outputs_of(decoder, member, first, n);
+    product.n = n, product.x = states_of(decoder, member, first, n);
     product.y = logits.data() + member * n_logits;
     run(product, scratch);
     divide(product, rules.temperature);
@@ -154,17 +154,23 @@ TopK Chooser::choice(const Decoder &decoder, const std::vector<const float *> &o
                      int64_t first, int64_t n, const Limits &limits) {
   const Team team = decoder.team();
   TopK task = {};
-  task.n_rows = task.n_beams = n, task.n_types = decoder.model(0).output.outputs;
+  task.n_rows = task.n_beams = n, task.n_types = layer().n_outputs();
   const int64_t n_scores = n * task.n_types * int64_t(of_models.size());
   task.threads = team.threads, task.n_threads = n_scores < FEW_SCORES ? 1 : team.n;
   task.normalize = 1, task.n_parts = 1;
-  rules.restrict(task);
+  layer().restrict(task);
   task.scores = of_models.data(), task.n_members = int64_t(of_models.size());
-  task.only = limits.some_only ? limits.only.data() + first : nullptr;
+  if (limits.some_only) {
+    only.reserve(n);
+    for (int64_t i = 0; i < n; ++i) only[i] = layer().output_of(limits.only[first + i]);
+    task.only = only.data();
+  }
   task.no_end = limits.ends.no_end_or_null(first);
   task.has_to_end = limits.ends.only_end_or_null(first);
   if (limits.some_forbidden) {
     task.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
+    for (int64_t at = 0; at < n * task.n_forbidden; ++at)
+      forbidden[at] = layer().output_of(forbidden[at]);
     task.forbidden = forbidden.data();
   }
   return task;
@@ -199,38 +205,44 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
     task.tokens = extensions.tokens.data() + beam * n_best;
     task.origins = extensions.rows.data() + beam * n_best;
     run(task, scratch);
-    for (int64_t at = 0; at < task.n_beams * n_best; ++at) task.origins[at] += first;
+    for (int64_t at = 0; at < task.n_beams * n_best; ++at) {
+      task.tokens[at] = layer().type_of(task.tokens[at]);
+      task.origins[at] += first;
+    }
   }
 }
 
 const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits) {
   logits_of(decoder, first, n);
-  const int64_t n_types = decoder.model(0).output.outputs;
+  const int64_t n_outputs = layer().n_outputs();
   std::vector<float *> of_state(decoder.n_models());
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
-      of_state[member] = logits.data() + (member * n + i) * n_types;
-      take_log_softmax(of_state[member], n_types);
+      of_state[member] = logits.data() + (member * n + i) * n_outputs;
+      take_log_softmax(of_state[member], n_outputs);
     }
     // The mean takes the place of the first model's.
-    for (int64_t type = 0; type < n_types; ++type) of_state[0][type] = log_mean(of_state, type);
-    restrict(first + i, n_types, limits, of_state[0]);
+    for (int64_t at = 0; at < n_outputs; ++at) of_state[0][at] = log_mean(of_state, at);
+    restrict(first + i, limits, of_state[0]);
   }
   return logits.data();
 }
 
-void Chooser::restrict(int64_t state, int64_t n_types, const Limits &limits, float *to) const {
-  to[rules.unk] -= rules.unk_penalty;
-  for (int64_t token : rules.never) to[token] = IMPOSSIBLE;
-  for (int64_t token : limits.forbidden[state]) to[token] = IMPOSSIBLE;
-  if (limits.ends.may_not_end(state)) to[rules.eos] = IMPOSSIBLE;
+void Chooser::restrict(int64_t state, const Limits &limits, float *to) const {
+  const auto forbid = [&](int64_t token) {
+    if (const int64_t output = layer().output_of(token); output >= 0) to[output] = IMPOSSIBLE;
+  };
+  if (const int64_t unk = layer().output_of(rules.unk); unk >= 0) to[unk] -= rules.unk_penalty;
+  for (int64_t token : rules.never) forbid(token);
+  for (int64_t token : limits.forbidden[state]) forbid(token);
+  if (limits.ends.may_not_end(state)) forbid(rules.eos);
   const bool has_to_end = limits.ends.has_to_end(state);
-  const int64_t only = has_to_end ? rules.eos : limits.only[state];
-  if (only == Limits::ANY) return;
+  if (!has_to_end && limits.only[state] == Limits::ANY) return;
+  const int64_t only = layer().output_of(has_to_end ? rules.eos : limits.only[state]);
   // A sentence that has to end does so whatever the probability.
   const float least = has_to_end ? -FLT_MAX : IMPOSSIBLE;
   const float score = std::max(to[only], least);
-  std::fill_n(to, n_types, IMPOSSIBLE);
+  std::fill_n(to, layer().n_outputs(), IMPOSSIBLE);
   to[only] = score;
 }
 
@@ -240,50 +252,52 @@ void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, con
   TopK task = choice(decoder, of_models, first, n, limits);
   const int64_t n_models = task.n_members, n_types = task.n_types;
   const int64_t most = task.n_best = task.n_per_row = std::min(n_best, n_types);
-  task.best = best_scores.reserve(n * most), task.tokens = best_tokens.reserve(n * most);
+  task.best = best_scores.reserve(n * most), task.tokens = best_outputs.reserve(n * most);
   run(task, scratch);
   std::vector<const float *> of_state(n_models);
   for (int64_t i = 0; i < n; ++i) {
     answers.scores[first + i] = best_scores[i * most];
     // Without a possible token the first one stands for it.
-    answers.tokens[first + i] = best_scores[i * most] > IMPOSSIBLE ? best_tokens[i * most] : 0;
+    const int64_t best = best_scores[i * most] > IMPOSSIBLE ? best_outputs[i * most] : 0;
+    answers.tokens[first + i] = layer().type_of(best);
     answers.nth_best[first + i] = best_scores[i * most + most - 1];
     for (int64_t member = 0; member < n_models; ++member)
       of_state[member] = of_models[member] + i * n_types;
     if (!asks || answers.asked[first + i] < 0) continue;
     float &asked = answers.asked_scores[first + i];
-    asked = asked_score(of_state, n_types, first + i, limits, answers);
+    asked = asked_score(of_state, first + i, limits, answers);
     // One of the best, or as good: its score is the one that it was ranked by.
+    const int64_t output = layer().output_of(answers.asked[first + i]);
     for (int64_t rank = 0; asked > IMPOSSIBLE && rank < most; ++rank)
-      if (are_equal(of_state, answers.asked[first + i], best_tokens[i * most + rank]))
+      if (are_equal(of_state, output, best_outputs[i * most + rank]))
         asked = best_scores[i * most + rank];
   }
 }
 
-// The logarithm of the models' mean probability of a token.
-float Chooser::log_prob(const std::vector<const float *> &of_models, int64_t n_types,
-                        int64_t token) const {
+// The logarithm of the models' mean probability of an output.
+float Chooser::log_prob(const std::vector<const float *> &of_models, int64_t output) const {
+  const int64_t n = layer().n_outputs();
   double probability = 0;
   for (const float *own : of_models) {
-    const float largest = *std::max_element(own, own + n_types);
+    const float largest = *std::max_element(own, own + n);
     double sum = 0;
-    for (int64_t type = 0; type < n_types; ++type) sum += std::exp(own[type] - largest);
-    probability += std::exp(double(own[token]) - largest) / sum;
+    for (int64_t at = 0; at < n; ++at) sum += std::exp(own[at] - largest);
+    probability += std::exp(double(own[output]) - largest) / sum;
   }
   return float(std::log(probability / double(of_models.size())));
 }
 
-float Chooser::asked_score(const std::vector<const float *> &of_models, int64_t n_types,
-                           int64_t state, const Limits &limits, const Answers &answers) const {
-  const int64_t token = answers.asked[state];
+float Chooser::asked_score(const std::vector<const float *> &of_models, int64_t state,
+                           const Limits &limits, const Answers &answers) const {
+  const int64_t token = answers.asked[state], output = layer().output_of(token);
   const auto is_in = [&](const std::vector<int64_t> &tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
   const EndLimits &ends = limits.ends;
   if (token == rules.eos ? ends.may_not_end(state) : ends.has_to_end(state)) return IMPOSSIBLE;
-  if (is_in(rules.never) || is_in(limits.forbidden[state])) return IMPOSSIBLE;
+  if (output < 0 || is_in(rules.never) || is_in(limits.forbidden[state])) return IMPOSSIBLE;
   if (token == answers.tokens[state]) return answers.scores[state];
-  const float score = log_prob(of_models, n_types, token);
+  const float score = log_prob(of_models, output);
   return token == rules.unk ? score - rules.unk_penalty : score;
 }
 

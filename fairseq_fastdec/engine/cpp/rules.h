@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decoder.h"
+#include "output_layers.h"
 #include "rows.h"
 
 namespace fastdec {
@@ -27,14 +28,6 @@ struct Rules {
 
   // Appends the tokens that would repeat an n-gram behind a context.
   void find_repeats(const std::vector<int64_t> &context, std::vector<int64_t> &found) const;
-
-  // Sets what is the same for all states of a choice: a BestToken or a TopK.
-  template <typename Choice>
-  void restrict(Choice &choice) const {
-    choice.never = never.data(), choice.n_never = int64_t(never.size());
-    choice.eos = eos;
-    choice.penalized = unk_penalty != 0 ? unk : -1, choice.penalty = unk_penalty;
-  }
 };
 
 // Where outputs may not end, and where they have to end, at n states.
@@ -111,7 +104,8 @@ constexpr int64_t MOST_DISTRIBUTIONS = 128;
 // the models' probabilities for several.
 class Chooser {
  public:
-  Chooser(const Rules &rules, int64_t n_best) : rules(rules), n_best(n_best) {}
+  Chooser(const Rules &rules, const OutputLayers &outputs, int64_t n_best)
+      : rules(rules), outputs(outputs), n_best(n_best) {}
 
   // Answers at the n states of the last step, and about the tokens in answers.asked.
   void choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers);
@@ -121,14 +115,16 @@ class Chooser {
   void extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row, const Limits &limits,
               Extensions &extensions);
 
-  // Log-probabilities [n, n_types] at the states of the last step from `first` on; -infinity: not
+  // What all models' outputs stand for.
+  const OutputLayer &layer() const { return outputs.of_model(0); }
+  // Log-probabilities [n, n_outputs] at the states of the last step from `first` on; -infinity: not
   // possible. They lie in memory that the next call uses again.
   const float *log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits);
 
  private:
   // The inputs of a model's output layer at states from `first` on.
-  const float *outputs_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
-  // Each model's logits [n, n_types] at these states, divided by the temperature.
+  const float *states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
+  // Each model's logits [n, n_outputs] at these states, divided by the temperature.
   std::vector<const float *> logits_of(Decoder &decoder, int64_t first, int64_t n);
   // The choice among these logits, under the rules and limits.
   TopK choice(const Decoder &decoder, const std::vector<const float *> &logits, int64_t first,
@@ -137,16 +133,17 @@ class Chooser {
                       Answers &answers);
   void choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
                           bool asks, Answers &answers);
-  // Makes types impossible that the rules or limits forbid at a state.
-  void restrict(int64_t state, int64_t n_types, const Limits &limits, float *log_probs) const;
-  float log_prob(const std::vector<const float *> &logits, int64_t n_types, int64_t token) const;
-  float asked_score(const std::vector<const float *> &logits, int64_t n_types, int64_t state,
-                    const Limits &limits, const Answers &answers) const;
+  // Makes outputs impossible that the rules or limits forbid at a state.
+  void restrict(int64_t state, const Limits &limits, float *log_probs) const;
+  float log_prob(const std::vector<const float *> &logits, int64_t output) const;
+  float asked_score(const std::vector<const float *> &logits, int64_t state, const Limits &limits,
+                    const Answers &answers) const;
 
   const Rules &rules;
+  const OutputLayers &outputs;
   int64_t n_best;
   Buffer<float> states, scratch, logits, best_scores;
-  Buffer<int64_t> forbidden, best_tokens;
+  Buffer<int64_t> forbidden, only, best_outputs;
 };
 
 }  // namespace fastdec

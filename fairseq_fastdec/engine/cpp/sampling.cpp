@@ -10,7 +10,7 @@ namespace fastdec {
 
 namespace {
 
-// topp first ranks this many types; if their probabilities do not suffice, it ranks more.
+// topp first ranks this many outputs; if their probabilities do not suffice, it ranks more.
 constexpr int64_t FIRST_TRY = 256, FACTOR = 8;
 
 }  // namespace
@@ -22,7 +22,7 @@ double chance_of(const Draws &draws, int64_t sample) {
 void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
                      const std::vector<Draws> &draws, const Limits &limits,
                      Extensions &extensions) {
-  const int64_t n_types = decoder.model(0).output.outputs;
+  const int64_t n_outputs = chooser.layer().n_outputs();
   extensions.n = n_samples;
   extensions.totals.assign(beams.n_beams * n_samples, -INFINITY);
   extensions.tokens.assign(beams.n_beams * n_samples, 0);
@@ -35,8 +35,8 @@ void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
       if (!in_chunk)
         log_probs = chooser.log_probs(decoder, row,
                                       std::min(MOST_DISTRIBUTIONS, beams.n_rows - row), limits);
-      const float *own = log_probs + in_chunk * n_types;
-      look_at(own, n_types);
+      const float *own = log_probs + in_chunk * n_outputs;
+      look_at(own, n_outputs);
       const int64_t place = row - beams.starts[beam];
       for (int64_t draw = 0; draw < (draws[beam].length ? 1 : n_samples); ++draw) {
         const double total = sums.back();
@@ -45,48 +45,49 @@ void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
             std::min(chance_of(draws[beam], place + draw) * total, total * (1 - 0x1p-50));
         const auto found = std::upper_bound(sums.begin(), sums.end(), wanted);
         const int64_t at = std::min<int64_t>(found - sums.begin(), int64_t(sums.size()) - 1);
+        const int64_t output = outputs[at];
         // Rows of which no token has a probability have no extension.
-        if (!(own[types[at]] > -INFINITY)) continue;
-        extensions.totals[to] = beams.totals[row] + own[types[at]];
-        extensions.tokens[to] = types[at], extensions.rows[to++] = row;
+        if (!(own[output] > -INFINITY)) continue;
+        extensions.totals[to] = beams.totals[row] + own[output];
+        extensions.tokens[to] = chooser.layer().type_of(output), extensions.rows[to++] = row;
       }
     }
   }
 }
 
-void Sampler::look_at(const float *log_probs, int64_t n_types) {
+void Sampler::look_at(const float *log_probs, int64_t n_outputs) {
   if (options.topp > 0) {
     double probability = 0;
     for (int64_t n = FIRST_TRY;; n *= FACTOR) {
-      take_best(log_probs, n, n_types);
+      take_best(log_probs, n, n_outputs);
       size_t n_kept = 0;
-      // The type that reaches the sum belongs to them.
-      for (probability = 0; n_kept < types.size() && probability < options.topp; ++n_kept)
-        probability += std::exp(log_probs[types[n_kept]]);
-      if (n < n_types && probability < options.topp) continue;
-      types.resize(std::max<size_t>(n_kept, 1));
+      // The output that reaches the sum belongs to them.
+      for (probability = 0; n_kept < outputs.size() && probability < options.topp; ++n_kept)
+        probability += std::exp(log_probs[outputs[n_kept]]);
+      if (n < n_outputs && probability < options.topp) continue;
+      outputs.resize(std::max<size_t>(n_kept, 1));
       break;
     }
   } else {
-    take_best(log_probs, options.topk ? options.topk : n_types, n_types);
+    take_best(log_probs, options.topk ? options.topk : n_outputs, n_outputs);
   }
   // Relative to the largest: the end of a sentence that has to end may be as good as impossible.
   float largest = -FLT_MAX;
-  for (int64_t type : types) largest = std::max(largest, log_probs[type]);
+  for (int64_t output : outputs) largest = std::max(largest, log_probs[output]);
   sums.clear();
   double sum = 0;
-  for (int64_t type : types) sums.push_back(sum += std::exp(log_probs[type] - largest));
+  for (int64_t output : outputs) sums.push_back(sum += std::exp(log_probs[output] - largest));
 }
 
-void Sampler::take_best(const float *log_probs, int64_t n, int64_t n_types) {
-  types.resize(n_types);
-  std::iota(types.begin(), types.end(), 0);
-  if (n >= n_types && !options.topp) return;
-  n = std::min(n, n_types);
-  std::partial_sort(types.begin(), types.begin() + n, types.end(), [&](int64_t a, int64_t b) {
+void Sampler::take_best(const float *log_probs, int64_t n, int64_t n_outputs) {
+  outputs.resize(n_outputs);
+  std::iota(outputs.begin(), outputs.end(), 0);
+  if (n >= n_outputs && !options.topp) return;
+  n = std::min(n, n_outputs);
+  std::partial_sort(outputs.begin(), outputs.begin() + n, outputs.end(), [&](int64_t a, int64_t b) {
     return log_probs[a] != log_probs[b] ? log_probs[a] > log_probs[b] : a < b;
   });
-  types.resize(n);
+  outputs.resize(n);
 }
 
 }  // namespace fastdec

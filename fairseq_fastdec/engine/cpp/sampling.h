@@ -35,13 +35,13 @@ class Sampler {
               const std::vector<Draws> &draws, const Limits &limits, Extensions &extensions);
 
  private:
-  // The types of a row from which a token is drawn, and the sums of their probabilities.
-  void look_at(const float *log_probs, int64_t n_types);
-  void take_best(const float *log_probs, int64_t n, int64_t n_types);
+  // The outputs of a row from which a token is drawn, and the sums of their probabilities.
+  void look_at(const float *log_probs, int64_t n_outputs);
+  void take_best(const float *log_probs, int64_t n, int64_t n_outputs);
 
   const Sampling options;
   const int64_t n_samples;
-  std::vector<int64_t> types;
+  std::vector<int64_t> outputs;
   std::vector<double> sums;
 };
 

@@ -17,9 +17,10 @@ Row row_of(Request request) {
 
 Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity, Team team)
     : rules(std::move(given)),
+      outputs(models, rules),
       decoder(std::move(models), team),
       capacity(capacity),
-      chooser(rules, n_best) {}
+      chooser(rules, outputs, n_best) {}
 
 int64_t Search::advance(int64_t n_steps, int64_t n_threads) {
   const Decoding decoding;
@@ -47,15 +48,19 @@ void Search::join() {
   const int64_t room = capacity - int64_t(rows.size());
   const int64_t n = std::min<int64_t>(room, int64_t(waiting.size()));
   if (n <= 0) return;
-  std::vector<std::vector<int64_t>> sources;
-  for (int64_t i = 0; i < n; ++i) sources.push_back(waiting[i].source);
-  decoder.add(SourceBatch(sources, rules.pad));
+  std::vector<const Request *> sentences;
+  for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
+  decoder.add(sentences, rules.pad);
   ++counters.encoder_invocations;
   for (int64_t i = 0; i < n; ++i) {
+    waiting.front().states.clear();
     rows.push_back(row_of(std::move(waiting.front())));
     waiting.pop_front();
     joined(int64_t(rows.size()) - 1);
   }
+  std::vector<const std::vector<int64_t> *> types;
+  for (const Row &row : rows) types.push_back(&row.request.types);
+  outputs.allow(types);
 }
 
 std::vector<int64_t> Search::opening_of(const Row &row) const {

@@ -1,6 +1,7 @@
 // The loop that all searches with one hypothesis for each sentence share.
 //
-// Sentences join and leave while others are under way; what a sentence gets does not depend on them.
+// Sentences join and leave while others are under way; what a sentence gets does not depend on them,
+// but for the types of shortlists.
 
 #pragma once
 
@@ -56,6 +57,7 @@ class Search {
   }
 
   const Rules rules;
+  OutputLayers outputs;
   Decoder decoder;
   std::vector<Row> rows;
   Feed feed;

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding.methods.streaming import Capacity
-from tests.support import tiny
+from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.compiled_searches import (
@@ -18,6 +18,7 @@ from tests.support.compiled_searches import (
     found_joining,
     outputs_of,
 )
+from tests.support.lexical_tables import next_words
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 pytestmark = compiled
@@ -67,6 +68,14 @@ MODELS = {
 }
 
 
+SHORTLISTS = st.sampled_from([{}, {}, dict(shortlist_first=0), dict(shortlist_first=6)])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return next_words(tmp_path_factory.mktemp("table") / "lex.s2t", 20)
+
+
 def prefixes(n_sentences, longest):
     """Some forced tokens for each sentence, none for some."""
     draw = torch.Generator().manual_seed(longest)
@@ -111,6 +120,7 @@ def assert_alike(ours, expected, atol=1e-4):
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=9),
     left_pad=st.booleans(),
     n_forced=st.integers(0, 4),
+    shortlist=SHORTLISTS,
     options=st.fixed_dictionaries({}, optional=OPTIONS),
     seed=st.integers(0, 3),
 )
@@ -123,12 +133,16 @@ def test_it_finds_and_counts_what_torch_does(
     lengths,
     left_pad,
     n_forced,
+    shortlist,
     options,
     seed,
+    table,
     tmp_path_factory,
 ):
     models = MODELS[models]()
     decoding, method = method
+    if shortlist:
+        method = dict(method, **shortlist, shortlist=table)
     if decoding == "streaming" and rows is not None:
         method = dict(method, max_beam_rows=beam + rows)
     sample = tiny.random_batch(TASK, lengths, left_pad, seed)
@@ -160,13 +174,15 @@ def test_it_finds_and_counts_what_torch_does(
     limits=st.sampled_from([{}, dict(topk=1), dict(topk=4), dict(topp=0.3), dict(topp=0.9)]),
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
     n_forced=st.integers(0, 3),
+    shortlist=SHORTLISTS,
     options=st.fixed_dictionaries({}, optional=OPTIONS),
     seed=st.integers(0, 3),
 )
 def test_it_draws_what_torch_draws(
-    models, decoding, beam, limits, lengths, n_forced, options, seed
+    models, decoding, beam, limits, lengths, n_forced, shortlist, options, seed, table
 ):
     models = MODELS[models]()
+    method = dict(shortlist, shortlist=table) if shortlist else {}
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     prefix = prefixes(len(lengths), n_forced) if n_forced else None
     limits = {f"sampling_{name}": value for name, value in limits.items()}
@@ -174,9 +190,46 @@ def test_it_draws_what_torch_draws(
     drawn = []
     for is_compiled in (True, False):
         torch.manual_seed(seed)
-        generator = build(models, decoding, {}, Capacity(3), is_compiled, **options)
+        generator = build(models, decoding, method, Capacity(3), is_compiled, **options)
         drawn.append(generator.generate(models, sample, prefix_tokens=prefix))
     assert_alike(*drawn)
+
+
+@pytest.mark.parametrize("method", [{}, dict(finalize="paper")])
+@pytest.mark.parametrize("arch", speech.ARCHITECTURES)
+def test_speech(arch, method):
+    """Streams count its frames."""
+    models, sample = [speech.random_model(arch)], speech.random_batch()
+    found = [
+        build(models, "beam", method, None, own, beam=3, max_len_b=12).generate(models, sample)
+        for own in (True, False)
+    ]
+    assert_alike(*found)
+    streams = [
+        build(models, "streaming", method, capacity, beam=3, max_len_b=12)
+        for capacity in (Capacity(source_tokens=40), Capacity(source_tokens=1000))
+    ]
+    together = [generator.generate(models, sample) for generator in streams]
+    assert_alike(*together)
+    assert streams[0].statistics.refills > streams[1].statistics.refills == 0
+
+
+@pytest.mark.parametrize("decoding", ["beam", "streaming"])
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("with_shortlist", [False, True])
+def test_encoders_that_are_not_compiled(decoding, with_shortlist, left_pad, table):
+    """In an ensemble, all encoders are then run by torch."""
+    method = dict(shortlist=table, shortlist_first=0) if with_shortlist else {}
+    sample = tiny.random_batch(TASK, [3, 6, 1], left_pad, seed=3)
+    without_layers = stock_model(3, trained=False, encoder_layers=0)
+    for models in ([without_layers], [stock_model(0), without_layers]):
+        found = [
+            build(models, decoding, method, Capacity(3), own, beam=3, max_len_b=12).generate(
+                models, sample
+            )
+            for own in (True, False)
+        ]
+        assert_alike(*found)
 
 
 def numbers_of(finished):

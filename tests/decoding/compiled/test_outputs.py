@@ -1,11 +1,20 @@
 """The compiled search: what it finds, and when it is used."""
 
+import argparse
+
+import numpy
 import pytest
 import torch
+from fairseq.data import Dictionary
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support import tiny
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.compiled.outputs import CompiledOutputs
+from fairseq_fastdec.decoding.methods.greedy import Greedy
+from fairseq_fastdec.decoding.methods.outputs import OutputBatch
+from fairseq_fastdec.decoding.options import DecodingOptions
+from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.compiled_searches import (
@@ -14,6 +23,7 @@ from tests.support.compiled_searches import (
     found_joining,
     outputs_of,
 )
+from tests.support.lexical_tables import next_words, write_table
 from tests.support.to_read import record_into
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
@@ -48,6 +58,24 @@ METHODS = {
         decoding="hybrid_jacobi", jacobi_block_size=4, parallel_len_a=0.5, parallel_len_b=1
     ),
 }
+KINDS = {
+    "parallel": dict(),
+    "sequential": dict(block_heads="sequential"),
+    "sequential, narrow": dict(block_heads="sequential", block_output_rank=16),
+    "separate": dict(block_ffn="split"),
+    "learned first": dict(identity_first_head=False, freeze_base=False),
+}
+OPTIONS = dict(
+    max_len_a=st.sampled_from([0.5, 1.5]),
+    max_len_b=st.integers(1, 14),
+    min_len=st.integers(0, 1),
+    unk_penalty=st.sampled_from([-2.0, 1.0]),
+    temperature=st.sampled_from([0.7, 1.7]),
+    no_repeat_ngram_size=st.integers(2, 3),
+    lenpen=st.sampled_from([0.0, 0.6]),
+    unnormalized=st.booleans(),
+)
+ARCHS = list(speech.ARCHITECTURES)
 LEARNING = ("window", "window of sentence", "gs_jacobi of n-grams")
 LENGTHS = [1, 4, 8, 9, 12, 0, 7, 3, 10, 11]
 
@@ -60,9 +88,14 @@ def prefixes(n_sentences, longest):
     return tokens.masked_fill(torch.arange(longest) >= n_forced, TASK.target_dictionary.pad())
 
 
-def found(models, method, sample, prefix=None, compiled_search=True, **options):
-    """Hypotheses, records and statistics of a batch."""
-    method = dict(METHODS[method])
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return next_words(tmp_path_factory.mktemp("table") / "lex.s2t", 20)
+
+
+def found(models, method, sample, prefix=None, compiled_search=True, own=None, **options):
+    """Hypotheses, records and statistics of a batch, with ``own`` options of ours besides."""
+    method = {**METHODS[method], **(own or {})}
     generator = our_generator(models, method.pop("decoding", "greedy"), method, **options)
     if compiled_search:
         assert generator.search is not None
@@ -93,52 +126,145 @@ def assert_alike(ours, expected, has_prefix, has_other_drafts=False):
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     method=st.sampled_from(sorted(METHODS)),
-    heads=st.sampled_from(["parallel", "sequential", "separate", "learned first"]),
+    heads=st.sampled_from(sorted(KINDS)),
+    shortlist=st.sampled_from([{}, {}, dict(shortlist_first=0), dict(shortlist_first=6)]),
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=5),
     n_forced=st.integers(0, 4),
-    options=st.fixed_dictionaries(
-        {},
-        optional=dict(
-            max_len_a=st.sampled_from([0.5, 1.5]),
-            max_len_b=st.integers(1, 14),
-            min_len=st.integers(0, 1),
-            unk_penalty=st.sampled_from([-2.0, 1.0]),
-            temperature=st.sampled_from([0.7, 1.7]),
-            no_repeat_ngram_size=st.integers(2, 3),
-            lenpen=st.sampled_from([0.0, 0.6]),
-            unnormalized=st.booleans(),
-        ),
-    ),
+    options=st.fixed_dictionaries({}, optional=OPTIONS),
     seed=st.integers(0, 3),
 )
-def test_it_finds_what_torch_finds(method, heads, lengths, n_forced, options, seed):
-    kinds = {
-        "parallel": dict(),
-        "sequential": dict(block_heads="sequential"),
-        "separate": dict(block_ffn="split"),
-        "learned first": dict(identity_first_head=False, freeze_base=False),
-    }
-    models = [blockwise_model(**kinds[heads])]
+def test_it_finds_what_torch_finds(
+    method, heads, shortlist, lengths, n_forced, options, seed, table
+):
+    if shortlist:
+        shortlist = dict(shortlist, shortlist=table)
+    models = [blockwise_model(**KINDS[heads])]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     prefix = prefixes(len(lengths), n_forced) if n_forced else None
     options = {"max_len_b": 12, **options}
-    ours = found(models, method, sample, prefix, **options)
-    expected = found(models, method, sample, prefix, compiled_search=False, **options)
+    ours = found(models, method, sample, prefix, own=shortlist, **options)
+    expected = found(models, method, sample, prefix, False, shortlist, **options)
     # The compiled search learns n-grams of prefixes, too, and of sentences in another order. A
     # window begins behind a prefix in the same invocation.
     learns_more = method in LEARNING and (n_forced or len(lengths) > 1)
     has_other_drafts = learns_more or (n_forced and "window" in method)
+    # With a shortlist, the steps from Python round proposals otherwise.
+    has_other_drafts = has_other_drafts or bool(shortlist)
     assert_alike(ours, expected, n_forced > 0, has_other_drafts)
 
 
+@pytest.mark.parametrize("with_shortlist", [False, True])
 @pytest.mark.parametrize("with_prefix", [False, True])
-def test_the_mean_of_an_ensemble(with_prefix):
+def test_the_mean_of_an_ensemble(with_prefix, with_shortlist, table):
     models = [stock_model(0), stock_model(1), blockwise_model()]
-    sample = tiny.random_batch(TASK, LENGTHS, seed=2)
-    prefix = prefixes(len(LENGTHS), 3) if with_prefix else None
-    ours = found(models, "greedy", sample, prefix, max_len_b=12)
-    expected = found(models, "greedy", sample, prefix, compiled_search=False, max_len_b=12)
+    sample = tiny.random_batch(TASK, LENGTHS[:3] if with_shortlist else LENGTHS, seed=2)
+    prefix = prefixes(len(sample["id"]), 3) if with_prefix else None
+    own = dict(shortlist=table, shortlist_first=0) if with_shortlist else {}
+    ours = found(models, "greedy", sample, prefix, own=own, max_len_b=12)
+    expected = found(models, "greedy", sample, prefix, False, own, max_len_b=12)
     assert_alike(ours, expected, with_prefix)
+
+
+@pytest.mark.parametrize("method", ["greedy", "jacobi", "window"])
+@pytest.mark.parametrize("archs", [*([one] for one in ARCHS), ARCHS])
+def test_speech(archs, method):
+    """Which fairseq's encoders read; those of an ensemble make states of more or fewer frames."""
+    models = [speech.random_model(arch, seed) for seed, arch in enumerate(archs)]
+    sample = speech.random_batch()
+    ours = found(models, method, sample, max_len_b=12)
+    expected = found(models, method, sample, compiled_search=False, max_len_b=12)
+    assert_alike(ours, expected, False, method == "window")
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+@pytest.mark.parametrize("with_shortlist", [False, True])
+@pytest.mark.parametrize("method", ["greedy", "window of copies", "window of the source"])
+def test_encoders_that_are_not_compiled(method, with_shortlist, left_pad, table):
+    """In an ensemble, all encoders are then run by torch."""
+    own = dict(shortlist=table, shortlist_first=0) if with_shortlist else {}
+    sample = tiny.random_batch(TASK, [3, 6, 1], left_pad, seed=3)
+    without_layers = stock_model(3, trained=False, encoder_layers=0)
+    for models in ([without_layers], [stock_model(0), without_layers]):
+        ours = found(models, method, sample, own=own, max_len_b=12)
+        expected = found(models, method, sample, None, False, own, max_len_b=12)
+        assert_alike(ours, expected, False, method != "greedy")
+
+
+@pytest.mark.parametrize("method", ["chain", "tree", "few types", "window"])
+@pytest.mark.parametrize("kind", ["parallel", "sequential"])
+def test_proposals_of_a_shortlist(kind, method):
+    """Heads propose what p_1 may choose: all of that, or the first types of it."""
+    models, bos = [blockwise_model(**KINDS[kind])], TASK.target_dictionary.eos()
+    sources = tiny.random_batch(TASK, LENGTHS, seed=6)["net_input"]["src_tokens"].numpy()
+    types = numpy.array([1, 2, 3, 5, 6, 9, 10, 11, 13, 17, 22])
+    outputs = []
+    for name in ("greedy", method):
+        own = dict(METHODS[name])
+        generator = our_generator(models, own.pop("decoding", "greedy"), own, max_len_b=12)
+        generator.generate(models, tiny.random_batch(TASK, [3]))
+        search = generator.search._search
+        search.admit(sources, 0, bos, 12, types=[types] * len(sources))
+        search.advance(1000, 1)
+        finished = search.finished()
+        outputs.append(dict(zip(finished.ids, (tokens for tokens, _ in outputs_of(finished)))))
+    assert outputs[0] == outputs[1]
+    assert {token for tokens in outputs[0].values() for token in tokens} <= set(types.tolist())
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_integers_of_a_shortlist(least, tmp_path):
+    words = Dictionary()
+    for value in range(20):
+        words.add_symbol(str(value))
+    lines = [(str((value + 2) % 20), f"w{value}", 1.0) for value in range(20)]
+    method = DecodingOptions(
+        decoding="blockwise", acceptance="distance", acceptance_distance=3, min_block_size=least,
+        shortlist=write_table(tmp_path / "lex.s2t", lines), shortlist_first=0,
+    )  # fmt: skip
+    args, models = argparse.Namespace(beam=1, max_len_b=12), [blockwise_model()]
+    given = (models, words, args, method, None, None, TASK.source_dictionary)
+    generators = [build_generator(*given) for _ in range(2)]
+    generators[1].__dict__["_compiled_search"] = None
+    sample = tiny.random_batch(TASK, [3, 4, 2])
+    tokens = [
+        [own[0]["tokens"].tolist() for own in generator.generate(models, sample)]
+        for generator in generators
+    ]
+    assert tokens[0] == tokens[1]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_sentence_alone_has_its_own_shortlist(precision, table):
+    """And while others are under way, theirs, too."""
+    models = [stock_model(0, trained=False)]
+    own = dict(shortlist=table, shortlist_first=0, engine_precision=precision)
+    generator = our_generator(models, "greedy", own, max_len_b=12)
+    for lengths in ([3], [4, 2, 5]):
+        sample = tiny.random_batch(TASK, lengths, seed=1)
+        source = set(sample["net_input"]["src_tokens"].flatten().tolist())
+        allowed = source | {4 + (word - 3) % 20 for word in source if word >= 4} | {0, 2, 3}
+        found = [one[0]["tokens"].tolist() for one in generator.generate(models, sample)]
+        assert {token for tokens in found for token in tokens} <= allowed
+    search, bos = generator.search._search, TASK.target_dictionary.eos()
+    sources = tiny.random_batch(TASK, [3, 3], seed=5)["net_input"]["src_tokens"].numpy()
+    types = [numpy.array([1, 2, 3, 5, 9]), numpy.array([1, 2, 3, 6, 7, 8, 23])]
+
+    def outputs(numbers, steps=1000):
+        for number in numbers:
+            one = slice(number, number + 1)
+            search.admit(sources[one], number, bos, 12, types=types[one])
+            search.advance(steps, 1)
+        search.advance(1000, 1)
+        finished = search.finished()
+        return dict(zip(finished.ids, outputs_of(finished)))
+
+    alone = {**outputs([0]), **outputs([1])}
+    assert all(set(alone[number][0]) <= set(types[number].tolist()) for number in (0, 1))
+    joined = outputs([0, 1], steps=3)
+    assert joined[0][0][:3] == alone[0][0][:3]
+    # Types of both have probabilities now.
+    assert {t for tokens, _ in joined.values() for t in tokens} <= {*types[0], *types[1]}
+    assert outputs([0, 1]) == alone
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -206,6 +332,24 @@ def test_longer_sources_and_outputs_than_before():
     assert_alike(ours, expected, False)
 
 
+@pytest.mark.parametrize("why", ["an observer", "fp64", "a method from elsewhere"])
+def test_torch_decodes_for(why, monkeypatch):
+    models = [stock_model(0)]
+    if why == "fp64":
+        models = [stock_model(0, dtype=torch.float64)]
+    if why == "a method from elsewhere":
+        monkeypatch.setattr(Greedy, "search_options", lambda _: None)
+    generator = our_generator(models, "greedy", {}, max_len_b=12)
+    if why == "an observer":
+        generator.observer = lambda *_: None
+    used, decoded = [], []
+    monkeypatch.setattr(CompiledOutputs, "translate", lambda *_: used.append(1))
+    hypotheses = OutputBatch.hypotheses
+    monkeypatch.setattr(OutputBatch, "hypotheses", lambda own: decoded.append(1) or hypotheses(own))
+    generator.generate(models, tiny.random_batch(TASK, [3, 5]))
+    assert decoded and not used
+
+
 def test_errors_name_what_is_wrong():
     models = [stock_model(0)]
     generator = our_generator(models, "greedy", {}, max_len_b=12)
@@ -222,6 +366,50 @@ def test_errors_name_what_is_wrong():
         search.admit(source * 0 + TASK.source_dictionary.pad(), 0, 2, 12)
     with pytest.raises(ValueError, match="prefix"):
         search.admit(source, 0, 2, 12, source[0])
+    for types, what in (
+        ([[2, 2]], "not ascending"),
+        ([[4, 2]], "not ascending"),
+        ([[3, 4]], "without the end of sentence"),
+        ([[]], "without the end of sentence"),
+        ([], "types: not"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            search.admit(source, 0, 2, 12, types=[numpy.array(own, int) for own in types])
+    with pytest.raises(ValueError, match="a token of the prefix"):
+        search.admit(source, 0, 2, 12, source, types=[numpy.array([2])])
+    for outside in ([-1, 2], [2, 1000]):
+        with pytest.raises(IndexError, match="target types .* where the model has"):
+            search.admit(source, 0, 2, 12, types=[numpy.array(outside)])
+
+
+def test_states_that_do_not_fit():
+    models = [stock_model(0, trained=False, encoder_layers=0)]
+    generator = our_generator(models, "greedy", {}, max_len_b=12)
+    generator.generate(models, tiny.random_batch(TASK, [3]))
+    search, compiled = generator.search._search, stock_model(0)
+    source = tiny.random_batch(TASK, [3])["net_input"]["src_tokens"].numpy()
+    states = numpy.zeros((1, 4, models[0].encoder.embed_tokens.embedding_dim), numpy.float32)
+    lengths = numpy.array([4])
+    for wrong in (
+        [],
+        [(states, lengths)] * 2,
+        [(states[:, :, 1:].copy(), lengths)],
+        [(states[0], lengths)],
+        [(states, lengths - 4)],
+        [(states, lengths + 1)],
+        [(states, numpy.array([4, 4]))],
+    ):
+        with pytest.raises(ValueError, match="states"):
+            search.admit(source, 0, 2, 12, states=wrong)
+    for tokens in (source, None):
+        with pytest.raises(ValueError, match="sources"):
+            search.admit(tokens, 0, 2, 12)
+    search.admit(None, 0, 2, 12, states=[(states, lengths)])
+    assert search.advance(1000, 1) == 0
+    generator = our_generator([compiled], "greedy", {}, max_len_b=12)
+    generator.generate([compiled], tiny.random_batch(TASK, [3]))
+    with pytest.raises(ValueError, match="states where models encode"):
+        generator.search._search.admit(source, 0, 2, 12, states=[(states, lengths)])
 
 
 def test_a_refused_batch_leaves_no_sentence_behind():

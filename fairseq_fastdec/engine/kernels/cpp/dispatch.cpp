@@ -387,6 +387,8 @@ int64_t fastdec_draft_trees(DraftTrees *task) {
     divide_logits(product, task->temperature);
     if ((problem = fastdec_top_k(&best))) break;
     const int64_t n_best = best.n_best;
+    for (int64_t at = 0; task->types && at < product.n * n_best; ++at)
+      best.tokens[at] = task->types[best.tokens[at]];
     for (int64_t row = 0; row < n_rows; ++row) {
       const int64_t at = row * width * n_best;
       rows[row].add_children(best.best + at, best.tokens + at, level + 1, n_best);

@@ -331,6 +331,7 @@ struct DraftTrees {
   Draft *draft;      // of up to `width` states a row
   Product *product;  // the output layer, whose y has room for the logits of all states
   TopK *best;        // of a product's logits: n_proposals for each state
+  const int64_t *types;  // [outputs], the types that they stand for; null: their numbers
   int64_t n_levels, n_proposals, width, eos, pad;
   float temperature;                 // divides the logits
   float least_score;                 // only paths whose scores are not less go on

@@ -1,0 +1,111 @@
+#include "output_layers.h"
+
+#include <cstring>
+
+#include "rules.h"
+
+namespace fastdec {
+
+namespace {
+
+int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
+// Where an output begins in [blocks, n_rows, BLOCK].
+int64_t place_of(int64_t output, int64_t n_rows) {
+  return output / BLOCK * n_rows * BLOCK + output % BLOCK;
+}
+
+bool are_same(const Linear &one, const Linear &other) {
+  return one.weight == other.weight && one.weight_bf16 == other.weight_bf16 &&
+         one.weight_int8 == other.weight_int8 && one.outputs == other.outputs;
+}
+
+}  // namespace
+
+OutputLayer::OutputLayer(const Linear &all, const Rules &rules)
+    : all(all), rules(rules), own(all) {
+  number_rules();
+}
+
+int64_t OutputLayer::output_of(int64_t type) const {
+  if (types.empty()) return type < own.outputs ? type : -1;
+  const auto place = std::lower_bound(types.begin(), types.end(), type);
+  return place != types.end() && *place == type ? place - types.begin() : -1;
+}
+
+void OutputLayer::take(const std::vector<int64_t> &wanted) {
+  types.assign(wanted.begin(), std::lower_bound(wanted.begin(), wanted.end(), all.outputs));
+  own = all;
+  if (!types.empty()) {
+    own.outputs = int64_t(types.size());
+    gather(own.weight, all.inputs, weight);
+    gather(own.weight_bf16, divided_up(all.inputs, PAIR), weight);
+    gather(own.weight_int8, divided_up(all.inputs, GROUP), weight);
+    gather(own.bias, 1, bias);
+    gather(own.scales, 1, scales);
+    gather(own.zero_point_compensation, 1, compensation);
+  }
+  number_rules();
+}
+
+// A part of the layer, [blocks, n_rows, BLOCK], becomes that of the taken types; the last block is
+// filled up with zeros. A part that the layer does not have stays null.
+template <typename T>
+void OutputLayer::gather(const T *&part, int64_t n_rows, Buffer<Column> &to) {
+  if (!part) return;
+  const char *const from = reinterpret_cast<const char *>(part);
+  const int64_t n_types = int64_t(types.size()), n_blocks = divided_up(n_types, BLOCK);
+  Column *const columns = to.reserve(n_blocks * n_rows * BLOCK);
+  // The columns of a block are copied side by side: that is faster than one after the other.
+  for (int64_t first = 0; first < n_types; first += BLOCK) {
+    const int64_t n = std::min<int64_t>(BLOCK, n_types - first);
+    const char *wanted[BLOCK];
+    for (int64_t i = 0; i < n; ++i)
+      wanted[i] = from + place_of(types[first + i], n_rows) * sizeof(Column);
+    Column *row = columns + first * n_rows;
+    for (int64_t number = 0; number < n_rows; ++number, row += BLOCK) {
+      for (int64_t i = 0; i < n; ++i)
+        std::memcpy(row + i, wanted[i] + number * BLOCK * sizeof(Column), sizeof(Column));
+      std::fill(row + n, row + BLOCK, 0);
+    }
+  }
+  part = reinterpret_cast<const T *>(columns);
+}
+
+void OutputLayer::number_rules() {
+  never.clear();
+  for (const int64_t type : rules.never)
+    if (const int64_t output = output_of(type); output >= 0) never.push_back(output);
+  eos = output_of(rules.eos);
+  penalized = rules.unk_penalty != 0 ? output_of(rules.unk) : -1;
+  penalty = rules.unk_penalty;
+}
+
+OutputLayers::OutputLayers(const Models &models, const Rules &rules) {
+  for (const auto &model : models) of_models.emplace_back(model->output, rules);
+  const PreparedModel &first = *models[0];
+  if (first.proposes() && !are_same(first.proposals, first.output))
+    of_heads.emplace(first.proposals, rules);
+}
+
+void OutputLayers::allow(const std::vector<const std::vector<int64_t> *> &of_sentences) {
+  std::vector<uint8_t> is_allowed;
+  for (const std::vector<int64_t> *own : of_sentences) {
+    if (own->empty()) return take({});
+    is_allowed.resize(std::max<size_t>(is_allowed.size(), own->back() + 1), 0);
+    for (const int64_t type : *own) is_allowed[type] = 1;
+  }
+  std::vector<int64_t> types;
+  for (size_t type = 0; type < is_allowed.size(); ++type)
+    if (is_allowed[type]) types.push_back(int64_t(type));
+  take(std::move(types));
+}
+
+void OutputLayers::take(std::vector<int64_t> types) {
+  if (types == taken) return;
+  taken = std::move(types);
+  for (OutputLayer &layer : of_models) layer.take(taken);
+  if (of_heads) of_heads->take(taken);
+}
+
+}  // namespace fastdec
