@@ -158,7 +158,9 @@ def test_models_of_other_names(arch):
     else:
         model, sample = speech.random_model(arch), speech.random_batch()
     assert_same(ours([model], sample, "greedy"), fairseqs([model], sample))
-    assert loading.library() is None or obstacle([model], "model") is None
+    # RoBERTa's output layer has a hidden layer.
+    problem = "the output layer is a RobertaLMHead" if arch == "roberta_enc_dec" else None
+    assert loading.library() is None or obstacle([model], "model") == problem
 
 
 def test_models_that_write_no_text_token_by_token():
@@ -167,11 +169,6 @@ def test_models_that_write_no_text_token_by_token():
         UnsupportedModel, match="^NATransformerModel is not autoregressive; decode "
     ):
         ours([model], None, "greedy")
-
-
-def test_a_decoder_without_layers():
-    with pytest.raises(UnsupportedModel, match="no layers .--decoder-layers 0."):
-        ours([tiny.build_model(TASK, decoder_layers=0)], None, "greedy")
 
 
 def test_several_models_in_one_are_for_the_task_to_take_apart():

@@ -16,7 +16,7 @@ def generator_of(model, task, precision="model"):
     options = DecodingOptions(decoding="greedy", engine_precision=precision)
     args = argparse.Namespace(beam=1, max_len_b=12)
     generator = build_generator([model], task.target_dictionary, args, options)
-    assert generator.search is not None
+    assert generator.decodes_compiled()
     return generator
 
 

@@ -40,6 +40,7 @@ class Lookahead(SingleHypothesisMethod):
         n_drafts = min(self._window, batch.most_left(0)) - 1
         unanswered = last.new_full((batch.n_rows, n_drafts), self.rules.pad)
         drafts = self._drafts.fill(batch, unanswered, torch.zeros_like(last))
+        drafts = self._within_limits(batch, drafts, first=0)
         scores, answers = self._answer(batch, last, drafts, first=0)
         n_right = agreeing(drafts, answers[:, :-1])
         batch.observe(0, drafts, answers, scores, 1 + n_right)
@@ -61,6 +62,7 @@ class Lookahead(SingleHypothesisMethod):
             guesses = answers.gather(1, places.clamp(max=answers.size(1) - 1))
             guesses = guesses.masked_fill(places >= answers.size(1), self.rules.pad)
             drafts = self._drafts.fill(batch, guesses, n_guesses, certain)
+            drafts = self._within_limits(batch, drafts, first=1)
             # Verify: feed the certain token and the drafts behind it.
             scores, answers = self._answer(batch, certain, drafts, first=1)
             n_right = agreeing(drafts, answers[:, :-1])
@@ -69,6 +71,12 @@ class Lookahead(SingleHypothesisMethod):
             block = torch.cat([certain[:, None], drafts], dim=1)
             block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
             batch.keep(block, block_scores, 1 + n_right)
+
+    def _within_limits(self, batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:
+        """Drafts ``[R, N]`` with PAD behind the longest output allowed: rows differ in length."""
+        n_left = batch.max_len - first - batch.lengths
+        is_beyond = torch.arange(drafts.size(1), device=drafts.device) >= n_left[:, None]
+        return drafts.masked_fill(is_beyond, self.rules.pad)
 
     def _answer(
         self, batch: OutputBatch, token: Tensor, drafts: Tensor, first: int

@@ -90,7 +90,7 @@ def build(models, decoding, method, capacity=None, compiled_search=True, **optio
     if capacity is not None and decoding == "streaming":
         generator.capacity = capacity
     if compiled_search:
-        assert generator.search is not None
+        assert generator.decodes_compiled()
     else:
         generator.search = None
     return generator

@@ -98,7 +98,7 @@ def found(models, method, sample, prefix=None, compiled_search=True, own=None, *
     method = {**METHODS[method], **(own or {})}
     generator = our_generator(models, method.pop("decoding", "greedy"), method, **options)
     if compiled_search:
-        assert generator.search is not None
+        assert generator.decodes_compiled()
     else:
         generator.search = None
     records = record_into(generator)

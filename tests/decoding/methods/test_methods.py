@@ -109,7 +109,7 @@ def test_a_model_without_heads_cannot_decode_blockwise():
 def test_fp32_is_the_precision_of_fp32_models(nothing_compiled):
     options = DecodingOptions(decoding="greedy", engine_precision="fp32")
     given = (TASK.target_dictionary, arguments(), options)
-    assert build_generator([stock_model()], *given).search is None
+    assert not build_generator([stock_model()], *given).decodes_compiled()
     with pytest.raises(ValueError, match="--engine-precision fp32: there is no compiled code"):
         build_generator([fp64_model()], *given)
     options.engine_precision = "int8"

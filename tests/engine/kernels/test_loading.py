@@ -42,7 +42,7 @@ def test_one_line_of_the_log_says_what_is_missing(not_built, caplog):
     with caplog.at_level(logging.INFO):
         for seed in (0, 1):
             built = our_generator([tiny.build_model(TASK, seed=seed)], "greedy")
-            assert built.search is None
+            assert not built.decodes_compiled()
     (said,) = [record.message for record in caplog.records if "compile" in record.message]
     assert "torch decodes" in said
     assert "install a C++ compiler" in said and "the package again" in said
@@ -53,7 +53,8 @@ def test_one_line_of_the_log_says_what_is_missing(not_built, caplog):
 def test_models_that_compiled_code_is_not_for(caplog, dtype):
     generator._say.cache_clear()
     with caplog.at_level(logging.INFO):
-        assert our_generator([tiny.build_model(TASK, dtype=dtype)], "greedy").search is None
+        model = tiny.build_model(TASK, dtype=dtype)
+        assert not our_generator([model], "greedy").decodes_compiled()
     assert f"torch decodes, since the model's weights are {str(dtype)[6:]}" in caplog.text
 
 
