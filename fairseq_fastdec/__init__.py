@@ -10,11 +10,12 @@ A short map, from the top floor down (docs/architecture.md):
 - ``hub.py``       fairseq's hub interface knows our options, refuses unknown ones, and is as fast
 - ``kept_generators.py``
                    generators that calls from Python share
-- ``generators/``  the methods: what to propose, what to accept
+- ``decoding/``    the methods, one file for each; options; the choice of engine or torch
+- ``network/``     a model's steps in torch
 - ``models/``, ``criterions/``
                    what we train: ``blockwise_transformer``, ``double_token_transformer``,
                    ``random_sub_loss``
-- ``engine/``      the decoder sessions that run a stock decoder for ragged rows
+- ``engine/``      the compiled searches, and the weights that they compute with
 - ``data/``        the orders in which target tokens are decoded
 - ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
 - ``mapped_checkpoints.py``, ``memory.py``
