@@ -563,6 +563,12 @@ class CheckedBeamSearch {
   const Requests requests;
 };
 
+py::dict by_part(const Seconds &own) {
+  return py::dict(py::arg("encoder") = own.encoder, py::arg("decoder") = own.decoder,
+                  py::arg("heads") = own.heads, py::arg("choice") = own.choice,
+                  py::arg("search") = own.search);
+}
+
 // What Python calls of a search of any kind, besides admit.
 template <typename Checked>
 void bind_search(py::class_<Checked> &python) {
@@ -653,8 +659,10 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("encoder_invocations", &Counts::encoder_invocations)
       .def_readonly("decoder_invocations", &Counts::decoder_invocations)
       .def_readonly("row_invocations", &Counts::row_invocations)
-      .def_readonly("verified", &Counts::verified)
-      .def_readonly("accepted", &Counts::accepted);
+      .def_property_readonly("seconds", [](const Counts &own) { return by_part(own.seconds); });
+  py::class_<BlockCounts, Counts>(module, "BlockCounts")
+      .def_readonly("verified", &BlockCounts::verified)
+      .def_readonly("accepted", &BlockCounts::accepted);
   py::class_<Outputs>(module, "Outputs")
       .def_readonly("lengths", &Outputs::lengths)
       .def_readonly("tokens", &Outputs::tokens)
@@ -694,10 +702,7 @@ PYBIND11_MODULE(_engine, module) {
            }),
            py::arg("sentences") = 0, py::arg("source_tokens") = 0, py::arg("rows") = 0,
            py::arg("refill_threshold") = 0.0, py::arg("expands_shortest") = false);
-  py::class_<BeamCounts>(module, "BeamCounts")
-      .def_readonly("encoder_invocations", &BeamCounts::encoder_invocations)
-      .def_readonly("decoder_invocations", &BeamCounts::decoder_invocations)
-      .def_readonly("row_invocations", &BeamCounts::row_invocations)
+  py::class_<BeamCounts, Counts>(module, "BeamCounts")
       .def_readonly("beam_steps", &BeamCounts::beam_steps)
       .def_readonly("waiting", &BeamCounts::waiting);
   py::class_<FinishedBeams>(module, "FinishedBeams")

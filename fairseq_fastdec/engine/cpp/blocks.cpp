@@ -37,10 +37,14 @@ void BlockSearch::propose() {
     drafter->propose_behind(rows[row], openings[row]);
     longest = std::max(longest, int64_t(openings[row].size()));
   }
-  if (some_have_begun)
+  if (some_have_begun) {
+    clock.count(counters.seconds.search);
     drafter->propose(decoder, rows, states.data(), feed);
-  else
+    // Guesses without heads are the search's.
+    if (drafter->n_proposing()) clock.count(counters.seconds.heads);
+  } else {
     feed.take(openings, rules.pad);
+  }
   feed.widen(longest, rules.pad);
   for (size_t row = 0; row < rows.size(); ++row) {
     if (!rows[row].is_new) continue;
