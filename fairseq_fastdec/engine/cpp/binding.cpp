@@ -10,6 +10,7 @@
 #include "beam_search.h"
 #include "blocks.h"
 #include "jacobi.h"
+#include "pairs.h"
 #include "pool.h"
 
 namespace py = pybind11;
@@ -397,6 +398,22 @@ class Requests {
     return requests;
   }
 
+  // The same, with what each sentence has for itself.
+  //   ids, max_lens, waived: [B]
+  template <typename Kind>
+  std::vector<Kind> read_each(const Array<int64_t> &sources, const Array<int64_t> &ids, int64_t bos,
+                              const Array<int64_t> &max_lens, const Array<int64_t> &waived,
+                              const std::optional<Array<int64_t>> &prefix) const {
+    const int64_t n = sources.ndim() ? sources.shape(0) : 0;
+    require(ids.size() == n && max_lens.size() == n && waived.size() == n,
+            "ids, max_lens or waived: not [B]");
+    auto requests = read<Kind>(
+        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix);
+    for (int64_t i = 0; i < n; ++i)
+      requests[i].id = ids.data()[i], requests[i].n_waived = waived.data()[i];
+    return requests;
+  }
+
  private:
   std::vector<int64_t> without_padding(const int64_t *from, int64_t n) const {
     std::vector<int64_t> tokens;
@@ -500,14 +517,15 @@ std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rul
                                      team()));
 }
 
-// The sentences of a beam search that are done.
+// The sentences of a search with beams that are done.
 struct FinishedBeams {
   std::vector<int64_t> ids, steps, expansions, n_hypotheses;
   Array<float> totals;  // of each hypothesis
   Outputs outputs;
 };
 
-FinishedBeams finished(BeamSearch &search) {
+template <typename Beams>
+FinishedBeams finished(Beams &search) {
   const std::vector<BeamResult> results = search.finished();
   std::vector<const Hypothesis *> hypotheses;
   for (const BeamResult &result : results)
@@ -543,16 +561,11 @@ class CheckedBeamSearch {
   void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
              Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
              std::optional<Array<uint64_t>> random_states) {
-    const int64_t n = sources.ndim() ? sources.shape(0) : 0;
-    require(ids.size() == n && max_lens.size() == n && waived.size() == n,
-            "ids, max_lens or waived: not [B]");
-    require(!random_states || random_states->size() == n, "random_states: not [B]");
-    auto read = requests.read<BeamRequest>(
-        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix);
-    for (int64_t i = 0; i < n; ++i) {
-      read[i].id = ids.data()[i], read[i].n_waived = waived.data()[i];
-      if (random_states) read[i].random_state = random_states->data()[i];
-    }
+    auto read = requests.read_each<BeamRequest>(sources, ids, bos, max_lens, waived, prefix);
+    require(!random_states || random_states->size() == int64_t(read.size()),
+            "random_states: not [B]");
+    for (size_t i = 0; random_states && i < read.size(); ++i)
+      read[i].random_state = random_states->data()[i];
     for (BeamRequest &request : read) search->admit(std::move(request));
   }
 
@@ -560,6 +573,33 @@ class CheckedBeamSearch {
 
  private:
   const int64_t width;
+  const Requests requests;
+};
+
+// Double-token decoding, and what checks its requests.
+class CheckedPairSearch {
+ public:
+  CheckedPairSearch(const GivenModels &given, const Rules &rules, const PairOptions &options)
+      : requests(checked_models(given, rules), rules.pad) {
+    const Models models(given.begin(), given.end());
+    for (const auto &model : models) {
+      require(model->decoder.tokens_per_step == 2, "models: not of two tokens a step");
+      require_tokens(&options.right_bos, 1, model->decoder, "first");
+    }
+    require(options.width > 0 && options.capacity > 0, "options: no beams, or without entries");
+    search = std::make_unique<PairSearch>(models, rules, options, team());
+  }
+
+  // prefix: what the first slots hold
+  void admit(Array<int64_t> sources, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
+             Array<int64_t> waived, std::optional<Array<int64_t>> prefix) {
+    auto read = requests.read_each<Request>(sources, ids, bos, max_lens, waived, prefix);
+    for (Request &request : read) search->admit(std::move(request));
+  }
+
+  std::unique_ptr<PairSearch> search;
+
+ private:
   const Requests requests;
 };
 
@@ -721,6 +761,19 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
            py::arg("random_states") = py::none());
   bind_search(beam_search);
+
+  py::class_<PairOptions>(module, "PairOptions")
+      .def(py::init([](int64_t width, int64_t right_bos, int64_t capacity) {
+             return PairOptions{width, right_bos, capacity};
+           }),
+           py::arg("width"), py::arg("right_bos"), py::arg("capacity"));
+  py::class_<CheckedPairSearch> pair_search(module, "PairSearch");
+  pair_search
+      .def(py::init<const GivenModels &, const Rules &, const PairOptions &>(), py::arg("models"),
+           py::arg("rules"), py::arg("options"))
+      .def("admit", &CheckedPairSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
+           py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none());
+  bind_search(pair_search);
 }
 
 }  // namespace fastdec

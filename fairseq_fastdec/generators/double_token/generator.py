@@ -1,5 +1,6 @@
 """Double-token decoding (Imamura and Sumita, WNGT 2020): a beam search over pairs of tokens."""
 
+from functools import cached_property
 from typing import List, Optional, Sequence, Tuple
 
 import torch
@@ -13,6 +14,7 @@ from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
+from .compiled_search import CompiledPairSearch, Ended
 from .natural_order import first_tokens, unfolded
 from .pair_beams import PairBeams
 
@@ -44,19 +46,15 @@ class DoubleTokenGenerator(DecodingGenerator):
     def translate(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        source = sources.content
         max_len = self.rules.max_len(sources.width)
-        forced = self._forced(prefix, max_len, source)
-        self.session.reset(self.order.folded_length(max_len))
-        self.session.add(sources.net_input, forced)
-        self.statistics.encoder_invocations += 1
-        beams = self._beams_on(forced.device)
-        beams.begin(self._start(bos), max_len, forced)
-        while beams.n_sentences:
-            beams.step()
-        # Nothing is under way, so the next batch can have them.
-        self._free_beams.append(beams)
-        hypotheses = self._natural(beams, len(ids))
+        forced = self._forced(prefix, max_len, sources.content)
+        ended = None
+        if self._compiled_search is not None:
+            request = (sources, self._start(bos)[0], max_len, forced, self.statistics)
+            ended = self._compiled_search.decode(*request)
+        if ended is None:
+            ended = self._ended(sources, bos, max_len, forced)
+        hypotheses = self._natural(ended, len(ids), sources.device)
         source_tokens = sources.lengths.tolist()
         records: List[SentenceRecord] = [
             BeamRecord(
@@ -68,10 +66,28 @@ class DoubleTokenGenerator(DecodingGenerator):
                 expansions=expansions,
             )
             for number, n_source, own, (steps, expansions) in zip(
-                ids, source_tokens, hypotheses, beams.cost.tolist()
+                ids, source_tokens, hypotheses, ended.costs.tolist()
             )
         ]
         return hypotheses, records
+
+    @cached_property
+    def _compiled_search(self) -> Optional[CompiledPairSearch]:
+        _, right_bos = start_tokens(self.order, self.dictionary)
+        return CompiledPairSearch.of(self.session, self.rules, self._width, right_bos)
+
+    def _ended(self, sources: Sources, bos: int, max_len: int, forced: Tensor) -> Ended:
+        """What steps that are driven from here find."""
+        self.session.reset(self.order.folded_length(max_len))
+        self.session.add(sources.net_input, forced)
+        self.statistics.encoder_invocations += 1
+        beams = self._beams_on(forced.device)
+        beams.begin(self._start(bos), max_len, forced)
+        while beams.n_sentences:
+            beams.step()
+        # Nothing is under way, so the next batch can have them.
+        self._free_beams.append(beams)
+        return Ended(*beams.hypotheses(), beams.cost)
 
     def _beams_on(self, device: torch.device) -> PairBeams:
         """Beams with nothing under way: those of the last batch, unless an error ended it."""
@@ -102,9 +118,9 @@ class DoubleTokenGenerator(DecodingGenerator):
         forced[:, 1::2] = torch.where(ends_left, self.rules.eos, forced[:, 1::2])
         return forced
 
-    def _natural(self, beams: PairBeams, n_sentences: int) -> Hypotheses:
+    def _natural(self, ended: Ended, n_sentences: int, device: torch.device) -> Hypotheses:
         """fairseq's dicts, in the natural order, best first."""
-        sentences, tokens, scores = beams.hypotheses()
+        sentences, tokens, scores, _ = ended
         own, own_scores, lengths = unfolded(
             tokens, scores, self.order, self.rules.eos, self.dictionary
         )
@@ -113,8 +129,8 @@ class DoubleTokenGenerator(DecodingGenerator):
         hypotheses: Hypotheses = [[] for _ in range(n_sentences)]
         best_first = (-totals.numpy()).argsort(kind="stable").tolist()
         sentence_of, length_of = sentences.tolist(), lengths.tolist()
-        of_device = totals.to(beams.device)
+        of_device = totals.to(device)
         for index in best_first:
             one = (own[index], of_device[index], own_scores[index], length_of[index])
-            hypotheses[sentence_of[index]].append(first_tokens(*one, beams.device))
+            hypotheses[sentence_of[index]].append(first_tokens(*one, device))
         return hypotheses
