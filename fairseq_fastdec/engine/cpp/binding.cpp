@@ -478,6 +478,20 @@ void check_drafts(const DraftOptions &drafts, const Models &models) {
     require(is_within(token, models[0]->decoder.n_types), "drafts: a type that does not exist");
 }
 
+// Whether all models have heads that can propose together.
+void check_heads(const Models &models, int64_t n_heads) {
+  const PreparedModel &first = *models[0];
+  for (const auto &model : models) {
+    require(model->has_heads() || model->has_drafter(), "proposals: no heads");
+    require(model->has_drafter() == first.has_drafter(), "proposals: heads of two kinds");
+    require(model->has_drafter() || n_heads == 1 + model->heads.n_heads,
+            "proposals: another number of heads");
+    require(model->proposals.outputs == first.proposals.outputs &&
+                model->drafts.outputs == first.drafts.outputs,
+            "proposals: of other vocabularies");
+  }
+}
+
 Team team() { return {pool_threads(), 1}; }
 
 std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rules &rules,
@@ -485,11 +499,7 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
                                             const Proposals &proposals, int64_t capacity) {
   const Models models = checked_models(given, rules);
   const PreparedModel &first = *models[0];
-  const bool can_propose = first.has_heads() || first.has_drafter();
-  require(proposals.n_heads == 1 || (can_propose && models.size() == 1), "proposals: no heads");
-  require(!first.has_heads() || proposals.n_heads == 1 ||
-              proposals.n_heads == 1 + first.heads.n_heads,
-          "proposals: another number of heads");
+  if (proposals.n_heads > 1) check_heads(models, proposals.n_heads);
   require(proposals.window >= 1, "proposals: no window");
   check_drafts(proposals.drafts, models);
   require(acceptance.kind != Acceptance::DISTANCE ||

@@ -122,7 +122,7 @@ class CompiledDrafter:
         self._at_chains = ctypes.addressof(self._chains)
         self._product = structures.Product(threads=library.address_of_threads())
         self._trees = structures.DraftTrees(
-            draft=self._at_draft, product=ctypes.addressof(self._product)
+            draft=self._at_draft, product=ctypes.addressof(self._product), n_members=1
         )
         self._dim = dim
         self._scratch = self._states = self._outputs = torch.empty(0)

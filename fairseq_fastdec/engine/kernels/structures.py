@@ -217,7 +217,7 @@ class HeadTrees(ctypes.Structure):
 class DraftTrees(ctypes.Structure):
     _fields_ = [
         *_fields(_POINTER, "draft", "product", "best"),
-        *_fields(_INT, "n_levels", "n_proposals", "width", "eos", "pad"),
+        *_fields(_INT, "n_members", "n_levels", "n_proposals", "width", "eos", "pad"),
         *_fields(_FLOAT, "temperature", "least_score"),
         *_fields(_POINTER, "no_end", "only_end", "flags", "states", "roots"),
         *_fields(_POINTER, "tokens", "parents", "depths", "path_scores"),

@@ -101,8 +101,7 @@ class CompiledSearch:
         cls, session: EnsembleSession, rules: GenerationRules, options: SearchOptions
     ) -> Optional["CompiledSearch"]:
         """``None`` where the search cannot be compiled, whatever the sources."""
-        can_propose = options.n_heads == 1 or len(session.members) == 1
-        if search_module() is None or session.has_shortlist or not can_propose:
+        if search_module() is None or session.has_shortlist:
             return None
         search = cls(session, rules, options)
         search._models.follow(POSITIONS, POSITIONS)
