@@ -14,8 +14,8 @@ from ..sources import Sources, are_tokens
 from ..statistics import INVOCATIONS, Statistics
 
 
-class Ended(NamedTuple):
-    """What the sentences of a batch have become.
+class EndedPairs(NamedTuple):
+    """The hypotheses of a batch, in the order of decoding, and what they cost.
 
     Attributes:
         sentences: int64 ``[H]``, of each hypothesis.
@@ -60,7 +60,7 @@ class CompiledPairSearch:
 
     def decode(
         self, sources: Sources, bos: int, max_len: int, forced: Tensor, statistics: Statistics
-    ) -> Optional[Ended]:
+    ) -> Optional[EndedPairs]:
         """Decode a batch; ``None`` for sources that are no tokens.
 
         Args:
@@ -103,7 +103,7 @@ class CompiledPairSearch:
             ),
         )
 
-    def _ended(self, finished: Any) -> Ended:
+    def _ended(self, finished: Any) -> EndedPairs:
         outputs = finished.outputs
         lengths = np.array(outputs.lengths)
         is_own = np.arange(lengths.max()) < lengths[:, None]
@@ -112,4 +112,4 @@ class CompiledPairSearch:
         tokens[is_own], scores[is_own] = outputs.tokens, outputs.scores
         costs = np.empty((len(finished.ids), 2), dtype=np.int64)
         costs[finished.ids] = np.stack([finished.steps, finished.expansions], axis=1)
-        return Ended(np.repeat(finished.ids, finished.n_hypotheses), tokens, scores, costs)
+        return EndedPairs(np.repeat(finished.ids, finished.n_hypotheses), tokens, scores, costs)

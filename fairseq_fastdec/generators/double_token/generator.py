@@ -14,7 +14,7 @@ from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
-from .compiled_search import CompiledPairSearch, Ended
+from .compiled_search import CompiledPairSearch, EndedPairs
 from .natural_order import first_tokens, unfolded
 from .pair_beams import PairBeams
 
@@ -76,8 +76,8 @@ class DoubleTokenGenerator(DecodingGenerator):
         _, right_bos = start_tokens(self.order, self.dictionary)
         return CompiledPairSearch.of(self.session, self.rules, self._width, right_bos)
 
-    def _ended(self, sources: Sources, bos: int, max_len: int, forced: Tensor) -> Ended:
-        """What steps that are driven from here find."""
+    def _ended(self, sources: Sources, bos: int, max_len: int, forced: Tensor) -> EndedPairs:
+        """The hypotheses that steps driven from here find."""
         self.session.reset(self.order.folded_length(max_len))
         self.session.add(sources.net_input, forced)
         self.statistics.encoder_invocations += 1
@@ -87,7 +87,7 @@ class DoubleTokenGenerator(DecodingGenerator):
             beams.step()
         # Nothing is under way, so the next batch can have them.
         self._free_beams.append(beams)
-        return Ended(*beams.hypotheses(), beams.cost)
+        return EndedPairs(*beams.hypotheses(), beams.cost)
 
     def _beams_on(self, device: torch.device) -> PairBeams:
         """Beams with nothing under way: those of the last batch, unless an error ended it."""
@@ -118,7 +118,7 @@ class DoubleTokenGenerator(DecodingGenerator):
         forced[:, 1::2] = torch.where(ends_left, self.rules.eos, forced[:, 1::2])
         return forced
 
-    def _natural(self, ended: Ended, n_sentences: int, device: torch.device) -> Hypotheses:
+    def _natural(self, ended: EndedPairs, n_sentences: int, device: torch.device) -> Hypotheses:
         """fairseq's dicts, in the natural order, best first."""
         sentences, tokens, scores, _ = ended
         own, own_scores, lengths = unfolded(
