@@ -28,6 +28,7 @@ TESTS = [
     "tests/generators/test_ids.py",
     "tests/generators/single/test_compiled_search.py",
     "tests/generators/beams/test_compiled_search.py",
+    "tests/generators/double_token/test_compiled_search.py",
     "-k",
     "not command_line and not many_tokens",
 ]

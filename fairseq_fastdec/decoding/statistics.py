@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Statistics:
     ended and wait on the beam, which the decoder is not asked about.
 
     ``oracle_seconds`` is the time that ``--oracle-length`` took to find lengths; no other counter
-    includes that pass.
+    includes that pass. ``seconds`` are those of the compiled search by part, see ``cpp/counts.h``.
     """
 
     sentences: int = 0
@@ -62,12 +62,16 @@ class Statistics:
     oracle_seconds: float = 0.0
     proposed: List[int] = field(default_factory=list)
     accepted: List[int] = field(default_factory=list)
+    seconds: Dict[str, float] = field(default_factory=dict, compare=False)
 
     def count(self, before: Any, now: Any, names: Iterable[str]) -> None:
-        """Add what counters of these names have counted since ``before``."""
+        """Add what a search has counted by these names since ``before``, and its seconds."""
         for name in names:
             own = getattr(now, name) - getattr(before, name)
             setattr(self, name, getattr(self, name) + own)
+        for part, seconds in now.seconds.items():
+            own_seconds = seconds - before.seconds[part]
+            self.seconds[part] = self.seconds.get(part, 0.0) + own_seconds
 
     def count_step(self, n_rows: int) -> None:
         """Count a call of the decoder for so many rows."""

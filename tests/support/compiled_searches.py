@@ -1,5 +1,6 @@
 """Compiled searches of all kinds: what they find, joined in the middle and from several threads."""
 
+import pytest
 import torch
 
 from tests.support import tiny
@@ -13,6 +14,32 @@ def outputs_of(finished):
     parts = (torch.from_numpy(part) for part in (outputs.tokens, outputs.scores))
     tokens, scores = (part.split(outputs.lengths) for part in parts)
     return [(own.tolist(), of_own.tolist()) for own, of_own in zip(tokens, scores)]
+
+
+def assert_alike_beams(ours, expected, atol=1e-4):
+    """The same hypotheses in the same order, but for those with equal scores."""
+    assert len(ours) == len(expected)
+    for own, other in zip(ours, expected):
+        own_scores, scores = ([one["score"].item() for one in some] for some in (own, other))
+        assert own_scores == pytest.approx(scores, abs=atol)
+        by_tokens = {tuple(one["tokens"].tolist()): one for one in own}
+        assert set(by_tokens) == {tuple(one["tokens"].tolist()) for one in other}
+        for one in other:
+            same = by_tokens[tuple(one["tokens"].tolist())]
+            for name in ("score", "positional_scores"):
+                torch.testing.assert_close(same[name], one[name], atol=atol, rtol=atol)
+
+
+def numbers_of_beams(finished):
+    """Of each sentence, the tokens and all numbers of its hypotheses."""
+    hypotheses = iter(
+        (*output, total) for output, total in zip(outputs_of(finished), finished.totals.tolist())
+    )
+    costs = zip(finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
+    return {
+        number: ([next(hypotheses) for _ in range(n)], steps, expansions)
+        for number, n, steps, expansions in costs
+    }
 
 
 def found_alone(search, admit, numbers_of, lengths):

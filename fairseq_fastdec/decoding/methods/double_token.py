@@ -9,6 +9,8 @@ from torch import Tensor
 
 from ...data.special_tokens import start_tokens
 from ...data.token_order import common_order
+from ...engine import EngineModels
+from ..compiled.pairs import CompiledPairs
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
 from ..sources import Sources
@@ -38,13 +40,33 @@ class DoubleToken(DecodingGenerator):
         self._width = min(self.beam, len(self.dictionary) - 1)
         self._end = self.rules.eos
 
+    def compiled_search(self, models: EngineModels) -> CompiledPairs:
+        _, right = start_tokens(self.order, self.dictionary)
+        given = (models, self.rules, self.temperature, self._width, right, self.shortlist)
+        return CompiledPairs(*given)
+
+    def run(
+        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
+    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        if not self.decodes_compiled():
+            return self.translate(sources, ids, bos, prefix)
+        self._begin(sources, bos)
+        forced = self._forced(sources, prefix)
+        hypotheses: Hypotheses = [[] for _ in ids]
+        records: List[SentenceRecord] = []
+        n_source = sources.lengths.tolist()
+        given = (sources, self._start[0], self._max_len, forced, self.statistics)
+        for number, ended, steps, expansions in self.search.results(*given):
+            found = self._best_first([PairHypothesis(*own, total=0.0) for own in ended])
+            hypotheses[number] = found
+            costs = (n_source[number], found[0]["tokens"].numel(), steps, [], expansions)
+            records.append(BeamRecord(ids[number], *costs))
+        return hypotheses, records
+
     def translate(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
     ) -> Tuple[Hypotheses, List[SentenceRecord]]:
-        self._max_len, self._device = self.rules.max_len(sources.width), sources.device
-        # Line 1: the beam holds (y_L0 = BOS, y_R0 = EOS), the pair that is fed first.
-        left, right = start_tokens(self.order, self.dictionary)
-        self._start = [left if bos == self.eos else bos, right]
+        self._begin(sources, bos)
         beams = self._encode(sources, prefix)
         hypotheses: Hypotheses = [[] for _ in ids]
         records: List[SentenceRecord] = []
@@ -56,9 +78,7 @@ class DoubleToken(DecodingGenerator):
             # Line 4: while |H| < K, for each sentence.
             done = [own for own in beams if len(own.ended) >= self._width or not own.beam]
             for own in done:
-                found = [self._hypothesis(pairs) for pairs in own.ended]
-                found.sort(key=lambda one: one["score"].item(), reverse=True)
-                hypotheses[own.number] = found
+                hypotheses[own.number] = found = self._best_first(own.ended)
                 costs = (n_source[own.number], found[0]["tokens"].numel(), t, [], own.expansions)
                 records.append(BeamRecord(ids[own.number], *costs))
             beams = [own for own in beams if own not in done]
@@ -66,13 +86,22 @@ class DoubleToken(DecodingGenerator):
             t += 1  # line 21
         return hypotheses, records
 
+    def _begin(self, sources: Sources, bos: int) -> None:
+        self._max_len, self._device = self.rules.max_len(sources.width), sources.device
+        # Line 1: the beam holds (y_L0 = BOS, y_R0 = EOS), the pair that is fed first.
+        left, right = start_tokens(self.order, self.dictionary)
+        self._start = [left if bos == self.eos else bos, right]
+
+    def _forced(self, sources: Sources, prefix: Optional[Tensor]) -> Tensor:
+        """What the first slots must hold, int64 ``[B, P]``; padding where any token may stand."""
+        if prefix is None:
+            return sources.lengths.new_empty(sources.n, 0)
+        self.order.check_prefix()
+        return forced_slots(prefix[:, : self._max_len], self.eos, self._end, self.rules.pad)
+
     def _encode(self, sources: Sources, prefix: Optional[Tensor]) -> List[PairBeam]:
         """Encode the sources: a beam of one hypothesis without pairs for each."""
-        if prefix is None:
-            forced = sources.lengths.new_empty(sources.n, 0)
-        else:
-            self.order.check_prefix()
-            forced = forced_slots(prefix[:, : self._max_len], self.eos, self._end, self.rules.pad)
+        forced = self._forced(sources, prefix)
         self._n_forced = forced.size(1)
         self.network.reset()
         if self.shortlist is not None:
@@ -142,6 +171,10 @@ class DoubleToken(DecodingGenerator):
         self.network.select(torch.tensor(rows, dtype=torch.long, device=self._device))
         for row, pairs in enumerate(hypotheses):
             pairs.row = row
+
+    def _best_first(self, ended: Sequence[PairHypothesis]) -> List[Hypothesis]:
+        found = [self._hypothesis(pairs) for pairs in ended]
+        return sorted(found, key=lambda one: one["score"].item(), reverse=True)
 
     def _hypothesis(self, pairs: PairHypothesis) -> Hypothesis:
         tokens, scores = pairs.natural(self.order, self._end, self.eos)

@@ -20,12 +20,14 @@ BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options, T
 int64_t BeamSearch::advance(int64_t n_steps, int64_t n_threads) {
   const Decoding decoding;
   for (; n_steps > 0; --n_steps) {
+    clock = {};
     decoder.set_threads(Decoding::share(n_threads));
     join();
     if (under_way.empty()) break;
     choose();
     expand();
     keep();
+    clock.count(counters.seconds.search);
   }
   return int64_t(waiting.size() + under_way.size());
 }
@@ -42,7 +44,9 @@ void BeamSearch::join() {
   while (due.size() < waiting.size() && schedule.add(waiting[due.size()].n_source, load))
     due.push_back(&waiting[due.size()]);
   if (due.empty()) return;
+  clock.count(counters.seconds.search);
   decoder.add(due, rules.pad);
+  clock.count(counters.seconds.encoder);
   ++counters.encoder_invocations;
   for (size_t i = 0; i < due.size(); ++i) {
     const int64_t slot = beams.begin(waiting.front().bos);
@@ -86,7 +90,9 @@ void BeamSearch::choose() {
 void BeamSearch::expand() {
   const BeamRows rows = beams.rows();
   const int64_t first = decoder.n_rows() - rows.n_rows;
+  clock.count(counters.seconds.search);
   decoder.step(beams.next_tokens(), 1, nullptr, first);
+  clock.count(counters.seconds.decoder);
   for (int64_t row = first; row < decoder.n_rows(); ++row) decoder.keep(row, 1, nullptr);
   ++counters.decoder_invocations;
   counters.row_invocations += rows.n_rows;
@@ -94,10 +100,12 @@ void BeamSearch::expand() {
   for (size_t place = n_resting; place < under_way.size(); ++place)
     counters.waiting += beams.n_waiting(under_way[place]);
   restrict();
+  clock.count(counters.seconds.search);
   if (sampler)
     draw(rows);
   else
     chooser.extend(decoder, rows, options.n_per_entry, limits, candidates);
+  clock.count(counters.seconds.choice);
 }
 
 void BeamSearch::draw(const BeamRows &rows) {

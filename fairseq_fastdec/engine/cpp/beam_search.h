@@ -20,8 +20,7 @@ struct BeamResult {
   int64_t steps = 0, expansions = 0;   // what it took: invocations, and rows over all of them
 };
 
-struct BeamCounts {
-  int64_t encoder_invocations = 0, decoder_invocations = 0, row_invocations = 0;
+struct BeamCounts : Counts {
   int64_t beam_steps = 0;  // the beams of all decoder invocations
   int64_t waiting = 0;     // and the candidates on them that have ended
 };
@@ -86,6 +85,7 @@ class BeamSearch {
   Extensions candidates;
   std::vector<BeamResult> done;
   BeamCounts counters;
+  Clock clock;  // of the step under way
 };
 
 }  // namespace fastdec

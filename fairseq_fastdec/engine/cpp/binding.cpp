@@ -10,6 +10,7 @@
 #include "beam_search.h"
 #include "blocks.h"
 #include "jacobi.h"
+#include "pairs.h"
 #include "pool.h"
 
 namespace py = pybind11;
@@ -376,12 +377,12 @@ void require_tokens(const int64_t *tokens, int64_t n, int64_t n_types, const std
 
 // What each model's encoder makes of the sources: states [B, S, dim] and how many of each are its
 // own, [B].
-using States = std::vector<std::pair<Array<float>, Array<int64_t>>>;
+using EncoderStates = std::vector<std::pair<Array<float>, Array<int64_t>>>;
 
 // The sources of B sentences: tokens [B, S], states of encoders where some model has none, or both.
 struct GivenSources {
   std::optional<Array<int64_t>> tokens;
-  std::optional<States> states;
+  std::optional<EncoderStates> states;
 
   int64_t n() const {
     const bool has_states = states && !states->empty();
@@ -436,6 +437,23 @@ class Requests {
     return requests;
   }
 
+  // The same, with what each sentence has for itself.
+  //   ids, max_lens, waived: [B]
+  template <typename Kind>
+  std::vector<Kind> read_each(const GivenSources &sources, const Array<int64_t> &ids, int64_t bos,
+                              const Array<int64_t> &max_lens, const Array<int64_t> &waived,
+                              const std::optional<Array<int64_t>> &prefix,
+                              const Types &types) const {
+    const int64_t n = sources.n();
+    require(ids.size() == n && max_lens.size() == n && waived.size() == n,
+            "ids, max_lens or waived: not [B]");
+    auto requests = read<Kind>(
+        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix, types);
+    for (int64_t i = 0; i < n; ++i)
+      requests[i].id = ids.data()[i], requests[i].n_waived = waived.data()[i];
+    return requests;
+  }
+
  private:
   template <typename Kind>
   void read_tokens(const Array<int64_t> &tokens, std::vector<Kind> &requests) const {
@@ -457,7 +475,7 @@ class Requests {
   }
 
   template <typename Kind>
-  void read_states(const States &given, std::vector<Kind> &requests) const {
+  void read_states(const EncoderStates &given, std::vector<Kind> &requests) const {
     require(given.size() == models.size(), "states: not of each model");
     const int64_t n = int64_t(requests.size());
     for (size_t member = 0; member < models.size(); ++member) {
@@ -515,7 +533,7 @@ class CheckedSearch {
 
   void admit(std::optional<Array<int64_t>> tokens, int64_t first_id, int64_t bos, int64_t max_len,
              std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons,
-             Types types, std::optional<States> states) {
+             Types types, std::optional<EncoderStates> states) {
     auto read = requests.read<Request>(
         {tokens, states}, bos, [&](int64_t) { return max_len; }, prefix, types);
     require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
@@ -536,11 +554,13 @@ class CheckedSearch {
 using GivenModels = std::vector<std::shared_ptr<PreparedModel>>;
 
 // The models of a search, if they and the rules go together.
-Models checked_models(const GivenModels &models, const Rules &rules) {
+Models checked_models(const GivenModels &models, const Rules &rules, int64_t tokens_per_step = 1) {
   require(!models.empty(), "models: none");
   const int64_t n_types = models[0]->output.outputs;
   for (const auto &model : models)
-    require(model->output.outputs == n_types, "models: of other vocabularies");
+    require(model->output.outputs == n_types &&
+                model->decoder.tokens_per_step == tokens_per_step,
+            "models: of other vocabularies, or of another number of tokens a step");
   require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
               is_within(rules.unk, n_types),
           "rules: special types that are not in the vocabulary");
@@ -558,6 +578,19 @@ void check_drafts(const DraftOptions &drafts, const Models &models) {
     require(is_within(token, models[0]->decoder.n_types), "drafts: a type that does not exist");
 }
 
+// Whether all models have heads that can propose together.
+void check_heads(const Models &models, int64_t n_heads) {
+  const PreparedModel &first = *models[0];
+  for (const auto &model : models) {
+    require(model->has_heads() || model->has_drafter(), "proposals: no heads");
+    require(model->has_drafter() == first.has_drafter(), "proposals: heads of two kinds");
+    require(model->has_drafter() || n_heads == 1 + model->heads.n_heads,
+            "proposals: another number of heads");
+    require(model->proposals.outputs == first.proposals.outputs,
+            "proposals: of other vocabularies");
+  }
+}
+
 Team team() { return {pool_threads(), 1}; }
 
 std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rules &rules,
@@ -565,11 +598,7 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
                                             const Proposals &proposals, int64_t capacity) {
   const Models models = checked_models(given, rules);
   const PreparedModel &first = *models[0];
-  require(proposals.n_heads == 1 || (first.proposes() && models.size() == 1),
-          "proposals: no heads");
-  require(!first.has_heads() || proposals.n_heads == 1 ||
-              proposals.n_heads == 1 + first.heads.n_heads,
-          "proposals: another number of heads");
+  if (proposals.n_heads > 1) check_heads(models, proposals.n_heads);
   require(proposals.window >= 1, "proposals: no window");
   check_drafts(proposals.drafts, models);
   require(acceptance.kind != Acceptance::DISTANCE ||
@@ -597,14 +626,15 @@ std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rul
                                      team()));
 }
 
-// The sentences of a beam search that are done.
+// The sentences of a search with beams that are done.
 struct FinishedBeams {
   std::vector<int64_t> ids, steps, expansions, n_hypotheses;
   Array<float> totals;  // of each hypothesis
   Outputs outputs;
 };
 
-FinishedBeams finished(BeamSearch &search) {
+template <typename Beams>
+FinishedBeams finished(Beams &search) {
   const std::vector<BeamResult> results = search.finished();
   std::vector<const Hypothesis *> hypotheses;
   for (const BeamResult &result : results)
@@ -641,17 +671,14 @@ class CheckedBeamSearch {
   void admit(std::optional<Array<int64_t>> tokens, Array<int64_t> ids, int64_t bos,
              Array<int64_t> max_lens, Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
              std::optional<Array<uint64_t>> random_states, Types types,
-             std::optional<States> states, std::optional<Array<int64_t>> n_source) {
+             std::optional<EncoderStates> states, std::optional<Array<int64_t>> n_source) {
     const GivenSources sources = {tokens, states};
-    const int64_t n = sources.n();
-    require(tokens || (n_source && n_source->size() == n), "n_source: not [B]");
-    require(ids.size() == n && max_lens.size() == n && waived.size() == n,
-            "ids, max_lens or waived: not [B]");
-    require(!random_states || random_states->size() == n, "random_states: not [B]");
-    auto read = requests.read<BeamRequest>(
-        sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix, types);
-    for (int64_t i = 0; i < n; ++i) {
-      read[i].id = ids.data()[i], read[i].n_waived = waived.data()[i];
+    auto read =
+        requests.read_each<BeamRequest>(sources, ids, bos, max_lens, waived, prefix, types);
+    const size_t n = read.size();
+    require(tokens || (n_source && size_t(n_source->size()) == n), "n_source: not [B]");
+    require(!random_states || size_t(random_states->size()) == n, "random_states: not [B]");
+    for (size_t i = 0; i < n; ++i) {
       if (random_states) read[i].random_state = random_states->data()[i];
       read[i].n_source = tokens ? int64_t(read[i].source.size()) : n_source->data()[i];
     }
@@ -664,6 +691,39 @@ class CheckedBeamSearch {
   const int64_t width;
   const Requests requests;
 };
+
+// Double-token decoding, and what checks its requests.
+class CheckedPairSearch {
+ public:
+  CheckedPairSearch(const GivenModels &given, const Rules &rules, const PairOptions &options)
+      : requests(checked_models(given, rules, 2), rules, 0) {
+    const Models models(given.begin(), given.end());
+    for (const auto &model : models)
+      require_tokens(&options.right_bos, 1, model->decoder.n_types, "first");
+    require(options.width > 0 && options.capacity > 0, "options: no beams, or without entries");
+    search = std::make_unique<PairSearch>(models, rules, options, team());
+  }
+
+  // prefix: what the first slots hold
+  void admit(std::optional<Array<int64_t>> tokens, Array<int64_t> ids, int64_t bos,
+             Array<int64_t> max_lens, Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
+             Types types, std::optional<EncoderStates> states) {
+    const GivenSources sources = {tokens, states};
+    auto read = requests.read_each<Request>(sources, ids, bos, max_lens, waived, prefix, types);
+    for (Request &request : read) search->admit(std::move(request));
+  }
+
+  std::unique_ptr<PairSearch> search;
+
+ private:
+  const Requests requests;
+};
+
+py::dict by_part(const Seconds &own) {
+  return py::dict(py::arg("encoder") = own.encoder, py::arg("decoder") = own.decoder,
+                  py::arg("heads") = own.heads, py::arg("choice") = own.choice,
+                  py::arg("search") = own.search);
+}
 
 // What Python calls of a search of any kind, besides admit.
 template <typename Checked>
@@ -760,8 +820,10 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("encoder_invocations", &Counts::encoder_invocations)
       .def_readonly("decoder_invocations", &Counts::decoder_invocations)
       .def_readonly("row_invocations", &Counts::row_invocations)
-      .def_readonly("verified", &Counts::verified)
-      .def_readonly("accepted", &Counts::accepted);
+      .def_property_readonly("seconds", [](const Counts &own) { return by_part(own.seconds); });
+  py::class_<BlockCounts, Counts>(module, "BlockCounts")
+      .def_readonly("verified", &BlockCounts::verified)
+      .def_readonly("accepted", &BlockCounts::accepted);
   py::class_<Outputs>(module, "Outputs")
       .def_readonly("lengths", &Outputs::lengths)
       .def_readonly("tokens", &Outputs::tokens)
@@ -802,10 +864,7 @@ PYBIND11_MODULE(_engine, module) {
            }),
            py::arg("sentences") = 0, py::arg("source_tokens") = 0, py::arg("rows") = 0,
            py::arg("refill_threshold") = 0.0, py::arg("expands_shortest") = false);
-  py::class_<BeamCounts>(module, "BeamCounts")
-      .def_readonly("encoder_invocations", &BeamCounts::encoder_invocations)
-      .def_readonly("decoder_invocations", &BeamCounts::decoder_invocations)
-      .def_readonly("row_invocations", &BeamCounts::row_invocations)
+  py::class_<BeamCounts, Counts>(module, "BeamCounts")
       .def_readonly("beam_steps", &BeamCounts::beam_steps)
       .def_readonly("waiting", &BeamCounts::waiting);
   py::class_<FinishedBeams>(module, "FinishedBeams")
@@ -825,6 +884,20 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("random_states") = py::none(), py::arg("types") = py::none(),
            py::arg("states") = py::none(), py::arg("n_source") = py::none());
   bind_search(beam_search);
+
+  py::class_<PairOptions>(module, "PairOptions")
+      .def(py::init([](int64_t width, int64_t right_bos, int64_t capacity) {
+             return PairOptions{width, right_bos, capacity};
+           }),
+           py::arg("width"), py::arg("right_bos"), py::arg("capacity"));
+  py::class_<CheckedPairSearch> pair_search(module, "PairSearch");
+  pair_search
+      .def(py::init<const GivenModels &, const Rules &, const PairOptions &>(), py::arg("models"),
+           py::arg("rules"), py::arg("options"))
+      .def("admit", &CheckedPairSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
+           py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
+           py::arg("types") = py::none(), py::arg("states") = py::none());
+  bind_search(pair_search);
 }
 
 }  // namespace fastdec

@@ -9,20 +9,25 @@ BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
              options.acceptance.kind == Acceptance::AMONG_BEST ? options.acceptance.n_best : 1,
              options.capacity, team),
       acceptance(std::move(options.acceptance)),
-      drafter(make_drafter(*models[0], rules, outputs, options.proposals)) {
+      drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
+      states(models.size()) {
   counters.accepted.assign(drafter->n_proposing(), 0);
 }
 
 void BlockSearch::joined(int64_t row) {
-  states.resize(rows.size() * dim(), 0);
+  for (int64_t member = 0; member < decoder.n_models(); ++member)
+    states[member].resize(rows.size() * dim(member), 0);
   drafter->joined(rows[row]);
 }
 
 void BlockSearch::left(int64_t row) {
   drafter->left(rows[row]);
   const int64_t last = int64_t(rows.size()) - 1;
-  std::copy_n(states.data() + last * dim(), dim(), states.data() + row * dim());
-  states.resize(last * dim());
+  for (int64_t member = 0; member < decoder.n_models(); ++member) {
+    std::vector<float> &own = states[member];
+    std::copy_n(own.data() + last * dim(member), dim(member), own.data() + row * dim(member));
+    own.resize(last * dim(member));
+  }
 }
 
 // Section 3: predict.
@@ -37,10 +42,14 @@ void BlockSearch::propose() {
     drafter->propose_behind(rows[row], openings[row]);
     longest = std::max(longest, int64_t(openings[row].size()));
   }
-  if (some_have_begun)
-    drafter->propose(decoder, rows, states.data(), feed);
-  else
+  if (some_have_begun) {
+    clock.count(counters.seconds.search);
+    drafter->propose(decoder, rows, states, feed);
+    // Guesses without heads are the search's.
+    if (drafter->n_proposing()) clock.count(counters.seconds.heads);
+  } else {
     feed.take(openings, rules.pad);
+  }
   feed.widen(longest, rules.pad);
   for (size_t row = 0; row < rows.size(); ++row) {
     if (!rows[row].is_new) continue;
@@ -117,7 +126,9 @@ bool BlockSearch::keep(int64_t i) {
     row.answers.assign(answers.tokens.begin() + last + 1,
                        answers.tokens.begin() + i * feed.width + feed.n_own[i]);
   drafter->learn(row);
-  std::copy_n(decoder.features(0) + last * dim(), dim(), states.data() + i * dim());
+  for (int64_t member = 0; member < decoder.n_models(); ++member)
+    std::copy_n(decoder.features(member) + last * dim(member), dim(member),
+                states[member].data() + i * dim(member));
   return false;
 }
 

@@ -47,11 +47,11 @@ class BlockSearch : public Search {
   int64_t accept_chain(int64_t row) const;
   int64_t accept_path(int64_t row, int64_t *path) const;
   bool is_good(int64_t row, int64_t number) const;
-  int64_t dim() const { return decoder.model(0).decoder.dim; }
+  int64_t dim(int64_t member) const { return decoder.model(member).decoder.dim; }
 
   const Acceptance acceptance;
   std::unique_ptr<Drafter> drafter;
-  std::vector<float> states;  // [n_rows, dim], p_1's features at the end of each row
+  States states;
 };
 
 }  // namespace fastdec

@@ -35,7 +35,7 @@ class Guesses : public Drafter {
   Guesses(const Rules &rules, const Proposals &proposals)
       : pad(rules.pad), window(proposals.window), guesser(proposals.drafts, rules.pad) {}
 
-  void propose(Decoder &, const std::vector<Row> &rows, float *, Feed &feed) override {
+  void propose(Decoder &, const std::vector<Row> &rows, const States &, Feed &feed) override {
     std::vector<std::vector<int64_t>> blocks;
     for (const Row &row : rows) {
       blocks.push_back({row.next_token});
@@ -80,18 +80,25 @@ class Guesses : public Drafter {
   Guesser guesser;
 };
 
-// What heads of all kinds have.
+// What heads of all kinds have. Those of several models propose what is best by the mean of their
+// probabilities.
 class HeadDrafter : public Drafter {
  public:
-  HeadDrafter(const Rules &rules, const OutputLayers &outputs, const Proposals &proposals)
+  HeadDrafter(const Rules &rules, const OutputLayers &layers, const Proposals &proposals)
       : rules(rules),
-        layer(outputs.of_proposals()),
+        layers(layers),
+        layer(layers.of_proposals(0)),
         proposals(proposals),
         n_steps(proposals.n_heads - 1) {}
 
   int64_t n_proposing() const override { return n_steps; }
 
  protected:
+  // One model's best tokens are chosen in one pass over its output layer.
+  bool chooses_at_once(const Decoder &decoder) const {
+    return decoder.n_models() == 1 && !proposals.n_in_tree;
+  }
+
   BestToken best_token(const Team &team) const {
     BestToken best = {};
     best.linear = layer.linear(), best.types = layer.types_or_null();
@@ -101,18 +108,37 @@ class HeadDrafter : public Drafter {
     return best;
   }
 
-  // The best outputs of logits [n_rows, n_outputs].
-  TopK ranking(const Team &team, const float *const *logits, int64_t n_rows) {
+  // The models' output layers for at most n states, with memory for their logits.
+  std::vector<Product> products(const Decoder &decoder, int64_t n) {
+    const int64_t n_logits = n * layer.n_outputs();
+    logits.reserve(decoder.n_models() * n_logits);
+    std::vector<Product> made;
+    of_models.clear();
+    for (int64_t member = 0; member < decoder.n_models(); ++member) {
+      Product product = {};
+      product.linear = layers.of_proposals(member).linear(), product.n = n;
+      product.threads = decoder.team().threads, product.n_threads = decoder.team().n;
+      product.y = logits.data() + member * n_logits;
+      made.push_back(product);
+      of_models.push_back(product.y);
+    }
+    return made;
+  }
+
+  // The best outputs of the logits of at most n states.
+  TopK ranking(const Decoder &decoder, int64_t n) {
     TopK best = {};
-    const int64_t n = layer.n_outputs();
-    best.threads = team.threads, best.n_threads = n_rows * n < FEW_SCORES ? 1 : team.n;
-    best.n_rows = best.n_beams = n_rows, best.n_types = n;
+    const int64_t n_types = layer.n_outputs();
+    best.n_members = int64_t(of_models.size()), best.scores = of_models.data();
+    best.threads = decoder.team().threads;
+    best.n_threads = n * n_types * best.n_members < FEW_SCORES ? 1 : decoder.team().n;
+    best.n_rows = best.n_beams = n, best.n_types = n_types;
     // No path of a tree needs more of a head's tokens than the tree has.
-    best.n_best = best.n_per_row = std::min(proposals.n_in_tree, n);
-    best.normalize = 1, best.n_parts = 1, best.n_members = 1, best.scores = logits;
+    best.n_best = best.n_per_row = std::clamp<int64_t>(proposals.n_in_tree, 1, n_types);
+    best.normalize = 1, best.n_parts = 1;
     layer.restrict(best);
-    best.best = ranked_scores.reserve(n_rows * best.n_best);
-    best.tokens = ranked_tokens.reserve(n_rows * best.n_best);
+    best.best = ranked_scores.reserve(n * best.n_best);
+    best.tokens = ranked_tokens.reserve(n * best.n_best);
     return best;
   }
 
@@ -133,9 +159,11 @@ class HeadDrafter : public Drafter {
   }
 
   const Rules &rules;
-  const OutputLayer &layer;
+  const OutputLayers &layers;
+  const OutputLayer &layer;  // the first model's; those of all models have the same outputs
   const Proposals proposals;
   const int64_t n_steps;  // the proposals of a chain, or the levels of a tree
+  std::vector<const float *> of_models;  // their logits
   Buffer<float> scratch, choice_scratch, product_scratch, ranked_scores, path_scores, logits;
   Buffer<int64_t> ranked_tokens;
 };
@@ -145,40 +173,50 @@ class ParallelHeads : public HeadDrafter {
  public:
   using HeadDrafter::HeadDrafter;
 
-  void propose(Decoder &decoder, const std::vector<Row> &rows, float *states,
+  void propose(Decoder &decoder, const std::vector<Row> &rows, const States &states,
                Feed &feed) override {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
-    const PreparedModel &model = decoder.model(0);
-    const Team team = decoder.team();
-    Heads heads = model.heads;
-    heads.threads = team.threads, heads.n_threads = team.n;
-    heads.n = n_rows, heads.x = states, heads.y = outputs.reserve(n * model.decoder.dim);
-    run(heads, scratch);
     const EndLimits ends = ends_behind(rows, rules, n_steps, false);
-    if (proposals.n_in_tree) return grow_trees(team, rows, ends, feed);
-    BestToken best = best_token(team);
-    best.n = n, best.x = outputs.data();
-    best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
-    best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
-    run(best, choice_scratch);
-    take_chains(rows, best.tokens, n_steps, feed);
-  }
-
- private:
-  void grow_trees(const Team &team, const std::vector<Row> &rows, const EndLimits &ends,
-                  Feed &feed) {
-    const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
-    Product product = {};
-    product.linear = layer.linear(), product.threads = team.threads, product.n_threads = team.n;
-    product.n = n, product.x = outputs.data(), product.y = logits.reserve(n * layer.n_outputs());
-    run(product, product_scratch);
-    divide(product, rules.temperature);
-    const float *const of_model = product.y;
-    TopK best = ranking(team, &of_model, n);
+    if (chooses_at_once(decoder)) {
+      BestToken best = best_token(decoder.team());
+      best.n = n, best.x = outputs_of(decoder, 0, n_rows, states);
+      best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
+      best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
+      run(best, choice_scratch);
+      return take_chains(rows, best.tokens, n_steps, feed);
+    }
+    std::vector<Product> logits_of = products(decoder, n);
+    for (int64_t member = 0; member < decoder.n_models(); ++member) {
+      Product &product = logits_of[member];
+      product.x = outputs_of(decoder, member, n_rows, states);
+      run(product, product_scratch);
+      divide(product, rules.temperature);
+    }
+    TopK best = ranking(decoder, n);
     best.no_end = ends.no_end_or_null(), best.has_to_end = ends.only_end_or_null();
     run(best, choice_scratch);
     for (int64_t at = 0; at < n * best.n_best; ++at)
       best.tokens[at] = layer.type_of(best.tokens[at]);
+    if (proposals.n_in_tree)
+      grow_trees(best, rows, feed);
+    else
+      take_chains(rows, best.tokens, n_steps, feed);
+  }
+
+ private:
+  // The inputs of a model's output layer, [n_rows, n_steps, dim].
+  const float *outputs_of(const Decoder &decoder, int64_t member, int64_t n_rows,
+                          const States &states) {
+    Heads heads = decoder.model(member).heads;
+    heads.threads = decoder.team().threads, heads.n_threads = decoder.team().n;
+    heads.n = n_rows, heads.x = states[member].data();
+    heads.y = outputs.reserve(n_rows * n_steps * decoder.model(member).decoder.dim);
+    run(heads, scratch);
+    return heads.y;
+  }
+
+  void grow_trees(const TopK &best, const std::vector<Row> &rows, Feed &feed) {
+    const int64_t n_rows = int64_t(rows.size());
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
     Trees trees = {};
@@ -198,18 +236,52 @@ class SequentialHeads : public HeadDrafter {
  public:
   using HeadDrafter::HeadDrafter;
 
-  void propose(Decoder &decoder, const std::vector<Row> &rows, float *states,
+  void propose(Decoder &decoder, const std::vector<Row> &rows, const States &states,
                Feed &feed) override {
-    if (proposals.n_in_tree) return grow_trees(decoder, rows, states, feed);
-    const int64_t n_rows = int64_t(rows.size());
-    Draft draft = draft_of(decoder, states, 1);
-    BestToken best = best_token(decoder.team());
-    best.n = n_rows, best.x = draft.outputs;
-    best.scores = ranked_scores.reserve(n_rows), best.tokens = ranked_tokens.reserve(n_rows);
     const EndLimits ends = ends_behind(rows, rules, n_steps, true);
+    if (proposals.n_in_tree)
+      grow_trees(decoder, rows, states, ends, feed);
+    else if (chooses_at_once(decoder))
+      draft_at_once(decoder, rows, states, ends, feed);
+    else
+      draft_together(decoder, rows, states, ends, feed);
+  }
+
+ private:
+  // Each model's heads, for at most `width` states of a row.
+  std::vector<Draft> drafts_of(Decoder &decoder, const States &states, int64_t width) {
+    const int64_t n = decoder.n_rows() * width;
+    int64_t most = 0;
+    for (int64_t member = 0; member < decoder.n_models(); ++member)
+      most = std::max(most, decoder.model(member).decoder.dim);
+    outputs.reserve(n * most);
+    drafted_states.resize(decoder.n_models());
+    std::vector<Draft> drafts;
+    for (int64_t member = 0; member < decoder.n_models(); ++member) {
+      Draft draft = decoder.model(member).drafter;
+      decoder.set_rows(member, 0, draft.step);
+      draft.step.threads = decoder.team().threads, draft.step.n_threads = decoder.team().n;
+      draft.step.n_new = 1;
+      draft.step.features = drafted_states[member].reserve(n * draft.step.model.dim);
+      // A product reads them before the next model writes its own.
+      draft.outputs = outputs.data();
+      draft.from_features = states[member].data();
+      drafts.push_back(draft);
+    }
+    return drafts;
+  }
+
+  // One model's chains, in one call.
+  void draft_at_once(Decoder &decoder, const std::vector<Row> &rows, const States &states,
+                     const EndLimits &ends, Feed &feed) {
+    const int64_t n_rows = int64_t(rows.size());
+    std::vector<Draft> drafts = drafts_of(decoder, states, 1);
+    BestToken best = best_token(decoder.team());
+    best.n = n_rows, best.x = outputs.data();
+    best.scores = ranked_scores.reserve(n_rows), best.tokens = ranked_tokens.reserve(n_rows);
     const std::vector<int64_t> next = next_tokens_of(rows);
     DraftChains chains = {};
-    chains.draft = &draft, chains.best = &best;
+    chains.draft = drafts.data(), chains.best = &best;
     chains.n_steps = n_steps, chains.confidence = proposals.confidence;
     chains.next_tokens = next.data();
     chains.no_end = ends.no_end_or_null(), chains.only_end = ends.only_end_or_null();
@@ -219,50 +291,72 @@ class SequentialHeads : public HeadDrafter {
     take_chains(rows, chains.proposals, n_taken, feed);
   }
 
- private:
-  Draft draft_of(Decoder &decoder, const float *from, int64_t width) {
-    const PreparedModel &model = decoder.model(0);
-    Draft draft = model.drafter;
-    decoder.set_rows(0, 0, draft.step);
-    const int64_t n = decoder.n_rows() * width;
-    draft.step.threads = decoder.team().threads, draft.step.n_threads = decoder.team().n;
-    draft.step.n_new = 1;
-    draft.step.features = drafted_states.reserve(n * draft.step.model.dim);
-    draft.outputs = outputs.reserve(n * draft.step.model.dim);
-    draft.from_features = from;
-    return draft;
+  // The chains of several models, whose states go on from the same tokens.
+  void draft_together(Decoder &decoder, const std::vector<Row> &rows, const States &states,
+                      const EndLimits &ends, Feed &feed) {
+    const int64_t n_rows = int64_t(rows.size());
+    std::vector<Draft> drafts = drafts_of(decoder, states, 1);
+    std::vector<Product> logits_of = products(decoder, n_rows);
+    TopK best = ranking(decoder, n_rows);
+    std::vector<int64_t> last = next_tokens_of(rows);
+    std::vector<std::vector<int64_t>> blocks;
+    for (int64_t token : last) blocks.push_back({token});
+    std::vector<float> of_chains(n_rows, 0);
+    double chances = double(n_rows);
+    for (int64_t step = 0; step < n_steps && chances >= proposals.confidence * double(n_rows);
+         ++step) {
+      for (int64_t member = 0; member < decoder.n_models(); ++member) {
+        Draft &draft = drafts[member];
+        Product &product = logits_of[member];
+        draft.step.tokens = last.data();
+        run(draft, scratch);
+        draft.from_features = nullptr;
+        product.x = draft.outputs;
+        run(product, product_scratch);
+        divide(product, rules.temperature);
+      }
+      best.no_end = ends.no_end_or_null(step * n_rows);
+      best.has_to_end = ends.only_end_or_null(step * n_rows);
+      run(best, choice_scratch);
+      chances = 0;
+      for (int64_t row = 0; row < n_rows; ++row) {
+        last[row] = layer.type_of(best.tokens[row]);
+        blocks[row].push_back(last[row]);
+        // Nothing follows an end of sentence.
+        of_chains[row] = last[row] == rules.eos ? -INFINITY : of_chains[row] + best.best[row];
+        chances += std::exp(of_chains[row]);
+      }
+    }
+    feed.take(blocks, rules.pad);
   }
 
-  void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const float *states,
-                  Feed &feed) {
+  void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const States &states,
+                  const EndLimits &ends, Feed &feed) {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * MOST_EXPANDED;
-    Draft draft = draft_of(decoder, states, MOST_EXPANDED);
-    Product product = {};
-    product.linear = layer.linear(), product.x = draft.outputs;
-    product.threads = decoder.team().threads, product.n_threads = decoder.team().n;
-    product.y = logits.reserve(n * layer.n_outputs());
-    const float *const of_model = product.y;
-    TopK best = ranking(decoder.team(), &of_model, n);
-    const EndLimits ends = ends_behind(rows, rules, n_steps, true);
+    std::vector<Draft> drafts = drafts_of(decoder, states, MOST_EXPANDED);
+    std::vector<Product> logits_of = products(decoder, n);
+    for (Product &product : logits_of) product.x = outputs.data();
+    TopK best = ranking(decoder, n);
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
     DraftTrees trees = {};
-    trees.draft = &draft, trees.product = &product, trees.best = &best;
-    trees.types = layer.types_or_null();
+    trees.draft = drafts.data(), trees.product = logits_of.data(), trees.best = &best;
+    trees.n_members = decoder.n_models(), trees.types = layer.types_or_null();
     trees.n_levels = n_steps, trees.n_proposals = proposals.n_in_tree;
     trees.width = MOST_EXPANDED, trees.eos = rules.eos, trees.pad = rules.pad;
     trees.temperature = rules.temperature;
     trees.least_score = proposals.confidence > 0 ? std::log(proposals.confidence) : -INFINITY;
     trees.no_end = ends.no_end_or_null(), trees.only_end = ends.only_end_or_null();
     trees.flags = tree_flags.reserve(2 * n);
-    trees.states = tree_states.reserve(n * draft.step.model.dim);
+    trees.states = tree_states.reserve(outputs.size());
     trees.roots = roots.data();
     trees.tokens = feed.tokens.data(), trees.parents = feed.parents.data();
     trees.depths = feed.depths.data(), trees.path_scores = path_scores.data();
     feed.take_trees(n_rows, run(trees, scratch, product_scratch, choice_scratch));
   }
 
-  Buffer<float> drafted_states, outputs, tree_states;
+  std::vector<Buffer<float>> drafted_states;  // of each model
+  Buffer<float> outputs, tree_states;
   Buffer<int64_t> found;
   Buffer<uint8_t> tree_flags;
 };
@@ -270,10 +364,10 @@ class SequentialHeads : public HeadDrafter {
 }  // namespace
 
 std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
-                                      const OutputLayers &outputs, const Proposals &proposals) {
+                                      const OutputLayers &layers, const Proposals &proposals) {
   if (proposals.n_heads == 1) return std::make_unique<Guesses>(rules, proposals);
-  if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, outputs, proposals);
-  return std::make_unique<ParallelHeads>(rules, outputs, proposals);
+  if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, layers, proposals);
+  return std::make_unique<ParallelHeads>(rules, layers, proposals);
 }
 
 }  // namespace fastdec

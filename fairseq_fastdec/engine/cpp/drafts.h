@@ -23,13 +23,15 @@ struct Proposals {
   DraftOptions drafts;
 };
 
+// p_1's features at each row's last token, [n_rows, dim] of each model.
+using States = std::vector<std::vector<float>>;
+
 // Proposes tokens. For one thread at a time.
 class Drafter {
  public:
   virtual ~Drafter() = default;
   // Writes blocks that begin with the rows' next tokens; what it writes for new rows is not read.
-  //   states: [n_rows, dim], p_1's features at each row's last token
-  virtual void propose(Decoder &decoder, const std::vector<Row> &rows, float *states,
+  virtual void propose(Decoder &decoder, const std::vector<Row> &rows, const States &states,
                        Feed &feed) = 0;
   // Appends proposals to what a new row is fed.
   virtual void propose_behind(const Row &, std::vector<int64_t> &) {}

@@ -28,6 +28,8 @@ void run(BestToken &task, Buffer<float> &scratch);
 void run(Heads &task, Buffer<float> &scratch);
 void run(TopK &task, Buffer<float> &scratch);
 
+// A step of sequential heads.
+void run(Draft &task, Buffer<float> &scratch);
 // Runs sequential heads step by step; returns how many steps were taken.
 int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
 

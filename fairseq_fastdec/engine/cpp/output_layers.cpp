@@ -83,9 +83,13 @@ void OutputLayer::number_rules() {
 
 OutputLayers::OutputLayers(const Models &models, const Rules &rules) {
   for (const auto &model : models) of_models.emplace_back(model->output, rules);
-  const PreparedModel &first = *models[0];
-  if (first.proposes() && !are_same(first.proposals, first.output))
-    of_heads.emplace(first.proposals, rules);
+  const bool all_propose =
+      std::all_of(models.begin(), models.end(), [](const auto &own) { return own->proposes(); });
+  const bool have_p1s = std::all_of(models.begin(), models.end(), [](const auto &own) {
+    return are_same(own->proposals, own->output);
+  });
+  if (!all_propose || have_p1s) return;
+  for (const auto &model : models) of_heads.emplace_back(model->proposals, rules);
 }
 
 void OutputLayers::allow(const std::vector<const std::vector<int64_t> *> &of_sentences) {
@@ -105,7 +109,7 @@ void OutputLayers::take(std::vector<int64_t> types) {
   if (types == taken) return;
   taken = std::move(types);
   for (OutputLayer &layer : of_models) layer.take(taken);
-  if (of_heads) of_heads->take(taken);
+  for (OutputLayer &layer : of_heads) layer.take(taken);
 }
 
 }  // namespace fastdec

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include <optional>
+#include <vector>
 
 #include "memory.h"
 #include "model.h"
@@ -58,7 +58,7 @@ class OutputLayer {
   Buffer<Column> weight, bias, scales, compensation;
 };
 
-// Those of all models, and of the first one's prediction heads.
+// Those of all models, and of their prediction heads.
 class OutputLayers {
  public:
   OutputLayers(const Models &models, const Rules &rules);
@@ -67,15 +67,17 @@ class OutputLayers {
   // layers compute what at least one of them may use: what is gathered once serves many steps.
   void allow(const std::vector<const std::vector<int64_t> *> &of_sentences);
 
-  // p_1's. The layers of all models have the same outputs.
+  // p_1's. The layers of all models have the same outputs, and so have those of their heads.
   const OutputLayer &of_model(int64_t member) const { return of_models[member]; }
-  const OutputLayer &of_proposals() const { return of_heads ? *of_heads : of_models[0]; }
+  const OutputLayer &of_proposals(int64_t member) const {
+    return (of_heads.empty() ? of_models : of_heads)[member];
+  }
 
  private:
   void take(std::vector<int64_t> types);
 
   std::vector<OutputLayer> of_models;
-  std::optional<OutputLayer> of_heads;  // without it they have p_1's
+  std::vector<OutputLayer> of_heads;  // empty: they have p_1's
   std::vector<int64_t> taken;
 };
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "counts.h"
+
 namespace fastdec {
 
 // A sentence to translate.
@@ -30,8 +32,7 @@ struct Translation {
   int64_t invocations = 0;      // of the decoder, in which the sentence took part
 };
 
-struct Counts {
-  int64_t encoder_invocations = 0, decoder_invocations = 0, row_invocations = 0;
+struct BlockCounts : Counts {
   int64_t verified = 0;           // blocks, once for each sentence
   std::vector<int64_t> accepted;  // of how many of them the proposal of p_2, p_3, ... was kept
 };

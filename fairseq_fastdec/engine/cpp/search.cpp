@@ -25,21 +25,27 @@ Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity, Tea
 int64_t Search::advance(int64_t n_steps, int64_t n_threads) {
   const Decoding decoding;
   for (; n_steps > 0; --n_steps) {
+    clock = {};
     decoder.set_threads(Decoding::share(n_threads));
     join();
     if (rows.empty()) break;
     propose();
+    clock.count(counters.seconds.search);
     decoder.step(feed.tokens.data(), feed.width, feed.has_trees ? feed.parents.data() : nullptr);
+    clock.count(counters.seconds.decoder);
     ++counters.decoder_invocations;
     counters.row_invocations += int64_t(rows.size());
     restrict();
+    clock.count(counters.seconds.search);
     chooser.choose(decoder, int64_t(feed.tokens.size()), limits, answers);
+    clock.count(counters.seconds.choice);
     for (int64_t row = int64_t(rows.size()) - 1; row >= 0; --row) {
       ++rows[row].invocations;
       const bool ends = keep(row);
       rows[row].is_new = false;
       if (ends) leave(row);
     }
+    clock.count(counters.seconds.search);
   }
   return int64_t(waiting.size() + rows.size());
 }
@@ -50,7 +56,9 @@ void Search::join() {
   if (n <= 0) return;
   std::vector<const Request *> sentences;
   for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
+  clock.count(counters.seconds.search);
   decoder.add(sentences, rules.pad);
+  clock.count(counters.seconds.encoder);
   ++counters.encoder_invocations;
   for (int64_t i = 0; i < n; ++i) {
     waiting.front().states.clear();

@@ -30,7 +30,7 @@ class Search {
   // Forgets a sentence, wherever it is; returns whether it was there.
   bool cancel(int64_t id);
 
-  const Counts &counts() const { return counters; }
+  const BlockCounts &counts() const { return counters; }
 
  protected:
   // Writes `feed`.
@@ -62,7 +62,8 @@ class Search {
   std::vector<Row> rows;
   Feed feed;
   Answers answers;
-  Counts counters;
+  BlockCounts counters;
+  Clock clock;  // of the step under way
 
  private:
   void join();

@@ -14,7 +14,14 @@ from torch import nn
 from ...errors import errors_in_one_line
 from ...noise import results_only
 from ..command_line import positive, program
-from .profile import BYTES_OF_WEIGHT, PARTS, Case, Profile, memory_bandwidth, profile
+from .profile import (
+    BYTES_OF_WEIGHT,
+    PARTS,
+    Case,
+    Profile,
+    memory_bandwidth,
+    profile,
+)
 
 DESCRIPTION = """\
 Where the time of a decoder invocation goes, in milliseconds, by batch size and precision.
@@ -25,7 +32,7 @@ Where the time of a decoder invocation goes, in milliseconds, by batch size and 
     python scripts/profile_engine.py ... --decoding blockwise --decoding-block-sizes 1,2,4,8
 
 Random sentences are decoded to a fixed length. Parts that took no time in any column are left out:
-compiled code does all layers as one, for example. The row floor is the time that reading the
+most methods have no prediction heads, for example. The row floor is the time that reading the
 weights once takes at the memory's speed, and explained below the table.
 """
 # Milliseconds; less is printed as 0.00.
@@ -79,7 +86,10 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument("--batch-sizes", type=numbers, default=[1, 32], metavar="LIST")
     parser.add_argument(
-        "--precisions", type=precisions, default=list(BYTES_OF_WEIGHT), metavar="LIST"
+        "--precisions",
+        type=precisions,
+        default=list(BYTES_OF_WEIGHT),
+        metavar="LIST",
     )
     parser.add_argument("--source-length", type=positive, default=20, help="tokens, with EOS")
     parser.add_argument("--target-length", type=positive, default=30, help="tokens, with EOS")

@@ -3,7 +3,7 @@
 import argparse
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 from torch import Tensor, nn
@@ -11,30 +11,15 @@ from torch import Tensor, nn
 from ...decoding import build_generator
 from ...decoding.generator import DecodingGenerator
 from ...decoding.options import DecodingOptions
-from ...engine import DecoderSession
-from ...engine.kernels.best_token import BestToken
-from ...engine.kernels.drafts import CompiledDrafter
-from ...engine.kernels.heads import CompiledHeads
-from ...engine.kernels.kept_product import KeptProduct
-from ...engine.kernels.verification import Verification
-from ...engine.session.step_runners import CompiledRunner
-from .stopwatch import Stopwatch
 
-PARTS = (
-    "encoder",
-    "all layers, compiled",
-    "embedding",
-    "self-attention, products",
-    "self-attention, rest",
-    "cross-attention, products",
-    "cross-attention, rest",
-    "feed-forward",
-    "prediction heads",
-    "output layer",
-    "softmax",
-    "moving rows",
-    "search",
-)
+# Their names in the counts of a compiled search.
+PARTS = {
+    "encoder": "encoder",
+    "decoder layers": "decoder",
+    "prediction heads": "heads",
+    "output layer and choice": "choice",
+    "search": "search",
+}
 BYTES_OF_WEIGHT = {"fp32": 4, "bf16": 2, "int8": 1}
 
 
@@ -86,34 +71,34 @@ def profile(
         repeats: how many times; the fastest counts.
 
     Raises:
-        ValueError: for a case that the model cannot be decoded in.
+        ValueError: for a case that the model cannot be decoded in, or not by the compiled search.
     """
     generator = _generator(model, dictionary, case)
-    stopwatch = _watch(generator)
-    sample = {"net_input": _sources(dictionary, case)}
-    try:
-        best = _fastest(generator, stopwatch, model, sample, repeats)
-    finally:
-        stopwatch.release()
+    best = _fastest(generator, model, {"net_input": _sources(dictionary, case)}, repeats)
     steps = generator.statistics.decoder_invocations / repeats
-    parts = {part: best.get(part, 0.0) / steps * 1e3 for part in PARTS}
+    parts = {part: best[name] / steps * 1e3 for part, name in PARTS.items()}
     floor = _weights(model) * BYTES_OF_WEIGHT[case.precision] / bandwidth * 1e3
     return Profile(parts, sum(parts.values()), floor)
 
 
 def _fastest(
-    generator: DecodingGenerator, stopwatch: Stopwatch, model: nn.Module, sample: Any, repeats: int
+    generator: DecodingGenerator, model: nn.Module, sample: Any, repeats: int
 ) -> Dict[str, float]:
     """The seconds of each part, in the fastest repetition."""
+    statistics = generator.statistics
     generator.generate([model], sample)
-    generator.statistics.decoder_invocations = 0
-    best: Dict[str, float] = {}
+    if not statistics.seconds:
+        raise ValueError(
+            f"--decoding {generator.name}: only compiled code counts the time of its parts, and it "
+            "cannot decode this model here; the log says why"
+        )
+    statistics.decoder_invocations = 0
+    found: List[Dict[str, float]] = []
     for _ in range(repeats):
-        stopwatch.seconds.clear()
+        statistics.seconds.clear()
         generator.generate([model], sample)
-        if not best or sum(stopwatch.seconds.values()) < sum(best.values()):
-            best = dict(stopwatch.seconds)
-    return best
+        found.append(dict(statistics.seconds))
+    return min(found, key=lambda seconds: sum(seconds.values()))
 
 
 def memory_bandwidth(n_bytes: int = 1 << 28) -> float:
@@ -128,11 +113,9 @@ def memory_bandwidth(n_bytes: int = 1 << 28) -> float:
 
 
 def _generator(model: nn.Module, dictionary: Any, case: Case) -> DecodingGenerator:
-    # The parts of a step that is replayed as a whole cannot be told apart.
     options = DecodingOptions(
         decoding=case.decoding,
         engine_precision=case.precision,
-        cuda_graphs="off",
         decoding_block_size=case.block_size,
         proposal_confidence=None if case.block_size is None else 0.0,
     )
@@ -148,59 +131,6 @@ def _sources(dictionary: Any, case: Case) -> Dict[str, Tensor]:
     tokens = torch.randint(dictionary.nspecial, len(dictionary), shape, generator=generator)
     tokens[:, -1] = dictionary.eos()
     return {"src_tokens": tokens, "src_lengths": torch.full(shape[:1], case.source_length)}
-
-
-def _watch(generator: DecodingGenerator) -> Stopwatch:
-    """Everything inside the generator that has a name of its own in :data:`PARTS`."""
-    stopwatch = Stopwatch()
-    (session,) = generator.session.members
-    stopwatch.watch(generator, "translate", "search")
-    for method in ("log_probs", "scores", "ranking_scores"):
-        stopwatch.watch(generator.session, method, "softmax")
-    for method, part in (
-        ("add", "encoder"),
-        ("select", "moving rows"),
-        ("begin_drafts", "prediction heads"),
-        ("extend_drafts", "prediction heads"),
-        ("draft_logits", "prediction heads"),
-        ("project", "output layer"),
-        ("logits", "output layer"),
-    ):
-        stopwatch.watch(session, method, part)
-    # One call of compiled code has no parts that could be told apart; its answer here is that it
-    # did nothing, and the parts are called one by one.
-    stopwatch.replace(Verification, "run", lambda *_: None)
-    # Searches on the host call these themselves: the best token with its softmax, and heads.
-    for owner, method, part in (
-        (CompiledDrafter, "chains_at", "prediction heads"),
-        (CompiledDrafter, "trees_at", "prediction heads"),
-        (CompiledHeads, "compute_at", "prediction heads"),
-        (BestToken, "choose_at", "output layer"),
-        (KeptProduct, "compute_at", "output layer"),
-    ):
-        stopwatch.watch(owner, method, part)
-    _watch_layers(session, stopwatch)
-    return stopwatch
-
-
-def _watch_layers(session: DecoderSession, stopwatch: Stopwatch) -> None:
-    session.reset(1)  # prepares the weights
-    runner = session.network.runner
-    if isinstance(runner, CompiledRunner):
-        for method in ("step", "step_at"):
-            stopwatch.watch(runner, method, "all layers, compiled")
-    for method, part in (
-        ("embed", "embedding"),
-        ("self_attention", "self-attention, rest"),
-        ("cross_attention", "cross-attention, rest"),
-    ):
-        stopwatch.watch(session.forward_pass, method, part)
-    for layer in session.weights.layers:
-        for name in ("self_qkv", "self_out"):
-            stopwatch.watch(layer, name, "self-attention, products")
-        for name in ("cross_query", "cross_out"):
-            stopwatch.watch(layer, name, "cross-attention, products")
-        stopwatch.watch(layer, "feed_forward", "feed-forward")
 
 
 def _weights(model: nn.Module) -> int:

@@ -13,10 +13,11 @@ from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.compiled_searches import (
+    assert_alike_beams,
     assert_same_at_once,
     found_alone,
     found_joining,
-    outputs_of,
+    numbers_of_beams,
 )
 from tests.support.lexical_tables import next_words
 from tests.support.trained_models import TASK, blockwise_model, stock_model
@@ -96,20 +97,6 @@ def build(models, decoding, method, capacity=None, compiled_search=True, **optio
     return generator
 
 
-def assert_alike(ours, expected, atol=1e-4):
-    """The same hypotheses in the same order, but for those with equal scores."""
-    assert len(ours) == len(expected)
-    for own, other in zip(ours, expected):
-        own_scores, scores = ([one["score"].item() for one in some] for some in (own, other))
-        assert own_scores == pytest.approx(scores, abs=atol)
-        by_tokens = {tuple(one["tokens"].tolist()): one for one in own}
-        assert set(by_tokens) == {tuple(one["tokens"].tolist()) for one in other}
-        for one in other:
-            same = by_tokens[tuple(one["tokens"].tolist())]
-            for name in ("score", "positional_scores"):
-                torch.testing.assert_close(same[name], one[name], atol=atol, rtol=atol)
-
-
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     models=st.sampled_from(sorted(MODELS)),
@@ -157,7 +144,7 @@ def test_it_finds_and_counts_what_torch_does(
         lines = path.read_text(encoding="utf-8").splitlines()
         records.append(sorted(map(json.loads, lines), key=lambda record: record["id"]))
         statistics.append(generator.statistics)
-    assert_alike(*hypotheses)
+    assert_alike_beams(*hypotheses)
     assert records[0] == records[1]
     # With a limit of rows, the order of work depends on the order of sentences of one length.
     is_limited = decoding == "streaming" and rows is not None
@@ -192,7 +179,7 @@ def test_it_draws_what_torch_draws(
         torch.manual_seed(seed)
         generator = build(models, decoding, method, Capacity(3), is_compiled, **options)
         drawn.append(generator.generate(models, sample, prefix_tokens=prefix))
-    assert_alike(*drawn)
+    assert_alike_beams(*drawn)
 
 
 @pytest.mark.parametrize("method", [{}, dict(finalize="paper")])
@@ -204,13 +191,13 @@ def test_speech(arch, method):
         build(models, "beam", method, None, own, beam=3, max_len_b=12).generate(models, sample)
         for own in (True, False)
     ]
-    assert_alike(*found)
+    assert_alike_beams(*found)
     streams = [
         build(models, "streaming", method, capacity, beam=3, max_len_b=12)
         for capacity in (Capacity(source_tokens=40), Capacity(source_tokens=1000))
     ]
     together = [generator.generate(models, sample) for generator in streams]
-    assert_alike(*together)
+    assert_alike_beams(*together)
     assert streams[0].statistics.refills > streams[1].statistics.refills == 0
 
 
@@ -229,19 +216,7 @@ def test_encoders_that_are_not_compiled(decoding, with_shortlist, left_pad, tabl
             )
             for own in (True, False)
         ]
-        assert_alike(*found)
-
-
-def numbers_of(finished):
-    """Of each sentence, the tokens and all numbers of its hypotheses."""
-    hypotheses = iter(
-        (*output, total) for output, total in zip(outputs_of(finished), finished.totals.tolist())
-    )
-    costs = zip(finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
-    return {
-        number: ([next(hypotheses) for _ in range(n)], steps, expansions)
-        for number, n, steps, expansions in costs
-    }
+        assert_alike_beams(*found)
 
 
 def a_search(models, decoding="variable_beam", method=None, **options):
@@ -263,9 +238,9 @@ def test_a_sentence_has_the_same_numbers_in_any_batch(decoding, precision, train
     """It joins while others are under way, and gets what it gets alone, bit for bit."""
     models = [stock_model(0, trained=trained)]
     search = a_search(models, decoding, dict(engine_precision=precision))
-    alone = found_alone(search, admit, numbers_of, LENGTHS)
+    alone = found_alone(search, admit, numbers_of_beams, LENGTHS)
     for n_threads in (1, 2):
-        assert found_joining(search, admit, numbers_of, LENGTHS, n_threads) == alone
+        assert found_joining(search, admit, numbers_of_beams, LENGTHS, n_threads) == alone
 
 
 def test_a_cancelled_sentence_leaves():
@@ -279,11 +254,11 @@ def test_a_cancelled_sentence_leaves():
     assert search.cancel(10) and search.cancel(12)  # they are under way
     assert not search.cancel(99)
     search.advance(1000, 1)
-    found = numbers_of(search.finished())
+    found = numbers_of_beams(search.finished())
     assert sorted(found) == [11]
     admit(search, sources[1:2].numpy(), 11)
     search.advance(1000, 1)
-    assert numbers_of(search.finished()) == found
+    assert numbers_of_beams(search.finished()) == found
 
 
 def test_two_threads_decode_with_one_models_weights():
@@ -321,7 +296,7 @@ def test_longer_sources_and_outputs_than_before():
         )
         for own in (True, False)
     )
-    assert_alike(ours, expected, atol=1e-2)
+    assert_alike_beams(ours, expected, atol=1e-2)
 
 
 def test_an_interrupted_stream_leaves_nothing_behind(monkeypatch):
@@ -338,7 +313,7 @@ def test_an_interrupted_stream_leaves_nothing_behind(monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(generator, "_shown", interrupt)
         generator.generate(models, sample)
-    assert_alike(generator.generate(models, sample), expected)
+    assert_alike_beams(generator.generate(models, sample), expected)
 
 
 def test_errors_name_what_is_wrong():

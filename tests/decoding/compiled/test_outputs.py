@@ -119,8 +119,11 @@ def assert_alike(ours, expected, has_prefix, has_other_drafts=False):
         assert saved == 0 or (has_prefix and saved == 1)
         own.invocations = other.invocations
         assert own == other
-    for name in ("sentences", "tokens", "blocks", "encoder_invocations", "proposed", "accepted"):
+    for name in ("sentences", "tokens", "blocks", "encoder_invocations"):
         assert getattr(ours[2], name) == getattr(expected[2], name)
+    if any(ours[2].proposed):  # or else zeros for each head, or nothing
+        assert ours[2].proposed == expected[2].proposed
+        assert ours[2].accepted == expected[2].accepted
 
 
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -267,11 +270,73 @@ def test_a_sentence_alone_has_its_own_shortlist(precision, table):
     assert outputs([0, 1]) == alone
 
 
+def small_model(block_heads):
+    """A random model of other sizes than the trained ones, with fewer heads."""
+    sizes = {f"{side}_embed_dim": 16 for side in ("encoder", "decoder")}
+    given = dict(sizes, block_size=3, block_heads=block_heads, identity_first_head=True)
+    return tiny.stir(tiny.build_model(TASK, "blockwise_transformer", seed=5, **given), 5, 0.1)
+
+
+ENSEMBLES = {
+    "two": lambda: [blockwise_model(), blockwise_model(block_ffn="split", seed=1)],
+    "learned first": lambda: [
+        blockwise_model(seed=1), blockwise_model(identity_first_head=False, freeze_base=False),
+    ],
+    "three": lambda: [blockwise_model(), blockwise_model(seed=1), small_model("parallel")],
+    "two sequential": lambda: [
+        blockwise_model(block_heads="sequential"),
+        blockwise_model(block_heads="sequential", block_output_rank=16, seed=1),
+    ],
+    "three sequential": lambda: [
+        blockwise_model(block_heads="sequential"),
+        blockwise_model(block_heads="sequential", seed=1),
+        small_model("sequential"),
+    ],
+}  # fmt: skip
+OF_HEADS = sorted(name for name, own in METHODS.items() if own.get("decoding") == "blockwise")
+
+
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    ensemble=st.sampled_from(sorted(ENSEMBLES)),
+    method=st.sampled_from(OF_HEADS),
+    confidence=st.sampled_from([None, 0.0, 0.3]),
+    with_shortlist=st.booleans(),
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=5),
+    n_forced=st.integers(0, 3),
+    options=st.fixed_dictionaries(
+        {},
+        optional=dict(
+            max_len_b=st.integers(1, 14),
+            min_len=st.integers(0, 1),
+            unkpen=st.sampled_from([-2.0, 1.0]),
+            temperature=st.sampled_from([0.7, 1.7]),
+        ),
+    ),
+    seed=st.integers(0, 3),
+)
+def test_ensembles_propose_by_the_mean_of_their_heads(
+    ensemble, method, confidence, with_shortlist, lengths, n_forced, options, seed, table
+):
+    own = {"proposal_confidence": confidence, "proposal_precision": "engine"}
+    own.update({name: METHODS[method][name] for name in own if name in METHODS[method]})
+    if with_shortlist:
+        own.update(shortlist=table, shortlist_first=0)
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    prefix = prefixes(len(lengths), n_forced) if n_forced else None
+    given = (ENSEMBLES[ensemble](), method, sample, prefix)
+    options = {"max_len_b": 12, **options}
+    ours = found(*given, own=own, **options)
+    expected = found(*given, compiled_search=False, own=own, **options)
+    assert_alike(ours, expected, n_forced > 0)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("method", ["greedy", "chain", "tree", "top 2"])
-def test_a_sentence_has_the_same_numbers_in_any_batch(method, precision):
+@pytest.mark.parametrize("ensemble", ["one", "two", "three sequential"])
+def test_a_sentence_has_the_same_numbers_in_any_batch(ensemble, method, precision):
     """It joins while others are under way, and gets what it gets alone, bit for bit."""
-    models = [blockwise_model()]
+    models = [blockwise_model()] if ensemble == "one" else ENSEMBLES[ensemble]()
     options = dict(METHODS[method], engine_precision=precision)
     generator = our_generator(models, options.pop("decoding", "greedy"), options, max_len_b=12)
     generator.generate(models, tiny.random_batch(TASK, [3]))

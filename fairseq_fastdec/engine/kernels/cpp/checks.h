@@ -160,13 +160,20 @@ Problem problem_of(const DraftChains &task) {
 }
 
 Problem problem_of(const DraftTrees &task) {
-  if (!task.draft || !task.product || !task.best) return SIZES;
-  const Model &model = task.draft->step.model;
-  const Linear &linear = task.product->linear;
+  if (!task.draft || !task.product || !task.best || task.n_members < 1) return SIZES;
+  const int64_t n_types = task.best->n_types, n_best = task.best->n_best;
   if (task.n_levels < 1 || task.n_proposals < 1 || task.width < 1) return SIZES;
-  if (task.best->n_best > task.n_proposals || task.best->n_best > linear.outputs) return SIZES;
-  if (linear.inputs != n_draft_outputs(*task.draft) || linear.outputs > model.n_types) return SIZES;
-  return is_within(task.pad, model.n_types) ? NONE : TOKENS;
+  if (n_best > task.n_proposals || n_best > n_types) return SIZES;
+  for (int64_t member = 0; member < task.n_members; ++member) {
+    const Draft &draft = task.draft[member];
+    const Linear &linear = task.product[member].linear;
+    const int64_t n_embedded = draft.step.model.n_types;
+    if (draft.step.n_rows != task.draft->step.n_rows) return SIZES;
+    if (linear.inputs != n_draft_outputs(draft) || linear.outputs != n_types) return SIZES;
+    if (n_types > n_embedded) return SIZES;
+    if (!is_within(task.pad, n_embedded)) return TOKENS;
+  }
+  return NONE;
 }
 
 // Whether each beam has rows of its own, and all rows are in beams.

@@ -366,37 +366,49 @@ int64_t fastdec_verify(Verification *task) {
   return n_ended;
 }
 
+// Takes a member's step for a level of trees, up to its logits.
+static int64_t take_level_step(const DraftTrees &task, int64_t member, int64_t level, int64_t width,
+                               const int64_t *tokens) {
+  Draft &draft = task.draft[member];
+  Product &product = task.product[member];
+  draft.step.n_new = width, draft.step.tokens = tokens;
+  product.n = draft.step.n_rows * width;
+  const float *const features = draft.from_features;
+  if (level) draft.from_features = nullptr;
+  const Problem problem = take_draft_step(draft);
+  draft.from_features = features;
+  if (problem) return problem;
+  if (const int64_t of_product = fastdec_multiply(&product)) return of_product;
+  divide_logits(product, task.temperature);
+  return NONE;
+}
+
 // How many tokens the longest tree has, or the negative of a Problem.
 int64_t fastdec_draft_trees(DraftTrees *task) {
   if (const Problem problem = problem_of(*task)) return -problem;
-  Draft &draft = *task->draft;
-  Product &product = *task->product;
   TopK &best = *task->best;
-  const float *const features = draft.from_features;
-  const int64_t n_rows = draft.step.n_rows;
+  const int64_t n_rows = task->draft->step.n_rows;
   std::vector<RowPaths> rows(n_rows);
   std::vector<int64_t> tokens(task->roots, task->roots + n_rows);
   int64_t problem = NONE;
   for (int64_t level = 0, width = 1; width && level < task->n_levels; ++level) {
-    draft.step.n_new = width, draft.step.tokens = tokens.data();
-    draft.from_features = level ? nullptr : features;
-    product.n = best.n_rows = best.n_beams = n_rows * width;
+    best.n_rows = best.n_beams = n_rows * width;
     take_flags(*task, level, width);
-    if ((problem = take_draft_step(draft))) break;
-    if ((problem = fastdec_multiply(&product))) break;
-    divide_logits(product, task->temperature);
-    if ((problem = fastdec_top_k(&best))) break;
+    for (int64_t member = 0; member < task->n_members && !problem; ++member)
+      problem = take_level_step(*task, member, level, width, tokens.data());
+    if (problem || (problem = fastdec_top_k(&best))) break;
     const int64_t n_best = best.n_best;
-    for (int64_t at = 0; task->types && at < product.n * n_best; ++at)
+    for (int64_t at = 0; task->types && at < best.n_rows * n_best; ++at)
       best.tokens[at] = task->types[best.tokens[at]];
     for (int64_t row = 0; row < n_rows; ++row) {
       const int64_t at = row * width * n_best;
       rows[row].add_children(best.best + at, best.tokens + at, level + 1, n_best);
       rows[row].choose_level(*task);
     }
-    width = lay_out_level(*task, rows, width, tokens);
+    const int64_t width_before = width;
+    for (int64_t member = 0; member < task->n_members; ++member)
+      width = lay_out_level(*task, task->draft[member].step, rows, width_before, tokens);
   }
-  draft.from_features = features;
   return problem ? -problem : write_trees(*task, rows);
 }
 
@@ -540,6 +552,12 @@ void run(TopK &task, Buffer<float> &scratch) {
   check(fastdec_top_k(&task));
 }
 
+void run(Draft &task, Buffer<float> &scratch) {
+  task.step.scratch_size = scratch_before(task.step, task.step.n_threads);
+  task.step.scratch = scratch.reserve(task.step.scratch_size);
+  check(take_draft_step(task));
+}
+
 int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   Step &step = task.draft->step;
   step.n_new = 1;
@@ -556,13 +574,21 @@ int64_t run(Trees &task) { return checked(fastdec_grow_trees(&task)); }
 
 int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
             Buffer<float> &of_choice) {
-  Step &step = task.draft->step;
-  step.n_new = task.width;
-  step.scratch_size = scratch_before(step, step.n_threads);
-  step.scratch = of_draft.reserve(step.scratch_size);
-  const int64_t n = step.n_rows * task.width;
-  Product &product = *task.product;
-  product.scratch = of_product.reserve(quantized_size(n, product.linear.inputs));
+  const int64_t n = task.draft->step.n_rows * task.width;
+  int64_t draft_size = 0, product_size = 0;
+  for (int64_t member = 0; member < task.n_members; ++member) {
+    Step &step = task.draft[member].step;
+    step.n_new = task.width;
+    step.scratch_size = scratch_before(step, step.n_threads);
+    draft_size = std::max(draft_size, step.scratch_size);
+    const int64_t n_inputs = task.product[member].linear.inputs;
+    product_size = std::max(product_size, quantized_size(n, n_inputs));
+  }
+  // One member's step comes behind that of another, in the same memory.
+  for (int64_t member = 0; member < task.n_members; ++member) {
+    task.draft[member].step.scratch = of_draft.reserve(draft_size);
+    task.product[member].scratch = of_product.reserve(product_size);
+  }
   TopK &best = *task.best;
   best.n_rows = best.n_beams = n;
   best.scratch = of_choice.reserve(top_k_scratch_floats(best));

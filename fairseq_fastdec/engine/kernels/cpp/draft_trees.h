@@ -93,11 +93,10 @@ class RowPaths {
   size_t first_child = 0;
 };
 
-// The states and tokens of the next level, row by row; rows with fewer paths than others are filled
-// up. Returns how many states each row has.
-INLINE int64_t lay_out_level(const DraftTrees &task, const std::vector<RowPaths> &rows,
+// The states and tokens of a member's next level, row by row; rows with fewer paths than others are
+// filled up. Returns how many states each row has.
+INLINE int64_t lay_out_level(const DraftTrees &task, Step &step, const std::vector<RowPaths> &rows,
                              int64_t width_before, std::vector<int64_t> &tokens) {
-  Step &step = task.draft->step;
   const int64_t n_rows = step.n_rows, dim = step.model.dim;
   size_t width = 0;
   for (const RowPaths &row : rows) width = std::max(width, row.level.size());

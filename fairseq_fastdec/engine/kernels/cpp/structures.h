@@ -326,13 +326,14 @@ struct HeadTrees {
   float temperature;  // divides the logits
 };
 
-// Trees of the most probable paths, of which the best ones of each level go on to the next.
+// Trees of the most probable paths, of which the best ones of each level go on to the next. The
+// members of an ensemble read the same tokens.
 struct DraftTrees {
-  Draft *draft;      // of up to `width` states a row
-  Product *product;  // the output layer, whose y has room for the logits of all states
-  TopK *best;        // of a product's logits: n_proposals for each state
+  Draft *draft;      // [n_members], of up to `width` states a row
+  Product *product;  // [n_members], output layers, whose y has room for the logits of all states
+  TopK *best;        // of the products' logits: n_proposals for each state
   const int64_t *types;  // [outputs], the types that they stand for; null: their numbers
-  int64_t n_levels, n_proposals, width, eos, pad;
+  int64_t n_members, n_levels, n_proposals, width, eos, pad;
   float temperature;                 // divides the logits
   float least_score;                 // only paths whose scores are not less go on
   const uint8_t *no_end, *only_end;  // [n_levels, n_rows], see TopK; null: all may end, none has to

@@ -1,0 +1,241 @@
+#include "pairs.h"
+
+#include <numeric>
+
+#include "pool.h"
+
+namespace fastdec {
+
+namespace {
+
+// The n pairs with the largest totals, best first; among equals those that come first.
+std::vector<Pair> best_of(const std::vector<Pair> &pairs, int64_t n) {
+  std::vector<int64_t> order(pairs.size());
+  std::iota(order.begin(), order.end(), 0);
+  n = std::min<int64_t>(n, int64_t(order.size()));
+  std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](int64_t one, int64_t other) {
+    const float own = pairs[one].total, others = pairs[other].total;
+    return own != others ? own > others : one < other;
+  });
+  std::vector<Pair> best;
+  for (int64_t rank = 0; rank < n; ++rank) best.push_back(pairs[order[rank]]);
+  return best;
+}
+
+}  // namespace
+
+PairSearch::PairSearch(Models models, Rules given, const PairOptions &options, Team team)
+    : rules(std::move(given)),
+      options(options),
+      outputs(models, rules),
+      decoder(std::move(models), team),
+      chooser(rules, outputs, 2 * options.width) {}
+
+int64_t PairSearch::advance(int64_t n_steps, int64_t n_threads) {
+  const Decoding decoding;
+  for (; n_steps > 0; --n_steps) {
+    clock = {};
+    decoder.set_threads(Decoding::share(n_threads));
+    join();
+    if (beams.empty()) break;
+    expand();
+    keep();
+    clock.count(counters.seconds.search);
+  }
+  return int64_t(waiting.size() + beams.size());
+}
+
+void PairSearch::join() {
+  const int64_t room = options.capacity - int64_t(beams.size());
+  const int64_t n = std::min<int64_t>(room, int64_t(waiting.size()));
+  if (n <= 0) return;
+  std::vector<const Request *> sentences;
+  for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
+  clock.count(counters.seconds.search);
+  decoder.add(sentences, rules.pad);
+  clock.count(counters.seconds.encoder);
+  ++counters.encoder_invocations;
+  for (int64_t i = 0; i < n; ++i) {
+    PairBeam own;
+    own.request = std::move(waiting.front());
+    own.request.states.clear();
+    waiting.pop_front();
+    // Line 1: the beam holds the pair that is fed first.
+    own.pairs.push_back({0, {own.request.bos, options.right_bos}, {0, 0}, 0});
+    own.entries.push_back(0);
+    beams.push_back(std::move(own));
+  }
+  std::vector<const std::vector<int64_t> *> types;
+  for (const PairBeam &own : beams) types.push_back(&own.request.types);
+  outputs.allow(types);
+}
+
+void PairSearch::expand() {
+  std::vector<int64_t> tokens;
+  for (PairBeam &own : beams) {
+    for (int64_t entry : own.entries)
+      tokens.insert(tokens.end(), own.pairs[entry].tokens, own.pairs[entry].tokens + 2);
+    ++own.steps;
+    own.expansions += int64_t(own.entries.size());
+  }
+  clock.count(counters.seconds.search);
+  decoder.step(tokens.data(), 2, nullptr);
+  clock.count(counters.seconds.decoder);
+  for (int64_t row = 0; row < decoder.n_rows(); ++row) decoder.keep(row, 2, nullptr);
+  ++counters.decoder_invocations;
+  counters.row_invocations += decoder.n_rows();
+  counters.beam_steps += int64_t(beams.size());
+  restrict();
+  // Each side of a row is a beam of its own here.
+  const int64_t n_sides = int64_t(tokens.size());
+  std::vector<int64_t> starts(n_sides + 1);
+  std::iota(starts.begin(), starts.end(), 0);
+  const std::vector<float> nothing(n_sides, 0);
+  clock.count(counters.seconds.search);
+  const BeamRows sides = {n_sides, n_sides, starts.data(), nothing.data()};
+  chooser.extend(decoder, sides, 2 * options.width, limits, best);
+  clock.count(counters.seconds.choice);
+}
+
+// Limits are in tokens of the natural sentence: slot n is where its n-th token can stand. With the
+// end in a left slot a sentence has no more tokens than slots before; in a right slot, one more. So
+// each side obeys fairseq's rules as if it came alone.
+void PairSearch::restrict() {
+  limits.clear(2 * decoder.n_rows());
+  int64_t side = 0;
+  for (const PairBeam &own : beams)
+    for (int64_t end = side + 2 * int64_t(own.entries.size()); side < end; ++side) {
+      const int64_t slot = 2 * (own.steps - 1) + side % 2;
+      limits.ends.set(side, rules, slot, own.request);
+      if (slot >= int64_t(own.request.forced.size())) continue;
+      limits.only[side] = own.request.forced[slot];
+      limits.some_only = true;
+    }
+}
+
+// The two tokens of a pair are taken for independent of each other: first the 2W best left tokens
+// of the beam, then right tokens, given the scores of the left ones. More than W + 1 right tokens
+// of an entry, one of which may be the end, are never among the W best pairs.
+//
+// The paper takes the 3W best pairs and says that W of them go on. They need not: where a beam is
+// sure to end, pairs with an end fill the list.
+std::vector<Pair> PairSearch::double_top_k(const PairBeam &own, int64_t first_row) const {
+  std::vector<Pair> lefts, pairs;
+  for (int64_t place = 0; place < int64_t(own.entries.size()); ++place)
+    for (int64_t rank = 0; rank < best.n; ++rank) {
+      const int64_t at = 2 * (first_row + place) * best.n + rank;
+      const float before = own.pairs[own.entries[place]].total, score = best.totals[at];
+      if (score > -INFINITY)
+        lefts.push_back({place, {best.tokens[at], 0}, {score, 0}, before + score});
+    }
+  for (Pair pair : best_of(lefts, 2 * options.width)) {
+    const float before = pair.total;
+    for (int64_t rank = 0; rank <= options.width; ++rank) {
+      const int64_t at = (2 * (first_row + pair.before) + 1) * best.n + rank;
+      pair.tokens[1] = best.tokens[at], pair.scores[1] = best.totals[at];
+      pair.total = before + best.totals[at];
+      if (pair.total > -INFINITY) pairs.push_back(pair);
+    }
+  }
+  return pairs;
+}
+
+bool PairSearch::end_alike(const Pair &one, const Pair &other) const {
+  const auto last = [&](const Pair &pair) {
+    return pair.tokens[pair.tokens[0] == rules.eos ? 1 : 0];
+  };
+  return has_end(one) && has_end(other) && one.before == other.before && last(one) == last(other);
+}
+
+void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &origins) {
+  std::vector<Pair> pairs = double_top_k(own, first_row);
+  const std::vector<int64_t> parents = std::move(own.entries);
+  own.entries.clear();
+  // Lines 8 to 12: FINALIZE those of the W best pairs that hold an end.
+  const std::vector<Pair> leading = best_of(pairs, options.width);
+  for (auto pair = leading.begin(); pair != leading.end(); ++pair) {
+    const bool is_known = std::any_of(leading.begin(), pair, [&](const Pair &better) {
+      return end_alike(better, *pair);
+    });
+    if (!has_end(*pair) || is_known || int64_t(own.ended.size()) == options.width) continue;
+    Pair last = *pair;
+    last.before = parents[last.before];
+    own.ended.push_back(hypothesis(own, last));
+  }
+  // Lines 13 to 20: EXPANDBEAM by the W best pairs without an end.
+  const auto ends = [&](const Pair &pair) { return has_end(pair); };
+  pairs.erase(std::remove_if(pairs.begin(), pairs.end(), ends), pairs.end());
+  std::vector<int64_t> rows;
+  for (Pair &pair : best_of(pairs, options.width)) {
+    rows.push_back(first_row + pair.before);
+    pair.before = parents[pair.before];
+    own.entries.push_back(int64_t(own.pairs.size()));
+    own.pairs.push_back(pair);
+  }
+  // A model whose numbers are NaN allows no pair: the sentence ends as it stands.
+  if (own.entries.empty() && own.ended.empty()) {
+    const Pair ending = {parents[0], {rules.eos, rules.eos}, {-INFINITY, -INFINITY}, -INFINITY};
+    own.ended.push_back(hypothesis(own, ending));
+  }
+  if (!is_done(own)) origins.insert(origins.end(), rows.begin(), rows.end());
+}
+
+Hypothesis PairSearch::hypothesis(const PairBeam &own, const Pair &last) {
+  Hypothesis made;
+  made.total = last.total;
+  made.tokens.resize(2 * own.steps), made.scores.resize(2 * own.steps);
+  const Pair *pair = &last;
+  for (int64_t slot = 2 * (own.steps - 1); slot >= 0; slot -= 2) {
+    std::copy_n(pair->tokens, 2, made.tokens.begin() + slot);
+    std::copy_n(pair->scores, 2, made.scores.begin() + slot);
+    pair = &own.pairs[pair->before];
+  }
+  return made;
+}
+
+void PairSearch::keep() {
+  std::vector<int64_t> origins;
+  std::vector<PairBeam> going_on;
+  int64_t row = 0;
+  for (PairBeam &own : beams) {
+    const int64_t first_row = row;
+    row += int64_t(own.entries.size());
+    extend(own, first_row, origins);
+    if (is_done(own))
+      done.push_back({own.request.id, std::move(own.ended), own.steps, own.expansions});
+    else
+      going_on.push_back(std::move(own));
+  }
+  beams.swap(going_on);
+  decoder.gather(origins);
+}
+
+std::vector<BeamResult> PairSearch::finished() {
+  std::vector<BeamResult> results;
+  results.swap(done);
+  return results;
+}
+
+bool PairSearch::cancel(int64_t id) {
+  for (auto request = waiting.begin(); request != waiting.end(); ++request)
+    if (request->id == id) {
+      waiting.erase(request);
+      return true;
+    }
+  int64_t row = 0;
+  for (auto own = beams.begin(); own != beams.end(); ++own) {
+    const int64_t n = int64_t(own->entries.size());
+    if (own->request.id == id) {
+      std::vector<int64_t> rows(decoder.n_rows());
+      std::iota(rows.begin(), rows.end(), 0);
+      rows.erase(rows.begin() + row, rows.begin() + row + n);
+      decoder.gather(rows);
+      beams.erase(own);
+      return true;
+    }
+    row += n;
+  }
+  return false;
+}
+
+}  // namespace fastdec

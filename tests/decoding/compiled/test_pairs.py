@@ -1,0 +1,200 @@
+"""The compiled search of double-token decoding: what it finds, and when it is used."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairseq_fastdec.data.special_tokens import EOD
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.options import DecodingOptions
+from tests.support import tiny
+from tests.support.against_fairseq import our_generator
+from tests.support.compiled import PRECISIONS, compiled, examples
+from tests.support.compiled_searches import (
+    assert_alike_beams,
+    assert_same_at_once,
+    found_alone,
+    found_joining,
+    numbers_of_beams,
+)
+from tests.support.to_read import arguments, compiled_method, method_to_read, record_into
+from tests.support.trained_models import DOUBLE_TASKS, ORDERS, double_model, stock_model
+
+pytestmark = compiled
+
+WORDS = DOUBLE_TASKS["l2r"].target_dictionary
+BOS, PAD, EOS, END = WORDS.bos(), WORDS.pad(), WORDS.eos(), WORDS.index(EOD)
+LENGTHS = [1, 4, 8, 9, 12, 0, 7, 3, 10, 11]
+COUNTERS = (
+    "sentences", "tokens", "encoder_invocations", "decoder_invocations", "row_invocations",
+    "beam_steps",
+)  # fmt: skip
+MODELS = {
+    "trained": [dict()],
+    "random": [dict(trained=False)],
+    "ensemble": [dict(), dict(trained=False)],
+    "sizes": [dict(), dict(seed=1, decoder_layers=1, decoder_normalize_before=True), dict(seed=2)],
+}
+
+
+def models_of(kind, order):
+    return [double_model(order, torch.float32, **own) for own in MODELS[kind]]
+
+
+def build(models, order, method=None, **options):
+    """A generator that decodes by the compiled search."""
+    generator = build_generator(
+        models, DOUBLE_TASKS[order].target_dictionary, arguments(**options),
+        DecodingOptions(decoding="double_token", **(method or {})),
+    )  # fmt: skip
+    assert generator.decodes_compiled()
+    return generator
+
+
+def prefixes(n_sentences, longest):
+    """Some forced tokens for each sentence, none for some."""
+    draw = torch.Generator().manual_seed(longest)
+    tokens = torch.randint(4, END, (n_sentences, longest), generator=draw)
+    tokens[:, -1:] = EOS  # some translations are complete
+    n_forced = torch.randint(0, longest + 1, (n_sentences, 1), generator=draw)
+    return tokens.masked_fill(torch.arange(longest) >= n_forced, PAD)
+
+
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    order=st.sampled_from(ORDERS),
+    kind=st.sampled_from(sorted(MODELS)),
+    beam=st.integers(1, 6),
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    left_pad=st.booleans(),
+    n_forced=st.integers(0, 5),
+    options=st.fixed_dictionaries(
+        {},
+        optional=dict(
+            max_len_a=st.sampled_from([0.5, 1.5]),
+            max_len_b=st.integers(3, 14),
+            min_len=st.integers(0, 3),
+            unkpen=st.sampled_from([-2.0, 1.0]),
+            temperature=st.sampled_from([0.7, 1.7]),
+            lenpen=st.sampled_from([0.0, 0.6]),
+            unnormalized=st.booleans(),
+        ),
+    ),
+    seed=st.integers(0, 3),
+)
+def test_it_finds_what_torch_finds(order, kind, beam, lengths, left_pad, n_forced, options, seed):
+    task, models = DOUBLE_TASKS[order], models_of(kind, order)
+    sample = tiny.random_batch(task, lengths, left_pad, seed)
+    prefix = prefixes(len(lengths), n_forced) if n_forced and order == "l2r" else None
+    options = {"max_len_b": 12, "beam": beam, **options}
+    ours = build(models, order, **options)
+    to_read = method_to_read(models, "double_token", task=task, **options)
+    found, records = [], []
+    for generator in (ours, to_read):
+        written = record_into(generator)
+        found.append(generator.generate(models, sample, prefix_tokens=prefix))
+        records.append(sorted(written, key=lambda record: record.id))
+    assert_alike_beams(found[0], found[1])
+    assert records[0] == records[1]
+    for name in COUNTERS:
+        assert getattr(ours.statistics, name) == getattr(to_read.statistics, name), name
+
+
+def a_search(order="bidirectional", trained=True, beam=4, **method):
+    """A search that has decoded something."""
+    models = [double_model(order, torch.float32, trained=trained)]
+    generator = build(models, order, method, max_len_b=12, beam=beam)
+    generator.generate(models, tiny.random_batch(DOUBLE_TASKS[order], [3, 5]))
+    return generator.search._search
+
+
+def admit(search, source, number, prefix=None):
+    limits = torch.tensor([12]).numpy(), torch.tensor([0]).numpy()
+    search.admit(source, torch.tensor([number]).numpy(), BOS, *limits, prefix)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
+def test_a_sentence_has_the_same_numbers_in_any_batch(trained, beam, precision):
+    """It joins while others are under way, and gets what it gets alone, bit for bit."""
+    search = a_search(trained=trained, beam=beam, engine_precision=precision)
+    alone = found_alone(search, admit, numbers_of_beams, LENGTHS)
+    for n_threads in (1, 2):
+        assert found_joining(search, admit, numbers_of_beams, LENGTHS, n_threads) == alone
+
+
+def test_a_cancelled_sentence_leaves():
+    search = a_search(trained=False)
+    sources = tiny.random_batch(DOUBLE_TASKS["l2r"], [9, 8, 7, 6])["net_input"]["src_tokens"]
+    for number in (10, 11, 12, 13):
+        admit(search, sources[number - 10 :][:1].numpy(), number)
+    assert search.cancel(13)  # it has not begun
+    search.advance(1, 1)
+    assert search.cancel(10) and search.cancel(12)  # they are under way
+    assert not search.cancel(99)
+    search.advance(1000, 1)
+    found = numbers_of_beams(search.finished())
+    assert sorted(found) == [11]
+    admit(search, sources[1:2].numpy(), 11)
+    search.advance(1000, 1)
+    assert numbers_of_beams(search.finished()) == found
+
+
+def test_two_threads_decode_with_one_models_weights():
+    models = models_of("trained", "l2r")
+    sample = tiny.random_batch(DOUBLE_TASKS["l2r"], LENGTHS, seed=4)
+    generators = [build(models, "l2r", beam=3, max_len_b=12) for _ in range(2)]
+    assert_same_at_once(generators, models, sample)
+
+
+def test_longer_sources_and_outputs_than_before():
+    task = DOUBLE_TASKS["l2r"]
+    sizes = dict(max_source_positions=700, max_target_positions=700)
+    models = [tiny.build_model(task, "double_token_transformer", **sizes)]
+    tiny.stir(models[0], 0)
+    sample, options = tiny.random_batch(task, [600, 3]), dict(beam=3, max_len_b=400)
+    in_torch = method_to_read(models, "double_token", task=task, **options)
+    ours = build(models, "l2r", **options).generate(models, sample)
+    assert_alike_beams(ours, in_torch.generate(models, sample), atol=1e-2)
+
+
+def test_a_shortlist(tmp_path):
+    task, models = DOUBLE_TASKS["l2r"], [double_model("l2r", torch.float32)]
+    table = tmp_path / "table"
+    words = WORDS.symbols[4:]
+    table.write_text("".join(f"{word} {word} 1\n" for word in words), encoding="utf-8")
+    method, options = dict(shortlist=str(table), shortlist_first=0), dict(beam=2, max_len_b=12)
+    sample = tiny.random_batch(task, [3, 5])
+    for prefix in (None, sample["target"][:, :1]):
+        found = [
+            make(models, "double_token", method, task=task, **options).generate(
+                models, sample, prefix_tokens=prefix
+            )
+            for make in (compiled_method, method_to_read)
+        ]
+        assert_alike_beams(*found)
+
+
+def test_errors_name_what_is_wrong():
+    search = a_search()
+    source = tiny.random_batch(DOUBLE_TASKS["l2r"], [3])["net_input"]["src_tokens"].numpy()
+    with pytest.raises(IndexError, match="source token that is not in the dictionary"):
+        admit(search, source + 1000, 0)
+    with pytest.raises(IndexError, match="prefix token"):
+        admit(search, source, 0, source + 1000)
+    with pytest.raises(ValueError, match="without a token"):
+        admit(search, source * 0 + PAD, 0)
+    with pytest.raises(ValueError, match="not \\[B\\]"):
+        search.admit(source, source[0], BOS, source[0], source[0])
+    assert search.advance(1, 1) == 0
+
+
+def test_models_of_one_token_a_step_are_refused():
+    double = build(models_of("trained", "l2r"), "l2r", max_len_b=12, beam=2).search
+    single = our_generator([stock_model(0)], "beam", beam=2, max_len_b=12).search
+    double._models, single._models = single._models, double._models
+    for search in (double, single):
+        with pytest.raises(ValueError, match="another number of tokens a step"):
+            search._new_search(search._models.reaching(3, 3))
