@@ -6,7 +6,6 @@ These tests are about several methods, so they stand beside the folders of the m
 import argparse
 import functools
 import math
-from unittest import mock
 
 import pytest
 import torch
@@ -126,26 +125,6 @@ def test_beams_are_fairseqs(ensemble, method, lengths, seed, capacity):
         assert len(own) == len(expected)
         for mine, other in zip(own, expected):
             assert_same_but_for_a_tie(mine, other)
-
-
-@pytest.mark.parametrize("policy", ["min-length", "fifo"])
-def test_a_refilled_stream_of_lstms_is_one_decoder_call_a_step(policy):
-    """The log calls it a decoder invocation, and the paper's tables a timestep."""
-    (model,) = members("lstm")
-    generator = build_generator(
-        [model],
-        TASK.target_dictionary,
-        argparse.Namespace(beam=4, max_len_b=12),
-        DecodingOptions(decoding="streaming", stream_policy=policy, refill_threshold=0.7),
-    )
-    generator.capacity.sentences = 3
-    decoder = model.decoder
-    with mock.patch.object(decoder, "forward", side_effect=decoder.forward) as forward:
-        generator.generate(None, descending([9, 8, 8, 7, 5, 4, 3, 2, 1]))
-    assert generator.statistics.refills > 2
-    assert forward.call_count == generator.statistics.decoder_invocations
-    rows = sum(call.args[0].size(0) for call in forward.call_args_list)
-    assert rows == generator.statistics.row_invocations
 
 
 @pytest.mark.parametrize("ensemble", ENSEMBLES)

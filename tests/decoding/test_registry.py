@@ -72,7 +72,7 @@ def test_a_plugin_of_ones_own_adds_a_method(corpus, baseline, tmp_path):
 
 
 def test_a_line_in_the_table_adds_a_method(corpus, baseline, example, monkeypatch):
-    monkeypatch.setitem(METHODS, "of_a_line", f"{EXAMPLE}:TwoTokenGenerator")
+    monkeypatch.setitem(METHODS, "of_a_line", f"{EXAMPLE}:TwoTokens")
     options = (corpus, baseline, "--batch-size", 5, "--max-len-b", 20)
     printed = command_line.generate(*options, "--decoding", "of_a_line")
     greedy = command_line.generate(*options, "--decoding", "greedy")

@@ -220,7 +220,8 @@ def test_random_numbers():
 
     def chances_of(seed):
         states = np.full(numbers.size, seed, dtype=np.uint64)
-        return uniform(mixed(states, numbers, numbers % 7, numbers % 3))
+        drawn = (mixed(int(s), int(n), int(n) % 7, int(n) % 3) for s, n in zip(states, numbers))
+        return np.array([uniform(state) for state in drawn])
 
     chances = chances_of(5)
     assert ((chances >= 0) & (chances < 1)).all() and len(set(chances.tolist())) == numbers.size

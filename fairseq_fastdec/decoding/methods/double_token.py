@@ -61,7 +61,7 @@ class DoubleToken(DecodingGenerator):
             hypotheses[number] = found
             costs = (n_source[number], found[0]["tokens"].numel(), steps, [], expansions)
             records.append(BeamRecord(ids[number], *costs))
-        return hypotheses, records
+        return hypotheses, sorted(records, key=lambda record: ids.index(record.id))
 
     def translate(
         self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
@@ -84,7 +84,7 @@ class DoubleToken(DecodingGenerator):
             beams = [own for own in beams if own not in done]
             self._select_rows([pairs for own in beams for pairs in own.beam])
             t += 1  # line 21
-        return hypotheses, records
+        return hypotheses, sorted(records, key=lambda record: ids.index(record.id))
 
     def _begin(self, sources: Sources, bos: int) -> None:
         self._max_len, self._device = self.rules.max_len(sources.width), sources.device

@@ -3,7 +3,7 @@
 import pytest
 
 from fairseq_fastdec.tools.profiling import command
-from fairseq_fastdec.tools.profiling.profile import PARTS, Profile, compiled_precisions
+from fairseq_fastdec.tools.profiling.profile import BYTES_OF_WEIGHT, PARTS, Profile
 from tests.support.compiled import compiled
 from tests.support.profiling import case
 
@@ -15,7 +15,7 @@ def test_the_command(capsys):
         "--repeats 1 --source-length 4 --target-length 5 --threads 1".split()
     )
     lines = capsys.readouterr().out.splitlines()
-    titles = [f"batch {n}, {precision}" for n in (1, 2) for precision in compiled_precisions()]
+    titles = [f"batch {n}, {precision}" for n in (1, 2) for precision in BYTES_OF_WEIGHT]
     assert [title.strip() for title in lines[0].split("|")[2:-1]] == titles
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:] if "|" in line]
     shown = [name for name, *_ in rows]

@@ -8,7 +8,6 @@ import torch
 from fairseq_fastdec.tools.profiling.profile import (
     BYTES_OF_WEIGHT,
     PARTS,
-    compiled_precisions,
     memory_bandwidth,
     profile,
 )
@@ -46,7 +45,7 @@ def test_the_floor_counts_each_weight_of_a_step():
     """Two layers of 32 x (3 + 1 + 1 + 1) x 32 and 2 x 32 x 64, and the output layer."""
     model = tiny.build_model(TASK)
     n_weights = 2 * (6 * 32 * 32 + 2 * 32 * 64) + 32 * len(DICTIONARY)
-    for precision in compiled_precisions():
+    for precision in BYTES_OF_WEIGHT:
         result = profile(model, DICTIONARY, case(precision=precision), 1e6, repeats=1)
         n_bytes = BYTES_OF_WEIGHT[precision]
         assert result.floor == pytest.approx(n_weights * n_bytes / 1e6 * 1e3)
@@ -54,7 +53,7 @@ def test_the_floor_counts_each_weight_of_a_step():
 
 def test_what_the_compiled_search_cannot_decode():
     model = stock_model(0, dtype=torch.float64)
-    with pytest.raises(ValueError, match="--decoding greedy: only the compiled search"):
+    with pytest.raises(ValueError, match="--decoding greedy: only compiled code"):
         profile(model, DICTIONARY, case(precision="model"), 1e9, repeats=1)
 
 
