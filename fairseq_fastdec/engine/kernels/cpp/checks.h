@@ -1,7 +1,5 @@
-// Checks that a call stays within the memory that it names, as far as sizes and numbers tell.
-//
-// What a file can hold (token ids, lengths, sizes) is checked here again, whoever has checked it
-// before: one comparison for each number costs nothing beside what is done with it.
+// Checks that a task stays within the memory that it names, as far as sizes and numbers tell. One
+// comparison for each number costs nothing beside what is done with it.
 
 #pragma once
 
@@ -12,7 +10,7 @@
 namespace fastdec {
 namespace {
 
-// Why a call was refused; problems.py knows these numbers. A refused call has done nothing.
+// Why a task was refused. A refused task has done nothing.
 enum Problem : int64_t { NONE, TOKENS, TREE, SIZES, LENGTHS, PLACES, SCRATCH };
 
 INLINE bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
@@ -207,90 +205,10 @@ Problem problem_of(const TopK &task) {
   return NONE;
 }
 
-Problem problem_of_places(const Append &task) {
-  if (task.n_rows < 0 || task.n_new < 0) return SIZES;
-  for (int64_t row = 0; row < task.n_rows; ++row) {
-    if (!is_within(task.sentence[row], task.n_sentences)) return PLACES;
-    if (!is_within(task.lengths[row], task.width + 1)) return LENGTHS;
-  }
-  return NONE;
-}
-
-Problem problem_of(const Append &task) {
-  if (const Problem problem = problem_of_places(task)) return problem;
-  for (int64_t row = 0; row < task.n_rows; ++row) {
-    const int64_t n = task.counts ? task.counts[row] : task.count;
-    if (!is_within(n, task.n_new + 1)) return SIZES;
-  }
-  return NONE;
-}
-
-Problem problem_of(const Blocks &task) {
-  const int64_t n_new = task.rows.n_new;
-  if (n_new < 1 || task.dim < 1 || !is_within(task.n_known, 2)) return SIZES;
-  if (task.rest_width < n_new - 1) return SIZES;
-  for (int64_t row = 0; row < task.rows.n_rows; ++row) {
-    if (!is_within(task.accepted[row] - 1, n_new)) return SIZES;
-    for (int64_t i = 0; task.parents && i < n_new; ++i)
-      if (!is_within(task.path[row * n_new + i], n_new)) return TREE;
-  }
-  return problem_of_places(task.rows);
-}
-
-// Its parts are checked when their turn comes.
-Problem problem_of(const Verification &task) {
-  const Blocks &blocks = *task.blocks;
-  const Step &step = *task.step;
-  const bool fits = step.n_rows == blocks.rows.n_rows && step.model.dim == blocks.dim;
-  const int64_t n_inputs = task.best->linear.inputs;
-  const bool fits_output = n_inputs == blocks.dim && (!task.heads || task.heads->n_heads == 1);
-  return fits && fits_output && blocks.rows.n_new >= 1 ? NONE : SIZES;
-}
-
-INLINE bool is_table(const NgramTable &table) {
-  const bool is_power_of_2 = table.size >= 0 && !(table.size & (table.size - 1));
-  return is_power_of_2 && is_within(table.used, table.size / 2 + 1);
-}
-
-// Tables stay half empty, so that searches end soon.
-INLINE bool has_room(const NgramTable &table, int64_t n) {
-  return n <= table.size / 2 - table.used;
-}
-
-Problem problem_of(const Ngrams &task) {
-  const bool has_order = task.order >= 2 && task.order <= MAX_NGRAM_ORDER;
-  if (!has_order || !is_table(task.young) || !is_table(task.old)) return SIZES;
-  if (task.n_rows < 0 || task.n < 0) return SIZES;
-  for (int64_t row = 0; row < task.n_rows; ++row)
-    if (!is_within(task.sentences[row], task.n_sentences)) return PLACES;
-  for (int64_t row = 0; row < task.n_rows; ++row)
-    if (!is_within(task.counts[row], task.n + 1)) return SIZES;
-  return NONE;
-}
-
 Problem problem_of(const Trees &task) {
   const bool is_empty = task.n_heads == 0;
   if (task.n_rows < 0 || task.n_heads < 0 || task.n_proposals < 0) return SIZES;
   return is_empty || task.n_best > 0 ? NONE : SIZES;
-}
-
-// Whether each part takes as many numbers as the one before gives, and from where it gives them. The
-// parts check themselves.
-Problem problem_of(const HeadTrees &task) {
-  if (!task.heads || !task.product || !task.top_k || !task.trees) return SIZES;
-  const Heads &heads = *task.heads;
-  const Product &product = *task.product;
-  const TopK &top_k = *task.top_k;
-  const Trees &trees = *task.trees;
-  const bool are_alike = heads.n == trees.n_rows && heads.n_heads == trees.n_heads &&
-                         product.n == heads.n * heads.n_heads && top_k.n_rows == product.n &&
-                         top_k.n_members == 1 && !top_k.rows && trees.n_best == top_k.n_best &&
-                         product.linear.inputs == heads.hidden.inputs &&
-                         top_k.n_types == product.linear.outputs;
-  if (!are_alike || !top_k.scores) return SIZES;
-  const bool are_joined = product.x == heads.y && top_k.scores[0] == product.y &&
-                          trees.scores == top_k.best && trees.ranked == top_k.tokens;
-  return are_joined ? NONE : SIZES;
 }
 
 Problem problem_of(const Move &move) {

@@ -9,7 +9,7 @@ namespace fastdec {
 namespace {
 
 // An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum), ... Python knows their
-// numbers as EPILOGUES in structures.py.
+// numbers as ACTIVATIONS in engine/network/heads.py.
 enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH };
 
 // Writes the first n of a block's values to y.

@@ -1,4 +1,4 @@
-// The structures that Python and C++ share. structures.py lists the same fields in the same order.
+// The tasks that the engine gives to kernels, and what they are made of.
 //
 // Words:
 //   row        one sentence that is being decoded or encoded
@@ -32,8 +32,6 @@ constexpr int GROUP = 4;
 
 // At most so many tokens of a tree can follow each other.
 constexpr int64_t MAX_TREE_DEPTH = 64;
-// n of the longest n-gram.
-constexpr int64_t MAX_NGRAM_ORDER = 64;
 
 // What a thread's work costs, and to have several threads, in nanoseconds; see costs.h.
 struct Costs {
@@ -233,80 +231,6 @@ struct TopK {
   int64_t *origins;       // [n_beams, n_best], their rows; null: nobody asks
 };
 
-// Rows grow by the first of their new tokens.
-struct Append {
-  int64_t n_sentences, width, n_rows, n_new, eos;
-  int64_t *tokens;          // [n_sentences, width]
-  float *scores;            // [n_sentences, width]
-  const int64_t *sentence;  // [n_rows]
-  int64_t *lengths;         // [n_rows], of the rows in tokens
-  uint8_t *finished;        // [n_rows], set where a row ends
-  const int64_t *new_tokens;  // [n_rows, n_new]
-  const float *new_scores;    // [n_rows, n_new]
-  const int64_t *counts;      // [n_rows], how many of them each row is given; null: count
-  int64_t count;
-  int64_t *taken;  // [n_rows], how many each takes: none behind an end of sentence
-};
-
-// Rows of which each has a next token that is certain, and a block of tokens that begins with it.
-struct Blocks {
-  Append rows;  // whose new tokens and scores are those that are kept
-  int64_t dim;
-  int64_t *next_tokens;  // [n_rows]
-  float *next_scores;    // [n_rows]
-  float *states;         // [n_rows, dim], each row's features at its last token
-  const int64_t *proposals;    // [n_rows, n_new - 1]
-  int64_t *tokens;             // [n_rows, n_new], the blocks
-  int64_t *parents, *depths;   // [n_rows, n_new] of trees; null parents: chains
-  float *features;             // [n_rows, n_new, dim]
-  int64_t *answers;            // [n_rows, n_new], the best token after each
-  float *answer_scores;        // [n_rows, n_new]
-  const uint8_t *verdict;  // [n_rows, n_new - 1], whether a proposal is good enough; null: it is if
-                           // it is the best token after the one before
-  const float *own_scores;  // [n_rows, n_new - 1] of the proposals; null: those of the answers
-  int64_t *accepted;        // [n_rows], how many tokens of each block
-  int64_t *path;            // [n_rows, n_new], their places in a tree
-  int64_t n_known;          // 1 where the rows have their blocks' first tokens already, otherwise 0
-  int64_t *kept_tokens;     // [n_rows, n_new], rows.new_tokens
-  float *kept_scores;       // [n_rows, n_new], rows.new_scores
-  int64_t *kept_counts;     // [n_rows], rows.counts
-  int64_t *ended;           // [n_rows], how many tokens rows took that ended by their next token
-  int64_t *rest, *n_rest;   // [n_rows, rest_width] and [n_rows], a chain's answers behind the next
-  int64_t rest_width, pad;  // token; padding behind them
-};
-
-// Blocks are fed and judged, and rows keep what is accepted of them.
-struct Verification {
-  Step *step;  // of the blocks' rows
-  Heads *heads;   // what computes p_1's states of features; null: they are the same
-  float *states;  // [n_rows, n_new, dim], those states
-  BestToken *best;
-  Blocks *blocks;
-  DraftChains *chains;  // what drafts behind what the rows keep; null: nothing does
-  int64_t n_drafted;    // how many steps that took; 0: none, or not all that it needs is there
-  int64_t shortest, longest;  // of the rows in the step's past, which chains make longer
-};
-
-// A context's number, and the token that last followed it, lie in the same place; 0 is no context.
-struct NgramTable {
-  uint64_t *contexts;  // [size]
-  int32_t *tokens;     // [size]
-  int64_t size, used;  // size: a power of 2, or 0
-};
-
-// What is learned goes into the younger table; both are looked at.
-struct Ngrams {
-  NgramTable young, old;
-  int64_t order, eos, n_sentences, n_rows, n;
-  int64_t remembers;         // whether rows that grow are learned from
-  const int64_t *pools;      // [n_sentences]; different pools learn nothing from each other
-  int64_t *contexts;         // [n_sentences, order - 1], the last tokens of each
-  const int64_t *sentences;  // [n_rows]
-  const int64_t *tokens;     // [n_rows, n], what the rows have grown by, or guesses of others
-  const int64_t *counts;     // [n_rows], how many of those are learned, or stay
-  int64_t *guesses, *sizes;  // [n_rows, n], and how long the context of each was
-};
-
 // From the best tokens of each head to a tree of the most probable paths.
 struct Trees {
   int64_t n_rows, n_heads, n_best, n_proposals, eos, pad;
@@ -315,15 +239,6 @@ struct Trees {
   const int64_t *ranked;  // [n_rows, n_heads, n_best], their tokens
   int64_t *tokens, *parents, *depths;  // [n_rows, 1 + n_proposals], later the longest of the trees
   float *path_scores;                  // the same, log-probabilities of the paths to these tokens
-};
-
-// Trees of what heads find most probable, in one call: each part reads what the one before wrote.
-struct HeadTrees {
-  Heads *heads;      // from the rows' states to the output layer's inputs
-  Product *product;  // from those to logits
-  TopK *top_k;       // from those to each head's best tokens
-  Trees *trees;
-  float temperature;  // divides the logits
 };
 
 // Trees of the most probable paths, of which the best ones of each level go on to the next. The
@@ -343,35 +258,6 @@ struct DraftTrees {
   // [n_rows, 1 + n_proposals], later the longest of the trees; see Trees.
   int64_t *tokens, *parents, *depths;
   float *path_scores;
-};
-
-// A left and a right token behind an entry of a beam.
-struct TokenPair {
-  float total;      // the entry's score with both tokens; -infinity: there is no such pair
-  float scores[2];  // of the tokens
-  int32_t column;   // of the entry
-  int32_t tokens[2];
-};
-
-// From the best left and right tokens of beams to the best pairs (Imamura and Sumita 2020, section
-// 3.2). Row r's scores of left tokens are the 2r-th, those of right tokens the next.
-struct DoubleTopK {
-  int64_t n_beams, n_entries, width, end;  // each beam has n_entries now and `width` from now on
-  // What TopK has found, best first: first each beam's left tokens, then each row's right tokens.
-  int64_t n_best;
-  const float *scores;          // [n_beams + n_beams * n_entries, n_best]
-  const int64_t *rows, *tokens;
-  TokenPair *best, *going_on;  // [n_beams, width]; going on, an entry's heir has its place
-  int64_t n_ends;         // how many of the best hold an end
-  int64_t n_lost;         // of how many beams no pair goes on
-  // What the next step is fed, if all beams go on.
-  int64_t most_rows;
-  int64_t *next_tokens;  // [most_rows, 2]
-  float *totals;         // [most_rows, 2], of left tokens; those of right tokens are 0
-  int64_t *origins;      // [most_rows], the row that each row was before
-  int64_t moves;         // whether some row was another
-  void *scratch;         // [scratch_size] bytes
-  int64_t scratch_size;
 };
 
 // The beams of a search, of which a step expands those in focus. The arrays are the search's own.
@@ -422,21 +308,6 @@ struct Trace {
   const float *totals;                       // [n]
   int64_t *tokens;                           // [n_tokens]
   float *scores;                             // [n_tokens], of each token
-};
-
-// The tokens that would repeat an n-gram of a row, after each of its new tokens.
-struct Repeats {
-  int64_t n_rows, n_new, size;  // n-grams of `size` tokens
-  int64_t before_first;         // the token before a row's first
-  const int64_t *tokens;        // [n_tokens]
-  int64_t n_tokens;
-  const int64_t *starts, *lengths;  // [n_rows], where in tokens each row's own are
-  const int64_t *block;    // [n_rows, n_new], the new tokens; null: the row's own last one alone
-  const int64_t *parents;  // [n_rows, n_new] of trees, which token each follows; null: chains
-  int64_t first;           // 1: the first new token is the row's own last one; 0: it comes next
-  int64_t filler;          // where there are fewer forbidden tokens than room
-  int64_t most;
-  int64_t *forbidden;  // [n_rows, n_new, most]
 };
 
 // Rows of a cache change their places.
