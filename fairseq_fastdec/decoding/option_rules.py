@@ -8,13 +8,14 @@ from fairseq.dataclass import ChoiceEnum
 
 from ..engine.products.precision import PRECISIONS
 from ..errors import flag_of
+from .methods.acceptance import ACCEPTANCES
 from .registry import METHODS, decoding_names
 
 JACOBI = ("jacobi", "gs_jacobi", "hybrid_jacobi")
 DRAFTING = (*JACOBI, "lookahead")
 BEAMS = ("beam", "variable_beam", "streaming")
 
-ACCEPTANCE_CHOICES = ChoiceEnum(["exact", "topk", "distance"])
+ACCEPTANCE_CHOICES = ChoiceEnum(list(ACCEPTANCES))
 DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])

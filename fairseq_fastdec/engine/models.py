@@ -48,7 +48,15 @@ class EngineModels:
             precision: a name of :data:`~.products.precision.PRECISIONS`.
         """
         self._models, self._precision, self._proposals = models, precision, proposals
-        self._versions: Tuple[int, ...] = ()
+        self._prepared = [
+            prepared(coder)
+            for model in models
+            if unsupported_part(model) is None
+            for coder in (model.encoder, model.decoder)
+            if coder is model.decoder or runs_prepared(coder)
+        ]
+        self._encodes = bool(self._prepared) and all(is_compiled(own.encoder) for own in models)
+        self._versions: Optional[List[int]] = None
         self._n_positions = (0, 0)
         self._made: List[Any] = []
         self._problem: Optional[str] = None
@@ -64,7 +72,7 @@ class EngineModels:
             of each model its encoder's states, float32 ``[B, S, C]``, padded on the right, and the
             lengths, int64 ``[B]``; ``None`` if the engine encodes the sources' tokens
         """
-        if all(is_compiled(model.encoder) for model in self._models):
+        if self._encodes:
             return None
         return [_states(model.encoder.forward_torchscript(net_input)) for model in self._models]
 
@@ -74,14 +82,8 @@ class EngineModels:
         Returns:
             see :func:`obstacle`
         """
-        versions = tuple(
-            prepared(coder).refresh()
-            for model in self._models
-            if unsupported_part(model) is None
-            for coder in (model.encoder, model.decoder)
-            if coder is model.decoder or runs_prepared(coder)
-        )
-        if not versions or versions != self._versions:
+        versions = [own.refresh() for own in self._prepared]
+        if versions != self._versions:
             self._versions, self._made = versions, []
             self._problem = obstacle(self._models, self._precision)
         return self._problem

@@ -2,13 +2,15 @@
 
 import math
 from functools import partial
-from typing import Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 from fairseq.data import Dictionary
 from torch import Tensor
 
 from ...data.integer_symbols import integer_values
-from ..options import DecodingOptions
+
+if TYPE_CHECKING:
+    from ..options import DecodingOptions
 
 # From proposals int64 [R, N] and p_1's log-probabilities [R, N, V] in their places to whether each
 # proposal is accepted, bool [R, N].
@@ -46,33 +48,46 @@ def at_least(proposals: Tensor, log_probs: Tensor, test: AcceptanceTest, n: int)
     return is_accepted
 
 
-def acceptance_test(options: DecodingOptions, dictionary: Dictionary) -> AcceptanceTest:
+# Of --acceptance: the test, and its arguments in compiled code besides the name.
+Acceptance = Tuple[AcceptanceTest, Dict[str, Any]]
+
+
+def _exact(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
+    return exact, {}
+
+
+def _topk(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
+    n = min(options.acceptance_topk, len(dictionary))
+    return partial(among_best, n=n), {"n_best": n}
+
+
+def _distance(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
+    epsilon, values = options.acceptance_distance, integer_values(dictionary)
+    test = partial(within_distance, epsilon=epsilon, values=values)
+    return test, {"distance": epsilon, "values": values.tolist()}
+
+
+# By the values of --acceptance, which compiled code knows by the same names.
+ACCEPTANCES = {"exact": _exact, "topk": _topk, "distance": _distance}
+
+
+def acceptance_test(options: "DecodingOptions", dictionary: Dictionary) -> AcceptanceTest:
     """The test of ``--acceptance`` and ``--min-block-size``.
 
     Raises:
         ValueError: for ``--acceptance distance`` if the vocabulary is not of whole numbers.
     """
-    test: AcceptanceTest = exact
-    if str(options.acceptance) == "topk":
-        test = partial(among_best, n=options.acceptance_topk)
-    elif str(options.acceptance) == "distance":
-        values = integer_values(dictionary)
-        test = partial(within_distance, epsilon=options.acceptance_distance, values=values)
+    test, _ = ACCEPTANCES[str(options.acceptance)](options, dictionary)
     if options.min_block_size == 1:
         return test
     return partial(at_least, test=test, n=options.min_block_size)
 
 
-def compiled_acceptance(options: DecodingOptions, dictionary: Dictionary) -> Dict[str, Any]:
-    """The test of :func:`acceptance_test` in compiled code: arguments of ``_engine.Acceptance``."""
-    kind, min_block = str(options.acceptance), options.min_block_size
-    acceptance: Dict[str, Any] = {"kind": kind, "min_block": min_block}
-    if kind == "topk":
-        acceptance["n_best"] = min(options.acceptance_topk, len(dictionary))
-    elif kind == "distance":
-        values = integer_values(dictionary).tolist()
-        acceptance.update(distance=options.acceptance_distance, values=values)
-    return acceptance
+def compiled_acceptance(options: "DecodingOptions", dictionary: Dictionary) -> Dict[str, Any]:
+    """The same in compiled code: the arguments of ``_engine.Acceptance``."""
+    kind = str(options.acceptance)
+    _, arguments = ACCEPTANCES[kind](options, dictionary)
+    return {"kind": kind, "min_block": options.min_block_size, **arguments}
 
 
 def _is_possible(proposals: Tensor, log_probs: Tensor) -> Tensor:

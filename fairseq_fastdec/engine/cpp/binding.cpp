@@ -740,13 +740,6 @@ void bind_search(py::class_<Checked> &python) {
       .def_property_readonly("counts", [](Checked &own) { return own.search->counts(); });
 }
 
-Acceptance::Kind acceptance_kind(const std::string &name) {
-  if (name == "exact") return Acceptance::EXACT;
-  if (name == "topk") return Acceptance::AMONG_BEST;
-  require(name == "distance", "acceptance: " + name);
-  return Acceptance::DISTANCE;
-}
-
 }  // namespace
 
 PYBIND11_MODULE(_engine, module) {
@@ -795,7 +788,7 @@ PYBIND11_MODULE(_engine, module) {
   py::class_<Acceptance>(module, "Acceptance")
       .def(py::init([](const std::string &kind, int64_t n_best, double distance,
                        std::vector<double> values, int64_t min_block) {
-             return Acceptance{acceptance_kind(kind), n_best, distance, std::move(values),
+             return Acceptance{Acceptance::kind_of(kind), n_best, distance, std::move(values),
                                min_block};
            }),
            py::arg("kind") = "exact", py::arg("n_best") = 1, py::arg("distance") = 0.0,

@@ -1,7 +1,5 @@
 #include "blocks.h"
 
-#include <cmath>
-
 namespace fastdec {
 
 BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
@@ -60,24 +58,11 @@ void BlockSearch::propose() {
 }
 
 bool BlockSearch::is_good(int64_t row, int64_t number) const {
-  const int64_t at = row * feed.width + number;
-  const int64_t proposal = feed.tokens[at], best = answers.tokens[at - 1];
   if (number < feed.n_certain[row]) return true;
-  if (!acceptance.asks()) return proposal == best;
-  const float score = answers.asked_scores[at - 1];
-  if (number < acceptance.min_block) return score > -INFINITY;
-  switch (acceptance.kind) {
-    case Acceptance::EXACT:
-      return proposal == best;
-    case Acceptance::AMONG_BEST:
-      return score > -INFINITY && score >= answers.nth_best[at - 1];
-    case Acceptance::DISTANCE:
-      // NaN, the value of a type that is no integer, is within no distance.
-      return proposal == best ||
-             (score > -INFINITY && std::abs(acceptance.values[proposal] -
-                                            acceptance.values[best]) <= acceptance.distance);
-  }
-  return false;
+  const int64_t at = row * feed.width + number;
+  const float nth_best = acceptance.asks() ? answers.nth_best[at - 1] : 0;
+  return acceptance.accepts(feed.tokens[at], number,
+                            {answers.tokens[at - 1], answers.asked_scores[at - 1], nth_best});
 }
 
 int64_t BlockSearch::accept_chain(int64_t row) const {

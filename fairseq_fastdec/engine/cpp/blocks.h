@@ -5,24 +5,11 @@
 
 #pragma once
 
+#include "acceptance.h"
 #include "drafts.h"
 #include "search.h"
 
 namespace fastdec {
-
-// How proposals are accepted (sections 3 and 5).
-struct Acceptance {
-  enum Kind { EXACT, AMONG_BEST, DISTANCE };
-
-  Kind kind = EXACT;
-  int64_t n_best = 1;          // AMONG_BEST: the proposal is one of p_1's n best tokens (5.1)
-  double distance = 0;         // DISTANCE: it is an integer at most that far from p_1's best (5.2)
-  std::vector<double> values;  // DISTANCE: the integers that types stand for; NaN: none
-  int64_t min_block = 1;       // at least this many tokens of a block are kept (5.3)
-
-  // Whether p_1's scores of the proposals are needed.
-  bool asks() const { return kind != EXACT || min_block > 1; }
-};
 
 struct BlockOptions {
   Rules rules;

@@ -1,0 +1,59 @@
+// How p_1 accepts proposals (Stern et al. 2018, sections 3 and 5).
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace fastdec {
+
+struct Acceptance {
+  enum Kind { EXACT, AMONG_BEST, DISTANCE };
+
+  Kind kind = EXACT;
+  int64_t n_best = 1;          // AMONG_BEST: the proposal is one of p_1's n best tokens (5.1)
+  double distance = 0;         // DISTANCE: it is an integer at most that far from p_1's best (5.2)
+  std::vector<double> values;  // DISTANCE: the integers that types stand for; NaN: none
+  int64_t min_block = 1;       // at least this many tokens of a block are kept (5.3)
+
+  // By the names of --acceptance.
+  static Kind kind_of(const std::string &name) {
+    if (name == "exact") return EXACT;
+    if (name == "topk") return AMONG_BEST;
+    if (name == "distance") return DISTANCE;
+    throw std::invalid_argument("acceptance: " + name);
+  }
+
+  // Whether p_1's scores of the proposals are needed.
+  bool asks() const { return kind != EXACT || min_block > 1; }
+
+  // What p_1 answers in the place of a proposal. A score of -infinity: not possible. The scores
+  // are there if asks().
+  struct Answer {
+    int64_t best;
+    float score, nth_best;  // of the proposal, and of the last of the n best tokens
+  };
+
+  // Whether a proposal stays, as the number-th token of its block, from 0.
+  bool accepts(int64_t proposal, int64_t number, const Answer &answer) const {
+    if (!asks()) return proposal == answer.best;
+    const bool is_possible = answer.score > -INFINITY;
+    if (number < min_block) return is_possible;
+    switch (kind) {
+      case EXACT:
+        return proposal == answer.best;
+      case AMONG_BEST:
+        return is_possible && answer.score >= answer.nth_best;
+      case DISTANCE:
+        // NaN, the value of a type that is no integer, is within no distance.
+        return proposal == answer.best ||
+               (is_possible && std::abs(values[proposal] - values[answer.best]) <= distance);
+    }
+    return false;
+  }
+};
+
+}  // namespace fastdec
