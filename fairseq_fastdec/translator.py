@@ -38,7 +38,8 @@ from .decoding import check_asked_for
 from .decoding.alignments import Alignment, hard_alignments
 from .decoding.hypothesis import Hypothesis, NotFinite
 from .decoding.methods.streaming import Capacity, Streaming
-from .decoding.options import DecodingOptions, given
+from .decoding.option_rules import given
+from .decoding.options import DecodingOptions
 from .decoding.registry import STOCK
 from .kept_generators import KeptGenerators, key_of
 from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_fairseq

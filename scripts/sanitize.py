@@ -24,15 +24,12 @@ ROOT = Path(__file__).resolve().parents[1]
 # All entry points of compiled code, and every method, which calls some of them.
 TESTS = [
     "tests/engine/kernels",
-    "tests/generators/test_top_tokens.py",
-    "tests/generators/test_ids.py",
-    "tests/generators/single/test_compiled_search.py",
-    "tests/generators/beams/test_compiled_search.py",
-    "tests/generators/double_token/test_compiled_search.py",
+    "tests/decoding/test_ids.py",
+    "tests/decoding/compiled",
     "-k",
     "not command_line and not many_tokens",
 ]
-THREAD_TESTS = ["tests/generators/test_threads.py"]
+THREAD_TESTS = ["tests/decoding/test_threads.py"]
 
 
 class Sanitizers(NamedTuple):

@@ -107,5 +107,5 @@ def test_the_architecture_tells_the_floors():
 
 
 def test_the_example_of_a_method_is_the_one_that_is_tested():
-    (block,) = snippets.blocks(ARCHITECTURE, "python")
+    block, _ = snippets.blocks(ARCHITECTURE, "python")
     assert block == text_of(EXAMPLE)

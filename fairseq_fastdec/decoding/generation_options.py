@@ -3,16 +3,11 @@
 Every field of fairseq's ``GenerationConfig`` stands in one of the tables. A test compares.
 """
 
-import difflib
 import math
-from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any, Dict, Iterable, NamedTuple
-
-from fairseq.dataclass.configs import GenerationConfig
+from typing import Any, Dict, NamedTuple
 
 from ..errors import flag_of
-from .options import DecodingOptions
 
 
 class ValidRange(NamedTuple):
@@ -131,26 +126,3 @@ def refused(args: Any) -> Dict[str, bool]:
     return {
         flag_of(name): getattr(args, name, default) != default for name, default in REFUSED.items()
     }
-
-
-def check_names(names: Iterable[str], where: str) -> None:
-    """Refuse options that fairseq would take and nobody would read.
-
-    Args:
-        where: who gave them, for the message.
-
-    Raises:
-        ValueError: for a name that is no option, or one that only commands read; it tells the
-            nearest one.
-    """
-    known = {option.name for option in (*fields(GenerationConfig), *fields(DecodingOptions))}
-    for name in names:
-        if name in READ_BY_COMMANDS:
-            raise ValueError(
-                f"{name}: only fairseq-generate reads it, {where} does not; give prefix_tokens "
-                "to inference_step"
-            )
-        if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            meant = f"; did you mean {nearest[0]}?" if nearest else "; remove it"
-            raise ValueError(f"{name}: no option of {where}{meant}")

@@ -5,7 +5,7 @@ import logging
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -19,9 +19,11 @@ from .constraints import GenerationRules
 from .generation_options import NO_REPEAT
 from .hypothesis import Hypotheses, check_finite
 from .ids import check_dictionaries, check_request
-from .options import DecodingOptions
 from .sources import Sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
+
+if TYPE_CHECKING:
+    from .options import DecodingOptions
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ class DecodingGenerator(ABC):
         models: Sequence[FairseqEncoderDecoderModel],
         dictionary: Dictionary,
         args: Any,
-        options: DecodingOptions,
+        options: "DecodingOptions",
         symbols_to_strip_from_output: Sequence[int] = (),
         source_dictionary: Optional[Dictionary] = None,
         eos: Optional[int] = None,

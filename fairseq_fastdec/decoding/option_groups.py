@@ -8,10 +8,12 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
 from ..help import as_ours
-from .option_rules import BEAMS, DRAFTING, methods_of, values_of
+from .methods.beams import BEAMS
+from .methods.drafts import DRAFTING
+from .option_rules import rule_of, values_of
 
 GENERAL = "decoding"
-# Narrow ones first: an option is in the first group that has all methods it is for, or GENERAL.
+# Narrow ones first: an option is in the first group that has all methods it is for.
 GROUPS = {
     "blockwise decoding": ("blockwise", "auto"),
     "Jacobi decoding and lookahead": (*DRAFTING, "auto"),
@@ -29,16 +31,15 @@ class Grouped:
                 group of the methods that they are for.
         """
         self._parser = parser
-        self._titles = {option.name: group_of(option) for option in ours}
+        self._ours = {option.name: option for option in ours}
         self._groups: Dict[str, Any] = {}
 
     def add_argument(self, *names: str, **options: Any) -> None:
         """As argparse's; fairseq calls nothing else."""
-        option = names[0].lstrip("-").replace("-", "_")
-        title = self._titles.get(option)
-        if title is not None and values_of(option):
+        option = self._ours.get(names[0].lstrip("-").replace("-", "_"))
+        if option is not None and values_of(option):
             options["choices"] = values_of(option)
-        self._group(title).add_argument(*names, **options)
+        self._group(None if option is None else group_of(option)).add_argument(*names, **options)
 
     def _group(self, title: Optional[str]) -> Any:
         if title is None:
@@ -54,8 +55,12 @@ def group_of(option: Field) -> str:
     """The title of an option's group."""
     if "group" in option.metadata:
         return option.metadata["group"]
-    methods = set(methods_of(option.name))
-    return next((title for title, group in GROUPS.items() if methods <= set(group)), GENERAL)
+    own = rule_of(option).methods
+    if own is None or option.name == "decoding":
+        return GENERAL
+    return next(
+        (title for title, group in GROUPS.items() if set(own) <= set(group)), ", ".join(own)
+    )
 
 
 def add_options(parser: argparse.ArgumentParser, config: FairseqDataclass, base: type) -> None:

@@ -1,29 +1,37 @@
-"""Every decoding option in one place: its name, its default and its help."""
+"""All decoding options: those that every method has, and those that methods declare."""
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Optional
+import dataclasses
+import difflib
+from dataclasses import dataclass, fields
+from typing import Any, Iterable, Iterator, Optional, Type
 
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from hydra.core.config_store import ConfigStore
 
-from .option_rules import (
-    ACCEPTANCE_CHOICES,
-    DRAFT_CHOICES,
-    FINALIZE_CHOICES,
-    NGRAM_POOL_CHOICES,
-    PRECISION_CHOICES,
-    PROPOSAL_PRECISION_CHOICES,
-    STREAM_POLICY_CHOICES,
-    check_options,
-)
+from ..engine.products.precision import PRECISIONS
+from .generation_options import READ_BY_COMMANDS
+from .methods.acceptance import AcceptanceOptions
+from .methods.beams import PruningOptions
+from .methods.blockwise import BlockwiseOptions
+from .methods.drafts import DraftOptions
+from .methods.gs_jacobi import GSJacobiOptions
+from .methods.hybrid_jacobi import HybridJacobiOptions
+from .methods.lookahead import LookaheadOptions
+from .methods.streaming import StreamingOptions
+from .option_rules import check_options, option
 from .registry import STOCK
+
+PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
 
 
 @dataclass
-class DecodingOptions(FairseqDataclass):
-    """The options that the plugin adds to fairseq's tasks."""
+class GeneralOptions:
+    """The options that every method of ours has."""
 
     # A string, not one of fairseq's enumerations of choices: register_decoding adds more.
-    decoding: str = field(
+    decoding: str = dataclasses.field(
         default=STOCK,
         metadata={
             "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one "
@@ -37,199 +45,57 @@ class DecodingOptions(FairseqDataclass):
             "of two tokens a step (needs --task translation_double_token)"
         },
     )
-    decoding_stats: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "write one JSON line for each sentence to this file",
-            "argparse_const": None,
-        },
+    decoding_stats: Optional[str] = option(
+        None, "write one JSON line for each sentence to this file", is_path=True
     )
-    engine_precision: PRECISION_CHOICES = field(
-        default="model",
-        metadata={
-            "help": "what matrix products are computed in: model = as the checkpoint is; fp32; "
-            "bf16; int8 = weights quantised by output channel, inputs by token. Everything else, "
-            "if not model, is fp32. By compiled code, on a CPU"
-        },
+    engine_precision: PRECISION_CHOICES = option(
+        "model",
+        "what matrix products are computed in: model = as the checkpoint is; fp32; "
+        "bf16; int8 = weights quantised by output channel, inputs by token. Everything else, "
+        "if not model, is fp32. By compiled code, on a CPU",
     )
-    keep_model: bool = field(
-        default=False,
-        metadata={
-            "help": "keep the model's own weights beside those that the engine has packed or "
-            "quantised. Commands that only decode on a CPU otherwise free them: transformer base "
-            "takes 170 MiB less"
-        },
+    keep_model: bool = option(
+        False,
+        "keep the model's own weights beside those that the engine has packed or "
+        "quantised. Commands that only decode on a CPU otherwise free them: transformer base "
+        "takes 170 MiB less",
     )
-    shortlist: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "compute only the target types that this lexical table gives for a batch; a "
-            "file of lines 'target source probability', as Marian's lex.s2t and what "
-            "scripts/build_shortlist.py writes (default: all types)",
-            "argparse_const": None,
-        },
+    shortlist: Optional[str] = option(
+        None,
+        "compute only the target types that this lexical table gives for a batch; a "
+        "file of lines 'target source probability', as Marian's lex.s2t and what "
+        "scripts/build_shortlist.py writes (default: all types)",
+        is_path=True,
     )
-    shortlist_first: int = field(
-        default=100,
-        metadata={
-            "help": "--shortlist: the first N types of the target dictionary, the most frequent "
-            "ones, are always computed"
-        },
+    shortlist_first: int = option(
+        100,
+        "--shortlist: the first N types of the target dictionary, the most frequent "
+        "ones, are always computed",
+        at_least=0,
+        needs=("shortlist", ()),
     )
-    shortlist_best: int = field(
-        default=100, metadata={"help": "--shortlist: the best N targets of each source type"}
-    )
-    decoding_block_size: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "blockwise: propose this many tokens a step, 1 to the trained block size "
-            "(default: the trained block size)"
-        },
-    )
-    acceptance: ACCEPTANCE_CHOICES = field(
-        default="exact",
-        metadata={
-            "help": "blockwise: accept a proposal that is p_1's best token (exact: the output is "
-            "p_1's greedy output), one of p_1's best N (topk), or an integer symbol within EPS of "
-            "p_1's best (distance)"
-        },
-    )
-    acceptance_topk: int = field(default=2, metadata={"help": "blockwise: N of --acceptance topk"})
-    acceptance_distance: float = field(
-        default=2.0, metadata={"help": "blockwise: EPS of --acceptance distance"}
-    )
-    min_block_size: int = field(
-        default=1,
-        metadata={"help": "blockwise: keep at least this many tokens a step, whatever p_1 says"},
-    )
-    proposal_tree: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "blockwise: verify this many proposals, a tree of the continuations that the "
-            "heads together find most probable, and keep its longest path that p_1 agrees with: "
-            "the same output in fewer steps (default: each head's best token, one after the other)"
-        },
-    )
-    proposal_types: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "blockwise: the heads propose the first N types of the target dictionary, the "
-            "most frequent ones; p_1 still chooses among all. 0 = all (default: 4096 for "
-            "--acceptance exact, where no output depends on it, and otherwise all)"
-        },
-    )
-    proposal_precision: Optional[PROPOSAL_PRECISION_CHOICES] = field(
-        default=None,
-        metadata={
-            "help": "blockwise, auto: what the heads' products are computed in on a CPU: engine = "
-            "as --engine-precision says; rough = int8, which is faster. p_1 stays as it is. With "
-            "--acceptance exact the output does not depend on it (default: engine, but rough "
-            "with --acceptance exact and --engine-precision model)"
-        },
-    )
-    proposal_confidence: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "blockwise, auto, with --block-heads sequential: the heads propose nothing "
-            "behind tokens that they find, taken together, less probable than this. 0 = whatever "
-            "they find (default: 0.5 for --acceptance exact, where no output depends on it, and "
-            "otherwise 0)"
-        },
-    )
-    jacobi_block_size: int = field(
-        default=3,
-        metadata={"help": "gs_jacobi, hybrid_jacobi: tokens solved in parallel (the paper's b)"},
-    )
-    parallel_len_a: float = field(
-        default=0.0,
-        metadata={
-            "help": "hybrid_jacobi: solve in parallel up to ax + b tokens, where x is the source "
-            "length, then go on token by token (default: up to the longest output allowed)"
-        },
-    )
-    parallel_len_b: Optional[int] = field(
-        default=None, metadata={"help": "hybrid_jacobi: see --parallel-len-a"}
-    )
-    oracle_length: bool = field(
-        default=False,
-        metadata={
-            "help": "jacobi, gs_jacobi: solve for as many tokens as greedy decoding gives, as the "
-            "paper measures. To measure with: greedy decoding itself finds that length first, in "
-            "a pass that the statistics tell apart (default: for the longest output allowed)"
-        },
-    )
-    lookahead_window: int = field(
-        default=6, metadata={"help": "lookahead: tokens answered at once"}
-    )
-    draft: Optional[DRAFT_CHOICES] = field(
-        default=None,
-        metadata={
-            "help": "Jacobi methods and lookahead: what a position holds before it is first "
-            "answered: pad = PAD (the paper; default of its methods), copy = the source token "
-            "at that position, previous = the preceding tokens again, ngram = what followed "
-            "the last tokens before, in the outputs so far (default of lookahead), source = what "
-            "follows the last tokens in the source"
-        },
-    )
-    ngram_order: int = field(
-        default=4, metadata={"help": "--draft ngram, source: the longest n-gram that is looked up"}
-    )
-    ngram_pool: NGRAM_POOL_CHOICES = field(
-        default="run",
-        metadata={
-            "help": "--draft ngram: look in the sentence so far, or in all outputs of the run"
-        },
+    shortlist_best: int = option(
+        100,
+        "--shortlist: the best N targets of each source type",
+        at_least=1,
+        needs=("shortlist", ()),
     )
 
-    prune_threshold: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "beams: forget candidates whose log-probability is worse by more than this "
-            "than the best candidate's; inf = none (default: 1.5, but inf for beam)"
-        },
-    )
-    max_candidates: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "beams: look at no more than this many continuations of the same candidate "
-            "(default: 5, but as many as there are for beam)"
-        },
-    )
-    finalize: Optional[FINALIZE_CHOICES] = field(
-        default=None,
-        metadata={
-            "help": "beams: fairseq = what ends is a hypothesis at once; paper = it stays on the "
-            "beam while better ones grow, and may fall off it (default: paper; fairseq for beam)"
-        },
-    )
-    refill_threshold: Optional[float] = field(
-        default=None,
-        metadata={
-            "help": "streaming: refill when no more than this share of the capacity (--batch-size, "
-            "--max-tokens, --max-beam-rows) is in use (default: 1/6)"
-        },
-    )
-    stream_policy: Optional[STREAM_POLICY_CHOICES] = field(
-        default=None,
-        metadata={
-            "help": "streaming: min-length = expand the sentences with the fewest tokens; fifo = "
-            "all that fit, those with the most tokens first (default: min-length)"
-        },
-    )
-    stream_buffer: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "streaming: read this many sentences at a time; --batch-size and --max-tokens "
-            "then say how much of that is decoded at once (default: 4096)"
-        },
-    )
-    max_beam_rows: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "streaming: expand at most this many candidates at once; --batch-size may say "
-            "how many sentences are under way then, and without it no more are than that takes"
-        },
-    )
+
+@dataclass
+class DecodingOptions(
+    StreamingOptions,
+    PruningOptions,
+    DraftOptions,
+    LookaheadOptions,
+    HybridJacobiOptions,
+    GSJacobiOptions,
+    AcceptanceOptions,
+    BlockwiseOptions,
+    GeneralOptions,
+    FairseqDataclass,
+):
+    """The options that the plugin adds to fairseq's tasks. Methods of others add more."""
 
     @classmethod
     def merged(cls, task_cfg: Any, generation_args: Any) -> "DecodingOptions":
@@ -240,13 +106,13 @@ class DecodingOptions(FairseqDataclass):
         means that an option was not given: a parsed command line has all of the task's.
         """
         values = {}
-        for option in fields(cls):
-            if option.name == "_name":
+        for own in fields(cls):
+            if own.name == "_name":
                 continue
-            own = getattr(generation_args, option.name, None)
-            if own is None:
-                own = getattr(task_cfg, option.name, option.default)
-            values[option.name] = own
+            value = getattr(generation_args, own.name, None)
+            if value is None:
+                value = getattr(task_cfg, own.name, own.default)
+            values[own.name] = value
         options = cls(**values)
         options.check()
         return options
@@ -270,6 +136,11 @@ class DecodingOptions(FairseqDataclass):
             return str(self.draft)
         return "ngram" if str(self.decoding) in ("lookahead", "auto") else "pad"
 
+    def chosen(self, name: str) -> Optional[str]:
+        """The value of an option that other options need; ``None`` if it is not given."""
+        value = self.draft_name if name == "draft" else getattr(self, name)
+        return None if value is None else str(value)
+
     def check(self) -> None:
         """
         Raises:
@@ -277,8 +148,68 @@ class DecodingOptions(FairseqDataclass):
                 has no use for; it names the flag and a remedy.
         """
         check_options(self)
+        for declared in type(self).__mro__:
+            if "check_together" in vars(declared):
+                declared.check_together(self)
 
 
-def given(value: Any, default: Any) -> Any:
-    """An option's value, or what its method takes where the user gave none."""
-    return default if value is None else value
+def check_names(names: Iterable[str], where: str) -> None:
+    """Refuse options that fairseq would take and nobody would read.
+
+    Args:
+        where: who gave them, for the message.
+
+    Raises:
+        ValueError: for a name that is no option, or one that only commands read; it tells the
+            nearest one.
+    """
+    known = {option.name for option in (*fields(GenerationConfig), *fields(DecodingOptions))}
+    for name in names:
+        if name in READ_BY_COMMANDS:
+            raise ValueError(
+                f"{name}: only fairseq-generate reads it, {where} does not; give prefix_tokens "
+                "to inference_step"
+            )
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            meant = f"; did you mean {nearest[0]}?" if nearest else "; remove it"
+            raise ValueError(f"{name}: no option of {where}{meant}")
+
+
+def declare(declared: type) -> None:
+    """Add the options of a method from another package: to ``DecodingOptions`` and all tasks.
+
+    Args:
+        declared: a dataclass whose fields :func:`~.option_rules.option` made.
+
+    Raises:
+        ValueError: for an option that exists already.
+    """
+    taken = {own.name for own in fields(DecodingOptions)} & {own.name for own in fields(declared)}
+    if taken:
+        raise ValueError(f"{declared.__name__}: there is a {min(taken)} already; rename it")
+    DecodingOptions.__bases__ = (declared, *DecodingOptions.__bases__)
+    for config in (DecodingOptions, *_subclasses(DecodingOptions)):
+        # dataclass() reads fields from class attributes, where it has left default values, and
+        # keeps methods that exist.
+        for name in vars(config).get("__annotations__", {}):
+            setattr(config, name, config.__dataclass_fields__[name])
+        for made in ("__init__", "__repr__", "__eq__"):
+            delattr(config, made)
+        dataclass(config)
+    for task, config in TASK_DATACLASS_REGISTRY.items():
+        if issubclass(config, DecodingOptions):
+            store_config(task, config)
+
+
+def store_config(task: str, config: Type[FairseqDataclass]) -> None:
+    """Tell hydra, which checks command lines, a task's options."""
+    node = config()
+    node._name = task
+    ConfigStore.instance().store(name=task, group="task", node=node, provider="fairseq_fastdec")
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    for own in kind.__subclasses__():
+        yield own
+        yield from _subclasses(own)

@@ -5,7 +5,7 @@ A new method is one file with a :class:`~.generator.DecodingGenerator` (most are
 """
 
 import importlib
-from typing import Callable, Dict, Tuple, Type, TypeVar, Union
+from typing import Callable, Dict, Optional, Tuple, Type, TypeVar, Union
 
 # fairseq's own generator, which is not ours to build.
 STOCK = "fairseq"
@@ -30,7 +30,9 @@ METHODS: Dict[str, Union[str, Type]] = {
 GeneratorClass = TypeVar("GeneratorClass", bound=Type)
 
 
-def register_decoding(name: str) -> Callable[[GeneratorClass], GeneratorClass]:
+def register_decoding(
+    name: str, options: Optional[Type] = None
+) -> Callable[[GeneratorClass], GeneratorClass]:
     """Add a method to ``--decoding``: a decorator, as fairseq's ``register_task`` is.
 
         @register_decoding("my_method")
@@ -40,13 +42,19 @@ def register_decoding(name: str) -> Callable[[GeneratorClass], GeneratorClass]:
     The file that holds it has to be imported before the command line is read: fairseq imports the
     package of ``--user-dir``, which may be another one than ours, as long as it imports ours.
 
+    Args:
+        options: a dataclass of the method's own options, made with
+            :func:`~.option_rules.option`; they become options of all tasks with ``--decoding``.
+
     Raises:
-        ValueError: for a name that a method has already.
+        ValueError: for a name that a method or an option has already.
     """
 
     def register(generator: GeneratorClass) -> GeneratorClass:
         if name in decoding_names():
             raise ValueError(f"--decoding {name}: registered already; give the method another name")
+        if options is not None:
+            importlib.import_module(".options", __package__).declare(options)
         METHODS[name] = generator
         return generator
 

@@ -13,10 +13,10 @@ from fairseq.tasks import FairseqTask
 
 from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
 from ..decoding import DecodingGenerator, build_generator, check_asked_for
-from ..decoding.generation_options import check_names
 from ..decoding.methods.streaming import Capacity, Streaming
 from ..decoding.option_groups import add_options
-from ..decoding.options import DecodingOptions, given
+from ..decoding.option_rules import given
+from ..decoding.options import DecodingOptions, check_names
 from ..decoding.registry import STOCK
 from ..engine import release_once_prepared
 from ..mapped_checkpoints import read_weights

@@ -5,9 +5,8 @@ from typing import Dict, NamedTuple, Optional, Type
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, FairseqTask, register_task
-from hydra.core.config_store import ConfigStore
 
-from ..decoding.options import DecodingOptions
+from ..decoding.options import DecodingOptions, store_config
 from .fast_decoding import FastDecoding
 
 SUFFIX = "_fastdec"
@@ -71,9 +70,7 @@ def take_over(name: str, own: Type[FairseqTask]) -> None:
     TASK_REGISTRY[name] = own
     if options is not None:
         TASK_DATACLASS_REGISTRY[name] = options
-        node = options()
-        node._name = name
-        ConfigStore.instance().store(name=name, group="task", node=node, provider="fairseq_fastdec")
+        store_config(name, options)
 
 
 def _with_decoding(options: Type[FairseqDataclass]) -> Type[FairseqDataclass]:

@@ -18,10 +18,9 @@ from fairseq_fastdec.decoding.generation_options import (
     REFUSED,
     REFUSED_IF_ASKED_FOR,
     WITHOUT_EFFECT,
-    check_names,
 )
-from fairseq_fastdec.decoding.option_rules import MAXIMA, check_options
-from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.decoding.option_rules import check_options, rule_of
+from fairseq_fastdec.decoding.options import DecodingOptions, check_names
 from fairseq_fastdec.errors import flag_of
 from tests.support import tiny
 
@@ -223,7 +222,7 @@ def test_the_largest_trees(heads, n):
 
 
 def test_the_longest_ngrams(model):
-    longest = MAXIMA["ngram_order"][0]
+    longest, _ = rule_of(DecodingOptions.__dataclass_fields__["ngram_order"]).at_most
     for draft in ("ngram", "source"):
         method = {"draft": draft, "ngram_order": longest}
         assert decoded(model, "lookahead", method) == decoded(model)

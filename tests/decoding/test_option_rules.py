@@ -6,18 +6,19 @@ from dataclasses import fields
 
 import pytest
 
-from fairseq_fastdec.decoding.option_rules import (
-    CHOICES,
-    GENERAL_OPTIONS,
-    METHODS_OF_OPTION,
-    MINIMA,
-)
+from fairseq_fastdec.decoding.option_rules import methods_of, rule_of, values_of
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.registry import METHODS
 from fairseq_fastdec.errors import flag_of
 
 NAN, INF = math.nan, math.inf
-FIELDS = {option.name: option for option in fields(DecodingOptions)}
+FIELDS = {
+    option.name: option
+    for option in fields(DecodingOptions)
+    if option.name not in ("_name", "decoding")
+}
+CHOICES = [name for name, option in FIELDS.items() if values_of(option)]
+MINIMA = [name for name, option in FIELDS.items() if rule_of(option).at_least is not None]
 METHOD_OF = {
     "proposal_tree": "blockwise", "ngram_order": "lookahead", "parallel_len_a": "hybrid_jacobi",
     "parallel_len_b": "hybrid_jacobi", "lookahead_window": "lookahead",
@@ -64,9 +65,8 @@ def test_options_that_are_wrong_or_of_no_use(options, message):
 
 
 def test_every_option_is_for_all_methods_or_for_some():
-    names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
-    assert names == {*GENERAL_OPTIONS, *METHODS_OF_OPTION}
-    assert {m for methods in METHODS_OF_OPTION.values() for m in methods} <= set(METHODS)
+    for option in FIELDS.values():
+        assert methods_of(option) and set(methods_of(option)) <= set(METHODS), option.name
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,8 @@ def test_values_of_our_own_that_mean_nothing(option, value, message):
 def test_every_option_of_ours_is_checked():
     """Numbers have a least value, names are one of a few, paths are opened when they are read."""
     paths = {"decoding_stats", "shortlist"}
-    flags = {option.name for option in fields(DecodingOptions) if option.type is bool}
-    names = {option.name for option in fields(DecodingOptions)} - {"_name", "decoding"}
-    assert names == {*MINIMA, *CHOICES, *paths, *flags}
+    flags = {option.name for option in FIELDS.values() if option.type is bool}
+    assert set(FIELDS) == {*MINIMA, *CHOICES, *paths, *flags}
 
 
 @pytest.mark.parametrize("option", sorted({*MINIMA, *CHOICES, "decoding_stats", "shortlist"}))
@@ -116,7 +115,7 @@ def test_fairseqs_own_decoding_has_none_of_our_options(option):
     value = values.get(option, 0.5 if option in shares else 7)
     if option in CHOICES:
         default = FIELDS[option].default
-        value = next(c.value for c in CHOICES[option] if c.value != str(default))
+        value = next(value for value in values_of(FIELDS[option]) if value != str(default))
     if option == "parallel_len_a":
         value = 0.7
     with pytest.raises(ValueError, match=f"^{flag_of(option)} .*means nothing to --decoding fair"):

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import build_generator
-from fairseq_fastdec.decoding.option_rules import BEAMS
+from fairseq_fastdec.decoding.methods.beams import BEAMS
 from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import command_line, tiny
 from tests.support.against_fairseq import (

@@ -1,6 +1,7 @@
 """The table of methods: a new one is one file and one line, and decodes from the command line."""
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import DecodingGenerator
+from fairseq_fastdec.decoding.methods.lookahead import LookaheadOptions
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.registry import (
     METHODS,
@@ -31,6 +33,7 @@ from tests.support.trained_models import TASK, stock_model
 EXAMPLE = "tests.support.example_method"
 SOURCE = Path(__file__).resolve().parents[1] / "support" / "example_method.py"
 OWN = sorted(METHODS)
+DECORATOR = '@register_decoding("with_options", OwnOptions)'
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,6 +72,51 @@ def test_a_plugin_of_ones_own_adds_a_method(corpus, baseline, tmp_path):
     greedy = command_line.generate(*options, "--decoding", "greedy")
     assert "of_a_plugin" in METHODS
     assert command_line.hypotheses(printed) == command_line.hypotheses(greedy)
+
+
+OPTIONS = """
+from dataclasses import dataclass
+
+from fairseq_fastdec.decoding.option_rules import option
+
+
+@dataclass
+class OwnOptions:
+    first_guess: int = option(
+        0, "the first token that is guessed", methods=("with_options",), at_least=0
+    )
+
+"""
+
+
+def test_a_plugin_of_ones_own_adds_options(corpus, baseline, tmp_path):
+    """In a process of its own: options are added for good."""
+    plugin = tmp_path / "plugin_with_options"
+    plugin.mkdir()
+    text = SOURCE.read_text(encoding="utf-8")
+    text = text.replace('@register_decoding("two_tokens")', OPTIONS + DECORATOR, 1)
+    text = text.replace("self.rules.pad)", "self.options.first_guess)", 1)
+    assert text.count("OwnOptions") == 2 and "self.options.first_guess" in text
+    (plugin / "__init__.py").write_text(text, encoding="utf-8")
+
+    def generate(*options):
+        command = [sys.executable, "-c", "from fairseq_cli.generate import cli_main; cli_main()"]
+        command += [corpus, "--path", baseline, "--user-dir", plugin, "--max-len-b", 20, *options]
+        return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+
+    done = generate("--decoding", "with_options", "--first-guess", 5)
+    assert done.returncode == 0, done.stderr
+    expected = command_line.generate(corpus, baseline, "--decoding", "greedy", "--max-len-b", 20)
+    assert command_line.hypotheses(done.stdout) == command_line.hypotheses(expected)
+    refused = generate("--decoding", "greedy", "--first-guess", 5)
+    assert "--first-guess 5: means nothing to --decoding greedy" in refused.stderr
+    refused = generate("--decoding", "with_options", "--first-guess", -1)
+    assert "--first-guess -1: must be at least 0" in refused.stderr
+
+
+def test_an_option_is_declared_once():
+    with pytest.raises(ValueError, match="LookaheadOptions: there is a lookahead_window already"):
+        register_decoding("of_no_use", LookaheadOptions)(DecodingGenerator)
 
 
 def test_a_line_in_the_table_adds_a_method(corpus, baseline, example, monkeypatch):

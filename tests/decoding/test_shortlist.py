@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fairseq_fastdec.decoding import build_generator
-from fairseq_fastdec.decoding.option_rules import BEAMS, DRAFTING
+from fairseq_fastdec.decoding.methods.beams import BEAMS
+from fairseq_fastdec.decoding.methods.drafts import DRAFTING
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.registry import METHODS
 from tests.support import tiny

@@ -8,7 +8,7 @@ import torch
 from fairseq import utils
 
 from fairseq_fastdec.decoding import build_generator
-from fairseq_fastdec.decoding.option_rules import BEAMS
+from fairseq_fastdec.decoding.methods.beams import BEAMS
 from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import skips, tiny
 from tests.support.trained_models import (

@@ -1,13 +1,16 @@
 """When p_1 accepts a proposed token (Stern et al. 2018, sections 3 and 5)."""
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
 
 from fairseq.data import Dictionary
+from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
 
 from ...data.integer_symbols import integer_values
+from ..option_rules import option
 
 if TYPE_CHECKING:
     from ..options import DecodingOptions
@@ -69,6 +72,41 @@ def _distance(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
 
 # By the values of --acceptance, which compiled code knows by the same names.
 ACCEPTANCES = {"exact": _exact, "topk": _topk, "distance": _distance}
+ACCEPTANCE_CHOICES = ChoiceEnum(list(ACCEPTANCES))
+METHODS = ("blockwise",)
+
+
+@dataclass
+class AcceptanceOptions:
+    """``--acceptance`` and the options of its values."""
+
+    acceptance: ACCEPTANCE_CHOICES = option(
+        "exact",
+        "blockwise: accept a proposal that is p_1's best token (exact: the output is "
+        "p_1's greedy output), one of p_1's best N (topk), or an integer symbol within EPS of "
+        "p_1's best (distance)",
+        methods=METHODS,
+    )
+    acceptance_topk: int = option(
+        2,
+        "blockwise: N of --acceptance topk",
+        methods=METHODS,
+        at_least=1,
+        needs=("acceptance", ("topk",)),
+    )
+    acceptance_distance: float = option(
+        2.0,
+        "blockwise: EPS of --acceptance distance",
+        methods=METHODS,
+        at_least=0,
+        needs=("acceptance", ("distance",)),
+    )
+    min_block_size: int = option(
+        1,
+        "blockwise: keep at least this many tokens a step, whatever p_1 says",
+        methods=METHODS,
+        at_least=1,
+    )
 
 
 def acceptance_test(options: "DecodingOptions", dictionary: Dictionary) -> AcceptanceTest:

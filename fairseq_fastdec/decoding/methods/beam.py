@@ -14,7 +14,7 @@ from ..constraints import prefix_lengths
 from ..generation_options import SAMPLING_FLAGS
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses
-from ..options import given
+from ..option_rules import given
 from ..sources import Sources
 from ..statistics import BeamRecord, SentenceRecord
 from .beam_batch import BeamBatch

@@ -9,10 +9,41 @@ from typing import List, Optional
 
 import numpy as np
 import torch
+from fairseq.dataclass import ChoiceEnum
 
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, hypothesis
+from ..option_rules import option
 from .sampling import Draws
+
+BEAMS = ("beam", "variable_beam", "streaming")
+FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
+
+
+@dataclass
+class PruningOptions:
+    """Which candidates stay on a beam."""
+
+    prune_threshold: Optional[float] = option(
+        None,
+        "beams: forget candidates whose log-probability is worse by more than this "
+        "than the best candidate's; inf = none (default: 1.5, but inf for beam)",
+        methods=BEAMS,
+        at_least=0,
+    )
+    max_candidates: Optional[int] = option(
+        None,
+        "beams: look at no more than this many continuations of the same candidate "
+        "(default: 5, but as many as there are for beam)",
+        methods=BEAMS,
+        at_least=1,
+    )
+    finalize: Optional[FINALIZE_CHOICES] = option(
+        None,
+        "beams: fairseq = what ends is a hypothesis at once; paper = it stays on the "
+        "beam while better ones grow, and may fall off it (default: paper; fairseq for beam)",
+        methods=BEAMS,
+    )
 
 
 @dataclass(eq=False)

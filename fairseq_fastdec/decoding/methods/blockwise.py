@@ -1,21 +1,88 @@
 """Blockwise parallel decoding (Stern, Shazeer and Uszkoreit, NeurIPS 2018)."""
 
-from typing import List, Sequence, Tuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
 import torch
+from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..compiled.outputs import BlockOptions
-from ..options import DecodingOptions
+from ..option_rules import option
 from .acceptance import AcceptanceTest, acceptance_test, compiled_acceptance
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch
 from .proposal_trees import tree_of
 from .proposals import Proposed, chain_of
 
+if TYPE_CHECKING:
+    from ..options import DecodingOptions
+
+PROPOSAL_PRECISION_CHOICES = ChoiceEnum(["engine", "rough"])
+
 # The least probability of what sequential heads propose, if every proposal is verified exactly.
 DEFAULT_CONFIDENCE = 0.5
+
+
+@dataclass
+class BlockwiseOptions:
+    """How many tokens the heads propose, and how."""
+
+    decoding_block_size: Optional[int] = option(
+        None,
+        "blockwise: propose this many tokens a step, 1 to the trained block size "
+        "(default: the trained block size)",
+        methods=("blockwise", "auto"),
+        at_least=1,
+    )
+    proposal_tree: Optional[int] = option(
+        None,
+        "blockwise: verify this many proposals, a tree of the continuations that the "
+        "heads together find most probable, and keep its longest path that p_1 agrees with: "
+        "the same output in fewer steps (default: each head's best token, one after the other)",
+        methods=("blockwise",),
+        at_least=1,
+        at_most=(256, "a step computes the output layer for every one of them"),
+        needs=("acceptance", ("exact",)),
+    )
+    proposal_types: Optional[int] = option(
+        None,
+        "blockwise: the heads propose the first N types of the target dictionary, the "
+        "most frequent ones; p_1 still chooses among all. 0 = all (default: 4096 for "
+        "--acceptance exact, where no output depends on it, and otherwise all)",
+        methods=("blockwise", "auto"),
+        at_least=0,
+    )
+    proposal_precision: Optional[PROPOSAL_PRECISION_CHOICES] = option(
+        None,
+        "blockwise, auto: what the heads' products are computed in on a CPU: engine = "
+        "as --engine-precision says; rough = int8, which is faster. p_1 stays as it is. With "
+        "--acceptance exact the output does not depend on it (default: engine, but rough "
+        "with --acceptance exact and --engine-precision model)",
+        methods=("blockwise", "auto"),
+    )
+    proposal_confidence: Optional[float] = option(
+        None,
+        "blockwise, auto, with --block-heads sequential: the heads propose nothing "
+        "behind tokens that they find, taken together, less probable than this. 0 = whatever "
+        "they find (default: 0.5 for --acceptance exact, where no output depends on it, and "
+        "otherwise 0)",
+        methods=("blockwise", "auto"),
+        at_least=0,
+        at_most=(1, "it is a probability"),
+    )
+
+    def check_together(self: "DecodingOptions") -> None:
+        """
+        Raises:
+            ValueError: for options that are right alone and not together.
+        """
+        if self.proposal_tree is not None and self.min_block_size > 1:
+            raise ValueError(
+                f"--min-block-size {self.min_block_size}: of a tree nothing is kept that p_1 does "
+                "not agree with; remove it or --proposal-tree"
+            )
 
 
 class Blockwise(SingleHypothesisMethod):
@@ -97,7 +164,7 @@ class Blockwise(SingleHypothesisMethod):
         self.statistics.count_heads([len(block_sizes)] * len(heads), accepted_of)
 
 
-def number_of_heads(options: DecodingOptions, trained: Sequence[int]) -> int:
+def number_of_heads(options: "DecodingOptions", trained: Sequence[int]) -> int:
     """k, the number of heads that propose, p_1 among them: ``--decoding-block-size``.
 
     Args:

@@ -4,19 +4,57 @@ Santilli et al. 2023 begin with padding (section 3.3) and leave other beginnings
 wrong draft costs an iteration and never changes an output.
 """
 
-from typing import Any, Dict, List, Optional, Tuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
 
-from ..options import DecodingOptions
+from ..option_rules import option
 from .outputs import OutputBatch
+
+if TYPE_CHECKING:
+    from ..options import DecodingOptions
+
+DRAFTING = ("jacobi", "gs_jacobi", "hybrid_jacobi", "lookahead")
+DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
+NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 
 # No output holds this token, so that an n-gram at the beginning of an output equals no other.
 BEFORE_FIRST = -1
 # The most contexts of a pool before its older half is forgotten.
 POOL_SIZE = 500_000
+
+
+@dataclass
+class DraftOptions:
+    """``--draft`` and the options of its values."""
+
+    draft: Optional[DRAFT_CHOICES] = option(
+        None,
+        "Jacobi methods and lookahead: what a position holds before it is first "
+        "answered: pad = PAD (the paper; default of its methods), copy = the source token "
+        "at that position, previous = the preceding tokens again, ngram = what followed "
+        "the last tokens before, in the outputs so far (default of lookahead), source = what "
+        "follows the last tokens in the source",
+        methods=DRAFTING,
+    )
+    ngram_order: int = option(
+        4,
+        "--draft ngram, source: the longest n-gram that is looked up",
+        methods=(*DRAFTING, "auto"),
+        at_least=2,
+        at_most=(64, "each token is looked up, and kept, after contexts of all lengths below"),
+        needs=("draft", ("ngram", "source")),
+    )
+    ngram_pool: NGRAM_POOL_CHOICES = option(
+        "run",
+        "--draft ngram: look in the sentence so far, or in all outputs of the run",
+        methods=(*DRAFTING, "auto"),
+        needs=("draft", ("ngram",)),
+    )
 
 
 class Draft:
@@ -192,7 +230,7 @@ def target_types(source: Dictionary, target: Dictionary) -> Tensor:
 
 
 def compiled_drafts(
-    options: DecodingOptions,
+    options: "DecodingOptions",
     source: Optional[Dictionary],
     target: Dictionary,
     replaces_answers: bool,
@@ -211,7 +249,7 @@ def compiled_drafts(
 
 
 def draft_of(
-    options: DecodingOptions,
+    options: "DecodingOptions",
     source: Optional[Dictionary],
     target: Dictionary,
     eos: int,

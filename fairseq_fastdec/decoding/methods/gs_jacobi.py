@@ -1,6 +1,7 @@
 """PGJ, Parallel GS-Jacobi decoding (Santilli et al. 2023, Algorithm 2)."""
 
 import time
+from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
 import torch
@@ -9,10 +10,30 @@ from torch import Tensor
 
 from ...engine import EngineModels
 from ..compiled.outputs import BlockOptions, CompiledOutputs
+from ..option_rules import option
 from ..sources import Sources
 from ..statistics import Statistics
 from .fixed_point import FixedPointMethod
 from .greedy import decode_greedily
+
+
+@dataclass
+class GSJacobiOptions:
+    """The paper's b and m."""
+
+    jacobi_block_size: int = option(
+        3,
+        "gs_jacobi, hybrid_jacobi: tokens solved in parallel (the paper's b)",
+        methods=("gs_jacobi", "hybrid_jacobi"),
+        at_least=1,
+    )
+    oracle_length: bool = option(
+        False,
+        "jacobi, gs_jacobi: solve for as many tokens as greedy decoding gives, as the "
+        "paper measures. To measure with: greedy decoding itself finds that length first, in "
+        "a pass that the statistics tell apart (default: for the longest output allowed)",
+        methods=("jacobi", "gs_jacobi"),
+    )
 
 
 class GSJacobi(FixedPointMethod):

@@ -1,11 +1,30 @@
 """HGJ, Hybrid GS-Jacobi decoding (Santilli et al. 2023, Algorithm 3)."""
 
+from dataclasses import dataclass
 from typing import Optional
 
 from torch import Tensor
 
+from ..option_rules import option
 from ..sources import Sources
 from .fixed_point import FixedPointMethod
+
+
+@dataclass
+class HybridJacobiOptions:
+    """The paper's h."""
+
+    parallel_len_a: float = option(
+        0.0,
+        "hybrid_jacobi: solve in parallel up to ax + b tokens, where x is the source "
+        "length, then go on token by token (default: up to the longest output allowed)",
+        methods=("hybrid_jacobi",),
+        at_least=0,
+        at_most=(1e9, "no source or output is as long"),
+    )
+    parallel_len_b: Optional[int] = option(
+        None, "hybrid_jacobi: see --parallel-len-a", methods=("hybrid_jacobi",), at_least=0
+    )
 
 
 class HybridJacobi(FixedPointMethod):

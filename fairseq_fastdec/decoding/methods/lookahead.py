@@ -8,6 +8,7 @@ iterations, this one holds outputs. The other drafts are the last step's answers
 decoding.
 """
 
+from dataclasses import dataclass
 from typing import Sequence, Tuple
 
 import torch
@@ -15,9 +16,19 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..compiled.outputs import BlockOptions
+from ..option_rules import option
 from .drafts import compiled_drafts, draft_of
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch, agreeing
+
+
+@dataclass
+class LookaheadOptions:
+    """The size of the window."""
+
+    lookahead_window: int = option(
+        6, "lookahead: tokens answered at once", methods=("lookahead",), at_least=1
+    )
 
 
 class Lookahead(SingleHypothesisMethod):

@@ -4,16 +4,53 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
+from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ... import progress
 from ..compiled.beams import BeamResult, ScheduleOptions, SentenceLimits
-from ..options import given
+from ..option_rules import given, option
 from ..sources import Sources, without_padding
 from .beam_batch import BeamBatch
 from .beams import Beam
 from .variable_beam import VariableBeam
+
+STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
+
+
+@dataclass
+class StreamingOptions:
+    """When a stream is refilled, and what a step expands."""
+
+    refill_threshold: Optional[float] = option(
+        None,
+        "streaming: refill when no more than this share of the capacity (--batch-size, "
+        "--max-tokens, --max-beam-rows) is in use (default: 1/6)",
+        methods=("streaming",),
+        at_least=0,
+        less_than=1,
+    )
+    stream_policy: Optional[STREAM_POLICY_CHOICES] = option(
+        None,
+        "streaming: min-length = expand the sentences with the fewest tokens; fifo = "
+        "all that fit, those with the most tokens first (default: min-length)",
+        methods=("streaming",),
+    )
+    stream_buffer: Optional[int] = option(
+        None,
+        "streaming: read this many sentences at a time; --batch-size and --max-tokens "
+        "then say how much of that is decoded at once (default: 4096)",
+        methods=("streaming",),
+        at_least=1,
+    )
+    max_beam_rows: Optional[int] = option(
+        None,
+        "streaming: expand at most this many candidates at once; --batch-size may say "
+        "how many sentences are under way then, and without it no more are than that takes",
+        methods=("streaming",),
+        at_least=1,
+    )
 
 
 @dataclass
