@@ -7,6 +7,6 @@
 - ``table``          reads what fairseq-generate wrote; tables as Markdown
 - ``crossing``       new source sentences from old ones
 - ``deeper``         checkpoints with more layers, or fewer heads
-- ``model_text``     the test set in the subwords of a model that comes along
+- ``model_text``     the test set in the subwords of a bundled model
 - ``training_text``  text in subwords as training data
 """

@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence, Union
 from . import arguments, commands
 
 EN_DE = commands.ROOT / "examples" / "en_de"
-# The model that comes along, which the measurements use; and the one to try.
+# The bundled model, which the measurements use; and the one to try.
 MODEL = EN_DE / "model"
 DISTILLED_MODEL = EN_DE / "distilled_model"
 # What the test set's BLEU is computed against; a recipe may decode its first sentences only.

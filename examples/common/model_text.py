@@ -1,4 +1,4 @@
-"""The example's test set in the subwords of a model that comes along."""
+"""The example's test set in the subwords of a bundled model."""
 
 from pathlib import Path
 

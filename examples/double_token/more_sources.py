@@ -3,7 +3,7 @@
 
     python examples/double_token/more_sources.py    # about five hours of one core
 
-Both begin with the model that comes along, learn its translations of the training data, and then,
+Both begin with the bundled model, learn its translations of the training data, and then,
 with twice as many decoder layers, the translations of more sources (../common/crossing.py) by the
 single-token one. Every command is printed as it would be typed. A stage whose result exists is
 skipped, so that an interrupted run goes on where it was.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Translate English sentences with a model that comes along, and compare methods on the test set.
+"""Translate English sentences with a bundled model, and compare methods on the test set.
 
     python examples/en_de/demo.py "Click the Save button to save your document."
     python examples/en_de/demo.py < sentences.txt

@@ -20,7 +20,7 @@ from fairseq_fastdec.noise import results_only
 from fairseq_fastdec.tools import atomic_files
 
 SENTENCES = EN_DE / "everyday.en"
-COLUMNS = {"the model that comes along": MODEL, "the distilled model": DISTILLED_MODEL}
+COLUMNS = {"the bundled model": MODEL, "the distilled model": DISTILLED_MODEL}
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Heads that see the tokens before theirs, on the base of the model that comes along.
+"""Heads that see the tokens before theirs, on the base of the bundled model.
 
     python examples/en_de/sequential_heads.py --cpu-autocast    # some hours of one core
 

@@ -168,7 +168,7 @@ def beside(own: Dict[str, Any], theirs: Dict[str, Any]) -> Dict[str, str]:
 
 MODELS = {
     "small": Model(
-        "The model that comes along (4.2 million parameters, 4,120 types)",
+        "The bundled model (4.2 million parameters, 4,120 types)",
         prepare_small,
         ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes",
          str(MODEL / "bpe.codes")],

@@ -79,8 +79,8 @@ class Draws:
             before = scores.exp().cumsum(dim=0).roll(1)
             before[0] = 0
             return scores.masked_fill(before >= self.topp, -math.inf), tokens
-        if 0 < self.topk < log_probs.numel():
-            return log_probs.topk(self.topk)
+        if self.topk > 0:
+            return log_probs.topk(min(self.topk, log_probs.numel()))
         return log_probs, torch.arange(log_probs.numel(), device=log_probs.device)
 
 

@@ -82,7 +82,7 @@ void Sampler::look_at(const float *log_probs, int64_t n_outputs) {
 void Sampler::take_best(const float *log_probs, int64_t n, int64_t n_outputs) {
   outputs.resize(n_outputs);
   std::iota(outputs.begin(), outputs.end(), 0);
-  if (n >= n_outputs && !options.topp) return;
+  if (!options.topk && !options.topp) return;
   n = std::min(n, n_outputs);
   std::partial_sort(outputs.begin(), outputs.begin() + n, outputs.end(), [&](int64_t a, int64_t b) {
     return log_probs[a] != log_probs[b] ? log_probs[a] > log_probs[b] : a < b;

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding.methods.streaming import Capacity
@@ -165,6 +165,11 @@ def test_it_finds_and_counts_what_torch_does(
     options=st.fixed_dictionaries({}, optional=OPTIONS),
     seed=st.integers(0, 3),
 )
+# The shortlist has as many types as may be drawn.
+@example(
+    models="random", decoding="beam", beam=1, limits=dict(topk=4), lengths=[0], n_forced=0,
+    shortlist=dict(shortlist_first=0), options={}, seed=0,
+)  # fmt: skip
 def test_it_draws_what_torch_draws(
     models, decoding, beam, limits, lengths, n_forced, shortlist, options, seed, table
 ):
