@@ -13,9 +13,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fairseq_fastdec"
 SOURCES = sorted(path for kind in ("py", "h", "cpp") for path in PACKAGE.rglob(f"*.{kind}"))
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
-STRUCTURES = PACKAGE / "engine" / "kernels" / "structures.py"
-# Tensors or features of rows: one is a variable of types, the other their union.
-SAME = ("Rowwise",)
 FRAGMENT = re.compile(r"(Of|What|Which|How)\b")
 TIMING = re.compile(
     r"\d ?(ms|us|µs|microseconds?|milliseconds?|seconds?|%)(?!\w)|times as (fast|long)"
@@ -66,19 +63,9 @@ def test_timings_are_in_the_document_of_performance(path):
 
 
 def test_a_class_has_a_name_of_its_own():
-    """Structures have C++'s names: ``structures.TopK`` is what ``TopK`` hands to compiled code."""
     places = defaultdict(list)
     for path in SOURCES:
-        if path.suffix == ".py" and path != STRUCTURES:
+        if path.suffix == ".py":
             for name in classes(path):
                 places[name].append(name_of(path))
-    twice = {name: files for name, files in places.items() if len(files) > 1}
-    assert {name: files for name, files in twice.items() if name not in SAME} == {}
-    assert set(SAME) <= set(twice), "no longer used twice"
-
-
-def test_structures_are_written_with_their_modules_name():
-    """Else they could not be told from the classes that fill them."""
-    taken = re.compile(r"\bstructures import")
-    found = [name_of(path) for path in SOURCES if taken.search(path.read_text(encoding="utf-8"))]
-    assert found == []
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

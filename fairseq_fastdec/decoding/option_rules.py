@@ -1,4 +1,4 @@
-"""How a method declares its options, and the check that every option goes through.
+"""The declaration of options by their methods, and the check of their values.
 
 A method's options are a dataclass in the method's own file, whose fields :func:`option` makes::
 
@@ -28,7 +28,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """What an option's value may be, and when it means something; see :func:`option`."""
+    """The values that an option may have, and the options it needs; see :func:`option`."""
 
     methods: Optional[Tuple[str, ...]] = None
     at_least: Optional[float] = None

@@ -9,7 +9,7 @@ from typing import List, Sequence
 
 
 def forbidden_after(context: Sequence[int], size: int) -> List[int]:
-    """What followed the last ``size - 1`` tokens where these came before.
+    """The tokens that followed earlier occurrences of the last ``size - 1`` tokens.
 
     Args:
         context: the token before the first, and the output so far.

@@ -1,7 +1,7 @@
 """Models that compute what others do, with channels that are much larger than their neighbours.
 
-``python -m tests.support.outliers DATA`` measures what they cost in 8-bit integers, with the bundled
-model: the table in docs/performance.md. DATA is its binarised test set.
+``python -m tests.support.outliers DATA`` measures what they cost in 8-bit integers, with the
+bundled model: the table in docs/performance.md. DATA is its binarised test set.
 """
 
 import argparse

@@ -53,7 +53,7 @@ class ScheduleOptions(NamedTuple):
 
 
 class SentenceLimits(NamedTuple):
-    """What restricts the outputs of B sentences.
+    """The limits of the outputs of B sentences.
 
     Attributes:
         max_lens: the most tokens without EOS, int64 ``[B]``.

@@ -112,7 +112,7 @@ class FixedBeam(DecodingGenerator):
     def _limits(
         self, beams: List[Beam], ids: List[int], prefix: Optional[Tensor]
     ) -> SentenceLimits:
-        """What restricts the sentences, for the compiled search."""
+        """The limits of each sentence, for the compiled search."""
         draws = self.rule.draws
         return SentenceLimits(
             max_lens=np.array([own.max_len for own in beams]),

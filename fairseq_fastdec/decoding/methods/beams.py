@@ -22,7 +22,7 @@ FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
 
 @dataclass
 class PruningOptions:
-    """Which candidates stay on a beam."""
+    """The options for pruning."""
 
     prune_threshold: Optional[float] = option(
         None,

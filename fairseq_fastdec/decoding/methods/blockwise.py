@@ -27,7 +27,7 @@ DEFAULT_CONFIDENCE = 0.5
 
 @dataclass
 class BlockwiseOptions:
-    """How many tokens the heads propose, and how."""
+    """The options for the heads' proposals; ``--acceptance`` has those for accepting them."""
 
     decoding_block_size: Optional[int] = option(
         None,

@@ -93,7 +93,7 @@ class DoubleToken(DecodingGenerator):
         self._start = [left if bos == self.eos else bos, right]
 
     def _forced(self, sources: Sources, prefix: Optional[Tensor]) -> Tensor:
-        """What the first slots must hold, int64 ``[B, P]``; padding where any token may stand."""
+        """The tokens that the first slots must hold, int64 ``[B, P]``; padding allows any token."""
         if prefix is None:
             return sources.lengths.new_empty(sources.n, 0)
         self.order.check_prefix()

@@ -103,7 +103,7 @@ class PreparedModule:
 
     @torch.no_grad()
     def _get(self, key: Tuple[Hashable, ...], make: Callable, *arguments: Any) -> Any:
-        """What ``make(module, *arguments)`` gives, made when it is first asked for."""
+        """The result of ``make(module, *arguments)``, which is called once."""
         with self._lock:
             if key not in self._made:
                 n_released = self._own.n_released
