@@ -96,7 +96,7 @@ def _formatted(parser: argparse.ArgumentParser, is_shown: Any) -> str:
     """
     positionals = parser._get_positional_actions()
     formatter = parser._get_formatter()
-    names = " ".join(action.metavar or action.dest for action in positionals)
+    names = " ".join(str(action.metavar or action.dest) for action in positionals)
     formatter.add_usage(f"%(prog)s {names} [options]", [], [])
     formatter.add_text(parser.description)
     for group in sorted(parser._action_groups, key=_place):
@@ -124,6 +124,6 @@ def _short(
 ) -> List[argparse.Action]:
     shown = [copy.copy(a) for a in actions if is_shown(a.dest) or not a.option_strings]
     for action in shown:
-        if action.metavar is None and len(action.choices or ()) > MOST_CHOICES:
+        if action.metavar is None and len(list(action.choices or ())) > MOST_CHOICES:
             action.metavar = action.dest.upper()
     return shown

@@ -108,7 +108,7 @@ class HubCalls:
         """The hypotheses of ``GeneratorHubInterface.generate``, by a kept generator."""
         # The hub's own attributes, without the search of torch's __getattr__.
         models, place = hub._modules["models"], hub._buffers["_float_tensor"]
-        found = []
+        found: List[Any] = []
         key = _key(hub, options, (*models, place.dtype, place.device))
         with self._kept.lent(key, lambda: _build(hub, options)) as generator:
             for batch in self._made(hub, generator, sentences, leaves_out_long):

@@ -57,7 +57,7 @@ class KeptGenerators:
                 generator = build()
                 is_kept = idle is not None and _may_be_kept(generator)
             yield generator
-            if is_kept:
+            if is_kept and idle is not None:
                 self._keep(idle, generator)
 
     def _idle_with(self, key: Key) -> "Idle":

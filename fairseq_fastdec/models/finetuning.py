@@ -197,7 +197,7 @@ def _differing(
     return " and ".join(parts) or None
 
 
-def _check_vocabularies(given: str, parameters: Dict[str, Any], model: nn.Module) -> None:
+def _check_vocabularies(given: str, parameters: Dict[str, Any], model: Any) -> None:
     for side, part in (("source", model.encoder), ("target", model.decoder)):
         name = "encoder" if side == "source" else "decoder"
         trained = parameters.get(f"{name}.embed_tokens.weight")

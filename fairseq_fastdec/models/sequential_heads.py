@@ -75,6 +75,8 @@ class SequentialHeads(nn.Module):
         self.fc1 = _linear(dim, hidden_dim)
         self.fc2 = _linear(hidden_dim, dim)
         self.output_norm = nn.LayerNorm(dim)
+        self.narrow: Optional[nn.Linear]
+        self.widen: Optional[nn.Linear]
         self.narrow, self.widen = _projection(dim, output_rank) if output_rank else (None, None)
         self.activation_fn = utils.get_activation_fn(activation)
         self.activation_dropout = FairseqDropout(activation_dropout, type(self).__name__)
@@ -137,7 +139,9 @@ class SequentialHeads(nn.Module):
     def output(self, states: Tensor) -> Tensor:
         """The inputs of the output layer for states ``[..., C]``: the same shape."""
         normed = self.output_norm(states)
-        return normed if self.narrow is None else self.widen(self.narrow(normed))
+        if self.narrow is None or self.widen is None:
+            return normed
+        return self.widen(self.narrow(normed))
 
     def feed_forward(self, states: Tensor) -> Tensor:
         """The feed-forward network with its residual connection, ``[..., C]``."""

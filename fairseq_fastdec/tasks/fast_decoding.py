@@ -26,8 +26,11 @@ from .stock_generator import for_one_beam, settings_of
 STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
 
+# fairseq has no annotations: for mypy a mixin has all attributes of the task that it is mixed into.
+Task: Any = object
 
-class FastDecoding:
+
+class FastDecoding(Task):
     """Adds ``--decoding`` and its options to a task whose models are encoder-decoders.
 
         class MyTaskFastdec(FastDecoding, MyTask):

@@ -75,7 +75,7 @@ def settings_of(generator: Any, args: Any, task: Any) -> Tuple[Any, Dict[str, An
 def _copy(args: Any) -> Any:
     """The same options, of which any can be set: 0.12.2's interface of speech models has none."""
     if isinstance(args, DictConfig):
-        return Namespace(**{name: args.get(name) for name in args})
+        return Namespace(**{str(name): args.get(name) for name in args})
     return copy.copy(args)
 
 

@@ -24,8 +24,11 @@ LEFT_TO_RIGHT_ONLY = (
     "prefix_allowed_tokens_fn",
 )
 
+# fairseq has no annotations: for mypy a mixin has all attributes of the task that it is mixed into.
+Task: Any = object
 
-class TokenOrders:
+
+class TokenOrders(Task):
     """Lets a translation task follow the order that a checkpoint was trained with.
 
     Data on disk, references, BLEU, scores and printed tokens are in the natural order; only what

@@ -15,7 +15,7 @@ import multiprocessing
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from fairseq import options
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
@@ -31,8 +31,11 @@ from .command_line import positive, program
 with imports_unheard():
     from fairseq_cli import preprocess
 
-OPENERS = {"": open, ".xz": lzma.open, ".gz": gzip.open}
+OPENERS: Dict[str, Callable[..., Any]] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 CHUNK = 500
+
+# The encoder of a worker process.
+_encoder: Any
 
 
 class DataError(Exception):

@@ -1,7 +1,7 @@
 """The plot of speed-up against BLEU. The module needs matplotlib and draws without a display."""
 
 from pathlib import Path
-from typing import Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 try:
     from matplotlib import ticker
@@ -47,11 +47,11 @@ def save(results: Sequence[MethodResult], reference: str, path: Path) -> None:
         panel.set_xlabel(f"speed-up over {reference}")
     panels[0].set_ylabel("BLEU")
     # A method can have failed at one batch size.
-    legend = {}
+    legend: Dict[str, Any] = {}
     for panel in panels:
         handles, labels = panel.get_legend_handles_labels()
         legend.update(zip(labels, handles))
-    figure.legend(legend.values(), legend.keys(), loc="outside right upper", frameon=False)
+    figure.legend(list(legend.values()), list(legend), loc="outside right upper", frameon=False)
     figure.savefig(path)
 
 

@@ -114,7 +114,7 @@ class Method:
             ValueError: for a number of workers that the threads or the device do not allow.
         """
         n, option = settings.threads, WORKERS_OPTIONS[self.engine]
-        if self.workers == BEST:
+        if isinstance(self.workers, str):  # BEST
             most = n if self.engine == CTRANSLATE2 else MOST_PROCESSES
             if settings.device != "cpu":
                 most = 1

@@ -46,7 +46,7 @@ def _multiply_adds() -> int:
 
 def _uncounted_by_torch() -> Dict[Any, Callable[..., int]]:
     """Operators with products that some versions of torch's counter do not know."""
-    own = {
+    own: Dict[str, Dict[str, Callable[..., int]]] = {
         "aten": {
             "_transformer_encoder_layer_fwd": _encoder_layer,
             "_scaled_dot_product_flash_attention_for_cpu": _attention,

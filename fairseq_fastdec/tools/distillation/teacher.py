@@ -70,10 +70,14 @@ def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> Dict[str, Any]:
 
     Batch sizes are left out: a user who runs out of memory goes on with smaller ones.
     """
+    groups: Any = {
+        group: OmegaConf.to_container(cfg[group], enum_to_str=True)
+        for group in ("task", "generation")
+    }
     settings = {
         f"{group}.{name}": value
-        for group in ("task", "generation")
-        for name, value in OmegaConf.to_container(cfg[group], enum_to_str=True).items()
+        for group, options in groups.items()
+        for name, value in options.items()
     }
     files = [os.path.abspath(path) for path in utils.split_paths(cfg.common_eval.path)]
     return {

@@ -133,7 +133,7 @@ def _sources(dictionary: Any, case: Case) -> Dict[str, Tensor]:
     return {"src_tokens": tokens, "src_lengths": torch.full(shape[:1], case.source_length)}
 
 
-def _weights(model: nn.Module) -> int:
+def _weights(model: Any) -> int:
     """The number of weights that a step multiplies with."""
     attentions = ("encoder_attn.k_proj", "encoder_attn.v_proj")  # once a sentence, not a step
     products = {

@@ -273,7 +273,8 @@ def put_together(store: ChunkStore, n_chunks: int, output: Path) -> Dict[str, An
         DamagedChunk: for a chunk that is damaged or gone.
         OSError: if the output cannot be written.
     """
-    digest, counts = hashlib.sha256(), collections.Counter()
+    digest = hashlib.sha256()
+    counts: Counter[str] = collections.Counter()
     whole = store.directory / "output"
     try:
         with atomic_files.replacing(whole) as partial:

@@ -84,7 +84,9 @@ class Manifest:
 
     def begin_again(self) -> None:
         """Forget that it was finished."""
-        self._write({name: value for name, value in self._kept.items() if name != "finished"})
+        self._write(
+            {name: value for name, value in (self._kept or {}).items() if name != "finished"}
+        )
 
     def _write(self, kept: Dict[str, Any]) -> None:
         write_settings(self.path, kept)
@@ -174,7 +176,8 @@ def file_options(group: Any) -> Iterator[Tuple[str, str]]:
 
 
 def _options(group: Any) -> Dict[str, Any]:
-    return {} if group is None else OmegaConf.to_container(group, enum_to_str=True)
+    values: Any = {} if group is None else OmegaConf.to_container(group, enum_to_str=True)
+    return values
 
 
 def _digest_of_words(dictionary: Any) -> str:

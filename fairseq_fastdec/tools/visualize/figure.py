@@ -119,7 +119,7 @@ class _Picture:
         height = 2 * MARGIN + TITLE_LINE * (len(title) + len(legend)) + sum(heights)
         figure = Figure(figsize=(self.width, height), facecolor="white")
         FigureCanvasAgg(figure)
-        self.axes = figure.add_axes([0, 0, 1, 1])
+        self.axes = figure.add_axes((0, 0, 1, 1))
         self.axes.set(xlim=(0, self.width), ylim=(height, 0))
         self.axes.axis("off")
         y = MARGIN

@@ -43,8 +43,8 @@ def baggage_of(cfg: Any) -> Baggage:
         for file in checkpoints_of(cfg, path):
             files[f"model{number}/{Path(file).name}"] = file
     options["task", "data"] = ["data"]
-    for file in sorted(Path(cfg.task.data).glob(DICTIONARIES)):
-        files[f"data/{file.name}"] = str(file)
+    for dictionary in sorted(Path(cfg.task.data).glob(DICTIONARIES)):
+        files[f"data/{dictionary.name}"] = str(dictionary)
     for group in GROUPS:
         for name, file in file_options(cfg[group]):
             place = f"{group}.{name}/{Path(file).name}"

@@ -193,8 +193,8 @@ def _report(pool: Pool, waiting: Deque[Chunk]) -> Report:
 @contextlib.contextmanager
 def _own_directory() -> Iterator[Path]:
     """A directory for this process's files; those of processes that were killed are removed."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        _remove_if_left(directory)
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        _remove_if_left(left)
     with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as directory:
         with locked(Path(directory)):
             yield Path(directory)
