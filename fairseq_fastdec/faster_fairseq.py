@@ -8,7 +8,8 @@ long as our methods decode.
 import functools
 import sys
 from argparse import Namespace
-from typing import Any, Callable, Iterable, Optional
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary, data_utils

@@ -1,6 +1,7 @@
 """Stock transformer decoders of fairseq's: what makes a decoder another one."""
 
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.roberta.model import RobertaLMHead

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from numbers import Integral, Real
-from typing import Any, Optional, Tuple
+from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum
 
@@ -122,14 +122,14 @@ CHOICE_OF_OPTION = {
 OPTION_OF_OPTION = {"shortlist_first": "shortlist", "shortlist_best": "shortlist"}
 
 
-def methods_of(option: str) -> Tuple[str, ...]:
+def methods_of(option: str) -> tuple[str, ...]:
     """The values of ``--decoding`` that an option is for."""
     if option in GENERAL_OPTIONS:
         return tuple(METHODS)
     return METHODS_OF_OPTION.get(option, decoding_names())
 
 
-def values_of(option: str) -> Tuple[str, ...]:
+def values_of(option: str) -> tuple[str, ...]:
     """The values that an option can have, if they are a few names; none otherwise."""
     if option == "decoding":
         return decoding_names()

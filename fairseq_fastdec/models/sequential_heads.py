@@ -6,7 +6,8 @@ them, as in Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al.,
 attends to the source, to the keys and values that the base's last layer has already.
 """
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from fairseq import utils
@@ -98,7 +99,7 @@ class SequentialHeads(nn.Module):
 
     def at_places(
         self, features: Tensor, places: Sequence[Tensor], context: DraftContext
-    ) -> List[Tensor]:
+    ) -> list[Tensor]:
         """The outputs of each step at some positions of its own; no step is taken for nothing.
 
         Args:
@@ -167,7 +168,7 @@ def _mask(places: Tensor, n: int) -> Tensor:
     return torch.zeros(n, dtype=torch.bool, device=places.device).index_fill(0, places, True)
 
 
-def _projection(dim: int, rank: int) -> Tuple[nn.Linear, nn.Linear]:
+def _projection(dim: int, rank: int) -> tuple[nn.Linear, nn.Linear]:
     """From C numbers to R and back; at first they project onto a random subspace."""
     narrow, widen = nn.Linear(dim, rank, bias=False), nn.Linear(rank, dim, bias=False)
     nn.init.orthogonal_(narrow.weight)

@@ -1,6 +1,6 @@
 """The steps of stock fairseq transformer decoders, with or without prediction heads."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -54,7 +54,7 @@ class TransformerNetwork:
         self._positions = _position_embeddings(self._decoder)
 
     @torch.no_grad()
-    def encode(self, net_input: Dict[str, Any]) -> None:
+    def encode(self, net_input: dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each.
 
         Args:

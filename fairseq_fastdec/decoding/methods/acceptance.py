@@ -1,8 +1,9 @@
 """When p_1 accepts a proposed token (Stern et al. 2018, sections 3 and 5)."""
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Callable, Dict
+from typing import Any
 
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -63,10 +64,10 @@ def acceptance_test(options: DecodingOptions, dictionary: Dictionary) -> Accepta
     return partial(at_least, test=test, n=options.min_block_size)
 
 
-def compiled_acceptance(options: DecodingOptions, dictionary: Dictionary) -> Dict[str, Any]:
+def compiled_acceptance(options: DecodingOptions, dictionary: Dictionary) -> dict[str, Any]:
     """The test of :func:`acceptance_test` in compiled code: arguments of ``_engine.Acceptance``."""
     kind, min_block = str(options.acceptance), options.min_block_size
-    acceptance: Dict[str, Any] = {"kind": kind, "min_block": min_block}
+    acceptance: dict[str, Any] = {"kind": kind, "min_block": min_block}
     if kind == "topk":
         acceptance["n_best"] = min(options.acceptance_topk, len(dictionary))
     elif kind == "distance":

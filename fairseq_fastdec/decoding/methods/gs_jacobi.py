@@ -1,7 +1,8 @@
 """PGJ, Parallel GS-Jacobi decoding (Santilli et al. 2023, Algorithm 2)."""
 
 import time
-from typing import Any, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel

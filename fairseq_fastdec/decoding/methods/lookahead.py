@@ -8,7 +8,7 @@ iterations, this one holds outputs. The other drafts are the last step's answers
 decoding.
 """
 
-from typing import Sequence, Tuple
+from collections.abc import Sequence
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -80,7 +80,7 @@ class Lookahead(SingleHypothesisMethod):
 
     def _answer(
         self, batch: OutputBatch, token: Tensor, drafts: Tensor, first: int
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """The most probable token behind each of a token ``[R]`` and its drafts ``[R, N]``.
 
         Returns:

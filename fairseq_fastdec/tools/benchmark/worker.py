@@ -1,7 +1,7 @@
 """The process of a method: it loads once, and decodes when it is told to."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 
@@ -43,7 +43,7 @@ class Worker:
             )
         else:
             self.runner = FairseqRunner(self._cfg, self.corpus, settings.dtype)
-        self._batches: Dict[int, List[Dict[str, Any]]] = {}
+        self._batches: dict[int, list[dict[str, Any]]] = {}
 
     def prepare(self) -> None:
         """Have the engine prepare the weights, for processes that are forked from this one."""
@@ -85,7 +85,7 @@ def _own() -> Worker:
     return _worker
 
 
-def load(method: Method, settings: Settings, division: Division, shared: Path) -> Tuple[int, float]:
+def load(method: Method, settings: Settings, division: Division, shared: Path) -> tuple[int, float]:
     """Load a method into this process, and start those that decode beside it.
 
     Returns:
@@ -129,7 +129,7 @@ def flops(batch_size: int) -> Optional[int]:
     return _own().flops(batch_size)
 
 
-def references(text: Optional[Path]) -> Dict[int, str]:
+def references(text: Optional[Path]) -> dict[int, str]:
     """The references by sentence number: lines of a file, or else detokenised targets.
 
     Raises:
