@@ -7,8 +7,9 @@ import argparse
 import contextlib
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Optional
 
 from fairseq.options import get_generation_parser, parse_args_and_arch
 from fairseq.tasks import TASK_REGISTRY
@@ -61,7 +62,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         end_with(f"{PROGRAM}: {name}: unknown; choose from {', '.join(all_commands())}")
 
 
-def run_fairseq(name: str, arguments: List[str]) -> None:
+def run_fairseq(name: str, arguments: list[str]) -> None:
     """One of fairseq's commands, with this plugin."""
     given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     given.add_argument("--user-dir", default=USER_DIR)
@@ -80,7 +81,7 @@ def run_fairseq(name: str, arguments: List[str]) -> None:
             command.cli_main()
 
 
-def all_commands() -> List[str]:
+def all_commands() -> list[str]:
     """The names of all commands."""
     return [*FAIRSEQ_COMMANDS, *COMMANDS]
 

@@ -22,7 +22,8 @@ import os
 import pickle
 import re
 import sys
-from typing import Any, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import numpy
 import torch
@@ -255,7 +256,7 @@ def _with_help_at_last(parse_args_and_arch):
         without_help = [argument for argument in arguments if not help.asks_for_help(argument)]
         required = [action for action in parser._actions if action.required]
 
-        def parse_known_args(_: Optional[Sequence[str]] = None) -> Tuple[Any, Sequence[str]]:
+        def parse_known_args(_: Optional[Sequence[str]] = None) -> tuple[Any, Sequence[str]]:
             parser.__dict__.pop("parse_known_args", None)
             # Whoever asks for help need not give what is required.
             _set_required(required, False)

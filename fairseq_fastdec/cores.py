@@ -2,14 +2,15 @@
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable, List, Optional
+from typing import Optional
 
 CPUS = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
 
 
-def usable_cores() -> List[int]:
+def usable_cores() -> list[int]:
     """The numbers of the processors that the process may run on, one of each core first.
 
     Two threads of one core share what computes: workers of their own cores come first.
@@ -20,7 +21,7 @@ def usable_cores() -> List[int]:
     return sorted(cpus, key=lambda cpu: (_place_among_siblings(cpu), cpu))
 
 
-def n_usable(cores: List[int]) -> int:
+def n_usable(cores: list[int]) -> int:
     """The number of them that the process may keep busy: a container's quota can be less."""
     quota = cpu_quota()
     return len(cores) if quota is None else max(1, min(len(cores), math.floor(quota)))
@@ -43,7 +44,7 @@ def cpu_quota() -> Optional[float]:
         return None
 
 
-def cores_of(worker: int, n_workers: int, n_threads: int) -> Optional[List[int]]:
+def cores_of(worker: int, n_workers: int, n_threads: int) -> Optional[list[int]]:
     """The processors for a worker alone; ``None`` if it may run anywhere.
 
     Workers have processors of their own only where they have all of them between them. With fewer

@@ -11,14 +11,15 @@ import contextlib
 import dis
 import os
 import sys
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Callable, Iterator, NoReturn, Optional, TextIO, Type
+from typing import NoReturn, Optional, TextIO
 
 EXIT_CODE = 2  # as argparse's
 
 FILE_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
-Hook = Callable[[Type[BaseException], BaseException, Optional[TracebackType]], None]
+Hook = Callable[[type[BaseException], BaseException, Optional[TracebackType]], None]
 
 
 def install() -> None:
@@ -64,7 +65,7 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 @contextlib.contextmanager
-def errors_in_one_line(program: str, *besides: Type[Exception]) -> Iterator[None]:
+def errors_in_one_line(program: str, *besides: type[Exception]) -> Iterator[None]:
     """End the program with one line for an error of its input, instead of a traceback.
 
     Args:
@@ -94,7 +95,7 @@ def error_of_input(error: BaseException) -> Optional[BaseException]:
 
 def _hook_before(previous: Hook) -> Hook:
     def tell(
-        kind: Type[BaseException], error: BaseException, traceback: Optional[TracebackType]
+        kind: type[BaseException], error: BaseException, traceback: Optional[TracebackType]
     ) -> None:
         of_input = error_of_input(error) if _in_command(traceback) else None
         if of_input is None or os.environ.get("FASTDEC_TRACEBACK"):

@@ -8,7 +8,8 @@ long as our methods decode.
 import functools
 import sys
 from argparse import Namespace
-from typing import Any, Callable, Iterable, Optional
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary, data_utils
@@ -75,7 +76,7 @@ def _by_look_up(string: Callable) -> Callable:
 def _at_once(encode_line: Callable) -> Callable:
     """``Dictionary.encode_line`` that makes its tensor, int32 ``[n]``, of a list."""
     # The default tokeniser, which fairseq names nowhere else in these versions.
-    defaults = encode_line.__defaults__
+    defaults = encode_line.__defaults__ or ()
 
     @functools.wraps(encode_line)
     def encode_line_at_once(

@@ -5,7 +5,8 @@ Our options come first in both.
 
 import argparse
 import copy
-from typing import Any, Callable, List, Set
+from collections.abc import Callable
+from typing import Any
 
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.registry import REGISTRIES
@@ -65,13 +66,13 @@ def set_help(parser: argparse.ArgumentParser, args: argparse.Namespace, is_short
     parser.format_help = format_help
 
 
-def _own_options(args: argparse.Namespace) -> Set[str]:
+def _own_options(args: argparse.Namespace) -> set[str]:
     """The options that a model and a criterion of this package have and their stock bases lack."""
     classes = (
         ARCH_MODEL_REGISTRY.get(getattr(args, "arch", None)),
         REGISTRIES["criterion"]["registry"].get(getattr(args, "criterion", None)),
     )
-    own: Set[str] = set()
+    own: set[str] = set()
     for cls in filter(None, classes):
         stock = next(base for base in cls.__mro__ if not _is_ours(base))
         own |= _options(cls) - _options(stock)
@@ -82,7 +83,7 @@ def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == PACKAGE
 
 
-def _options(cls: Any) -> Set[str]:
+def _options(cls: Any) -> set[str]:
     parser = argparse.ArgumentParser(add_help=False)
     cls.add_args(parser)
     return {action.dest for action in parser._actions}
@@ -96,7 +97,7 @@ def _formatted(parser: argparse.ArgumentParser, is_shown: Any) -> str:
     """
     positionals = parser._get_positional_actions()
     formatter = parser._get_formatter()
-    names = " ".join(action.metavar or action.dest for action in positionals)
+    names = " ".join(str(action.metavar or action.dest) for action in positionals)
     formatter.add_usage(f"%(prog)s {names} [options]", [], [])
     formatter.add_text(parser.description)
     for group in sorted(parser._action_groups, key=_place):
@@ -120,10 +121,10 @@ def _place(group: Any) -> int:
 
 
 def _short(
-    actions: List[argparse.Action], is_shown: Callable[[str], bool]
-) -> List[argparse.Action]:
+    actions: list[argparse.Action], is_shown: Callable[[str], bool]
+) -> list[argparse.Action]:
     shown = [copy.copy(a) for a in actions if is_shown(a.dest) or not a.option_strings]
     for action in shown:
-        if action.metavar is None and len(action.choices or ()) > MOST_CHOICES:
+        if action.metavar is None and len(list(action.choices or ())) > MOST_CHOICES:
             action.metavar = action.dest.upper()
     return shown

@@ -12,8 +12,9 @@ import functools
 import itertools
 import weakref
 from argparse import Namespace
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields
-from typing import Any, Callable, Dict, Hashable, Iterable, List, Optional, Set
+from typing import Any, Optional
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -52,7 +53,7 @@ def _with_kept_generators(generate: Callable) -> Callable:
         beam: int = 5,
         verbose: bool = False,
         skip_invalid_size_inputs: bool = False,
-        inference_step_args: Optional[Dict[str, Any]] = None,
+        inference_step_args: Optional[dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable] = None,
         **options: Any,
     ) -> Any:
@@ -101,14 +102,14 @@ class HubCalls:
         self,
         hub: Any,
         sentences: Any,
-        options: Dict[str, Any],
+        options: dict[str, Any],
         leaves_out_long: bool,
-        inference_step_args: Dict[str, Any],
-    ) -> List[Any]:
+        inference_step_args: dict[str, Any],
+    ) -> list[Any]:
         """The hypotheses of ``GeneratorHubInterface.generate``, by a kept generator."""
         # The hub's own attributes, without the search of torch's __getattr__.
         models, place = hub._modules["models"], hub._buffers["_float_tensor"]
-        found = []
+        found: list[Any] = []
         key = _key(hub, options, (*models, place.dtype, place.device))
         with self._kept.lent(key, lambda: _build(hub, options)) as generator:
             for batch in self._made(hub, generator, sentences, leaves_out_long):
@@ -124,7 +125,7 @@ class HubCalls:
 
     def _made(
         self, hub: Any, generator: Any, sentences: Any, leaves_out_long: bool
-    ) -> Iterable[Dict[str, Any]]:
+    ) -> Iterable[dict[str, Any]]:
         """The batches of a call."""
         # The task makes streaming's batches longer.
         streams = isinstance(generator, Streaming)
@@ -137,7 +138,7 @@ class HubCalls:
         return self._batches.several(sentences, data.max_tokens, data.batch_size, limit)
 
 
-def _build(hub: Any, options: Dict[str, Any]) -> Any:
+def _build(hub: Any, options: dict[str, Any]) -> Any:
     """A generator as ``GeneratorHubInterface.generate`` builds it."""
     _check_options(hub.task, options)
     args = copy.deepcopy(hub.cfg.generation)
@@ -147,7 +148,7 @@ def _build(hub: Any, options: Dict[str, Any]) -> Any:
     return hub.task.build_generator(hub.models, args)
 
 
-def _key(hub: Any, options: Dict[str, Any], place: Hashable) -> Optional[Hashable]:
+def _key(hub: Any, options: dict[str, Any], place: Hashable) -> Optional[Hashable]:
     """Everything that a generator depends on; the hub's options may be set between calls."""
     key = key_of(options)
     task = hub.task.args if hub.task.cfg is None else hub.task.cfg
@@ -232,9 +233,9 @@ def _is_own(task: Any) -> bool:
     return issubclass(TASK_REGISTRY.get(task, object), FastDecoding)
 
 
-def _names_in(cfg: Any) -> Set[str]:
+def _names_in(cfg: Any) -> set[str]:
     """The names of a configuration on all its levels."""
-    names: Set[str] = set()
+    names: set[str] = set()
     for name in cfg:
         names.add(name)
         node = cfg._get_node(name)

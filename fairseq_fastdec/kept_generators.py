@@ -7,8 +7,9 @@ sentence with a small model.
 import contextlib
 import os
 import threading
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Hashable, Iterator, List, Optional
+from typing import Any, Optional
 
 from . import cores
 from .decoding import DecodingGenerator
@@ -28,7 +29,7 @@ class KeptGenerators:
     """
 
     def __init__(self) -> None:
-        self._idle: Dict[Key, Idle] = {}
+        self._idle: dict[Key, Idle] = {}
         self._n_idle = 0
         self._n_calls = 0
         self._lock = threading.Lock()
@@ -57,7 +58,7 @@ class KeptGenerators:
                 generator = build()
                 is_kept = idle is not None and _may_be_kept(generator)
             yield generator
-            if is_kept:
+            if is_kept and idle is not None:
                 self._keep(idle, generator)
 
     def _idle_with(self, key: Key) -> "Idle":
@@ -92,11 +93,11 @@ class Idle:
         latest_call: the number of the latest call with them.
     """
 
-    generators: List[Any] = field(default_factory=list)
+    generators: list[Any] = field(default_factory=list)
     latest_call: int = 0
 
 
-def key_of(options: Dict[str, Any]) -> Optional[Key]:
+def key_of(options: dict[str, Any]) -> Optional[Key]:
     """Options as a key; ``None`` if a value cannot be one. ``True`` and ``1`` are not the same."""
     key = tuple(sorted((name, type(value).__name__, value) for name, value in options.items()))
     try:

@@ -13,10 +13,11 @@ import contextlib
 import functools
 import importlib
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 from .noise import imports_unheard
 
@@ -76,7 +77,7 @@ def install() -> None:
     importlib.import_module("fairseq")
     for package, names in REGISTRIES.items():
         module = importlib.import_module(package)
-        together: List[Registry] = []
+        together: list[Registry] = []
         for name in names:
             together.append(Registry(getattr(module, name), together))
             setattr(module, name, together[-1])
@@ -93,7 +94,7 @@ def load_all() -> None:
             _run(_deferred[-1])
 
 
-def class_of(module: str, name: str) -> Tuple[type, ...]:
+def class_of(module: str, name: str) -> tuple[type, ...]:
     """A class as ``isinstance`` takes it; ``()`` if nothing has run its module."""
     known = sys.modules.get(module)
     return () if known is None or isinstance(known, _Deferred) else (getattr(known, name),)
@@ -135,7 +136,7 @@ def _as_they_are() -> Iterator[None]:
 class Registry(dict):
     """A registry of fairseq's that runs the deferred modules before it lacks a name."""
 
-    def __init__(self, names: Dict[Any, Any], together: List["Registry"]) -> None:
+    def __init__(self, names: dict[Any, Any], together: list["Registry"]) -> None:
         """
         Args:
             together: the registries that are filled together. If one of them has a name, the module
@@ -156,7 +157,7 @@ class Registry(dict):
         return dict.__contains__(self, name)
 
     def get(self, name: Any, default: Any = None) -> Any:
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401 (this is get)
 
     def __iter__(self) -> Iterator[Any]:
         load_all()
@@ -210,9 +211,9 @@ class _Deferred(ModuleType):
 
 
 _n_within = 0
-_deferred: List[ModuleType] = []
-_loaders: Dict[str, Loader] = {}
-_calls: Dict[str, List[Callable[[], object]]] = {}
+_deferred: list[ModuleType] = []
+_loaders: dict[str, Loader] = {}
+_calls: dict[str, list[Callable[[], object]]] = {}
 
 
 def _run(module: ModuleType) -> None:

@@ -23,8 +23,9 @@ import sys
 import threading
 import weakref
 import zipfile
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 from fairseq import checkpoint_utils
@@ -75,12 +76,12 @@ class CopyByPieces(TorchFunctionMode):
         """
         super().__init__()
         self._defers = defers
-        self._parameters: Dict[int, "weakref.ref[nn.Parameter]"] = {}
-        self._states: List[Dict[str, Any]] = []
-        self._tensors: List[Tensor] = []
-        self._stretches: List[Tuple[int, int]] = []
+        self._parameters: dict[int, weakref.ref[nn.Parameter]] = {}
+        self._states: list[dict[str, Any]] = []
+        self._tensors: list[Tensor] = []
+        self._stretches: list[tuple[int, int]] = []
 
-    def add(self, path: str, state: Dict[str, Any]) -> None:
+    def add(self, path: str, state: dict[str, Any]) -> None:
         """Know a checkpoint that has been mapped.
 
         Its tensors are kept until :meth:`close`, and the mapping with them: nothing else can come
@@ -246,7 +247,7 @@ def _torch_maps(copying: CopyByPieces) -> Iterator[None]:
             torch.load = read
 
 
-def _mapped(load: Callable[[], Any], path: str) -> Optional[Dict[str, Any]]:
+def _mapped(load: Callable[[], Any], path: str) -> Optional[dict[str, Any]]:
     """A checkpoint whose tensors are mapped; ``None`` if it has to be read."""
     if not can_be_mapped(path):
         return None
@@ -280,12 +281,12 @@ def can_be_mapped(path: str) -> bool:
         return False
 
 
-def _weights_of(state: Dict[str, Any]) -> Dict[str, Any]:
+def _weights_of(state: dict[str, Any]) -> dict[str, Any]:
     weights = state.get("model")
     return weights if isinstance(weights, dict) else {}
 
 
-def _tensors_of(state: Dict[str, Any]) -> List[Tensor]:
+def _tensors_of(state: dict[str, Any]) -> list[Tensor]:
     return [value for value in _weights_of(state).values() if isinstance(value, Tensor)]
 
 
@@ -294,7 +295,7 @@ def _is_plain(tensor: Tensor) -> bool:
     return tensor.layout == torch.strided and tensor.data_ptr() % tensor.element_size() == 0
 
 
-def _stretches_of(path: str) -> Iterator[Tuple[int, int]]:
+def _stretches_of(path: str) -> Iterator[tuple[int, int]]:
     """The addresses where a file is mapped, each with its end."""
     name = os.path.realpath(path)
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
@@ -312,7 +313,7 @@ def _copy_by_pieces(target: Tensor, source: Tensor) -> None:
         forget_pages(*_place_of(piece))
 
 
-def _pieces(target: Tensor, source: Tensor) -> Iterator[Tuple[Tensor, Tensor]]:
+def _pieces(target: Tensor, source: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """The two tensors, in pieces of some rows each."""
     if target.shape != source.shape or source.dim() == 0:
         return iter([(target, source)])
@@ -321,7 +322,7 @@ def _pieces(target: Tensor, source: Tensor) -> Iterator[Tuple[Tensor, Tensor]]:
     return zip(target.split(rows), source.split(rows))
 
 
-def _place_of(tensor: Tensor) -> Tuple[int, int]:
+def _place_of(tensor: Tensor) -> tuple[int, int]:
     """The address of the first number, and how many bytes later the last one ends."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.data_ptr(), (last + 1) * tensor.element_size()

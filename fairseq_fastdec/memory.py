@@ -9,7 +9,8 @@ import functools
 import mmap
 import os
 import sys
-from typing import Any, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any, Optional
 
 # glibc's numbers of its settings, and the names by which a user sets them.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
@@ -64,6 +65,6 @@ def forget_pages(address: int, size: int) -> None:
         )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _c_library() -> Optional[Any]:
     return ctypes.CDLL(None) if sys.platform == "linux" else None

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import warnings
-from typing import Iterator
+from collections.abc import Iterator
 
 # Warnings of others about others, by message and by the module that they name.
 KNOWN_WARNINGS = (

@@ -8,7 +8,8 @@ import functools
 import json
 import time
 import weakref
-from typing import Callable, Iterable, Iterator, Optional, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Optional, TypeVar
 
 from fairseq.logging import progress_bar
 from fairseq.logging.progress_bar import JsonProgressBar, SimpleProgressBar, TqdmProgressBar

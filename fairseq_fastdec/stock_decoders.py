@@ -1,6 +1,7 @@
 """Stock transformer decoders of fairseq's: what makes a decoder another one."""
 
-from typing import Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.models.roberta.model import RobertaLMHead
@@ -27,7 +28,7 @@ def departures(model: nn.Module) -> Iterator[str]:
     name = type(model).__name__
     if not isinstance(model, FairseqEncoderDecoderModel):
         yield f"{name} is not an encoder-decoder model"
-    decoder = model.decoder
+    decoder: Any = model.decoder
     if is_nat(decoder):
         yield f"{name} is not autoregressive"
     if not isinstance(decoder, TransformerDecoderBase):
@@ -78,7 +79,7 @@ def _forward_is_known(decoder: TransformerDecoderBase) -> bool:
     return stock_mask and (stock or hasattr(decoder, "head_features"))
 
 
-def _departures_of_layer(layer: nn.Module) -> Iterator[str]:
+def _departures_of_layer(layer: Any) -> Iterator[str]:
     name = type(layer).__name__
     if not isinstance(layer, TransformerDecoderLayerBase):
         yield f"a decoder layer is a {name} (--base-layers?)"
@@ -91,7 +92,7 @@ def _departures_of_layer(layer: nn.Module) -> Iterator[str]:
         yield from (f"the decoder: {problem}" for problem in attention_departures(attention))
 
 
-def attention_departures(attention: nn.Module) -> Iterator[str]:
+def attention_departures(attention: Any) -> Iterator[str]:
     """The parts of an attention that are not stock, but for its linear layers."""
     name = type(attention).__name__
     if type(attention) is not MultiheadAttention:

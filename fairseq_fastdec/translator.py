@@ -9,20 +9,12 @@ translator.translate("Hello world.")
 import math
 import os
 from argparse import Namespace
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import (
     Any,
-    Collection,
-    Dict,
-    Hashable,
-    Iterable,
-    Iterator,
-    List,
     NamedTuple,
     Optional,
-    Sequence,
-    Set,
-    Tuple,
     Union,
 )
 
@@ -82,9 +74,9 @@ class Translation:
 
     text: Optional[str]
     score: float = 0.0
-    tokens: Tuple[str, ...] = ()
-    positional_scores: Tuple[float, ...] = ()
-    source_tokens: Tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    positional_scores: tuple[float, ...] = ()
+    source_tokens: tuple[str, ...] = ()
     alignment: Optional[Alignment] = None
     error: Optional[str] = None
 
@@ -97,7 +89,7 @@ class SentenceError(ValueError):
         translations: what the call would have returned, with ``None`` for each of them.
     """
 
-    def __init__(self, errors: Dict[int, str], translations: List[Any]) -> None:
+    def __init__(self, errors: dict[int, str], translations: list[Any]) -> None:
         number, error = next(iter(errors.items()))
         others = f" ({len(errors) - 1} more sentences failed)" if len(errors) > 1 else ""
         super().__init__(
@@ -146,8 +138,8 @@ class SourceLimit(NamedTuple):
 
 
 def decoded(
-    task: Any, generator: Any, models: Sequence[Any], batch: Dict[str, Any]
-) -> Iterator[Tuple[int, Union[List[Hypothesis], Problem]]]:
+    task: Any, generator: Any, models: Sequence[Any], batch: dict[str, Any]
+) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
     """The hypotheses of each sentence of a batch, best first, by the sentence's number.
 
     Sentences whose score is not finite have :data:`NOT_FINITE`.
@@ -214,7 +206,7 @@ def load(
     return Translator(task, models, codec, device, options)
 
 
-def _loaded(checkpoints: List[str], overrides: Dict[str, Any]) -> Tuple[List[Any], Any, Any]:
+def _loaded(checkpoints: list[str], overrides: dict[str, Any]) -> tuple[list[Any], Any, Any]:
     """Models, configuration and task of an ensemble."""
     try:
         return checkpoint_utils.load_model_ensemble_and_task(checkpoints, overrides)
@@ -239,7 +231,7 @@ def _loaded(checkpoints: List[str], overrides: Dict[str, Any]) -> Tuple[List[Any
 
 
 def _codec(
-    task: Any, tokenizer: Any, bpe: Any, codes: Optional[PathLike], folders: List[str]
+    task: Any, tokenizer: Any, bpe: Any, codes: Optional[PathLike], folders: list[str]
 ) -> TextCodec:
     """The tokeniser and BPE that the arguments of :func:`load` name, or that are found.
 
@@ -282,7 +274,7 @@ class Request(NamedTuple):
         max_tokens: source tokens of a batch, padding included; ``None`` for no limit.
     """
 
-    decoding: Dict[str, Any]
+    decoding: dict[str, Any]
     key: Optional[Hashable]
     nbest: int
     batch_size: int
@@ -300,7 +292,7 @@ class Translator:
     """
 
     def __init__(
-        self, task: Any, models: List[Any], codec: TextCodec, device: str, options: Dict[str, Any]
+        self, task: Any, models: list[Any], codec: TextCodec, device: str, options: dict[str, Any]
     ) -> None:
         """
         Args:
@@ -367,7 +359,7 @@ class Translator:
             hypothesis["tokens"] for best in found if isinstance(best, list) for hypothesis in best
         ]
         decoded_texts = iter(self._codec.decode(tokens, stripped))
-        results: List[Any] = []
+        results: list[Any] = []
         for best, source in zip(found, encoded):
             if isinstance(best, Problem):
                 failed = Translation(None, error=f"{best.kind}: {best.details}")
@@ -392,7 +384,7 @@ class Translator:
                 raise SentenceError(errors, results)
         return results[0] if is_one else results
 
-    def _request_of(self, options: Dict[str, Any]) -> Request:
+    def _request_of(self, options: dict[str, Any]) -> Request:
         """
         Raises:
             ValueError: for an option of fairseq that its commands read, and no call does.
@@ -414,7 +406,7 @@ class Translator:
                 raise ValueError(f"{name} {limit}: must be a whole number of at least 1, or None")
         return Request(merged, key_of(merged), nbest, *limits)
 
-    def _args(self, options: Dict[str, Any]) -> Namespace:
+    def _args(self, options: dict[str, Any]) -> Namespace:
         """fairseq's generation options with those that were given.
 
         Raises:
@@ -428,7 +420,7 @@ class Translator:
             check_asked_for(merged, args)
         return args
 
-    def _built(self, options: Dict[str, Any]) -> Any:
+    def _built(self, options: dict[str, Any]) -> Any:
         args = self._args(options)
         generator = self.task.build_generator(self._models, args)
         # The task sets it to 1 for a method of one hypothesis, also where fairseq's default of 5
@@ -442,11 +434,11 @@ class Translator:
 
     def _hypotheses(
         self,
-        lines: List[str],
-        encoded: List[Union[Tensor, Problem]],
+        lines: list[str],
+        encoded: list[Union[Tensor, Problem]],
         request: Request,
         alignment: bool,
-    ) -> Tuple[List[Union[List[Hypothesis], Problem]], Set[int]]:
+    ) -> tuple[list[Union[list[Hypothesis], Problem]], set[int]]:
         """Decode.
 
         Returns:
@@ -454,7 +446,7 @@ class Translator:
             that are no text.
         """
         limit = SourceLimit.of(self._positions, request.max_tokens)
-        found: List[Union[List[Hypothesis], Problem]] = []
+        found: list[Union[list[Hypothesis], Problem]] = []
         numbers, tokens = [], []
         for number, (line, source) in enumerate(zip(lines, encoded)):
             problem = source if isinstance(source, Problem) else limit.problem(source)
@@ -472,8 +464,8 @@ class Translator:
         return found, stripped
 
     def _decoded(
-        self, generator: Any, tokens: List[Tensor], request: Request, alignment: bool
-    ) -> Iterator[Tuple[int, Union[List[Hypothesis], Problem]]]:
+        self, generator: Any, tokens: list[Tensor], request: Request, alignment: bool
+    ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
         """The best hypotheses of each sentence, by its place in the list."""
         for batch in self._batches(generator, tokens, request):
             if self._device != "cpu":
@@ -487,8 +479,8 @@ class Translator:
             yield from best
 
     def _batches(
-        self, generator: Any, tokens: List[Tensor], request: Request
-    ) -> Iterable[Dict[str, Any]]:
+        self, generator: Any, tokens: list[Tensor], request: Request
+    ) -> Iterable[dict[str, Any]]:
         direct = self._direct
         if direct is None:
             direct = self._direct = DirectBatches(self.task, tokens[0])
@@ -506,7 +498,7 @@ class Translator:
             return [direct.single(tokens[0])]
         return direct.several(tokens, max_tokens, batch_size)
 
-    def _align(self, batch: Dict[str, Any], best: List[Union[List[Hypothesis], Problem]]) -> None:
+    def _align(self, batch: dict[str, Any], best: list[Union[list[Hypothesis], Problem]]) -> None:
         """Set the alignments of the hypotheses of a batch."""
         order = getattr(self.task, "token_order", None)
         if order not in (None, LEFT_TO_RIGHT):
@@ -536,7 +528,7 @@ class Translator:
             hypothesis["alignment"] = found
 
     def _detailed(
-        self, text: str, hypothesis: Hypothesis, source: Tensor, stripped: Set[int]
+        self, text: str, hypothesis: Hypothesis, source: Tensor, stripped: set[int]
     ) -> Translation:
         tokens = hypothesis["tokens"].tolist()
         scores = hypothesis["positional_scores"].tolist()
@@ -553,13 +545,13 @@ class Translator:
         )
 
 
-def stripped_by(generator: Any) -> Set[int]:
+def stripped_by(generator: Any) -> set[int]:
     """The tokens that a generator leaves out of its output."""
     eos = {getattr(generator, "eos", None)} - {None}
     return getattr(generator, "symbols_to_strip_from_output", eos)
 
 
-def _stripped(texts: Sequence[str]) -> List[str]:
+def _stripped(texts: Sequence[str]) -> list[str]:
     try:
         return [text.strip() for text in texts]
     except AttributeError as error:

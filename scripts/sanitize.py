@@ -16,7 +16,7 @@ import sysconfig
 import tempfile
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 import pybind11
 
@@ -45,10 +45,10 @@ class Sanitizers(NamedTuple):
     """
 
     flags: str
-    libraries: List[str]
-    options: Dict[str, str]
-    program: List[str]
-    tests: List[str]
+    libraries: list[str]
+    options: dict[str, str]
+    program: list[str]
+    tests: list[str]
 
 
 MEMORY = Sanitizers(
@@ -114,7 +114,7 @@ def build(copy: Path, sanitizers: Sanitizers) -> None:
     )
 
 
-def environment(copy: Path, sanitizers: Sanitizers) -> Dict[str, str]:
+def environment(copy: Path, sanitizers: Sanitizers) -> dict[str, str]:
     """The environment of a process that loads the sanitized library."""
     libraries = [str(_library(name).resolve()) for name in sanitizers.libraries]
     return dict(
@@ -127,7 +127,7 @@ def environment(copy: Path, sanitizers: Sanitizers) -> Dict[str, str]:
     )
 
 
-def main(arguments: List[str]) -> int:
+def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", action="store_true", help="find races between threads")
     options, tests = parser.parse_known_args(arguments)

@@ -49,6 +49,8 @@ def test_one_version_and_no_type_is_lost(metadata):
     assert f"Version: {fairseq_fastdec.__version__}" in lines
     assert (Path(fairseq_fastdec.__file__).parent / "py.typed").exists()
     assert f"## [{fairseq_fastdec.__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    citation = (ROOT / "CITATION.cff").read_text("utf-8").splitlines()
+    assert f"version: {fairseq_fastdec.__version__}" in citation
 
 
 @pytest.mark.parametrize("name", front.COMMANDS)

@@ -27,7 +27,9 @@ PARSERS = {
     "fairseq-interactive": fairseq_options.get_interactive_generation_parser,
 }
 # Programs of others, whose options are not ours to know.
-FOREIGN = {"bash", "curl", "tar", "sacrebleu", "pip", "cd", "ruff", "ray", "docker", "kubectl"}
+FOREIGN = {
+    "bash", "cd", "curl", "docker", "kubectl", "mypy", "pip", "ray", "ruff", "sacrebleu", "tar",
+}  # fmt: skip
 # What a newcomer types one after the other: trainings come before what decodes with their models.
 GUIDES = [
     FRONT_PAGE,

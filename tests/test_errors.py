@@ -137,7 +137,7 @@ def test_which_errors_are_told(monkeypatch, capsys, tmp_path):
     for name, content in (("empty", b""), ("text", b"hello\n" * 9), ("half", half_of_a_zip())):
         assert f"{name}.pt: is damaged" in line(checkpoint(tmp_path, f"{name}.pt", content))
     path = tmp_path / "nothing"
-    assert line(lambda: open(path)).endswith(f"No such file or directory: '{path}'")
+    assert line(path.read_bytes).endswith(f"No such file or directory: '{path}'")
     assert "Model file not found" in line(of_fairseq(OSError("Model file not found: x.pt")))
     assert "--share-all" in line(of_fairseq(ValueError("--share-all-embeddings requires")))
     assert "--path" in line(of_fairseq(AssertionError("--path required for generation!")))
@@ -199,9 +199,9 @@ def test_callers_catch_what_was_raised(tmp_path):
 
 
 def test_scripts_end_with_the_same_code(capsys):
-    with pytest.raises(SystemExit, match="^benchmark.py: two lines$") as end:
-        with errors.errors_in_one_line("benchmark.py"):
-            raise ValueError("two\nlines")
+    stops = pytest.raises(SystemExit, match="^benchmark.py: two lines$")
+    with stops as end, errors.errors_in_one_line("benchmark.py"):
+        raise ValueError("two\nlines")
     assert end.value.code == 2
     assert capsys.readouterr().err == "benchmark.py: two lines\n"
 

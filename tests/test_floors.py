@@ -1,8 +1,8 @@
 """Who may stand on whom: a file imports its own floor or lower ones (docs/architecture.md)."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Iterator, Tuple
 
 import pytest
 
@@ -30,7 +30,7 @@ def floor_of(module: str) -> int:
     return max(fits, key=lambda pair: len(pair[0]))[1]
 
 
-def imported(path: Path) -> Iterator[Tuple[str, int]]:
+def imported(path: Path) -> Iterator[tuple[str, int]]:
     """The package's modules that a file imports, and the lines where it does."""
     folder = (PACKAGE, *path.relative_to(ROOT / PACKAGE).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

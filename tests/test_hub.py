@@ -60,7 +60,7 @@ def test_misspelt_options(hub, options, message):
 @pytest.mark.parametrize("options", [dict(beam=1), dict(decoding="beam", beam=3, lenpen=0.6)])
 def test_hypotheses_are_those_of_the_call_without_kept_generators(hub, load, options):
     sentences = [hub.encode(line) for line in ("a b c", "j i", "c a d", "f", "a b c d e f g")]
-    stock = getattr(GeneratorHubInterface.generate, "__wrapped__")
+    stock = GeneratorHubInterface.generate.__wrapped__
     for _ in range(2):
         for given in (sentences, sentences[:1]):
             expected = stock(hub, given, **options)

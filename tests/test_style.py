@@ -28,6 +28,7 @@ def test_ruff_is_content(command):
 
 
 def test_ruff_is_of_the_pinned_version():
-    (pinned,) = re.findall(r'"ruff==([\d.]+)"', (ROOT / "setup.py").read_text(encoding="utf-8"))
+    metadata = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (pinned,) = re.findall(r'"ruff==([\d.]+)"', metadata)
     _, told = ruff("--version")
     assert told.split() == ["ruff", pinned], f"ruff {pinned}: pip install -e '.[dev]'"

@@ -1,8 +1,9 @@
 """Options that the examples share."""
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable, Optional
+from typing import Optional
 
 from fairseq_fastdec.tools.command_line import positive
 

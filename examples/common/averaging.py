@@ -1,14 +1,13 @@
 """The mean of the last checkpoints of a training."""
 
 from pathlib import Path
-from typing import List
 
 from . import commands
 
 N_AVERAGED = 10
 
 
-def train_and_average(folder: Path, command: List) -> None:
+def train_and_average(folder: Path, command: list) -> None:
     """Run the command of a training into a folder unless it has ended, and average its model."""
     if not commands.finished(folder):
         commands.run(command)

@@ -6,8 +6,9 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Optional
 
 from .table import translated_line
 
@@ -29,7 +30,7 @@ def finished(directory: Path) -> bool:
     return (directory / "finished").exists()
 
 
-def run_benchmark(command: List, output: Path) -> Dict[str, Any]:
+def run_benchmark(command: list, output: Path) -> dict[str, Any]:
     """Run a command of scripts/benchmark.py; returns what it writes to ``output``, as JSON has it.
 
     Args:
@@ -45,7 +46,7 @@ def mark_finished(directory: Path) -> None:
 
 
 def run(
-    command: List, log: Optional[Path] = None, environment: Optional[Mapping[str, str]] = None
+    command: list, log: Optional[Path] = None, environment: Optional[Mapping[str, str]] = None
 ) -> float:
     """Print a command, run it, and stop everything if it fails.
 
@@ -72,17 +73,17 @@ def run(
     return usage.ru_maxrss / 1024
 
 
-def fairseq(command: str) -> List:
+def fairseq(command: str) -> list:
     """fairseq-train or fairseq-generate of the running Python."""
     return [Path(sys.executable).parent / f"fairseq-{command}"]
 
 
-def script(name: str) -> List:
+def script(name: str) -> list:
     """One of ``scripts/``, with the running Python."""
     return [sys.executable, ROOT / "scripts" / name]
 
 
-def generate_into(output: Path, arguments: List, program: Optional[List] = None) -> None:
+def generate_into(output: Path, arguments: list, program: Optional[list] = None) -> None:
     """fairseq-generate; translations and log go to ``output``, which is finished then.
 
     Args:
@@ -95,6 +96,6 @@ def generate_into(output: Path, arguments: List, program: Optional[List] = None)
     mark_finished(output)
 
 
-def statistics_options(options: List[str], output: Path) -> List:
+def statistics_options(options: list[str], output: Path) -> list:
     """Statistics beside the translations, for methods that keep some."""
     return [] if "fairseq" in options else ["--decoding-stats", output / "stats.jsonl"]

@@ -1,9 +1,9 @@
 """More sources of the same kind: sentences that go over into each other."""
 
 import random
-from typing import Dict, List, Sequence, Tuple
+from collections.abc import Sequence
 
-Sentence = Tuple[str, ...]
+Sentence = tuple[str, ...]
 
 # One sentence can go on behind these words and marks as another one does.
 JOINTS = frozenset(
@@ -15,7 +15,7 @@ LONGEST_CROSSED = 70
 TRIALS = 20  # for each new sentence
 
 
-def crossed(sentences: Sequence[Sentence], n: int, seed: int) -> List[Sentence]:
+def crossed(sentences: Sequence[Sentence], n: int, seed: int) -> list[Sentence]:
     """New sentences: the beginning of one up to a joint, and what follows that joint in another.
 
     Args:
@@ -27,7 +27,7 @@ def crossed(sentences: Sequence[Sentence], n: int, seed: int) -> List[Sentence]:
     choose = random.Random(seed)
     parents = [(sentence, joints_of(sentence)) for sentence in sentences]
     parents = [parent for parent in parents if parent[1]]
-    endings: Dict[str, List[Sentence]] = {}
+    endings: dict[str, list[Sentence]] = {}
     for sentence, places in parents:
         for place in places:
             endings.setdefault(sentence[place], []).append(sentence[place:])
@@ -46,7 +46,7 @@ def crossed(sentences: Sequence[Sentence], n: int, seed: int) -> List[Sentence]:
     return new
 
 
-def joints_of(sentence: Sentence) -> List[int]:
+def joints_of(sentence: Sentence) -> list[int]:
     """The places to cut a sentence: its joints with at least two subwords on either side."""
     if not SHORTEST <= len(sentence) <= LONGEST:
         return []

@@ -1,13 +1,14 @@
 """Checkpoints whose parameters are changed before a model begins with them."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any
 
 import torch
 
 from fairseq_fastdec.tools.atomic_files import replacing
 
-State = Dict[str, torch.Tensor]
+State = dict[str, torch.Tensor]
 
 LAYERS = "decoder.layers."
 
@@ -61,7 +62,7 @@ def _last_layer(state: State) -> int:
     return max(int(name.split(".")[2]) for name in state if name.startswith(LAYERS))
 
 
-def _record(checkpoint: Dict[str, Any], **options: int) -> None:
+def _record(checkpoint: dict[str, Any], **options: int) -> None:
     """Let the checkpoint say what its model is now: --finetune-from-model compares."""
     for kept in (checkpoint.get("args"), (checkpoint.get("cfg") or {}).get("model")):
         if kept is not None:

@@ -1,9 +1,10 @@
 """The English-German recipe: how its data are prepared and its models trained and decoded."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import List, Optional, Sequence, Union
+from typing import Optional, Union
 
 from . import arguments, commands
 
@@ -23,13 +24,13 @@ class Recipe:
 
     bpe_operations: int
     test_sentences: int
-    baseline_options: List[str]
-    blockwise_options: List[str]
+    baseline_options: list[str]
+    blockwise_options: list[str]
     rounds: int
-    network: List[str]
+    network: list[str]
 
 
-def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int) -> List[str]:
+def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int) -> list[str]:
     """The options of a small pre-norm transformer."""
     return [
         "--encoder-embed-dim", str(dim), "--decoder-embed-dim", str(dim),
@@ -41,7 +42,7 @@ def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int) -> Lis
     ]  # fmt: skip
 
 
-def schedule(max_tokens: int, lr: float, warmup: int, updates: int) -> List[str]:
+def schedule(max_tokens: int, lr: float, warmup: int, updates: int) -> list[str]:
     """Batch size and a learning rate that falls to zero by the last update."""
     return [
         "--max-tokens", str(max_tokens), "--max-update", str(updates), "--lr", str(lr),
@@ -134,7 +135,7 @@ def distil(
     work: Path,
     teacher: Union[str, Path] = "baseline/checkpoint_last.pt",
     name: str = "distilled",
-    options: Optional[List] = None,
+    options: Optional[list] = None,
     data: str = "data",
 ) -> None:
     """Replace the training targets by the teacher's translations (section 6.2), greedy by default.
@@ -157,7 +158,7 @@ def distil(
     commands.mark_finished(folder)
 
 
-def heads_options(block_size: int, block_heads: str = "parallel") -> List:
+def heads_options(block_size: int, block_heads: str = "parallel") -> list:
     """A blockwise model whose p_1 is the base, and the loss of its heads."""
     shape = (
         ["--block-ffn", "split"] if block_heads == "parallel" else ["--block-heads", block_heads]
@@ -178,7 +179,7 @@ def train_command(
     save_every: int = 1000,
     keep: int = 1,
     seed: int = 1,
-) -> List:
+) -> list:
     """The command that all trainings begin with.
 
     Args:
@@ -191,7 +192,7 @@ def train_command(
     ]  # fmt: skip
 
 
-def optimizer_options(seed: int = 1) -> List:
+def optimizer_options(seed: int = 1) -> list:
     """Adam as for transformers."""
     return [
         "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
@@ -199,7 +200,7 @@ def optimizer_options(seed: int = 1) -> List:
     ]  # fmt: skip
 
 
-def saving_options(save_dir: Path, save_every: int, keep: int = 1) -> List:
+def saving_options(save_dir: Path, save_every: int, keep: int = 1) -> list:
     """Where and how often a training is saved, and what it logs; see :func:`train_command`."""
     return [
         "--save-interval-updates", save_every, "--keep-interval-updates", keep,
@@ -208,7 +209,7 @@ def saving_options(save_dir: Path, save_every: int, keep: int = 1) -> List:
     ]  # fmt: skip
 
 
-def plugin_options(task: str = "translation") -> List:
+def plugin_options(task: str = "translation") -> list:
     """A task, with this plugin; --cpu keeps a GPU out of the comparison."""
     return [
         "--user-dir", commands.PLUGIN, "--task", task,
@@ -216,7 +217,7 @@ def plugin_options(task: str = "translation") -> List:
     ]  # fmt: skip
 
 
-def test_options(work: Path) -> List:
+def test_options(work: Path) -> list:
     """The test set, scored as text that people read."""
     return [
         "--gen-subset", "test", "--scoring", "sacrebleu", "--tokenizer", "moses",
@@ -224,7 +225,7 @@ def test_options(work: Path) -> List:
     ]  # fmt: skip
 
 
-def decode_in_batches(work: Path, label: str, model: Path, options: List) -> Path:
+def decode_in_batches(work: Path, label: str, model: Path, options: list) -> Path:
     """The test set, where only BLEU and blocks are looked at; returns where the results are."""
     output = work / "decoded" / label
     if not commands.finished(output):

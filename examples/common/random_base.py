@@ -4,8 +4,9 @@ What decoding takes depends on the size of a model and the number of tokens, and
 weights have learnt, where all outputs have the same length.
 """
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Tuple
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
@@ -25,7 +26,7 @@ FORCED = [
 ]  # fmt: skip
 
 
-def write_sentences(data: Path, languages: Tuple[str, str]) -> None:
+def write_sentences(data: Path, languages: tuple[str, str]) -> None:
     """A test set, as fairseq-preprocess would write it."""
     torch.manual_seed(1)
     _, dictionary = random_network("transformer")
@@ -36,7 +37,7 @@ def write_sentences(data: Path, languages: Tuple[str, str]) -> None:
 
 
 def save_base(
-    path: Path, languages: Tuple[str, str], seed: int, arch: str = "transformer",
+    path: Path, languages: tuple[str, str], seed: int, arch: str = "transformer",
     change: Callable[[nn.Module], None] = lambda network: None, **given: Any,
 ) -> None:  # fmt: skip
     """Write a checkpoint of transformer base, or of a model with more.
@@ -58,6 +59,6 @@ def save_base(
     save_checkpoint(network, options, path, torch.float32)
 
 
-def random_network(arch: str, **given: Any) -> Tuple[nn.Module, Dictionary]:
+def random_network(arch: str, **given: Any) -> tuple[nn.Module, Dictionary]:
     """An architecture of :data:`TYPES` types as it is before training, and its dictionary."""
     return random_model(arch, TYPES, **given)

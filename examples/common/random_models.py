@@ -1,8 +1,8 @@
 """Checkpoints with random weights and data of random words, as fairseq's commands write them."""
 
 from argparse import Namespace
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable, Tuple
 
 import torch
 from fairseq.data import Dictionary, indexed_dataset
@@ -36,7 +36,7 @@ def random_sentences(dictionary: Dictionary, n_sentences: int, length: int) -> T
 
 
 def write_side(
-    data: Path, languages: Tuple[str, str], language: str, dictionary: Dictionary,
+    data: Path, languages: tuple[str, str], language: str, dictionary: Dictionary,
     sentences: Iterable[Tensor], split: str = "test",
 ) -> None:  # fmt: skip
     """One language of a data set, as fairseq-preprocess would write it.

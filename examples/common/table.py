@@ -5,7 +5,7 @@ import re
 import statistics
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Optional
 
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.benchmark.scoring import Scorer
@@ -35,8 +35,8 @@ class Run:
     seconds: float
     tokens: int
     invocations: int
-    hypotheses: Dict[int, str]  # tokens, by sentence number
-    translations: Dict[int, str]  # the text that they are, detokenised
+    hypotheses: dict[int, str]  # tokens, by sentence number
+    translations: dict[int, str]  # the text that they are, detokenised
 
 
 def read_run(output: Path, model: str, method: str, text: Optional[Path] = None) -> Run:
@@ -65,7 +65,7 @@ def read_run(output: Path, model: str, method: str, text: Optional[Path] = None)
     )
 
 
-def read_texts(results: str, text: Optional[Path] = None) -> Tuple[Dict[int, str], Dict[int, str]]:
+def read_texts(results: str, text: Optional[Path] = None) -> tuple[dict[int, str], dict[int, str]]:
     """Detokenised translations and references by number, of what fairseq-generate printed.
 
     Args:
@@ -78,7 +78,7 @@ def read_texts(results: str, text: Optional[Path] = None) -> Tuple[Dict[int, str
     return numbered(r"D-(\d+)\t[^\t\n]*", results), references
 
 
-def numbered(mark: str, results: str) -> Dict[int, str]:
+def numbered(mark: str, results: str) -> dict[int, str]:
     """The texts behind a mark of fairseq-generate's, such as ``T-17``, by sentence number."""
     found = re.findall(rf"(?m)^{mark}\t(.*)$", results)
     return {int(number): text for number, text in found}
@@ -91,7 +91,7 @@ def mean_block_size(output: Path) -> float:
     return sum(blocks) / len(blocks) if blocks else 1.0
 
 
-def tokens_and_seconds(output: Path) -> Tuple[int, float]:
+def tokens_and_seconds(output: Path) -> tuple[int, float]:
     """The tokens that fairseq-generate wrote, and how long the search took."""
     numbers = re.search(r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output))
     tokens, tokens_per_second = numbers.groups()
@@ -112,12 +112,12 @@ def translated_line(output: Path) -> str:
     raise ValueError(f"{output}: fairseq-generate wrote no line of its speed")
 
 
-def read_lines(path: Path) -> List[str]:
+def read_lines(path: Path) -> list[str]:
     """The lines of a file; none if there is no such file."""
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-def show_table(work: Path, runs: List[Run], title: str) -> None:
+def show_table(work: Path, runs: list[Run], title: str) -> None:
     """Print the table, and keep it as Markdown and JSON."""
     rows = [row_of(group, reference_of(group, runs)) for group in grouped(runs)]
     title += (
@@ -137,12 +137,12 @@ def signed(title: str, references: str = "the raw text of the references") -> st
     return f"{title}\nBLEU: sacrebleu's, against {references}, `{SCORER.signature}`"
 
 
-def markdown(title: str, rows: List[Dict[str, str]]) -> str:
+def markdown(title: str, rows: list[dict[str, str]]) -> str:
     """A table of rows with the same columns, under its title."""
     return f"{title}\n\n{untitled(rows)}"
 
 
-def untitled(rows: List[Dict[str, str]]) -> str:
+def untitled(rows: list[dict[str, str]]) -> str:
     """A table of rows with the same columns."""
     lines = [
         "| " + " | ".join(rows[0]) + " |",
@@ -152,21 +152,21 @@ def untitled(rows: List[Dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def grouped(runs: List[Run]) -> List[List[Run]]:
+def grouped(runs: list[Run]) -> list[list[Run]]:
     """The rounds of each model and method together, in order of appearance."""
-    groups: Dict[tuple, List[Run]] = {}
+    groups: dict[tuple, list[Run]] = {}
     for run in runs:
         groups.setdefault((run.model, run.method), []).append(run)
     return list(groups.values())
 
 
-def reference_of(group: List[Run], runs: List[Run]) -> List[Run]:
+def reference_of(group: list[Run], runs: list[Run]) -> list[Run]:
     """fairseq's own rounds on the same model; for frozen heads that is the baseline."""
     model = "baseline" if group[0].model == "frozen" else group[0].model
     return next(g for g in grouped(runs) if g[0].model == model)
 
 
-def row_of(group: List[Run], reference: List[Run]) -> Dict[str, str]:
+def row_of(group: list[Run], reference: list[Run]) -> dict[str, str]:
     """One line of the table."""
     run = group[0]
     rounds = zip(group, reference)

@@ -1,7 +1,7 @@
 """Sentences in subwords as training data, references or not."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, List
 
 # It lets torch load fairseq's checkpoints, too.
 from fairseq_fastdec.tools import atomic_files
@@ -11,12 +11,12 @@ from . import commands
 from .crossing import crossed
 
 
-def read(path: Path) -> List[str]:
+def read(path: Path) -> list[str]:
     """The lines of a text; what else Python takes for their ends can be in a sentence."""
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> None:
+def binarise(work: Path, name: str, sources: list[str], targets: list[str]) -> None:
     """Training data like ``work / "data"``, of text in subwords."""
     text = work / name / "text"
     text.mkdir(parents=True, exist_ok=True)
@@ -26,19 +26,19 @@ def binarise(work: Path, name: str, sources: List[str], targets: List[str]) -> N
     copy_rest(work / "data", work / name)
 
 
-def crossed_lines(lines: List[str], n: int, seed: int) -> List[str]:
+def crossed_lines(lines: list[str], n: int, seed: int) -> list[str]:
     """So many new sentences, of lines in subwords; see :func:`~.crossing.crossed`."""
     new = crossed([tuple(line.split()) for line in lines], n, seed)
     return [" ".join(sentence) for sentence in new]
 
 
-def with_crossed(work: Path, n: int, seed: int) -> List[str]:
+def with_crossed(work: Path, n: int, seed: int) -> list[str]:
     """The sources of the training data, each once, and n crossed ones."""
     sentences = list(dict.fromkeys(read(work / "data/text/train.en")))
     return sentences + crossed_lines(sentences, n, seed)
 
 
-def without_references(work: Path, name: str, gather: Callable[[Path], List[str]]) -> None:
+def without_references(work: Path, name: str, gather: Callable[[Path], list[str]]) -> None:
     """Sources to be translated: fairseq wants targets, too, which nobody reads.
 
     Args:

@@ -20,8 +20,9 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Optional
 
 from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
@@ -80,7 +81,7 @@ class Run:
         self.alone, self.killed = args.workdir / "alone", args.workdir / "killed"
         self.n_chunks = -(-args.lines // args.chunk_size)
         self._state_file = args.workdir / "state.json"
-        self.state: Dict[str, Any] = {
+        self.state: dict[str, Any] = {
             "starts": {"alone": 0, "killed": 0, "killed, on the cluster": 0},
             "events": [],
             "done twice": 0,
@@ -100,7 +101,7 @@ class Run:
         with open(self.args.workdir / "log.txt", "a", encoding="utf-8") as file:
             file.write(line + "\n")
 
-    def command(self, output: Path, on_cluster: bool) -> List[str]:
+    def command(self, output: Path, on_cluster: bool) -> list[str]:
         """The command that translates the text."""
         model = self.args.model
         words = [*commands.script("translate_corpus.py"), model, "-s", "en", "-t", "de"]
@@ -185,7 +186,7 @@ def translate_with_kills(run: Run, cluster: Optional[RayCluster]) -> None:
             raise Failure(f"exit code {process.returncode}; see told.txt")
 
 
-def events(run: Run) -> List[Tuple[int, str]]:
+def events(run: Run) -> list[tuple[int, str]]:
     """What is to happen, and at how many chunks."""
     draw = random.Random(run.args.seed)
     kinds = [KILL] * run.args.kills
@@ -211,7 +212,7 @@ def do_event(
             with contextlib.suppress(ProcessLookupError):
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (FULL, FULL))
         return FILL_DISK
-    victims: Dict[str, Callable[[], Any]] = {"coordinator": process.kill}
+    victims: dict[str, Callable[[], Any]] = {"coordinator": process.kill}
     if cluster is not None:
         victims["node"] = cluster.kill_a_node
     elif workers := children_of(process.pid):
@@ -239,7 +240,7 @@ class Watch:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._directory = parts_of(run.killed)
-        self._seen: Dict[str, int] = dict(self._files())
+        self._seen: dict[str, int] = dict(self._files())
 
     def look(self) -> int:
         """How many chunks are there; whatever has been written again is counted."""
@@ -253,7 +254,7 @@ class Watch:
                 self._run.log(f"{name} was translated again")
         return n_chunks
 
-    def _files(self) -> Iterator[Tuple[str, int]]:
+    def _files(self) -> Iterator[tuple[str, int]]:
         """The chunks' names, and the numbers of their files, which a new file does not have."""
         with contextlib.suppress(FileNotFoundError), os.scandir(self._directory) as entries:
             for entry in entries:
@@ -291,7 +292,7 @@ class MemoryLog:
             file.write("\t".join(f"{value:.0f}" for value in row) + "\n")
 
 
-def memory_of(pid: int) -> Dict[str, float]:
+def memory_of(pid: int) -> dict[str, float]:
     """MiB that a process has in memory: ``Rss``, and ``Pss``, its share of what several have."""
     found = {"Rss": 0.0, "Pss": 0.0}
     with contextlib.suppress(OSError):
@@ -302,7 +303,7 @@ def memory_of(pid: int) -> Dict[str, float]:
     return found
 
 
-def children_of(pid: int) -> List[int]:
+def children_of(pid: int) -> list[int]:
     """The processes that a process has started."""
     with contextlib.suppress(OSError):
         return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -354,7 +355,7 @@ def report(run: Run) -> str:
     return json.dumps(result, indent=1)
 
 
-def memory_at_ends(path: Path) -> Dict[str, List[float]]:
+def memory_at_ends(path: Path) -> dict[str, list[float]]:
     """The mean memory while the first tenth of the chunks was translated, and the last."""
     if not path.exists():
         return {}

@@ -27,7 +27,7 @@ class RayCluster:
         # By default Ray looks for a cluster on this machine at its address in the network.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         # Its programs would wait for all others on this machine.
-        os.environ["RAY_worker_niceness"] = "0"
+        os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's name)
         from ray.cluster_utils import Cluster
 
         # What the nodes start looks for the package here, too.

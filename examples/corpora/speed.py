@@ -25,8 +25,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
@@ -65,7 +66,7 @@ def main() -> None:
         for tokens in args.max_tokens
     ]
     for beam in args.beams:
-        results: Dict[str, List[Dict[str, float]]] = {method: [] for method in methods}
+        results: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
         for _ in range(args.rounds):
             for method in methods:
                 results[method].append(in_own_process(args, method, beam))
@@ -110,7 +111,7 @@ def prepare(work: Path, n_lines: int) -> None:
         commands.mark_finished(work)
 
 
-def in_own_process(args: argparse.Namespace, method: str, beam: int) -> Dict[str, float]:
+def in_own_process(args: argparse.Namespace, method: str, beam: int) -> dict[str, float]:
     """What :func:`measured` says of a method in a process of its own."""
     words = [sys.executable, Path(__file__).resolve(), "--one", method, "--beams", beam]
     words += ["--workdir", args.workdir]
@@ -118,7 +119,7 @@ def in_own_process(args: argparse.Namespace, method: str, beam: int) -> Dict[str
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measured(args: argparse.Namespace) -> Dict[str, float]:
+def measured(args: argparse.Namespace) -> dict[str, float]:
     """The seconds of a method, and what else is known of them."""
     engine, words, max_tokens = args.one.split()
     (beam,) = args.beams
@@ -130,7 +131,7 @@ def measured(args: argparse.Namespace) -> Dict[str, float]:
 
 def of_ours(
     work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int, engine: str
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """Workers of ours: seconds, and the processors' time for decoding and for all else."""
     given = [work / "data", "--path", work / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu"]
     source = work / ("raw" if engine == TOKENISING else "text")
@@ -202,7 +203,7 @@ def _timed(translator: Any, decoding: Any) -> Any:
 
 def of_ctranslate2(
     work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """The seconds of CTranslate2's translate_file."""
     import ctranslate2
     from ctranslate2.converters import FairseqConverter
@@ -225,7 +226,7 @@ def of_ctranslate2(
     return {"seconds": time.perf_counter() - began}
 
 
-def table(title: str, results: Dict[str, List[Dict[str, float]]], n_lines: int) -> str:
+def table(title: str, results: dict[str, list[dict[str, float]]], n_lines: int) -> str:
     """Lines a second, beside the first method, and the share of what is no decoding."""
     first = statistics.median(round["seconds"] for round in next(iter(results.values())))
     rows = []

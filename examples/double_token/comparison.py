@@ -4,7 +4,7 @@ import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Optional
 
 from examples.common.en_de import TEST_TEXT
 from examples.common.table import markdown, read_run, read_texts, signed
@@ -24,9 +24,9 @@ class Decoded:
     seconds: float
     tokens: int
     steps: Optional[int]  # of all sentences together; fairseq's own beam search does not tell
-    hypotheses: Dict[int, str]  # in subwords, by number
-    translations: List[str]
-    references: List[str]
+    hypotheses: dict[int, str]  # in subwords, by number
+    translations: list[str]
+    references: list[str]
 
 
 def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
@@ -47,7 +47,7 @@ def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decode
     )
 
 
-def in_order(output: Path) -> Tuple[List[str], List[str]]:
+def in_order(output: Path) -> tuple[list[str], list[str]]:
     """Detokenised translations and references that fairseq-generate left in ``output``."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     texts = read_texts(results, TEST_TEXT)
@@ -61,9 +61,9 @@ def refinements(output: Path) -> Optional[int]:
     return sum(int(count) + 1 for count in counts) if counts else None
 
 
-def show_comparison(decoded: List[Decoded], beam: int, batch_size: int) -> str:
+def show_comparison(decoded: list[Decoded], beam: int, batch_size: int) -> str:
     """Print and return the table of one beam width and batch size."""
-    groups: Dict[str, List[Decoded]] = {}
+    groups: dict[str, list[Decoded]] = {}
     for run in decoded:
         if (run.beam, run.batch_size) == (beam, batch_size):
             groups.setdefault(run.title, []).append(run)
@@ -79,7 +79,7 @@ def show_comparison(decoded: List[Decoded], beam: int, batch_size: int) -> str:
     return text
 
 
-def marks_of(runs: Dict[str, Decoded]) -> Dict[str, str]:
+def marks_of(runs: dict[str, Decoded]) -> dict[str, str]:
     """The marks behind each BLEU score."""
     model_of = {method.title: method.model for method in METHODS}
     references = runs[BASELINE].references
@@ -96,7 +96,7 @@ def marks_of(runs: Dict[str, Decoded]) -> Dict[str, str]:
     return marks
 
 
-def row_of(group: List[Decoded], baseline: List[Decoded], marks: str) -> Dict[str, str]:
+def row_of(group: list[Decoded], baseline: list[Decoded], marks: str) -> dict[str, str]:
     """One line of the table."""
     run, n_sentences = group[0], len(group[0].hypotheses)
     seconds = statistics.median(one.seconds for one in group)

@@ -13,7 +13,6 @@ import argparse
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import List
 
 from examples.common import arguments, commands, en_de
 from examples.common.averaging import train_and_average
@@ -82,12 +81,12 @@ def train(work: Path, recipe: en_de.Recipe, model: Model, base: Path) -> None:
     train_and_average(folder, chosen)
 
 
-def our_beam_search(width: int) -> List:
+def our_beam_search(width: int) -> list:
     """The options of the first model's task, whose default is fairseq's own generator."""
     return beam_search(width, "--decoding", "beam")
 
 
-def methods() -> List[Method]:
+def methods() -> list[Method]:
     """The rows of the table that these models are for."""
     return [
         Method(BASELINE, SINGLE_L2R, our_beam_search),

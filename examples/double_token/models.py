@@ -1,7 +1,8 @@
 """The models and methods of Table 2 of Imamura and Sumita (WNGT 2020), in its order."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, List, Optional
+from typing import Optional
 
 from examples.common.en_de import CROSS_ENTROPY
 
@@ -20,8 +21,8 @@ class Model:
 
     name: str
     task: str
-    order: List[str]  # options of the task, for training and decoding alike
-    training: List[str]
+    order: list[str]  # options of the task, for training and decoding alike
+    training: list[str]
     begins_with: Optional[str] = None  # the parameters of another model
     distilled: bool = False  # learns from the teacher's translations
 
@@ -82,24 +83,24 @@ class Method:
 
     title: str
     model: Model
-    options: Callable[[int], List]
+    options: Callable[[int], list]
     has_statistics: bool = True
 
 
-def beam_search(width: int, *more: str) -> List:
+def beam_search(width: int, *more: str) -> list:
     """A beam search; what goes in circles is stopped at some time."""
     return ["--beam", width, "--max-len-a", "1.5", "--max-len-b", "20", *more]
 
 
-def own_generator_of_fairseq(width: int) -> List:
+def own_generator_of_fairseq(width: int) -> list:
     """The same beam search by fairseq's own generator."""
     return beam_search(width, "--decoding", "fairseq")
 
 
-def mask_predict(iterations: int) -> Callable[[int], List]:
+def mask_predict(iterations: int) -> Callable[[int], list]:
     """Mask-Predict; it tries half as many lengths as beams have entries, as the paper does."""
 
-    def options(width: int) -> List:
+    def options(width: int) -> list:
         return [
             # fairseq does not count the first pass.
             "--iter-decode-max-iter", iterations - 1, "--iter-decode-force-max-iter",

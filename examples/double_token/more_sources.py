@@ -11,7 +11,6 @@ skipped, so that an interrupted run goes on where it was.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List
 
 from examples.common import commands, en_de
 from examples.common.averaging import train_and_average
@@ -41,7 +40,7 @@ class Stage:
     title: str
     data: str
     training: Training
-    network: List
+    network: list
 
 
 STAGES = (
@@ -119,12 +118,12 @@ def mix(work: Path) -> None:
     commands.mark_finished(work / "mixed")
 
 
-def crossed_sources(work: Path) -> List[str]:
+def crossed_sources(work: Path) -> list[str]:
     """Sentences that are not in the training data."""
     return crossed_lines(read(work / "distilled/data/text/train.en"), N_CROSSED, seed=7)
 
 
-def mixed(work: Path, language: str) -> List[str]:
+def mixed(work: Path, language: str) -> list[str]:
     """One side of the mixed data."""
     own, others = (
         read(work / name / "data/text" / f"train.{language}")
@@ -133,7 +132,7 @@ def mixed(work: Path, language: str) -> List[str]:
     return own + own + others
 
 
-def decode(work: Path, stage: Stage, title: str) -> Dict[int, float]:
+def decode(work: Path, stage: Stage, title: str) -> dict[int, float]:
     """BLEU on the test set, by beam width."""
     model = MODELS[title]
     bleu = {}
@@ -152,7 +151,7 @@ def decode(work: Path, stage: Stage, title: str) -> Dict[int, float]:
     return bleu
 
 
-def show(work: Path, results: List) -> None:
+def show(work: Path, results: list) -> None:
     """Print the table, and keep it as Markdown."""
     rows = [
         {

@@ -1,8 +1,9 @@
 """N-gram precision at both ends of long sentences, as Table 3 of Imamura and Sumita (WNGT 2020)."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Optional
 
 from examples.common.table import markdown
 
@@ -14,7 +15,7 @@ ENDS = ((None, None), (5, 0), (10, 0), (15, 0), (0, 5), (0, 10), (0, 15))
 ORDERS = (1, 4)
 
 
-def show_precision(text: Path, baseline: Dict[int, str], proposed: Dict[int, str]) -> str:
+def show_precision(text: Path, baseline: dict[int, str], proposed: dict[int, str]) -> str:
     """Print and return the table.
 
     Args:
@@ -38,10 +39,10 @@ def show_precision(text: Path, baseline: Dict[int, str], proposed: Dict[int, str
 def row_of(
     left: Optional[int],
     right: Optional[int],
-    references: List[Tokens],
-    baseline: List[Tokens],
-    proposed: List[Tokens],
-) -> Dict[str, str]:
+    references: list[Tokens],
+    baseline: list[Tokens],
+    proposed: list[Tokens],
+) -> dict[str, str]:
     """One line of the table."""
     row = {"left tokens": shown(left), "right tokens": shown(right)}
     ends = [end(sentence, left, right) for sentence in references]
@@ -67,7 +68,7 @@ def end(tokens: Tokens, left: Optional[int], right: Optional[int]) -> Tokens:
     return tokens[:left] if left else tokens[-right:]
 
 
-def precision(hypotheses: List[Tokens], references: List[Tokens], order: int) -> float:
+def precision(hypotheses: list[Tokens], references: list[Tokens], order: int) -> float:
     """BLEU's modified precision over the whole corpus; 0 where nothing has so many tokens."""
     found = total = 0
     for hypothesis, reference in zip(hypotheses, references):
@@ -77,6 +78,6 @@ def precision(hypotheses: List[Tokens], references: List[Tokens], order: int) ->
     return found / max(total, 1)
 
 
-def ngrams(tokens: Tokens, order: int) -> "Counter[Tuple[str, ...]]":
+def ngrams(tokens: Tokens, order: int) -> "Counter[tuple[str, ...]]":
     """The n-grams of a sentence and their counts."""
     return Counter(zip(*(tokens[i:] for i in range(order))))

@@ -11,9 +11,9 @@ interrupted run goes on where it was; --workdir names where results are kept.
 
 import argparse
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import List, Sequence
 
 from examples.common import arguments, commands, en_de
 from examples.common.averaging import average
@@ -98,7 +98,7 @@ def compare(args: argparse.Namespace) -> None:
     show_tables(work, decode_all(work, METHODS, args.rounds))
 
 
-def show_tables(work: Path, decoded: List[Decoded]) -> None:
+def show_tables(work: Path, decoded: list[Decoded]) -> None:
     """Print the tables, and keep them as Markdown."""
     tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
     by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
@@ -124,7 +124,7 @@ def train(work: Path, size: Size, model: Model) -> None:
         commands.mark_finished(work / model.name)
 
 
-def training_command(work: Path, size: Size, model: Model) -> List:
+def training_command(work: Path, size: Size, model: Model) -> list:
     """fairseq-train."""
     return command(
         work / ("distilled/data" if model.distilled else "data"),
@@ -137,7 +137,7 @@ def training_command(work: Path, size: Size, model: Model) -> List:
     )
 
 
-def decode_all(work: Path, methods: Sequence[Method], rounds: int) -> List[Decoded]:
+def decode_all(work: Path, methods: Sequence[Method], rounds: int) -> list[Decoded]:
     """The test set by each method in each setting, in alternating rounds."""
     return [
         decode(work, method, beam, batch_size, number)

@@ -1,7 +1,5 @@
 """The marks of the paper's Table 2: BLEU scores that differ by more than chance."""
 
-from typing import Dict, List
-
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
@@ -10,7 +8,7 @@ LEVEL = 0.05
 TRIALS = 10_000
 
 
-def significantly_different(systems: Dict[str, List[str]], references: List[str], than: str) -> set:
+def significantly_different(systems: dict[str, list[str]], references: list[str], than: str) -> set:
     """The systems whose BLEU differs from that of one of them (approximate randomisation).
 
     Args:

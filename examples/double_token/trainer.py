@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional
+from typing import Optional
 
 from examples.common import en_de
 from examples.common.averaging import N_AVERAGED
@@ -15,7 +15,7 @@ class Training:
     """The length and the rate of a training."""
 
     updates: int
-    options: List[str]
+    options: list[str]
 
 
 def training(max_tokens: int, lr: float, warmup: int, updates: int, dropout: float) -> Training:
@@ -32,7 +32,7 @@ def command(
     chosen: Training,
     save_every: int,
     begins_with: Optional[Path] = None,
-) -> List:
+) -> list:
     """fairseq-train; the checkpoints of the last updates are kept.
 
     Args:

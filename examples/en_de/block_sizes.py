@@ -11,7 +11,7 @@ paper's beam search. Every command is printed as it would be typed; what exists 
 
 import argparse
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import commands, en_de
@@ -49,7 +49,7 @@ SETTINGS = {
     "fine-tuning": Setting(distilled=False, fine_tuned=True),
     "both": Setting(distilled=True, fine_tuned=True),
 }
-ACCEPTANCE: Dict[str, List[str]] = {
+ACCEPTANCE: dict[str, list[str]] = {
     "exact": [],
     "top 2": ["--acceptance", "topk", "--acceptance-topk", "2"],
     "top 3": ["--acceptance", "topk", "--acceptance-topk", "3"],
@@ -107,7 +107,7 @@ def make_table(args: argparse.Namespace) -> None:
     atomic_files.write_text(work / "block_sizes.md", text + "\n")
 
 
-def acceptances(block_size: int) -> List[str]:
+def acceptances(block_size: int) -> list[str]:
     """All but minimum blocks that are larger than blocks can be."""
     return [
         name
@@ -177,7 +177,7 @@ def train_fine_tuned(
 
 def row_of(
     work: Path, model: Path, block_size: int, setting: str, acceptance: str
-) -> Dict[str, str]:
+) -> dict[str, str]:
     """A way to accept of a cell's model."""
     label = f"{setting} {block_size} {acceptance}".replace(" ", "-")
     method = ["blockwise", "--decoding-block-size", block_size] if block_size > 1 else ["greedy"]

@@ -16,7 +16,7 @@ import logging
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import torch
 from omegaconf import open_dict
@@ -38,7 +38,7 @@ OWN_SENTENCES = (
     "You can use the keyboard to move through the list of functions.",
 )
 MODELS = {"distilled": DISTILLED_MODEL, "first": MODEL}
-METHODS: Dict[str, Dict[str, Any]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "fairseq --beam 1": {"decoding": "fairseq"},
     "greedy": {"decoding": "greedy"},
     "lookahead": {"decoding": "lookahead"},
@@ -84,13 +84,13 @@ def load(folder: Path) -> GeneratorHubInterface:
     )
 
 
-def sentences_of(stream: Any) -> List[str]:
+def sentences_of(stream: Any) -> list[str]:
     """The lines that are piped in; some of our own from a terminal, or of nothing."""
     lines = [] if stream.isatty() else [line.strip() for line in stream]
     return [line for line in lines if line] or list(OWN_SENTENCES)
 
 
-def translate(hub: GeneratorHubInterface, sentences: List[str]) -> None:
+def translate(hub: GeneratorHubInterface, sentences: list[str]) -> None:
     """Print each sentence, its translation, and the blocks in which it was found."""
     generator = generator_of(hub, METHODS["blockwise"])
     for sentence in sentences:
@@ -131,8 +131,8 @@ def run_of(
     hub: GeneratorHubInterface,
     model: str,
     method: str,
-    batches: List[Dict[str, Any]],
-    references: List[str],
+    batches: list[dict[str, Any]],
+    references: list[str],
 ) -> Run:
     """One round of one method; the model's name is for the table."""
     generator = generator_of(hub, METHODS[method])
@@ -157,7 +157,7 @@ def run_of(
     )
 
 
-def generator_of(hub: GeneratorHubInterface, options: Dict[str, Any]) -> Any:
+def generator_of(hub: GeneratorHubInterface, options: dict[str, Any]) -> Any:
     """A generator of the task, with these options."""
     args = copy.deepcopy(hub.cfg.generation)
     with open_dict(args):
@@ -165,13 +165,13 @@ def generator_of(hub: GeneratorHubInterface, options: Dict[str, Any]) -> Any:
     return hub.task.build_generator(hub.models, args)
 
 
-def batch_of(hub: GeneratorHubInterface, sentence: str) -> Dict[str, Any]:
+def batch_of(hub: GeneratorHubInterface, sentence: str) -> dict[str, Any]:
     """One sentence as fairseq's batch."""
     (batch,) = hub._build_batches([hub.encode(sentence)], skip_invalid_size_inputs=False)
     return batch
 
 
-def decode(hub: GeneratorHubInterface, generator: Any, batch: Dict[str, Any]) -> torch.Tensor:
+def decode(hub: GeneratorHubInterface, generator: Any, batch: dict[str, Any]) -> torch.Tensor:
     """The tokens of its best translation, int64 ``[m]``."""
     (tokens,) = best_translations(hub.task, generator, hub.models, batch)
     return tokens

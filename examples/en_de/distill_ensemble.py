@@ -15,7 +15,6 @@ interrupted run goes on where it was. Then this writes the directory that comes 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import List
 
 from examples.common import commands, en_de
 from examples.common.averaging import N_AVERAGED, train_and_average
@@ -54,7 +53,7 @@ def build(work: Path, recipe: en_de.Recipe) -> None:
     add_heads(work, recipe, student)
 
 
-def train(work: Path, recipe: en_de.Recipe, name: str, data: str, options: List, seed: int) -> Path:
+def train(work: Path, recipe: en_de.Recipe, name: str, data: str, options: list, seed: int) -> Path:
     """A stock transformer; returns the mean of its last checkpoints."""
     folder = work / name
     command = en_de.train_command(

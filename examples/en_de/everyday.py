@@ -10,7 +10,6 @@ output, and to the file of ``--output``, if there is one.
 import argparse
 import logging
 from pathlib import Path
-from typing import Dict, List
 
 from examples.common import arguments
 from examples.common.en_de import DISTILLED_MODEL, EN_DE, MODEL
@@ -49,7 +48,7 @@ def table() -> str:
     return untitled(rows_of(columns))
 
 
-def translations(folder: Path, sentences: List[str]) -> List[str]:
+def translations(folder: Path, sentences: list[str]) -> list[str]:
     """The sentences translated one at a time by the model in a folder, as the demo does it."""
     hub = demo.load(folder)
     generator = demo.generator_of(hub, demo.METHODS["blockwise"])
@@ -57,7 +56,7 @@ def translations(folder: Path, sentences: List[str]) -> List[str]:
     return [hub.decode(demo.decode(hub, generator, batch)) for batch in batches]
 
 
-def rows_of(columns: Dict[str, List[str]]) -> List[Dict[str, str]]:
+def rows_of(columns: dict[str, list[str]]) -> list[dict[str, str]]:
     """The rows of columns of the same length."""
     return [dict(zip(columns, cells)) for cells in zip(*columns.values())]
 

@@ -8,7 +8,6 @@ python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de
 import argparse
 import shutil
 from pathlib import Path
-from typing import Dict
 
 import torch
 
@@ -48,9 +47,9 @@ def write_half(checkpoint: Path, output: Path) -> None:
         torch.save(kept, partial)
 
 
-def half(parameters: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:
+def half(parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """All in fp16; embeddings that are one tensor under several names stay one."""
-    seen: Dict[int, torch.Tensor] = {}
+    seen: dict[int, torch.Tensor] = {}
     return {
         name: seen.setdefault(value.data_ptr(), value.half()) for name, value in parameters.items()
     }

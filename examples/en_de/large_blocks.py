@@ -11,7 +11,6 @@ typed. A stage whose result exists is skipped, so that an interrupted run goes o
 
 from functools import partial
 from pathlib import Path
-from typing import Dict, List
 
 from examples.common import commands, en_de
 from examples.common.averaging import train_and_average
@@ -33,7 +32,7 @@ TRAINING = [
     "--block-ffn-embed-dim", "1024", "--heads-per-position", "5", "--head-decay", "0.75",
     "--disable-validation",
 ]  # fmt: skip
-METHODS: Dict[str, List] = {
+METHODS: dict[str, list] = {
     "each head's best": [],
     "tree of 7": ["--proposal-tree", 7],
     "tree of 15": ["--proposal-tree", 15],
@@ -89,7 +88,7 @@ def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
     train_and_average(folder, command)
 
 
-def row_of(work: Path, model: Path, name: str, title: str, options: List) -> Dict[str, str]:
+def row_of(work: Path, model: Path, name: str, title: str, options: list) -> dict[str, str]:
     """A model decoded with one kind of proposals."""
     output = en_de.decode_in_batches(work, name.replace(" ", "-"), model, options)
     return {

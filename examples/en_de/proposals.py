@@ -14,9 +14,10 @@ heads are worth to a base of that depth. Leave the machine to it: nothing else s
 
 import argparse
 import statistics
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -103,7 +104,7 @@ def checkpoint(args: argparse.Namespace) -> Path:
     return args.workdir / f"{args.decoder_layers}_layers.pt"
 
 
-def benchmark_command(args: argparse.Namespace) -> List[Any]:
+def benchmark_command(args: argparse.Namespace) -> list[Any]:
     """scripts/benchmark.py with all methods."""
     source, target = LANGUAGES
     return [
@@ -122,13 +123,13 @@ def benchmark_command(args: argparse.Namespace) -> List[Any]:
     ]  # fmt: skip
 
 
-def points_of(document: Dict[str, Any]) -> List[Point]:
+def points_of(document: dict[str, Any]) -> list[Point]:
     """All methods of ``benchmark.json``."""
     results = {own["method"]: own for own in document["results"]}
     return [_point(name, precision, results) for name in METHODS for precision in PRECISIONS]
 
 
-def _point(name: str, precision: str, results: Dict[str, Dict[str, Any]]) -> Point:
+def _point(name: str, precision: str, results: dict[str, dict[str, Any]]) -> Point:
     own, greedy = (results[f"{method}, {precision}"] for method in (name, GREEDY))
     ratios = [theirs / ours for ours, theirs in zip(own["seconds"], greedy["seconds"])]
     return Point(
@@ -140,7 +141,7 @@ def _point(name: str, precision: str, results: Dict[str, Dict[str, Any]]) -> Poi
     )
 
 
-def table(document: Dict[str, Any], points: Sequence[Point], n_layers: int) -> str:
+def table(document: dict[str, Any], points: Sequence[Point], n_layers: int) -> str:
     """Markdown with a row for each method."""
     first = document["results"][0]
     n_threads, processor = document["settings"]["threads"], document["processor"]

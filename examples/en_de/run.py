@@ -11,7 +11,6 @@ interrupted run goes on where it was; --workdir names where results are kept.
 import argparse
 import re
 from pathlib import Path
-from typing import List
 
 from examples.common import arguments, commands, en_de
 from examples.common.table import Run, read_run, show_table
@@ -76,7 +75,7 @@ def train_blockwise(work: Path, recipe: en_de.Recipe, block_heads: str) -> str:
     return name
 
 
-def decode(work: Path, recipe: en_de.Recipe, frozen: str) -> List[Run]:
+def decode(work: Path, recipe: en_de.Recipe, frozen: str) -> list[Run]:
     """Every method on the same sentences, in alternating rounds.
 
     Args:
@@ -94,7 +93,7 @@ def decode(work: Path, recipe: en_de.Recipe, frozen: str) -> List[Run]:
     return results
 
 
-def generate(work: Path, model: str, output: Path, options: List[str]) -> None:
+def generate(work: Path, model: str, output: Path, options: list[str]) -> None:
     """fairseq-generate with one method on the test set, one sentence at a time."""
     commands.generate_into(
         output,

@@ -11,7 +11,6 @@ interrupted run goes on where it was.
 
 from functools import partial
 from pathlib import Path
-from typing import Dict, List
 
 from examples.common import commands, en_de
 from examples.common.deeper import rewrite
@@ -33,7 +32,7 @@ TRAINING = [
 ]  # fmt: skip
 # The heads propose, however unsure they are.
 WHATEVER = ["--proposal-confidence", 0]
-METHODS: Dict[str, List] = {
+METHODS: dict[str, list] = {
     "chain of 3": ["--decoding-block-size", 4, *WHATEVER],
     "chain of 7": WHATEVER,
     "tree of 7": ["--proposal-tree", 7, *WHATEVER],
@@ -91,7 +90,7 @@ def train(work: Path, recipe: en_de.Recipe) -> None:
         commands.mark_finished(folder)
 
 
-def row_of(work: Path, model: Path, name: str, options: List) -> Dict[str, str]:
+def row_of(work: Path, model: Path, name: str, options: list) -> dict[str, str]:
     """A model decoded with one kind of proposals."""
     output = en_de.decode_in_batches(work, name.replace(" ", "-"), model, options)
     return {

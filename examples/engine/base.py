@@ -14,7 +14,7 @@ import itertools
 import shlex
 import statistics
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import nn
@@ -55,11 +55,11 @@ class Part(NamedTuple):
     """
 
     title: str
-    checkpoints: Tuple[str, ...]
+    checkpoints: tuple[str, ...]
     batch_size: int
     sentences: int
     fairseq: str
-    methods: Dict[str, Tuple[str, Optional[str]]]
+    methods: dict[str, tuple[str, Optional[str]]]
 
 
 PARTS = {
@@ -142,7 +142,7 @@ def say_one_word(network: nn.Module) -> None:
         heads.narrow.weight[0] = heads.widen.weight[:, 0] = word / word.norm()
 
 
-def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> List[Any]:
+def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> list[Any]:
     """scripts/benchmark.py with all methods of a part."""
     part = PARTS[name]
     source, target = LANGUAGES
@@ -166,7 +166,7 @@ def paths(work: Path, *checkpoints: str) -> str:
     return ":".join(str(work / f"{name}.pt") for name in checkpoints)
 
 
-def table(part: Part, document: Dict[str, Any]) -> str:
+def table(part: Part, document: dict[str, Any]) -> str:
     """Markdown of what ``benchmark.json`` holds: a row for each method, times as fast as others."""
     results = {own["method"]: own for own in document["results"]}
     first = next(iter(part.methods))
@@ -183,7 +183,7 @@ def table(part: Part, document: Dict[str, Any]) -> str:
     return markdown(part.title, rows)
 
 
-def times_as_fast(own: Dict[str, Any], other: Dict[str, Any]) -> str:
+def times_as_fast(own: dict[str, Any], other: dict[str, Any]) -> str:
     """The median of the rounds, the least and the greatest."""
     ratios = sorted(theirs / ours for ours, theirs in zip(own["seconds"], other["seconds"]))
     return f"{statistics.median(ratios):.2f}x ({ratios[0]:.2f} to {ratios[-1]:.2f})"

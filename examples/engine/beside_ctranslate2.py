@@ -13,8 +13,9 @@ faster one counts (scripts/benchmark.py). Leave the machine to it: nothing else 
 import argparse
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -48,7 +49,7 @@ class Model(NamedTuple):
 
     title: str
     prepare: Callable[[Path], None]
-    options: List[str]
+    options: list[str]
     sentences: int
 
 
@@ -109,8 +110,8 @@ def prepare_base(work: Path) -> None:
 
 
 def benchmark_command(
-    work: Path, options: List[str], n_sentences: int, n_rounds: int, n_threads: int
-) -> List[Any]:
+    work: Path, options: list[str], n_sentences: int, n_rounds: int, n_threads: int
+) -> list[Any]:
     """scripts/benchmark.py with all methods."""
     source, target = LANGUAGES
     command = [
@@ -129,7 +130,7 @@ def benchmark_command(
     return command
 
 
-def table(title: str, document: Dict[str, Any]) -> str:
+def table(title: str, document: dict[str, Any]) -> str:
     """Markdown of what ``benchmark.json`` holds: a row for each search, batch size, precision."""
     results = {(own["method"], own["batch_size"]): own for own in document["results"]}
     rows = []
@@ -154,7 +155,7 @@ def table(title: str, document: Dict[str, Any]) -> str:
     return markdown(title, rows)
 
 
-def beside(own: Dict[str, Any], theirs: Dict[str, Any]) -> Dict[str, str]:
+def beside(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
     """The cells of two methods in their best settings."""
     ratios = [ours / other for ours, other in zip(own["seconds"], theirs["seconds"])]
     ahead = OURS if statistics.median(ratios) < 1 else THEIRS

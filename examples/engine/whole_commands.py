@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -40,8 +40,8 @@ class Job(NamedTuple):
     """
 
     name: str
-    stock: List[str]
-    ours: List[str]
+    stock: list[str]
+    ours: list[str]
 
 
 JOBS = {
@@ -67,7 +67,7 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=True)
         prepare(work, args.repeat)
         commands.mark_finished(work)
-    seconds: Dict[tuple, List[float]] = {}
+    seconds: dict[tuple, list[float]] = {}
     for _ in range(args.rounds):
         for name in args.jobs:
             for program in (STOCK, PLUGIN, OURS):
@@ -103,7 +103,7 @@ def prepare(work: Path, repeat: int) -> None:
     torch.save(state, work / "stock.pt")
 
 
-def command_of(work: Path, job: Job, program: str) -> List[str]:
+def command_of(work: Path, job: Job, program: str) -> list[str]:
     """A command as a user types it."""
     path = work / "stock.pt" if program == STOCK else DISTILLED_MODEL / "checkpoint.pt"
     words = [*commands.fairseq(job.name)]
@@ -122,7 +122,7 @@ def command_of(work: Path, job: Job, program: str) -> List[str]:
     return [str(word) for word in words]
 
 
-def run(command: List[str], is_stock: bool) -> float:
+def run(command: list[str], is_stock: bool) -> float:
     """The seconds that a command takes; its output goes nowhere."""
     environment = {name: value for name, value in os.environ.items() if "WEIGHTS_ONLY" not in name}
     if is_stock:
@@ -133,7 +133,7 @@ def run(command: List[str], is_stock: bool) -> float:
     return time.perf_counter() - started
 
 
-def row(name: str, seconds: Dict[tuple, List[float]]) -> Dict[str, str]:
+def row(name: str, seconds: dict[tuple, list[float]]) -> dict[str, str]:
     """A row of the table."""
     medians = {
         program: statistics.median(seconds[name, program]) for program in (STOCK, PLUGIN, OURS)

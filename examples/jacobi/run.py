@@ -13,7 +13,6 @@ import argparse
 import re
 import statistics
 from pathlib import Path
-from typing import Dict, List
 
 from examples.common import commands, en_de
 from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
@@ -79,7 +78,7 @@ def parse_args():
     return args, options
 
 
-def train_baseline(options: List[str]):
+def train_baseline(options: list[str]):
     """The quick baseline of examples/en_de: its data, its checkpoint and the options for it."""
     settings = en_de.RECIPES["quick"]
     work = commands.ROOT / "work" / "en_de_quick"
@@ -92,7 +91,7 @@ def train_baseline(options: List[str]):
     return str(work / "data"), checkpoint, [*text, *codes, "--source-lang", "en", *options]
 
 
-def generate(args: argparse.Namespace, options: List[str], output: Path) -> None:
+def generate(args: argparse.Namespace, options: list[str], output: Path) -> None:
     """fairseq-generate with one method."""
     commands.generate_into(
         output,
@@ -116,7 +115,7 @@ def read_timed(output: Path, path: str, method: str) -> Run:
     return run
 
 
-def show(work: Path, runs: List[Run], batch_size: int) -> None:
+def show(work: Path, runs: list[Run], batch_size: int) -> None:
     """Print the table, and keep it as Markdown."""
     groups = {group[0].method: group for group in grouped(runs)}
     rows = [row_of(group, groups) for group in groups.values()]
@@ -131,14 +130,14 @@ def show(work: Path, runs: List[Run], batch_size: int) -> None:
     atomic_files.write_text(work / "table.md", text + "\n")
 
 
-def caution(runs: List[Run]) -> str:
+def caution(runs: list[Run]) -> str:
     """A warning where no subwords were joined before scoring."""
     if any(run.translations != run.hypotheses for run in runs):
         return ""
     return " (of tokens as they are: --tokenizer and --bpe make text of them)"
 
 
-def iterations(group: List[Run], groups: Dict[str, List[Run]]) -> str:
+def iterations(group: list[Run], groups: dict[str, list[Run]]) -> str:
     """Tokens an iteration; where a method goes on behind EOS, also without that."""
     told = f"{group[0].tokens / group[0].invocations:.2f}x"
     shorter = groups.get(UP_TO_EOS.get(group[0].method, ""))
@@ -147,7 +146,7 @@ def iterations(group: List[Run], groups: Dict[str, List[Run]]) -> str:
     return told
 
 
-def row_of(group: List[Run], groups: Dict[str, List[Run]]) -> Dict[str, str]:
+def row_of(group: list[Run], groups: dict[str, list[Run]]) -> dict[str, str]:
     """One line of the table."""
     own, reference = group[0], groups[REFERENCE][0]
     same = sum(text == reference.hypotheses[i] for i, text in own.hypotheses.items())
@@ -162,7 +161,7 @@ def row_of(group: List[Run], groups: Dict[str, List[Run]]) -> Dict[str, str]:
     }
 
 
-def ratio(group: List[Run], reference: List[Run]) -> float:
+def ratio(group: list[Run], reference: list[Run]) -> float:
     """The speed in multiples of the reference's, in the same round."""
     return statistics.median(b.seconds / a.seconds for a, b in zip(group, reference))
 

@@ -14,8 +14,9 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -47,7 +48,7 @@ class Measurement(NamedTuple):
     """
 
     name: str
-    command: List[Any]
+    command: list[Any]
     is_timed: bool
 
 
@@ -127,7 +128,7 @@ def measurements(
             yield Measurement(f"command {search} {method}", command, True)
 
 
-def methods(model: Published, beam: int, work: Path) -> Dict[str, List[Any]]:
+def methods(model: Published, beam: int, work: Path) -> dict[str, list[Any]]:
     """fairseq's own search and ours in all precisions: options of fairseq-generate."""
     search = ["--beam", str(beam)]
     own = ["--decoding", "greedy" if beam == 1 else "beam", *search]
@@ -151,7 +152,7 @@ def perform(measurement: Measurement, directory: Path, n_threads: int) -> None:
     commands.mark_finished(directory)
 
 
-def print_tables(work: Path, names: List[str]) -> None:
+def print_tables(work: Path, names: list[str]) -> None:
     """Print what has been measured, and keep it as ``tables.md``."""
     tables = [
         markdown(title, rows)
@@ -166,7 +167,7 @@ def print_tables(work: Path, names: List[str]) -> None:
     print("\n" + text)
 
 
-def speed_rows(work: Path, names: List[str]) -> Iterator[Dict[str, str]]:
+def speed_rows(work: Path, names: list[str]) -> Iterator[dict[str, str]]:
     """A row for each model, search and size of batches."""
     for name, search, size in _cases(names):
         path = work / name / f"speed {search} {size}" / "benchmark.json"
@@ -180,7 +181,7 @@ def speed_rows(work: Path, names: List[str]) -> Iterator[Dict[str, str]]:
             yield row
 
 
-def command_rows(work: Path, names: List[str]) -> Iterator[Dict[str, str]]:
+def command_rows(work: Path, names: list[str]) -> Iterator[dict[str, str]]:
     """A row for each model and search."""
     for name in names:
         for search in SEARCHES:
@@ -194,7 +195,7 @@ def command_rows(work: Path, names: List[str]) -> Iterator[Dict[str, str]]:
                 yield row
 
 
-def _cases(names: List[str]) -> Iterator[Tuple[str, str, int]]:
+def _cases(names: list[str]) -> Iterator[tuple[str, str, int]]:
     return ((name, search, size) for name in names for search in SEARCHES for size in BATCHES)
 
 

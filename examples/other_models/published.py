@@ -10,7 +10,7 @@ what a model says means nothing, and what it costs is the same.
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,12 +55,12 @@ class Published(NamedTuple):
 
     title: str
     arch: str
-    arguments: Dict[str, Any]
+    arguments: dict[str, Any]
     n_types: int
     task: str
-    options: List[str]
+    options: list[str]
     source_length: int = 20
-    search: List[str] = []
+    search: list[str] = []
 
     @property
     def has_table(self) -> bool:

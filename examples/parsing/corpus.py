@@ -4,8 +4,9 @@ import ast
 import random
 import sysconfig
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Optional
 
 from examples.parsing.trees import Words, linearised
 from fairseq_fastdec.tools import atomic_files
@@ -20,10 +21,10 @@ HELD_OUT = {
 LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 SHORTEST, LONGEST = 6, 40
 
-Texts = Dict[Tuple[str, ...], Tuple[str, ...]]
+Texts = dict[tuple[str, ...], tuple[str, ...]]
 
 
-def write(folder: Path, most: Dict[str, int], root: Optional[Path] = None) -> Dict[str, int]:
+def write(folder: Path, most: dict[str, int], root: Optional[Path] = None) -> dict[str, int]:
     """Write ``train``, ``valid`` and ``test``, one statement a line: ``.code`` and ``.tree``.
 
     Args:
@@ -47,12 +48,12 @@ def write(folder: Path, most: Dict[str, int], root: Optional[Path] = None) -> Di
     return sizes
 
 
-def divided(root: Path) -> Dict[str, Texts]:
+def divided(root: Path) -> dict[str, Texts]:
     """Statements and their trees, each once, and in one part only.
 
     What the test set has is in no other part, and what the validation set has is not learned.
     """
-    parts: Dict[str, Texts] = {"test": {}, "valid": {}, "train": {}}
+    parts: dict[str, Texts] = {"test": {}, "valid": {}, "train": {}}
     for path in modules(root):
         name = path.relative_to(root).parts[0].removesuffix(".py")
         part = next((part for part, names in HELD_OUT.items() if name in names), "train")

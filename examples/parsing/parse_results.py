@@ -4,7 +4,7 @@ import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Optional
 
 from examples.common.table import markdown, numbered, read_lines, tokens_and_seconds
 from examples.parsing.scores import Scores, score
@@ -49,15 +49,15 @@ def read_run(output: Path) -> Run:
     return Run(scores, tokens_and_seconds(output)[1], timesteps, expansions)
 
 
-def all_parses(results: str) -> Dict[int, List[str]]:
+def all_parses(results: str) -> dict[int, list[str]]:
     """All hypotheses of each sentence, best first, by sentence number."""
-    parses: Dict[int, List[str]] = {}
+    parses: dict[int, list[str]] = {}
     for number, parse in re.findall(r"(?m)^H-(\d+)\t[^\t\n]*\t(.*)$", results):
         parses.setdefault(int(number), []).append(parse)
     return parses
 
 
-def show_table(work: Path, runs: Dict[str, List[Run]], reference: str, title: str) -> None:
+def show_table(work: Path, runs: dict[str, list[Run]], reference: str, title: str) -> None:
     """Print the table, and keep it as Markdown.
 
     Args:
@@ -70,7 +70,7 @@ def show_table(work: Path, runs: Dict[str, List[Run]], reference: str, title: st
     atomic_files.write_text(work / "table.md", text + "\n")
 
 
-def row_of(method: str, rounds: List[Run], reference: List[Run]) -> Dict[str, str]:
+def row_of(method: str, rounds: list[Run], reference: list[Run]) -> dict[str, str]:
     """One line of the table."""
     first = rounds[0]
     scores = first.scores

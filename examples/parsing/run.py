@@ -14,7 +14,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Optional
 
 from examples.common import arguments, commands, en_de
 from examples.parsing import corpus, cpu_clock
@@ -35,8 +35,8 @@ class Size:
         training: how much is learned at once, and for how long.
     """
 
-    most: Dict[str, int]
-    training: List[str]
+    most: dict[str, int]
+    training: list[str]
 
 
 SIZES = {
@@ -53,7 +53,7 @@ NETWORK = [
 ]  # fmt: skip
 
 
-def variable(delta: float) -> Dict[str, List[str]]:
+def variable(delta: float) -> dict[str, list[str]]:
     """The two searches with beams of variable width, pruned by delta and M = 3."""
     pruning = ["--beam", str(WIDTH), "--prune-threshold", str(delta), "--max-candidates", "3"]
     # As in the paper, more sentences are under way than a step expands.
@@ -147,7 +147,7 @@ def train(work: Path, size: Size) -> None:
     commands.mark_finished(work / "lstm")
 
 
-def decode(work: Path, rounds: int, cpu_time: bool) -> Dict[str, List[Run]]:
+def decode(work: Path, rounds: int, cpu_time: bool) -> dict[str, list[Run]]:
     """Every method on the same statements, in alternating rounds.
 
     Args:
@@ -155,7 +155,7 @@ def decode(work: Path, rounds: int, cpu_time: bool) -> Dict[str, List[Run]]:
     """
     clock = "processor" if cpu_time else "clock"
     program = [sys.executable, Path(cpu_clock.__file__)] if cpu_time else None
-    runs: Dict[str, List[Run]] = {method: [] for method in METHODS}
+    runs: dict[str, list[Run]] = {method: [] for method in METHODS}
     for number in range(1, rounds + 1):
         for method, options in METHODS.items():
             output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {clock} {number}")
@@ -165,7 +165,7 @@ def decode(work: Path, rounds: int, cpu_time: bool) -> Dict[str, List[Run]]:
     return runs
 
 
-def generate(work: Path, output: Path, options: List[str], program: Optional[List]) -> None:
+def generate(work: Path, output: Path, options: list[str], program: Optional[list]) -> None:
     """fairseq-generate with one method; of beams all hypotheses, for the oracle."""
     width = options[options.index("--beam") + 1]
     commands.generate_into(
@@ -178,12 +178,12 @@ def generate(work: Path, output: Path, options: List[str], program: Optional[Lis
     )  # fmt: skip
 
 
-def languages() -> List[str]:
+def languages() -> list[str]:
     """What is translated into what."""
     return ["--source-lang", corpus.SOURCE, "--target-lang", corpus.TARGET]
 
 
-def plugin_options() -> List:
+def plugin_options() -> list:
     """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
     return [
         "--user-dir", commands.PLUGIN, *languages(), "--cpu",

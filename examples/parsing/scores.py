@@ -5,7 +5,6 @@ The best one of all parses of a sentence is what an oracle would pick (Yang et a
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Dict, List
 
 from examples.parsing.trees import brackets
 
@@ -26,7 +25,7 @@ class Scores:
     oracle_f1: float
 
 
-def score(parses: Dict[int, List[str]], references: Dict[int, str]) -> Scores:
+def score(parses: dict[int, list[str]], references: dict[int, str]) -> Scores:
     """Scores of parses, best first, by sentence number.
 
     Raises:
@@ -43,12 +42,12 @@ def score(parses: Dict[int, List[str]], references: Dict[int, str]) -> Scores:
     )  # fmt: skip
 
 
-def _exact(parses: Dict[int, str], references: Dict[int, str]) -> float:
+def _exact(parses: dict[int, str], references: dict[int, str]) -> float:
     same = sum(parses[number] == reference for number, reference in references.items())
     return 100 * same / len(references)
 
 
-def _f1(parses: Dict[int, str], references: Dict[int, str]) -> float:
+def _f1(parses: dict[int, str], references: dict[int, str]) -> float:
     counts = [_matched(parses[number], reference) for number, reference in references.items()]
     matched, both = (sum(values) for values in zip(*counts))
     return 100 * 2 * matched / both

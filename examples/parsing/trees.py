@@ -13,9 +13,10 @@ import io
 import keyword
 import tokenize
 from collections import Counter
-from typing import Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Optional
 
-Position = Tuple[int, int]
+Position = tuple[int, int]
 
 # Tokens that say nothing about the syntax.
 _IGNORED = {tokenize.NL, tokenize.COMMENT, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -39,8 +40,8 @@ class Words:
         Raises:
             SyntaxError, tokenize.TokenError: if it cannot be split into tokens.
         """
-        self._starts: List[Position] = []
-        self._texts: List[str] = []
+        self._starts: list[Position] = []
+        self._texts: list[str] = []
         open_strings = 0
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == _F_STRING_END:
@@ -52,7 +53,7 @@ class Words:
             elif not open_strings and token.type not in _IGNORED:
                 self._append(token.start, _anonymous(token))
 
-    def of(self, node: ast.stmt) -> List[str]:
+    def of(self, node: ast.stmt) -> list[str]:
         """The words of a statement, without dedents, which end the statement before it."""
         first = bisect.bisect_left(self._starts, (node.lineno, node.col_offset))
         last = bisect.bisect_left(self._starts, (node.end_lineno, node.end_col_offset))
@@ -72,7 +73,7 @@ def _anonymous(token: tokenize.TokenInfo) -> str:
     return tokenize.tok_name[token.type]
 
 
-def linearised(node: ast.AST) -> List[str]:
+def linearised(node: ast.AST) -> list[str]:
     """A tree as brackets and leaves. A node with nothing in it is a leaf."""
     leaf = _leaf(node)
     if leaf is not None:
@@ -83,7 +84,7 @@ def linearised(node: ast.AST) -> List[str]:
     return _bracketed(label, inner)
 
 
-def _bracketed(label: str, inner: List[str]) -> List[str]:
+def _bracketed(label: str, inner: list[str]) -> list[str]:
     return [f"({label}", *inner, f"){label}"] if inner else [label]
 
 
@@ -108,13 +109,13 @@ def _operator_in_label(node: ast.AST) -> Optional[ast.AST]:
     return node.op if is_operation else None
 
 
-def _children(node: ast.AST, left_out: Optional[ast.AST]) -> Iterator[List[str]]:
+def _children(node: ast.AST, left_out: Optional[ast.AST]) -> Iterator[list[str]]:
     """The parts of a node as brackets and leaves, in the order of the source.
 
     What has no position, an identifier or an operator, stays behind the field before it.
     """
     position = _position(node) or (0, 0)
-    placed: List[Tuple[Position, List[str]]] = []
+    placed: list[tuple[Position, list[str]]] = []
     for field, value in _fields(node):
         if value is left_out or isinstance(value, ast.expr_context):
             continue
@@ -135,7 +136,7 @@ def _children(node: ast.AST, left_out: Optional[ast.AST]) -> Iterator[List[str]]
             yield _bracketed(field, [token for each in statements for token in linearised(each)])
 
 
-def _fields(node: ast.AST) -> Iterator[Tuple[str, object]]:
+def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
     """The nodes and identifiers in a node, each with the name of its field."""
     if isinstance(node, ast.Compare):
         # Its fields are all operators and then all that they compare.
@@ -160,7 +161,7 @@ def _position(node: object) -> Optional[Position]:
     return min((position for position in inner if position), default=None)
 
 
-def brackets(tree: List[str]) -> Optional[Counter]:
+def brackets(tree: list[str]) -> Optional[Counter]:
     """The labelled brackets of a linearised tree, each with the leaves that it spans.
 
     Args:
@@ -171,7 +172,7 @@ def brackets(tree: List[str]) -> Optional[Counter]:
         the tokens are no tree
     """
     found: Counter = Counter()
-    under_way: List[Tuple[str, int]] = []
+    under_way: list[tuple[str, int]] = []
     n_leaves = 0
     for token in tree:
         if token.startswith("("):

@@ -1,7 +1,7 @@
 """Patches of photographs, as arrays and as lines of intensities in raster order."""
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Iterable, List, Sequence
 
 import numpy as np
 from PIL import Image
@@ -88,7 +88,7 @@ def write_pairs(prefix: Path, patches: np.ndarray) -> None:
         atomic_files.write_lines(Path(f"{prefix}.{language}"), lines_of(pixels))
 
 
-def lines_of(patches: np.ndarray) -> List[str]:
+def lines_of(patches: np.ndarray) -> list[str]:
     """Intensities in raster order, a line for each patch."""
     return [" ".join(map(str, row)) for row in patches.reshape(len(patches), -1).tolist()]
 

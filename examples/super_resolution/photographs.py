@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -15,7 +16,7 @@ VALID = ("coins",)
 TEST = ("chelsea", "coffee")
 
 
-def load(names: Sequence[str]) -> List[np.ndarray]:
+def load(names: Sequence[str]) -> list[np.ndarray]:
     """Photographs by their names in ``skimage.data``, as intensities: uint8 ``[H, W]`` each.
 
     Raises:

@@ -1,7 +1,6 @@
 """A photograph several times in one picture: the input, as methods enlarge it, and as it is."""
 
 from pathlib import Path
-from typing import Dict
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -12,7 +11,7 @@ GAP, CAPTION = 8, 14
 WHITE = 255
 
 
-def write(path: Path, versions: Dict[str, np.ndarray], magnification: int) -> None:
+def write(path: Path, versions: dict[str, np.ndarray], magnification: int) -> None:
     """Write versions of a photograph side by side, with their names, as a PNG.
 
     Args:

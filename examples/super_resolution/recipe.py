@@ -1,8 +1,8 @@
 """The commands that prepare the data, train the models and decode with them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Sequence
 
 import numpy as np
 
@@ -62,12 +62,12 @@ def prepare(work: Path, size: Size) -> None:
     commands.mark_finished(folder)
 
 
-def of_whole(names: Sequence[str]) -> List[np.ndarray]:
+def of_whole(names: Sequence[str]) -> list[np.ndarray]:
     """The patches ``[N, 16, 16]`` of each halved photograph, from left to right and down."""
     return [patches.tiles(patches.halved(pixels)) for pixels in photographs.load(names)]
 
 
-def train_base(work: Path, size: Size, autocast: List[str]) -> Path:
+def train_base(work: Path, size: Size, autocast: list[str]) -> Path:
     """A stock transformer; returns its checkpoint."""
     options = ["--arch", "transformer", "--criterion", "cross_entropy"]
     embeddings = ["--encoder-embed-path", work / "text" / "embeddings.txt"]
@@ -80,7 +80,7 @@ def train_base(work: Path, size: Size, autocast: List[str]) -> Path:
 
 
 def train_heads(
-    work: Path, size: Size, base: Path, kind: str, block_size: int, autocast: List[str]
+    work: Path, size: Size, base: Path, kind: str, block_size: int, autocast: list[str]
 ) -> Path:
     """Heads of a kind for blocks of so many tokens; returns their checkpoint.
 
@@ -96,7 +96,7 @@ def train_heads(
     return heads if name == kind else _fine_tune(work, size, heads, block_size, autocast)
 
 
-def decode(work: Path, label: str, model: Path, options: List) -> Path:
+def decode(work: Path, label: str, model: Path, options: list) -> Path:
     """The test patches, one after the other; returns where the results are."""
     output = work / "decoded" / label
     if not commands.finished(output):
@@ -113,7 +113,7 @@ def decode(work: Path, label: str, model: Path, options: List) -> Path:
     return output
 
 
-def _fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: List[str]) -> Path:
+def _fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: list[str]) -> Path:
     """The base and some heads, which have learned while it was frozen."""
     start = frozen.with_name(f"first_{block_size}.pt")
     if not start.exists():
@@ -122,11 +122,11 @@ def _fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: 
     return _train(work, f"fine-tuned-{block_size}", _schedule(1e-3, 50, size.fine_tuned), options)
 
 
-def _schedule(lr: float, warmup: int, updates: int) -> List[str]:
+def _schedule(lr: float, warmup: int, updates: int) -> list[str]:
     return en_de.schedule(PATCHES_PER_UPDATE * (N_PIXELS + 1), lr, warmup, updates)
 
 
-def _train(work: Path, name: str, schedule: List[str], options: List) -> Path:
+def _train(work: Path, name: str, schedule: list[str], options: list) -> Path:
     folder = work / name
     if not commands.finished(folder):
         commands.run(
@@ -144,7 +144,7 @@ def _train(work: Path, name: str, schedule: List[str], options: List) -> Path:
     return folder / "checkpoint_last.pt"
 
 
-def _plugin_options() -> List:
+def _plugin_options() -> list:
     """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
     return [
         "--user-dir", commands.PLUGIN,

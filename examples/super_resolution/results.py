@@ -3,9 +3,9 @@
 import json
 import re
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Sequence
 
 import numpy as np
 from PIL import Image
@@ -41,7 +41,7 @@ class Decoded:
     truth: np.ndarray
     mean_block_size: float
     invocations: int
-    seconds: List[float]
+    seconds: list[float]
 
 
 def read(outputs: Sequence[Path], setting: str, block_size: int) -> Decoded:
@@ -64,7 +64,7 @@ def read(outputs: Sequence[Path], setting: str, block_size: int) -> Decoded:
     )
 
 
-def block_sizes(decoded: List[Decoded]) -> str:
+def block_sizes(decoded: list[Decoded]) -> str:
     """Table 2 of the paper: mean accepted block sizes."""
     cells = {(run.block_size, run.setting): f"{run.mean_block_size:.2f}" for run in decoded}
     settings = list(dict.fromkeys(setting for _, setting in cells if setting != GREEDY))
@@ -77,7 +77,7 @@ def block_sizes(decoded: List[Decoded]) -> str:
     return markdown("Mean accepted block size", rows)
 
 
-def qualities(decoded: List[Decoded]) -> str:
+def qualities(decoded: list[Decoded]) -> str:
     """How good the patches of each method are, and what they took, beside greedy decoding's."""
     greedy = next(run for run in decoded if run.setting == GREEDY)
     rows = [
@@ -96,7 +96,7 @@ def qualities(decoded: List[Decoded]) -> str:
     return markdown("PSNR of all pixels of the test patches; medians of alternating rounds", rows)
 
 
-def _row(setting: str, block_size: str, quality: float, *more: str) -> Dict[str, str]:
+def _row(setting: str, block_size: str, quality: float, *more: str) -> dict[str, str]:
     names = ("mean accepted block size", "decoder invocations", "seconds", "time, to greedy's")
     return {
         "method": setting,

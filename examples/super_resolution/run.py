@@ -15,7 +15,7 @@ results are kept.
 
 import argparse
 from pathlib import Path
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 from examples.common import arguments, commands, en_de
 from examples.super_resolution import picture, recipe, results
@@ -34,7 +34,7 @@ class Setting(NamedTuple):
     heads: str
     is_approximate: bool
 
-    def options(self, block_size: int) -> List:
+    def options(self, block_size: int) -> list:
         """Those of fairseq-generate."""
         acceptance = ["--acceptance", "distance", "--acceptance-distance", EPSILON]
         return [
@@ -60,7 +60,7 @@ class Method(NamedTuple):
     setting: str
     block_size: int
     model: Path
-    options: List
+    options: list
 
 
 def main() -> None:
@@ -95,7 +95,7 @@ def compare(args: argparse.Namespace) -> None:
     draw(work / "super_resolution.png", decoded)
 
 
-def train(work: Path, args: argparse.Namespace) -> List[Method]:
+def train(work: Path, args: argparse.Namespace) -> list[Method]:
     """Everything that is to be decoded; models are trained once, whichever cells they are for."""
     size, autocast = recipe.SIZES[args.size], ["--cpu-autocast"] * args.cpu_autocast
     base = recipe.train_base(work, size, autocast)
@@ -108,9 +108,9 @@ def train(work: Path, args: argparse.Namespace) -> List[Method]:
     return methods
 
 
-def decode(work: Path, methods: List[Method], rounds: int) -> List[results.Decoded]:
+def decode(work: Path, methods: list[Method], rounds: int) -> list[results.Decoded]:
     """The test patches by each method, in alternating rounds."""
-    outputs: List[List[Path]] = [[] for _ in methods]
+    outputs: list[list[Path]] = [[] for _ in methods]
     for number in range(1, rounds + 1):
         for method, of_method in zip(methods, outputs):
             label = f"{method.setting} {method.block_size} round {number}"
@@ -122,7 +122,7 @@ def decode(work: Path, methods: List[Method], rounds: int) -> List[results.Decod
     ]
 
 
-def draw(path: Path, decoded: List[results.Decoded]) -> None:
+def draw(path: Path, decoded: list[results.Decoded]) -> None:
     """The first photograph of the test: input, greedy, the last method, truth."""
     (photograph,) = load(TEST[:1])
     height, width = (size // HIGH for size in halved(photograph).shape)

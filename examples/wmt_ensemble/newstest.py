@@ -3,7 +3,6 @@
 import html
 import re
 from pathlib import Path
-from typing import List
 
 from examples.common import commands
 from fairseq_fastdec.tools import atomic_files, prepare_data
@@ -45,7 +44,7 @@ def prepare(directory: Path, work: Path, source: str, target: str, sentences: in
     commands.mark_finished(work / "data-bin")
 
 
-def read_test(directory: Path, language: str) -> List[str]:
+def read_test(directory: Path, language: str) -> list[str]:
     """The lines of ``test.LANG``, or of the one ``*.LANG.sgm``.
 
     Raises:
@@ -64,13 +63,13 @@ def read_test(directory: Path, language: str) -> List[str]:
     return sgm_segments(found[0].read_text(encoding="utf-8"))
 
 
-def sgm_segments(sgm: str) -> List[str]:
+def sgm_segments(sgm: str) -> list[str]:
     """The segments of WMT's SGML, one line each, with entities such as ``&amp;`` resolved."""
     segments = re.findall(r"(?is)<seg\b[^>]*>(.*?)</seg>", sgm)
     return [" ".join(html.unescape(segment).split()) for segment in segments]
 
 
-def subword_nmt_codes(lines: List[str]) -> List[str]:
+def subword_nmt_codes(lines: list[str]) -> list[str]:
     """BPE codes of fastBPE or subword-nmt, as subword-nmt reads them.
 
     fastBPE writes the pair's frequency behind it and no version; what it does with the pairs is
@@ -92,6 +91,6 @@ def need(path: Path) -> Path:
     return path
 
 
-def read_lines(path: Path) -> List[str]:
+def read_lines(path: Path) -> list[str]:
     """Lines separated by newlines and nothing else."""
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")

@@ -4,7 +4,6 @@ import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List
 
 from examples.common.table import SCORER, markdown, numbered, signed, translated_line
 from fairseq_fastdec.tools import atomic_files
@@ -20,7 +19,7 @@ class Run:
     seconds: float
 
 
-def read_run(output: Path, reference: List[str]) -> Run:
+def read_run(output: Path, reference: list[str]) -> Run:
     """BLEU of the detokenised hypotheses, and the seconds that fairseq-generate counted."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
@@ -28,7 +27,7 @@ def read_run(output: Path, reference: List[str]) -> Run:
     return Run(SCORER.score(translations, dict(enumerate(reference))), float(seconds))
 
 
-def show_table(work: Path, runs: Dict[str, List[Run]], baseline: str, title: str) -> None:
+def show_table(work: Path, runs: dict[str, list[Run]], baseline: str, title: str) -> None:
     """Print the table, and keep it as Markdown.
 
     Args:

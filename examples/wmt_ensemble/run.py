@@ -14,7 +14,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Dict, List
 
 from examples.common import arguments, commands
 from examples.wmt_ensemble.demo import build_demo
@@ -26,7 +25,7 @@ BASELINE = "fairseq --beam 5"
 PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
 
 
-def beam_methods(width: int) -> Dict[str, List[str]]:
+def beam_methods(width: int) -> dict[str, list[str]]:
     """fairseq's beam search of some width, and ours."""
     beam = ["--beam", str(width)]
     return {
@@ -80,7 +79,7 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def split_at_dashes(arguments: List[str]) -> List[List[str]]:
+def split_at_dashes(arguments: list[str]) -> list[list[str]]:
     """The arguments before and behind the first ``--``."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     return [arguments[:cut], arguments[cut + 1 :]]
@@ -99,7 +98,7 @@ def run_recipe(args: argparse.Namespace) -> None:
         sys.exit(f"{args.directory}: has no model*.pt; name the directory of an unpacked archive")
     prepare(args.directory, work, args.source_lang, args.target_lang, args.sentences)
     reference = read_lines(work / "reference.txt")
-    runs: Dict[str, List[Run]] = {method: [] for method in args.methods}
+    runs: dict[str, list[Run]] = {method: [] for method in args.methods}
     for number in range(1, args.rounds + 1):
         for method in args.methods:
             output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {number}")
@@ -123,7 +122,7 @@ def check_settings(work: Path, args: argparse.Namespace) -> None:
 
 
 def generate(
-    args: argparse.Namespace, work: Path, models: List[Path], output: Path, method: List[str]
+    args: argparse.Namespace, work: Path, models: list[Path], output: Path, method: list[str]
 ) -> None:
     """fairseq-generate with one method."""
     command = [work / "data-bin"]

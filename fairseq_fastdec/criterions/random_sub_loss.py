@@ -2,8 +2,9 @@
 
 import math
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 from fairseq import utils
@@ -21,7 +22,7 @@ HEAD_TARGETS_CHOICES = ChoiceEnum(["references", "base"])
 
 # The logits of some head [P, V], their targets [P], and p_1's probabilities of what stands there
 # [P, V]; None where the targets are all that the head learns from.
-Prediction = Tuple[int, Tensor, Tensor, Optional[Tensor]]
+Prediction = tuple[int, Tensor, Tensor, Optional[Tensor]]
 
 
 @dataclass
@@ -116,8 +117,8 @@ class RandomSubLoss(FairseqCriterion):
         self.ignore_prefix_size = ignore_prefix_size
 
     def forward(
-        self, model: Any, sample: Dict[str, Any], reduce: bool = True
-    ) -> Tuple[Tensor, Any, Dict[str, Any]]:
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, Any, dict[str, Any]]:
         """The loss of a batch: in validation always that of all heads.
 
         Returns:
@@ -129,7 +130,7 @@ class RandomSubLoss(FairseqCriterion):
             ValueError: for a model without prediction heads.
         """
         _check_has_heads(model)
-        logging_output: Dict[str, Any] = {
+        logging_output: dict[str, Any] = {
             "ntokens": sample["ntokens"],
             "nsentences": sample["target"].size(0),
         }
@@ -158,11 +159,11 @@ class RandomSubLoss(FairseqCriterion):
         logging_output["sample_size"] = sample_size
         return loss, sample_size, logging_output
 
-    def draw(self, heads: List[int], update: int) -> int:
+    def draw(self, heads: list[int], update: int) -> int:
         """One of the heads; the same on all workers for the same seed and update."""
         return self._random(update).choices(heads, self._shares(heads).tolist())[0]
 
-    def draw_by_position(self, heads: List[int], update: int, shape: torch.Size) -> Tensor:
+    def draw_by_position(self, heads: list[int], update: int, shape: torch.Size) -> Tensor:
         """Different heads for each position: int64 ``[B, T, N]``, on the CPU."""
         generator = torch.Generator().manual_seed(self._random(update).getrandbits(63))
         n_drawn = self._n_drawn(heads)
@@ -171,9 +172,9 @@ class RandomSubLoss(FairseqCriterion):
         return torch.tensor(heads)[drawn].view(*shape, n_drawn)
 
     @classmethod
-    def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         """Log each head's loss (base 2) and accuracy (percent), and the means over the heads."""
-        totals: Dict[str, float] = {}
+        totals: dict[str, float] = {}
         for output in logging_outputs:
             for key, value in output.items():
                 totals[key] = totals.get(key, 0) + utils.item(value)
@@ -196,15 +197,15 @@ class RandomSubLoss(FairseqCriterion):
         """Everything logged is a sum."""
         return True
 
-    def _n_drawn(self, heads: List[int]) -> int:
+    def _n_drawn(self, heads: list[int]) -> int:
         return min(self.heads_per_position, len(heads))
 
-    def _shares(self, heads: List[int]) -> Tensor:
+    def _shares(self, heads: list[int]) -> Tensor:
         """The weight of each head: float32 ``[H]``, in sum 1."""
         weights = self.head_decay ** torch.tensor(heads, dtype=torch.float)
         return weights / weights.sum()
 
-    def _weighted(self, losses: List[Tensor], heads: List[int]) -> Tensor:
+    def _weighted(self, losses: list[Tensor], heads: list[int]) -> Tensor:
         stacked = torch.stack(losses)
         return (stacked * self._shares(heads).to(stacked)).sum()
 
@@ -212,7 +213,7 @@ class RandomSubLoss(FairseqCriterion):
         return random.Random(f"{self.seed} {update}")
 
     def _predictions(
-        self, model: Any, sample: Dict[str, Any], sub_loss: str
+        self, model: Any, sample: dict[str, Any], sub_loss: str
     ) -> Iterator[Prediction]:
         """The predictions of the heads that learn from this batch."""
         if sub_loss == "random-position":
@@ -223,7 +224,7 @@ class RandomSubLoss(FairseqCriterion):
             target = targets_of_head(sample["target"], head, self.padding_idx)
             yield head, logits[:, skip:].flatten(0, 1), target[:, skip:].flatten(), None
 
-    def _predictions_by_position(self, model: Any, sample: Dict[str, Any]) -> Iterator[Prediction]:
+    def _predictions_by_position(self, model: Any, sample: dict[str, Any]) -> Iterator[Prediction]:
         heads, target = _learning_heads(model), sample["target"]
         drawn = self.draw_by_position(heads, model.num_updates, target.shape).to(target.device)
         drawn[:, : self.ignore_prefix_size] = -1
@@ -246,8 +247,8 @@ class RandomSubLoss(FairseqCriterion):
                 yield head, logits[head], own, chances
 
     def _logits(
-        self, model: Any, sample: Dict[str, Any], sub_loss: str
-    ) -> Iterator[Tuple[int, Tensor]]:
+        self, model: Any, sample: dict[str, Any], sub_loss: str
+    ) -> Iterator[tuple[int, Tensor]]:
         if sub_loss == "validation":
             yield from self._logits_one_by_one(model, sample)
             return
@@ -261,8 +262,8 @@ class RandomSubLoss(FairseqCriterion):
         yield from zip(heads, logits.unbind(dim=-2))
 
     def _logits_one_by_one(
-        self, model: Any, sample: Dict[str, Any]
-    ) -> Iterator[Tuple[int, Tensor]]:
+        self, model: Any, sample: dict[str, Any]
+    ) -> Iterator[tuple[int, Tensor]]:
         """All heads from one forward of the base, never more than one head's logits in memory."""
         decoder = model.decoder
         heads = (0, decoder.block_size)
@@ -272,7 +273,7 @@ class RandomSubLoss(FairseqCriterion):
 
     def _sub_loss(
         self, logits: Tensor, target: Tensor, chances: Optional[Tensor]
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    ) -> tuple[Tensor, dict[str, Any]]:
         real = target.ne(self.padding_idx)
         if chances is None:
             loss, nll = smoothed_cross_entropy(logits, target, self.eps, self.padding_idx)
@@ -327,7 +328,7 @@ def _check_has_heads(model: Any) -> None:
         )
 
 
-def _learning_heads(model: Any) -> List[int]:
+def _learning_heads(model: Any) -> list[int]:
     # With a frozen base an identity first head has no parameter that could learn.
     fixed_first = model.freeze_base and model.decoder.identity_first_head
     return list(range(int(fixed_first), model.decoder.block_size))

@@ -1,6 +1,6 @@
 """Label-smoothed cross entropy whose gradient is one reading of the probabilities."""
 
-from typing import Any, Tuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 def smoothed_cross_entropy(
     logits: Tensor, target: Tensor, epsilon: float, pad: int
-) -> Tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """The loss of fairseq's ``label_smoothed_nll_loss`` for ``log_softmax(logits)``, in less time.
 
     Args:
@@ -30,7 +30,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, logits: Tensor, target: Tensor, epsilon: float, pad: int
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         exact = torch.promote_types(logits.dtype, torch.float32)
         log_probs = torch.log_softmax(logits, dim=-1, dtype=exact)
         real = target.ne(pad)
@@ -47,7 +47,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
         log_probs, target, real = ctx.saved_tensors
         # The gradient of a word's logit is its probability, less what that ought to be.
         gradients = log_probs.exp().sub_(ctx.others)

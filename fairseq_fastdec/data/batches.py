@@ -1,7 +1,8 @@
 """Lines in batches of like lengths, as fairseq makes them, with less done for each line."""
 
 import functools
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
 
-def batches_of(task: Any, tokens: List[Tensor], data: Any, max_positions: Any, seed: int) -> Any:
+def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, seed: int) -> Any:
     """The task's batches of some lines.
 
     Args:
@@ -57,7 +58,7 @@ class DirectBatches:
         # Shared by all batches: nothing writes to the numbers of sentences.
         self._first = torch.zeros(1, dtype=torch.int64)
 
-    def single(self, tokens: Tensor) -> Dict[str, Any]:
+    def single(self, tokens: Tensor) -> dict[str, Any]:
         """The batch of one sentence, int64 ``[n]`` with EOS."""
         n = len(tokens)
         # fairseq counts no token of padding, and a text can hold its symbol.
@@ -76,7 +77,7 @@ class DirectBatches:
         max_tokens: Optional[int],
         max_sentences: Optional[int],
         longest: Optional[float] = None,
-    ) -> Iterator[Dict[str, Any]]:
+    ) -> Iterator[dict[str, Any]]:
         """Batches of sentences, shortest first, as fairseq's options limit them.
 
         Args:
@@ -93,9 +94,9 @@ class DirectBatches:
 
 def sources_as_batch(
     dataset: LanguagePairDataset,
-    samples: Sequence[Dict[str, Any]],
-    pad_to_length: Optional[Dict[str, int]] = None,
-) -> Dict[str, Any]:
+    samples: Sequence[dict[str, Any]],
+    pad_to_length: Optional[dict[str, int]] = None,
+) -> dict[str, Any]:
     """``LanguagePairDataset.collater`` for sentences without targets.
 
     fairseq calls torch several times for each of them; this calls it for all at once.

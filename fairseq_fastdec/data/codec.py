@@ -4,7 +4,8 @@ import itertools
 import logging
 import os
 import threading
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Union
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import torch
@@ -72,7 +73,7 @@ class TextCodec:
         tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
         return cls(task, tokenizer, bpe, cfg.common_eval.post_process)
 
-    def encode(self, texts: Sequence[str]) -> List[Union[Tensor, Problem]]:
+    def encode(self, texts: Sequence[str]) -> list[Union[Tensor, Problem]]:
         """The tokens of lines, int64 ``[n]`` with EOS, as the task makes them."""
         with self._lock:
             if not _encodes_as_fairseq(self._task):
@@ -81,7 +82,7 @@ class TextCodec:
         tensors = iter(as_tensors([line for line in lines if isinstance(line, list)]))
         return [next(tensors) if isinstance(line, list) else line for line in lines]
 
-    def decode(self, hypotheses: Sequence[Tensor], stripped: Set[int]) -> List[PlainText]:
+    def decode(self, hypotheses: Sequence[Tensor], stripped: set[int]) -> list[PlainText]:
         """Text of tokens, each ``[m]``.
 
         Args:
@@ -101,7 +102,7 @@ class TextCodec:
             with self._lock:
                 seen.clear()
 
-    def _decoded(self, numbers: List[int], stripped: Set[int]) -> PlainText:
+    def _decoded(self, numbers: list[int], stripped: set[int]) -> PlainText:
         kept = [number for number in numbers if number not in stripped]
         text = words(self._task.target_dictionary, kept, self._post_process)
         for decoder in (self._bpe, self._tokenizer):
@@ -121,7 +122,7 @@ class TextCodec:
         (tokens,), _ = self._task.get_interactive_tokens_and_lengths([text], self._segmented)
         return tokens
 
-    def _numbers(self, text: str) -> List[int]:
+    def _numbers(self, text: str) -> list[int]:
         return numbers_of(self._task.source_dictionary, self._segmented(text))
 
     def _segmented(self, text: str) -> str:
@@ -176,7 +177,7 @@ def looks_up_as_fairseq(dictionary: Any) -> bool:
     )
 
 
-def numbers_of(dictionary: Dictionary, text: str) -> List[int]:
+def numbers_of(dictionary: Dictionary, text: str) -> list[int]:
     """``dictionary.encode_line(text)``, which writes each number into a tensor by itself."""
     unknown, indices = dictionary.unk_index, dictionary.indices
     return [*(indices.get(word, unknown) for word in text.split()), dictionary.eos_index]
@@ -188,7 +189,7 @@ def as_tensors(lines: Sequence[Sequence[int]]) -> Sequence[Tensor]:
     return torch.from_numpy(whole).split([len(line) for line in lines])
 
 
-def words(dictionary: Dictionary, numbers: List[int], post_process: Optional[str]) -> str:
+def words(dictionary: Dictionary, numbers: list[int], post_process: Optional[str]) -> str:
     """``dictionary.string(numbers, post_process)``, which asks several functions for each word."""
     kind = type(dictionary)
     if kind.string is not Dictionary.string or kind.__getitem__ is not Dictionary.__getitem__:

@@ -1,8 +1,9 @@
 """The files that translate: checkpoints, dictionaries and codes, found by their names."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Union
+from typing import NamedTuple, Optional, Union
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -18,7 +19,7 @@ class Codes(NamedTuple):
     bpe: str
 
 
-def checkpoints_of(path: Union[PathLike, Sequence[PathLike]]) -> List[str]:
+def checkpoints_of(path: Union[PathLike, Sequence[PathLike]]) -> list[str]:
     """The checkpoint files of a model, or of the members of an ensemble.
 
     Args:

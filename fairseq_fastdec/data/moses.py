@@ -1,7 +1,7 @@
 """sacremoses without the work that cannot change a line."""
 
 import re
-from typing import Any, Tuple
+from typing import Any
 
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 
@@ -55,7 +55,7 @@ def skip_idle_work(tokenizer: Any) -> None:
 
 
 def _with_character(
-    substitution: Tuple[Any, str], character: str
-) -> Tuple[PatternWithCharacter, str]:
+    substitution: tuple[Any, str], character: str
+) -> tuple[PatternWithCharacter, str]:
     pattern, replacement = substitution
     return PatternWithCharacter(pattern, character), replacement

@@ -1,6 +1,6 @@
 """Target sentences in the order of decoding, made of natural ones when batches are made."""
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
@@ -37,8 +37,8 @@ class ReorderedDataset(BaseWrapperDataset):
             dataset.tgt_sizes = order.folded_length(dataset.tgt_sizes - 1)
 
     def collater(
-        self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None
-    ) -> Dict[str, Any]:
+        self, samples: list[dict[str, Any]], pad_to_length: Optional[dict[str, int]] = None
+    ) -> dict[str, Any]:
         """fairseq's batch, with the folded targets."""
         batch = self.dataset.collater(samples, pad_to_length)
         if batch.get("target") is None:

@@ -1,7 +1,5 @@
 """The tokens that begin and end a sentence in each order of decoding."""
 
-from typing import Tuple
-
 from fairseq.data import Dictionary
 
 from .token_order import TokenOrder
@@ -26,7 +24,7 @@ def end_token(order: TokenOrder, dictionary: Dictionary) -> int:
     return dictionary.eos() if order.tokens_per_step == 1 else dictionary.index(EOD)
 
 
-def start_tokens(order: TokenOrder, dictionary: Dictionary) -> Tuple[int, ...]:
+def start_tokens(order: TokenOrder, dictionary: Dictionary) -> tuple[int, ...]:
     """The decoder's first input: EOS as in fairseq, or the pair (BOS, EOS) of the paper."""
     if order.tokens_per_step == 1:
         return (dictionary.eos(),)

@@ -11,8 +11,9 @@ and then one end token (odd m) or a pair of them (even m). With one token a step
 same, and one end token follows.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,7 +73,7 @@ class TokenOrder:
 LEFT_TO_RIGHT = TokenOrder("l2r", 1)
 
 
-def trained_order(task_state: Dict[str, Any]) -> TokenOrder:
+def trained_order(task_state: dict[str, Any]) -> TokenOrder:
     """The order of a checkpoint's targets, by its ``task_state``; stock tasks do not mention it."""
     return TokenOrder(
         task_state.get("token_order", LEFT_TO_RIGHT.name),
@@ -98,7 +99,7 @@ def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
     return folded.masked_fill(slots >= order.folded_length(lengths), pad)
 
 
-def unfolding(content: np.ndarray, order: TokenOrder) -> Tuple[np.ndarray, np.ndarray]:
+def unfolding(content: np.ndarray, order: TokenOrder) -> tuple[np.ndarray, np.ndarray]:
     """The places of the tokens of the natural sentences.
 
     Args:
@@ -120,7 +121,7 @@ def unfolding(content: np.ndarray, order: TokenOrder) -> Tuple[np.ndarray, np.nd
     return rank.argsort(axis=1, kind="stable"), content.sum(axis=1)
 
 
-def shifted(folded: Tensor, start: Tuple[int, ...], pad: int) -> Tensor:
+def shifted(folded: Tensor, start: tuple[int, ...], pad: int) -> Tensor:
     """The decoder's input where it is to predict ``folded`` ``[B, N]``: the same one step earlier.
 
     Args:

@@ -4,7 +4,8 @@ Each method is one file in :mod:`.methods`, and :data:`~.registry.METHODS` is th
 :func:`register_decoding` adds one from outside.
 """
 
-from typing import Any, Callable, Dict, Optional, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
 
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
@@ -31,7 +32,7 @@ def build_generator(
     dictionary: Dictionary,
     args: Any,
     options: DecodingOptions,
-    extra: Optional[Dict[str, Any]] = None,
+    extra: Optional[dict[str, Any]] = None,
     prefix_allowed_tokens_fn: Optional[Callable] = None,
     source_dictionary: Optional[Dictionary] = None,
 ) -> DecodingGenerator:
@@ -59,7 +60,7 @@ def build_generator(
 def check_asked_for(
     options: DecodingOptions,
     args: Any,
-    extra: Optional[Dict[str, Any]] = None,
+    extra: Optional[dict[str, Any]] = None,
     prefix_allowed_tokens_fn: Optional[Callable] = None,
 ) -> None:
     """Check what :func:`build_generator` is given, as far as no model or dictionary matters.
@@ -78,7 +79,7 @@ def check_asked_for(
         _check_hypotheses(args)
 
 
-def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -> Dict[str, bool]:
+def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -> dict[str, bool]:
     """fairseq's options that not all of our methods have, and which were asked for, by flag."""
     prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
     constraints = getattr(args, "constraints", None)
@@ -103,7 +104,7 @@ def asked_for(args: Any, extra: Dict[str, Any], prefix_fn: Optional[Callable]) -
     }
 
 
-def _given(extra: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+def _given(extra: Optional[dict[str, Any]]) -> dict[str, Any]:
     return {key: value for key, value in (extra or {}).items() if value is not None}
 
 
@@ -116,7 +117,7 @@ def _check_end(args: Any, eos: int, dictionary: Dictionary) -> None:
         )
 
 
-def _refuse(name: str, wanted: Dict[str, bool]) -> None:
+def _refuse(name: str, wanted: dict[str, bool]) -> None:
     for flag, given in wanted.items():
         if given:
             raise ValueError(

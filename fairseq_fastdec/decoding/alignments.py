@@ -1,6 +1,7 @@
 """Alignments of subwords by attention, as fairseq's ``--print-alignment hard`` gives them."""
 
-from typing import Any, List, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -8,7 +9,7 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import EnsembleModelWithAlignment
 from torch import Tensor
 
-Alignment = List[Tuple[int, int]]
+Alignment = list[tuple[int, int]]
 
 
 NO_ATTENTION = "alignment True: the model gives no attention to its source; remove it"
@@ -22,7 +23,7 @@ def hard_alignments(
     hypotheses: Sequence[Tensor],
     pad: int,
     eos: int,
-) -> List[Alignment]:
+) -> list[Alignment]:
     """Align H hypotheses with their sources, in one pass of fairseq's own models.
 
     Args:

@@ -2,10 +2,11 @@
 
 import math
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 from time import perf_counter
-from typing import Any, DefaultDict, Deque, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
@@ -18,7 +19,7 @@ from .sources import Sources
 from .statistics import SentenceRecord
 
 # The options of ``auto`` that each method takes.
-OPTIONS_OF_METHODS: Dict[str, Tuple[str, ...]] = {
+OPTIONS_OF_METHODS: dict[str, tuple[str, ...]] = {
     "greedy": (),
     "lookahead": ("ngram_order", "ngram_pool"),
     "blockwise": (
@@ -41,7 +42,7 @@ class MethodTimes:
     """The time that a token takes by each method, in batches of similar size."""
 
     def __init__(self, n_methods: int) -> None:
-        self._seconds: List[Deque[float]] = [deque(maxlen=N_REMEMBERED) for _ in range(n_methods)]
+        self._seconds: list[deque[float]] = [deque(maxlen=N_REMEMBERED) for _ in range(n_methods)]
         self._rests = [0] * n_methods
         self._next_trials = [0] * n_methods
         self._n_batches = 0
@@ -74,7 +75,7 @@ class MethodTimes:
         times = self.medians()
         return times.index(min(times))
 
-    def medians(self) -> List[float]:
+    def medians(self) -> list[float]:
         """The seconds of a token by each method; infinite before it has decoded a batch."""
         return [median(known) if known else math.inf for known in self._seconds]
 
@@ -94,14 +95,14 @@ class Auto(DecodingGenerator):
         elif self.options.decoding_block_size:
             # It says what it lacks.
             generator_class("blockwise")(*self._arguments(models, "blockwise"))
-        self.methods: Dict[str, DecodingGenerator] = {
+        self.methods: dict[str, DecodingGenerator] = {
             name: generator_class(name)(*self._arguments(models, name)) for name in names
         }
         for method in self.methods.values():
             method.statistics = self.statistics
-        self._times: DefaultDict[int, MethodTimes] = defaultdict(lambda: MethodTimes(len(names)))
+        self._times: defaultdict[int, MethodTimes] = defaultdict(lambda: MethodTimes(len(names)))
 
-    def _arguments(self, models: Sequence[FairseqEncoderDecoderModel], name: str) -> List[Any]:
+    def _arguments(self, models: Sequence[FairseqEncoderDecoderModel], name: str) -> list[Any]:
         unknown = {
             option
             for options in OPTIONS_OF_METHODS.values()
@@ -118,8 +119,8 @@ class Auto(DecodingGenerator):
         return None  # the methods choose for themselves
 
     def translate(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         times = self._times[sources.n.bit_length()]
         number = times.choose()
         before = perf_counter()

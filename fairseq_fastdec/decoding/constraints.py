@@ -6,7 +6,7 @@ Torch applies them to scores (:meth:`GenerationRules.constrain`). Compiled code 
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ class GenerationRules:
     lenpen: float = 1.0
     normalize: bool = True
     unkpen: float = 0.0
-    never: Tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
     no_repeat_ngram_size: int = 0
 
     @classmethod
@@ -146,7 +146,7 @@ class GenerationRules:
     # The rules about tokens, whatever the step.
 
     @property
-    def impossible(self) -> Tuple[int, ...]:
+    def impossible(self) -> tuple[int, ...]:
         """The tokens that no step may give."""
         return (self.pad, *self.never)
 

@@ -5,7 +5,7 @@ Every field of fairseq's ``GenerationConfig`` stands in one of the tables. A tes
 
 import math
 from numbers import Integral, Real
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import flag_of
 
@@ -22,7 +22,7 @@ class ValidRange(NamedTuple):
 MINUS, PLUS = -math.inf, math.inf
 LARGEST = 1.7e308
 
-HONOURED: Dict[str, ValidRange] = {
+HONOURED: dict[str, ValidRange] = {
     "beam": ValidRange(Integral, 1, PLUS, "at least 1"),
     "nbest": ValidRange(Integral, 1, PLUS, "at least 1"),
     "max_len_a": ValidRange(Real, 0, LARGEST, "a number of at least 0"),
@@ -52,7 +52,7 @@ NO_REPEAT = "--no-repeat-ngram-size"
 SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
 
 # The options that no method of ours has, and their values where nobody gave one.
-REFUSED: Dict[str, Any] = {
+REFUSED: dict[str, Any] = {
     "beam_mt": 0,
     "max_len_a_mt": 0,
     "max_len_b_mt": 200,
@@ -121,7 +121,7 @@ def _check_sampling(args: Any) -> None:
         )
 
 
-def refused(args: Any) -> Dict[str, bool]:
+def refused(args: Any) -> dict[str, bool]:
     """The options of :data:`REFUSED`, by flag, and whether each was asked for."""
     return {
         flag_of(name): getattr(args, name, default) != default for name, default in REFUSED.items()

@@ -5,7 +5,8 @@ import logging
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -51,7 +52,7 @@ class DecodingGenerator(ABC):
 
     keeps_one_hypothesis = False
     tokens_per_step = 1
-    honours: FrozenSet[str] = frozenset({NO_REPEAT})
+    honours: frozenset[str] = frozenset({NO_REPEAT})
     observer: Optional[Callable[..., None]] = None
 
     def __init__(
@@ -183,8 +184,8 @@ class DecodingGenerator(ABC):
         return self.search is not None and self.observer is None and self._engine_decodes()
 
     def run(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         """Translate a batch by compiled code or in torch; see :meth:`translate`."""
         if not self.decodes_compiled():
             return self.translate(sources, ids, bos, prefix)
@@ -192,8 +193,8 @@ class DecodingGenerator(ABC):
 
     @abstractmethod
     def translate(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         """Translate a batch in torch.
 
         Args:
@@ -210,7 +211,7 @@ class DecodingGenerator(ABC):
     def generate(
         self,
         models: Sequence[FairseqEncoderDecoderModel],
-        sample: Dict[str, Any],
+        sample: dict[str, Any],
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
@@ -301,14 +302,14 @@ class DecodingGenerator(ABC):
                 f"beam, or {TRAINING_OF_TWO}"
             )
 
-    def _ids(self, sample: Dict[str, Any], n_sentences: int) -> List[int]:
+    def _ids(self, sample: dict[str, Any], n_sentences: int) -> list[int]:
         first = self._next_id
         self._next_id += n_sentences
         ids = sample.get("id")
         return list(range(first, self._next_id)) if ids is None else ids.tolist()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _say(name: str, problem: str) -> None:
     """Log why torch decodes, once: calls from Python build many generators."""
     logger.info("--decoding %s: torch decodes, since %s", name, problem)

@@ -1,13 +1,14 @@
 """Hypotheses as fairseq's generators return them."""
 
 import math
-from typing import Any, Dict, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-Hypothesis = Dict[str, Any]
-Hypotheses = List[List[Hypothesis]]
+Hypothesis = dict[str, Any]
+Hypotheses = list[list[Hypothesis]]
 
 # Empty, so safe to share.
 NONE = torch.empty(0)
@@ -21,7 +22,7 @@ class NotFinite(ValueError):
         hypotheses: those of the whole batch, as the generator would have returned them.
     """
 
-    def __init__(self, sentences: List[int], hypotheses: Hypotheses) -> None:
+    def __init__(self, sentences: list[int], hypotheses: Hypotheses) -> None:
         super().__init__(
             f"sentences {', '.join(map(str, sentences))}: the score is not finite, so the "
             "translation means nothing; the model's weights hold NaN or infinity, or its numbers "
@@ -48,8 +49,8 @@ def check_finite(hypotheses: Hypotheses, sentences: Sequence[int]) -> None:
 
 
 def hypotheses_of(
-    tokens: Tensor, totals: Tensor, positional_scores: Tensor, lengths: List[int]
-) -> List[Hypothesis]:
+    tokens: Tensor, totals: Tensor, positional_scores: Tensor, lengths: list[int]
+) -> list[Hypothesis]:
     """fairseq's dicts of H hypotheses that lie one behind the other.
 
     Args:

@@ -4,7 +4,8 @@ Any other token names memory beyond the embedding. torch says so on some devices
 afterwards, and without naming the file that the token came from. And every source needs a token.
 """
 
-from typing import Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 import torch
 from fairseq.data import Dictionary

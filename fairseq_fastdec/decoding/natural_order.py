@@ -1,7 +1,5 @@
 """Hypotheses back in the order in which people read them."""
 
-from typing import List, Tuple
-
 import numpy as np
 import torch
 from fairseq.data import Dictionary
@@ -14,7 +12,7 @@ from .hypothesis import Hypotheses, Hypothesis, hypothesis
 
 def unfolded(
     tokens: np.ndarray, scores: np.ndarray, order: TokenOrder, end: int, dictionary: Dictionary
-) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Natural sentences that end in EOS, with their scores.
 
     Args:
@@ -67,5 +65,5 @@ def first_tokens(
     return hypothesis(next(parts), score, next(parts))
 
 
-def _side_by_side(values: List[Tensor], filler: int) -> np.ndarray:
+def _side_by_side(values: list[Tensor], filler: int) -> np.ndarray:
     return pad_sequence(values, True, filler).cpu().numpy()

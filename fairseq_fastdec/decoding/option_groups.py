@@ -1,8 +1,9 @@
 """Our options in groups by method, for ``--help``; their dataclasses say all about them."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import Field, fields
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Optional
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -32,7 +33,7 @@ class Grouped:
         """
         self._parser = parser
         self._ours = {option.name: option for option in ours}
-        self._groups: Dict[str, Any] = {}
+        self._groups: dict[str, Any] = {}
 
     def add_argument(self, *names: str, **options: Any) -> None:
         """As argparse's; fairseq calls nothing else."""

@@ -12,7 +12,7 @@ A method's options are a dataclass in the method's own file, whose fields :func:
 from dataclasses import Field, dataclass, field, fields
 from enum import Enum
 from numbers import Integral, Real
-from typing import Any, Optional, Tuple, get_args
+from typing import Any, Optional, get_args
 
 from ..errors import flag_of
 from .registry import METHODS, decoding_names
@@ -30,11 +30,11 @@ KINDS = {
 class Rule:
     """The values that an option may have, and the options it needs; see :func:`option`."""
 
-    methods: Optional[Tuple[str, ...]] = None
+    methods: Optional[tuple[str, ...]] = None
     at_least: Optional[float] = None
-    at_most: Optional[Tuple[float, str]] = None
+    at_most: Optional[tuple[float, str]] = None
     less_than: Optional[float] = None
-    needs: Optional[Tuple[str, Tuple[str, ...]]] = None
+    needs: Optional[tuple[str, tuple[str, ...]]] = None
 
 
 def option(default: Any, help: str, *, is_path: bool = False, **rule: Any) -> Any:
@@ -68,13 +68,13 @@ def rule_of(option: Field) -> Rule:
     return option.metadata.get("rule", Rule(methods=decoding_names()))
 
 
-def methods_of(option: Field) -> Tuple[str, ...]:
+def methods_of(option: Field) -> tuple[str, ...]:
     """The values of ``--decoding`` that an option is for."""
     methods = rule_of(option).methods
     return tuple(METHODS) if methods is None else methods
 
 
-def values_of(option: Field) -> Tuple[str, ...]:
+def values_of(option: Field) -> tuple[str, ...]:
     """The values that an option can have, if they are a few names; none otherwise."""
     if option.name == "decoding":
         return decoding_names()

@@ -2,8 +2,9 @@
 
 import dataclasses
 import difflib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Iterable, Iterator, Optional, Type
+from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
@@ -202,7 +203,7 @@ def declare(declared: type) -> None:
             store_config(task, config)
 
 
-def store_config(task: str, config: Type[FairseqDataclass]) -> None:
+def store_config(task: str, config: type[FairseqDataclass]) -> None:
     """Tell hydra, which checks command lines, a task's options."""
     node = config()
     node._name = task

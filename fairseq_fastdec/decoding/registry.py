@@ -5,7 +5,8 @@ A new method is one file with a :class:`~.generator.DecodingGenerator` (most are
 """
 
 import importlib
-from typing import Callable, Dict, Optional, Tuple, Type, TypeVar, Union
+from collections.abc import Callable
+from typing import Optional, TypeVar, Union
 
 # fairseq's own generator, which is not ours to build.
 STOCK = "fairseq"
@@ -13,7 +14,7 @@ STOCK = "fairseq"
 # A method's name, and where its class is: the module, from this package or in full, and the class.
 # A class is imported when it is looked up, since methods import the options, and the options this
 # table.
-METHODS: Dict[str, Union[str, Type]] = {
+METHODS: dict[str, Union[str, type]] = {
     "greedy": ".methods.greedy:Greedy",
     "blockwise": ".methods.blockwise:Blockwise",
     "jacobi": ".methods.jacobi:Jacobi",
@@ -27,11 +28,11 @@ METHODS: Dict[str, Union[str, Type]] = {
     "double_token": ".methods.double_token:DoubleToken",
 }
 
-GeneratorClass = TypeVar("GeneratorClass", bound=Type)
+GeneratorClass = TypeVar("GeneratorClass", bound=type)
 
 
 def register_decoding(
-    name: str, options: Optional[Type] = None
+    name: str, options: Optional[type] = None
 ) -> Callable[[GeneratorClass], GeneratorClass]:
     """Add a method to ``--decoding``: a decorator, as fairseq's ``register_task`` is.
 
@@ -61,12 +62,12 @@ def register_decoding(
     return register
 
 
-def decoding_names() -> Tuple[str, ...]:
+def decoding_names() -> tuple[str, ...]:
     """All values of ``--decoding``."""
     return (STOCK, *METHODS)
 
 
-def generator_class(name: str) -> Type:
+def generator_class(name: str) -> type:
     """The class behind one of the names in :data:`METHODS`."""
     place = METHODS[name]
     if not isinstance(place, str):

@@ -5,10 +5,10 @@ the first one counts as a part of the output, and so does a prefix, whose own to
 whatever they repeat. Scores of other tokens stay as they are.
 """
 
-from typing import List, Sequence
+from collections.abc import Sequence
 
 
-def forbidden_after(context: Sequence[int], size: int) -> List[int]:
+def forbidden_after(context: Sequence[int], size: int) -> list[int]:
     """The tokens that followed earlier occurrences of the last ``size - 1`` tokens.
 
     Args:

@@ -5,7 +5,7 @@ fairseq's batches hold them under one of three names, as its ``SequenceGenerator
 models with a padding mask.
 """
 
-from typing import Any, Dict, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,10 +25,10 @@ class Sources(NamedTuple):
 
     content: Tensor
     lengths: Tensor
-    net_input: Dict[str, Any]
+    net_input: dict[str, Any]
 
     @classmethod
-    def of(cls, sample: Dict[str, Any], pad: int) -> "Sources":
+    def of(cls, sample: dict[str, Any], pad: int) -> "Sources":
         """
         Args:
             sample: a fairseq batch with ``net_input``.
@@ -78,7 +78,7 @@ def are_tokens(content: Tensor) -> bool:
     return not (content.is_floating_point() or content.is_complex() or content.dtype == torch.bool)
 
 
-def without_padding(net_input: Dict[str, Any], pad: int) -> Dict[str, Any]:
+def without_padding(net_input: dict[str, Any], pad: int) -> dict[str, Any]:
     """A batch without the columns that are padding in all of its sources.
 
     Args:

@@ -4,8 +4,9 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Optional
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ class SentenceRecord:
     source_tokens: int
     tokens: int
     invocations: int
-    blocks: List[int]
+    blocks: list[int]
 
     def as_json(self) -> str:
         """One line for ``--decoding-stats``."""
@@ -60,9 +61,9 @@ class Statistics:
     waiting: int = 0
     refills: int = 0
     oracle_seconds: float = 0.0
-    proposed: List[int] = field(default_factory=list)
-    accepted: List[int] = field(default_factory=list)
-    seconds: Dict[str, float] = field(default_factory=dict, compare=False)
+    proposed: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     def count(self, before: Any, now: Any, names: Iterable[str]) -> None:
         """Add what a search has counted by these names since ``before``, and its seconds."""
@@ -83,7 +84,7 @@ class Statistics:
         self.beam_steps += n_beams
         self.waiting += n_waiting
 
-    def count_heads(self, proposed: List[int], accepted: List[int]) -> None:
+    def count_heads(self, proposed: list[int], accepted: list[int]) -> None:
         """Count the proposals of p_2, p_3, ... that were verified, and those that were accepted."""
         if not self.proposed:
             self.proposed, self.accepted = [0] * len(proposed), [0] * len(accepted)
@@ -140,7 +141,7 @@ class StatisticsFile:
         self._path = path
         self._append(b"", "wb")
 
-    def write(self, records: List[SentenceRecord]) -> None:
+    def write(self, records: list[SentenceRecord]) -> None:
         """Write a batch of records.
 
         Raises:

@@ -1,6 +1,7 @@
 """The models that the engine decodes with, from fairseq's models."""
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -56,13 +57,13 @@ class EngineModels:
             if coder is model.decoder or runs_prepared(coder)
         ]
         self._encodes = bool(self._prepared) and all(is_compiled(own.encoder) for own in models)
-        self._versions: Optional[List[int]] = None
+        self._versions: Optional[list[int]] = None
         self._n_positions = (0, 0)
-        self._made: List[Any] = []
+        self._made: list[Any] = []
         self._problem: Optional[str] = None
 
     @torch.no_grad()
-    def states(self, net_input: Dict[str, Any]) -> Optional[List[Tuple[np.ndarray, np.ndarray]]]:
+    def states(self, net_input: dict[str, Any]) -> Optional[list[tuple[np.ndarray, np.ndarray]]]:
         """Encode sources, if not all encoders are compiled: those of speech are fairseq's own.
 
         Args:
@@ -89,7 +90,7 @@ class EngineModels:
         return self._problem
 
     @torch.no_grad()
-    def reaching(self, n_source: int, n_target: int) -> List[Any]:
+    def reaching(self, n_source: int, n_target: int) -> list[Any]:
         """The models, ``_engine.Model`` for each: the same list until they change.
 
         Args:
@@ -154,7 +155,7 @@ def is_compiled(encoder: nn.Module) -> bool:
     return runs_prepared(encoder) and not any(_obstacles_of_layers(encoder))
 
 
-def _states(encoded: Dict[str, Any]) -> Tuple[np.ndarray, np.ndarray]:
+def _states(encoded: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """The states of an encoder's output, float32 ``[B, S, C]``, and the lengths int64 ``[B]``.
 
     Padding comes to lie on the right.
@@ -187,7 +188,7 @@ def _engine_model(
 ) -> Any:
     module, decoder = loading.library(), model.decoder
     own = prepared(decoder)
-    parts: Dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     if is_compiled(model.encoder):
         encoder = prepared(model.encoder).encoder(precision)
         parts["encoder"] = _network(encoder, model.encoder, _encoder_layer, 0, n_source)
@@ -208,7 +209,7 @@ def _engine_model(
     )
 
 
-def _proposals(decoder: nn.Module, precision: Precision, ways: ProposalWays) -> Dict[str, Any]:
+def _proposals(decoder: nn.Module, precision: Precision, ways: ProposalWays) -> dict[str, Any]:
     """The parts of a model that propose tokens."""
     own = prepared(decoder)
     if ways.rounds:
@@ -245,7 +246,7 @@ def _network(
     )
 
 
-def _encoder_layer(layer: EncoderLayerWeights) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+def _encoder_layer(layer: EncoderLayerWeights) -> tuple[dict[str, Any], dict[str, Any]]:
     return _layer(
         {"self_qkv": layer.qkv, "self_out": layer.out},
         {"self_norm": layer.norm},
@@ -253,7 +254,7 @@ def _encoder_layer(layer: EncoderLayerWeights) -> Tuple[Dict[str, Any], Dict[str
     )
 
 
-def _decoder_layer(layer: LayerWeights) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+def _decoder_layer(layer: LayerWeights) -> tuple[dict[str, Any], dict[str, Any]]:
     return _layer(
         {
             "self_qkv": layer.self_qkv,
@@ -271,13 +272,13 @@ def _decoder_layer(layer: LayerWeights) -> Tuple[Dict[str, Any], Dict[str, Any]]
 
 
 def _layer(
-    linears: Dict[str, PackedLinear],
-    norms: Dict[str, Optional[PreparedNorm]],
+    linears: dict[str, PackedLinear],
+    norms: dict[str, Optional[PreparedNorm]],
     feed_forward: FeedForward,
-) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     linears.update(fc1=feed_forward.fc1, fc2=feed_forward.fc2)
     norms.update(final_norm=feed_forward.norm, fc1_norm=feed_forward.fc1_norm)
-    others: Dict[str, Any] = _norms(norms)
+    others: dict[str, Any] = _norms(norms)
     if feed_forward.residual_scale is not None:
         others["residual_scale"] = _array(feed_forward.residual_scale)
     return _linears(linears), others
@@ -301,11 +302,11 @@ def _drafter(drafter: DrafterWeights, layer: int) -> Any:
     )
 
 
-def _linears(linears: Dict[str, PackedLinear]) -> Dict[str, Any]:
+def _linears(linears: dict[str, PackedLinear]) -> dict[str, Any]:
     return {name: packed.linear for name, packed in linears.items()}
 
 
-def _norms(norms: Dict[str, Optional[PreparedNorm]]) -> Dict[str, Any]:
+def _norms(norms: dict[str, Optional[PreparedNorm]]) -> dict[str, Any]:
     return {name: _norm(norm) for name, norm in norms.items()}
 
 

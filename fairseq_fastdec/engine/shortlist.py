@@ -11,7 +11,8 @@ import math
 import os
 import stat
 from array import array
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 from fairseq.data import Dictionary
@@ -138,7 +139,7 @@ class Shortlist:
         """The types that at least one source or every batch may use: int64 ``[K]``, sorted."""
         return np.unique(np.concatenate([self._always, *types_of_sources]))
 
-    def types_of(self, sources: np.ndarray, prefix: Optional[np.ndarray]) -> List[np.ndarray]:
+    def types_of(self, sources: np.ndarray, prefix: Optional[np.ndarray]) -> list[np.ndarray]:
         """All types that each sentence may use, those of its prefix among them.
 
         Args:
@@ -155,7 +156,7 @@ class Shortlist:
 # The table is kept, since the hub builds a generator for every call.
 @functools.lru_cache(maxsize=2)
 def _read_table(
-    path: str, modified: int, source: Tuple[str, ...], target: Tuple[str, ...], best: int
+    path: str, modified: int, source: tuple[str, ...], target: tuple[str, ...], best: int
 ) -> Table:
     """The table in a file last ``modified`` then, for dictionaries with these symbols."""
     source_index, target_index = _index_words(source), _index_words(target)
@@ -211,14 +212,14 @@ def _check_words(path: str, n_known: int, n_unknown: int) -> None:
         )  # fmt: skip
 
 
-def _index_words(symbols: Tuple[str, ...]) -> Dict[bytes, int]:
+def _index_words(symbols: tuple[str, ...]) -> dict[bytes, int]:
     # Bytes are split at ASCII's white space only. A word may contain Unicode's.
     return {symbol.encode("utf-8"): index for index, symbol in enumerate(symbols)}
 
 
 def _keep_best(
     sources: np.ndarray, targets: np.ndarray, probabilities: np.ndarray, n_sources: int, best: int
-) -> Tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """The best targets of each source type, as :class:`Table` holds them.
 
     Args:

@@ -1,7 +1,5 @@
 """The multi-output feed-forward layer of blockwise models (Stern et al. 2018, section 6)."""
 
-from typing import Tuple
-
 import torch
 from fairseq import utils
 from fairseq.modules import FairseqDropout
@@ -69,7 +67,7 @@ class BlockHeads(nn.Module):
         ]
         return features.unsqueeze(-2) + self.dropout(torch.stack(outputs, dim=-2))
 
-    def hidden_slice(self, first: int, last: int) -> Tuple[Tensor, Tensor]:
+    def hidden_slice(self, first: int, last: int) -> tuple[Tensor, Tensor]:
         """Weight and bias of the hidden units that heads ``first ... last - 1`` read."""
         if self.shared:
             return self.hidden_weight, self.hidden_bias

@@ -1,7 +1,8 @@
 """A transformer whose k heads predict the next k tokens (Stern et al. 2018, sections 4 and 6)."""
 
 import logging
-from typing import Any, Dict, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import torch
 from fairseq.models import register_model, register_model_architecture
@@ -58,7 +59,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             )
 
     def _sequential_heads(
-        self, args: Any, embed_tokens: nn.Embedding, options: Dict[str, Any]
+        self, args: Any, embed_tokens: nn.Embedding, options: dict[str, Any]
     ) -> SequentialHeads:
         return SequentialHeads(
             dim=self.output_embed_dim,
@@ -79,7 +80,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         return rank
 
     def draft_context(
-        self, prev_output_tokens: Tensor, encoder_out: Dict[str, Any]
+        self, prev_output_tokens: Tensor, encoder_out: dict[str, Any]
     ) -> Optional[DraftContext]:
         """Gather all that sequential heads see besides the features; ``None`` for parallel heads.
 
@@ -154,14 +155,14 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Optional[Dict[str, Any]] = None,
-        incremental_state: Optional[Dict[str, Any]] = None,
+        encoder_out: Optional[dict[str, Any]] = None,
+        incremental_state: Optional[dict[str, Any]] = None,
         features_only: bool = False,
         head: int = 0,
-        heads: Optional[Tuple[int, int]] = None,
+        heads: Optional[tuple[int, int]] = None,
         places: Optional[Sequence[Tensor]] = None,
         **options: Any,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    ) -> tuple[Tensor, dict[str, Any]]:
         """The stock decoder's ``forward``, for one head or several.
 
         Args:
@@ -206,7 +207,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         # The identity reads no parameter of the heads, but DDP waits for a gradient of each.
         return 0 * torch.stack([p.flatten()[0] for p in self.heads.parameters()]).sum()
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> Any:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> Any:
         """Let stock checkpoints in: their heads start as the identity.
 
         Raises:
@@ -324,7 +325,7 @@ class BlockwiseTransformerModel(TransformerModel):
         prev_output_tokens: Tensor,
         head: int = 0,
         **options: Any,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    ) -> tuple[Tensor, dict[str, Any]]:
         """The logits ``[B, T, V]`` of one head for teacher-forced targets.
 
         Args:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 from fairseq.models import register_model, register_model_architecture
@@ -48,10 +48,10 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: Optional[Dict[str, Any]] = None,
-        incremental_state: Optional[Dict[str, Any]] = None,
+        encoder_out: Optional[dict[str, Any]] = None,
+        incremental_state: Optional[dict[str, Any]] = None,
         **options: Any,
-    ) -> Tuple[Tensor, Dict[str, Any]]:
+    ) -> tuple[Tensor, dict[str, Any]]:
         """The stock decoder's ``forward``, for targets in the order of decoding.
 
         Args:
@@ -112,7 +112,7 @@ class DoubleTokenTransformerModel(TransformerModel):
         base_double_token_architecture(args)
         return super().build_model(args, task)
 
-    def upgrade_state_dict_named(self, state_dict: Dict[str, Tensor], name: str) -> None:
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
         """Let checkpoints of one token a step in; see :func:`~.from_one_token.complete`."""
         super().upgrade_state_dict_named(state_dict, name)
         decoder = self.decoder

@@ -10,7 +10,8 @@ import functools
 import logging
 import os
 from argparse import Namespace
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any, Optional
 
 from fairseq import checkpoint_utils
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -98,7 +99,7 @@ def _take_shape(args: Any) -> None:
     )  # fmt: skip
 
 
-def _trained_options(state: Dict[str, Any]) -> Optional[Namespace]:
+def _trained_options(state: dict[str, Any]) -> Optional[Namespace]:
     """The options of a checkpoint's model; ``None`` if they are none of a command line."""
     trained = (state.get("cfg") or {}).get("model")
     return trained if isinstance(trained, Namespace) else None
@@ -109,7 +110,7 @@ def _is_transformer(trained: Namespace) -> bool:
     return issubclass(kind, TransformerModel)
 
 
-def check_finetuned(path: str, state: Dict[str, Any], own: Namespace, model: nn.Module) -> None:
+def check_finetuned(path: str, state: dict[str, Any], own: Namespace, model: nn.Module) -> None:
     """Check that a checkpoint is of the network to be trained.
 
     Args:
@@ -154,8 +155,8 @@ def _differing(
     trained: Namespace, own: Namespace, model: nn.Module, has_heads: bool
 ) -> Optional[str]:
     """The options to give and those to remove, as typed; ``None`` if they are the same."""
-    give: List[str] = []
-    remove: List[str] = []
+    give: list[str] = []
+    remove: list[str] = []
 
     def compare(name: str, theirs: Any, ours: Any) -> None:
         if theirs == ours:
@@ -197,7 +198,7 @@ def _differing(
     return " and ".join(parts) or None
 
 
-def _check_vocabularies(given: str, parameters: Dict[str, Any], model: nn.Module) -> None:
+def _check_vocabularies(given: str, parameters: dict[str, Any], model: Any) -> None:
     for side, part in (("source", model.encoder), ("target", model.decoder)):
         name = "encoder" if side == "source" else "decoder"
         trained = parameters.get(f"{name}.embed_tokens.weight")

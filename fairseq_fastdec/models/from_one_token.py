@@ -5,8 +5,6 @@ same shapes. A model that has learned to translate learns another order in a fra
 updates that a new one needs.
 """
 
-from typing import Dict
-
 import torch
 from fairseq.data import Dictionary
 from fairseq.modules import SinusoidalPositionalEmbedding
@@ -25,7 +23,7 @@ SINUSOIDS = "decoder.embed_positions._float_tensor"
 
 
 def complete(
-    state: Dict[str, Tensor], own: Dict[str, Tensor], words: Dictionary, tokens_per_step: int
+    state: dict[str, Tensor], own: dict[str, Tensor], words: Dictionary, tokens_per_step: int
 ) -> bool:
     """Add what a checkpoint of one token a step lacks; any other stays as it is.
 

@@ -6,7 +6,8 @@ them, as in Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al.,
 attends to the source, to the keys and values that the base's last layer has already.
 """
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
 
 import torch
 from fairseq import utils
@@ -75,6 +76,8 @@ class SequentialHeads(nn.Module):
         self.fc1 = _linear(dim, hidden_dim)
         self.fc2 = _linear(hidden_dim, dim)
         self.output_norm = nn.LayerNorm(dim)
+        self.narrow: Optional[nn.Linear]
+        self.widen: Optional[nn.Linear]
         self.narrow, self.widen = _projection(dim, output_rank) if output_rank else (None, None)
         self.activation_fn = utils.get_activation_fn(activation)
         self.activation_dropout = FairseqDropout(activation_dropout, type(self).__name__)
@@ -96,7 +99,7 @@ class SequentialHeads(nn.Module):
 
     def at_places(
         self, features: Tensor, places: Sequence[Tensor], context: DraftContext
-    ) -> List[Tensor]:
+    ) -> list[Tensor]:
         """The outputs of each step at some positions of its own; no step is taken for nothing.
 
         Args:
@@ -137,7 +140,9 @@ class SequentialHeads(nn.Module):
     def output(self, states: Tensor) -> Tensor:
         """The inputs of the output layer for states ``[..., C]``: the same shape."""
         normed = self.output_norm(states)
-        return normed if self.narrow is None else self.widen(self.narrow(normed))
+        if self.narrow is None or self.widen is None:
+            return normed
+        return self.widen(self.narrow(normed))
 
     def feed_forward(self, states: Tensor) -> Tensor:
         """The feed-forward network with its residual connection, ``[..., C]``."""
@@ -163,7 +168,7 @@ def _mask(places: Tensor, n: int) -> Tensor:
     return torch.zeros(n, dtype=torch.bool, device=places.device).index_fill(0, places, True)
 
 
-def _projection(dim: int, rank: int) -> Tuple[nn.Linear, nn.Linear]:
+def _projection(dim: int, rank: int) -> tuple[nn.Linear, nn.Linear]:
     """From C numbers to R and back; at first they project onto a random subspace."""
     narrow, widen = nn.Linear(dim, rank, bias=False), nn.Linear(rank, dim, bias=False)
     nn.init.orthogonal_(narrow.weight)

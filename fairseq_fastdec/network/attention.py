@@ -16,8 +16,8 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor, n_hea
     Returns:
         ``[R, T, E]``
     """
-    by_head = (x.unflatten(-1, (n_heads, -1)).transpose(1, 2) for x in (queries, keys, values))
-    found = F.scaled_dot_product_attention(*by_head, attn_mask=visible[:, None])
+    q, k, v = (x.unflatten(-1, (n_heads, -1)).transpose(1, 2) for x in (queries, keys, values))
+    found = F.scaled_dot_product_attention(q, k, v, attn_mask=visible[:, None])
     return found.transpose(1, 2).flatten(2)
 
 

@@ -1,6 +1,6 @@
 """The keys and values of rows and sources, which outlive a step."""
 
-from typing import Optional, Tuple
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ class RowCache:
         self._data[layer, 0][rows[:, None], places] = keys
         self._data[layer, 1][rows[:, None], places] = values
 
-    def read(self, layer: int, rows: Tensor, n_keys: int) -> Tuple[Tensor, Tensor]:
+    def read(self, layer: int, rows: Tensor, n_keys: int) -> tuple[Tensor, Tensor]:
         """The first keys and values of some rows: ``[R', n_keys, E]`` each."""
         keys, values = self._data[layer, :, :, :n_keys].index_select(1, rows)
         return keys, values
@@ -105,7 +105,7 @@ class SourceCache:
         both = (self.visible, visible)
         self.visible = torch.cat([F.pad(x, (0, width - x.size(1))) for x in both])
 
-    def read(self, layer: int, rows: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    def read(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Keys and values ``[R', L, E]`` of rows' sources, and which are visible, ``[R', L]``."""
         sources = self.of_row[rows]
         keys, values = self._data[layer].index_select(1, sources)

@@ -1,7 +1,8 @@
 """Several models that decode as one."""
 
 import math
-from typing import Any, Dict, List, Optional, Sequence
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -41,7 +42,7 @@ class Ensemble:
         self.members = [_network_of(model, temperature) for model in models]
         self._n_proposal_types = n_proposal_types
         self._types: Optional[Tensor] = None
-        self._sizes: List[int] = []
+        self._sizes: list[int] = []
 
     @property
     def n_rows(self) -> int:
@@ -49,7 +50,7 @@ class Ensemble:
         return self.members[0].n_rows
 
     @property
-    def block_sizes(self) -> List[int]:
+    def block_sizes(self) -> list[int]:
         """The number of prediction heads of each member, p_1 among them; 0 without heads."""
         return [member.block_size for member in self.members]
 
@@ -88,7 +89,7 @@ class Ensemble:
         """Give only these types a probability from now on, a shortlist: int64 ``[K]``, or all."""
         self._types = types
 
-    def encode(self, net_input: Dict[str, Any]) -> None:
+    def encode(self, net_input: dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each."""
         for member in self.members:
             member.encode(net_input)
@@ -188,7 +189,7 @@ def _normalized(scores: Tensor, types: Optional[Tensor], is_normalized: bool = F
     return scores if is_normalized and types is None else F.log_softmax(scores, dim=-1)
 
 
-def _mean(log_probs: List[Tensor]) -> Tensor:
+def _mean(log_probs: list[Tensor]) -> Tensor:
     """The logarithms of the members' mean probabilities."""
     if len(log_probs) == 1:
         return log_probs[0]

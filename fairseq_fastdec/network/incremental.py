@@ -1,8 +1,9 @@
 """The steps of any other model, through fairseq's incremental decoding."""
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -23,7 +24,7 @@ class RowGroup:
     rows: Tensor
     tokens: Tensor
     encoder_out: Any
-    states: List[Dict[str, Any]]
+    states: list[dict[str, Any]]
 
     def keep(self, n: int) -> None:
         """Keep the first n tokens of the last step, and forget the others."""
@@ -64,10 +65,10 @@ class IncrementalNetwork:
 
     def reset(self) -> None:
         """Forget all rows."""
-        self._groups: List[RowGroup] = []
+        self._groups: list[RowGroup] = []
 
     @torch.no_grad()
-    def encode(self, net_input: Dict[str, Any]) -> None:
+    def encode(self, net_input: dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each."""
         # fairseq's attention can share a source among the rows of a beam. These rows share none.
         self._model.decoder.set_beam_size(1)
@@ -148,7 +149,7 @@ class IncrementalNetwork:
             group.states.append(state)
         return torch.cat(outputs, dim=1)
 
-    def _divided(self, labels: Tensor) -> List[RowGroup]:
+    def _divided(self, labels: Tensor) -> list[RowGroup]:
         """Groups whose rows have one label each; labels ``[R]``."""
         return [part for group in self._groups for part in self._parts(group, labels[group.rows])]
 
@@ -169,7 +170,7 @@ class IncrementalNetwork:
                 self._reorder(state, members, n_members)
         return RowGroup(rows, group.tokens[members], encoder_out, group.states)
 
-    def _reorder(self, state: Dict[str, Any], members: Tensor, n_members: int) -> None:
+    def _reorder(self, state: dict[str, Any], members: Tensor, n_members: int) -> None:
         reorder = self._model.decoder.reorder_incremental_state_scripting
         if members.numel() == n_members:
             # fairseq's cross-attention ignores an order of unchanged size, which it takes for beams
@@ -179,7 +180,7 @@ class IncrementalNetwork:
         reorder(state, members)
 
 
-def _source_lengths(net_input: Dict[str, Any]) -> Tensor:
+def _source_lengths(net_input: dict[str, Any]) -> Tensor:
     """The sources' lengths, int64 ``[B]``; zeros if a batch has none, whose sources are equal."""
     if "src_lengths" in net_input:
         return net_input["src_lengths"]

@@ -1,11 +1,11 @@
 """The steps of stock fairseq transformer decoders, with or without prediction heads."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from fairseq.modules import SinusoidalPositionalEmbedding
-from torch import Tensor, nn
+from torch import Tensor
 
 from .attention import attend, sees_in_chain, sees_in_tree, visible_keys
 from .caches import RowCache, SourceCache
@@ -54,7 +54,7 @@ class TransformerNetwork:
         self._positions = _position_embeddings(self._decoder)
 
     @torch.no_grad()
-    def encode(self, net_input: Dict[str, Any]) -> None:
+    def encode(self, net_input: dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each.
 
         Args:
@@ -182,7 +182,7 @@ class TransformerNetwork:
         return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
 
     def _self_attention(
-        self, index: int, layer: nn.Module, x: Tensor, places: Tensor, visible: Tensor
+        self, index: int, layer: Any, x: Tensor, places: Tensor, visible: Tensor
     ) -> Tensor:
         residual, attention = x, layer.self_attn
         if layer.normalize_before:
@@ -198,7 +198,7 @@ class TransformerNetwork:
         x = residual + x
         return x if layer.normalize_before else layer.self_attn_layer_norm(x)
 
-    def _cross_attention(self, index: int, layer: nn.Module, x: Tensor) -> Tensor:
+    def _cross_attention(self, index: int, layer: Any, x: Tensor) -> Tensor:
         residual, attention = x, layer.encoder_attn
         if layer.normalize_before:
             x = layer.encoder_attn_layer_norm(x)
@@ -213,7 +213,7 @@ class TransformerNetwork:
         return attend(queries, keys, values, visible[:, None], n_heads)
 
 
-def _feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
+def _feed_forward(layer: Any, x: Tensor) -> Tensor:
     residual = x
     if layer.normalize_before:
         x = layer.final_layer_norm(x)
@@ -227,7 +227,7 @@ def _feed_forward(layer: nn.Module, x: Tensor) -> Tensor:
     return x if layer.normalize_before else layer.final_layer_norm(x)
 
 
-def _position_embeddings(decoder: nn.Module) -> Tensor:
+def _position_embeddings(decoder: Any) -> Tensor:
     """The embeddings of positions 0, 1, ... up to the longest output: ``[N, C]``."""
     like, embedding = decoder.embed_tokens.weight.detach(), decoder.embed_positions
     if embedding is None:

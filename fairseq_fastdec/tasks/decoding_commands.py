@@ -3,7 +3,8 @@
 import logging
 import os
 import sys
-from typing import Any
+from types import FrameType
+from typing import Any, Optional
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +18,7 @@ def is_decoding_command() -> bool:
     They ask a task for a generator as the hub interface and ``--eval-bleu`` do, whose models go on
     to be used: only the calls on the way tell.
     """
-    frame = sys._getframe(1)
+    frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         folder, name = os.path.split(frame.f_code.co_filename)
         if name in DECODING_COMMANDS and os.path.basename(folder) == "fairseq_cli":

@@ -3,7 +3,8 @@
 import functools
 import inspect
 import json
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from collections.abc import Callable, Iterable
+from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -26,8 +27,11 @@ from .stock_generator import for_one_beam, settings_of
 STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
 
+# fairseq has no annotations: for mypy a mixin has all attributes of the task that it is mixed into.
+Task: Any = object
 
-class FastDecoding:
+
+class FastDecoding(Task):
     """Adds ``--decoding`` and its options to a task whose models are encoder-decoders.
 
         class MyTaskFastdec(FastDecoding, MyTask):
@@ -68,7 +72,7 @@ class FastDecoding:
         """The options that the task was set up with: a namespace in tasks without a dataclass."""
         return self.args if self.cfg is None else self.cfg
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Called with what a checkpoint remembers of the task that it was trained with.
 
         Raises:
@@ -84,7 +88,7 @@ class FastDecoding:
             )
         super().load_state_dict(state_dict)
 
-    def check_restored(self, task_state: Dict[str, Any]) -> None:
+    def check_restored(self, task_state: dict[str, Any]) -> None:
         """Called by fairseq-train with what the checkpoint that it goes on from remembers.
 
         Raises:
@@ -122,10 +126,10 @@ class FastDecoding:
 
     def build_generator(
         self,
-        models: List[Any],
+        models: list[Any],
         args: Any,
         seq_gen_cls: Optional[type] = None,
-        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
+        extra_gen_cls_kwargs: Optional[dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable] = None,
     ) -> Any:
         """Build the generator that ``--decoding`` names; options in ``args`` override the task's.
@@ -221,7 +225,7 @@ class FastDecoding:
             kwargs["required_batch_size_multiple"] = 1
         return super().get_batch_iterator(dataset, max_tokens, max_sentences, **kwargs)
 
-    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+    def valid_step(self, sample: dict[str, Any], model: Any, criterion: Any) -> Any:
         """As in fairseq; with ``--eval-bleu`` it also counts what decoding took."""
         generator = getattr(self, "sequence_generator", None)
         if not isinstance(generator, DecodingGenerator):
@@ -233,7 +237,7 @@ class FastDecoding:
         logging_output[INVOCATIONS] = counts.row_invocations - invocations
         return loss, sample_size, logging_output
 
-    def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
+    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
         """Add ``tokens_per_invocation`` to the validation metrics of fast decoding methods."""
         super().reduce_metrics(logging_outputs, criterion)
         invocations = _total(logging_outputs, INVOCATIONS)
@@ -246,7 +250,7 @@ class FastDecoding:
             )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def makes_batches_as_fairseq(task: type) -> bool:
     """Whether a class is a task of ours, and its batches are made by fairseq's base class."""
     makers = {kind for kind in task.__mro__ if "get_batch_iterator" in vars(kind)}
@@ -258,6 +262,6 @@ def _encoder_decoder(model: Any) -> Any:
     return model.models[model.keys[0]] if isinstance(model, FairseqMultiModel) else model
 
 
-def _total(logging_outputs: List[Dict[str, Any]], key: str) -> float:
+def _total(logging_outputs: list[dict[str, Any]], key: str) -> float:
     values = [output.get(key, 0) for output in logging_outputs]
     return sum(value.item() if torch.is_tensor(value) else value for value in values)

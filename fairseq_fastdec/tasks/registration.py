@@ -1,7 +1,7 @@
 """Tasks of fairseq's, or of one's own, that decode with our methods under their own names."""
 
 from dataclasses import make_dataclass
-from typing import Dict, NamedTuple, Optional, Type
+from typing import NamedTuple, Optional
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, FairseqTask, register_task
@@ -19,15 +19,15 @@ class Stock(NamedTuple):
         options: its dataclass; ``None`` for a task with the classic argument parser.
     """
 
-    task: Type[FairseqTask]
-    options: Optional[Type[FairseqDataclass]]
+    task: type[FairseqTask]
+    options: Optional[type[FairseqDataclass]]
 
 
 # By name, the tasks that ours have taken the places of.
-STOCK: Dict[str, Stock] = {}
+STOCK: dict[str, Stock] = {}
 
 
-def register_fastdec(task: str) -> Type[FairseqTask]:
+def register_fastdec(task: str) -> type[FairseqTask]:
     """Give a registered task ``--decoding`` and its options.
 
         register_fastdec("my_translation")
@@ -59,7 +59,7 @@ def register_fastdec(task: str) -> Type[FairseqTask]:
     return own
 
 
-def take_over(name: str, own: Type[FairseqTask]) -> None:
+def take_over(name: str, own: type[FairseqTask]) -> None:
     """Let ``--task name``, checkpoints and configurations of that name mean our task.
 
     Args:
@@ -73,7 +73,7 @@ def take_over(name: str, own: Type[FairseqTask]) -> None:
         store_config(name, options)
 
 
-def _with_decoding(options: Type[FairseqDataclass]) -> Type[FairseqDataclass]:
+def _with_decoding(options: type[FairseqDataclass]) -> type[FairseqDataclass]:
     own = make_dataclass(f"{options.__name__}Fastdec", [], bases=(DecodingOptions, options))
     own.__module__ = options.__module__
     return own

@@ -7,8 +7,9 @@ type". So :func:`install` has fairseq-train save ``translation`` and the options
 
 import functools
 from argparse import Namespace
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, Callable, Dict
+from typing import Any
 
 from fairseq.trainer import Trainer
 
@@ -24,7 +25,7 @@ def install() -> None:
 
 def _with_stock_task(state_dict: Callable) -> Callable:
     @functools.wraps(state_dict)
-    def state_with_stock_task(trainer: Any) -> Dict[str, Any]:
+    def state_with_stock_task(trainer: Any) -> dict[str, Any]:
         state = state_dict(trainer)
         cfg = state.get("cfg")
         if isinstance(cfg, dict) and "task" in cfg:

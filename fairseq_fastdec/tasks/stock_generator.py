@@ -7,7 +7,7 @@ generator knows it all once it is built, whatever the task.
 
 import copy
 from argparse import Namespace
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Optional
 
 from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
@@ -38,7 +38,7 @@ def for_one_beam(args: Any) -> Any:
     return single
 
 
-def settings_of(generator: Any, args: Any, task: Any) -> Tuple[Any, Dict[str, Any]]:
+def settings_of(generator: Any, args: Any, task: Any) -> tuple[Any, dict[str, Any]]:
     """Read what a task has made of the options, and what it says besides.
 
     Args:
@@ -75,7 +75,7 @@ def settings_of(generator: Any, args: Any, task: Any) -> Tuple[Any, Dict[str, An
 def _copy(args: Any) -> Any:
     """The same options, of which any can be set: 0.12.2's interface of speech models has none."""
     if isinstance(args, DictConfig):
-        return Namespace(**{name: args.get(name) for name in args})
+        return Namespace(**{str(name): args.get(name) for name in args})
     return copy.copy(args)
 
 

@@ -1,6 +1,7 @@
 """A mixin of translation tasks whose targets may be in another order, one or two tokens a step."""
 
-from typing import Any, Callable, Dict, List, Optional
+from collections.abc import Callable
+from typing import Any, Optional
 
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
@@ -24,8 +25,11 @@ LEFT_TO_RIGHT_ONLY = (
     "prefix_allowed_tokens_fn",
 )
 
+# fairseq has no annotations: for mypy a mixin has all attributes of the task that it is mixed into.
+Task: Any = object
 
-class TokenOrders:
+
+class TokenOrders(Task):
     """Lets a translation task follow the order that a checkpoint was trained with.
 
     Data on disk, references, BLEU, scores and printed tokens are in the natural order; only what
@@ -53,7 +57,7 @@ class TokenOrders:
                 add_end_of_decoding(self.src_dict)
         self.token_order = order
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Called with what a checkpoint remembers of its task, before its model is made.
 
         A task that has no order takes the checkpoint's.
@@ -93,10 +97,10 @@ class TokenOrders:
 
     def build_generator(
         self,
-        models: List[Any],
+        models: list[Any],
         args: Any,
         seq_gen_cls: Optional[type] = None,
-        extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
+        extra_gen_cls_kwargs: Optional[dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable] = None,
     ) -> Any:
         """Build the generator that ``--decoding`` names.
@@ -114,23 +118,23 @@ class TokenOrders:
             _check_generator(generator, self.token_order)
         return generator
 
-    def train_step(self, sample: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def train_step(self, sample: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """As in fairseq; the criterion sees the folded targets."""
         return super().train_step(self._folded(sample), *args, **kwargs)
 
-    def valid_step(self, sample: Dict[str, Any], model: Any, criterion: Any) -> Any:
+    def valid_step(self, sample: dict[str, Any], model: Any, criterion: Any) -> Any:
         """As in fairseq; the criterion sees the folded targets, BLEU the natural ones."""
         return super().valid_step(self._folded(sample), model, criterion)
 
-    def _inference_with_bleu(self, generator: Any, sample: Dict[str, Any], model: Any) -> Any:
+    def _inference_with_bleu(self, generator: Any, sample: dict[str, Any], model: Any) -> Any:
         natural = {**sample, "target": sample.get(NATURAL, sample["target"])}
         return super()._inference_with_bleu(generator, natural, model)
 
     def inference_step(
         self,
         generator: Any,
-        models: List[Any],
-        sample: Dict[str, Any],
+        models: list[Any],
+        sample: dict[str, Any],
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> Any:
@@ -159,7 +163,7 @@ class TokenOrders:
     def _is_reordered(self) -> bool:
         return self.token_order not in (None, LEFT_TO_RIGHT)
 
-    def _folded(self, sample: Dict[str, Any]) -> Dict[str, Any]:
+    def _folded(self, sample: dict[str, Any]) -> dict[str, Any]:
         """The batch as criterions and scorers need it."""
         if self.token_order is None:
             return sample

@@ -1,7 +1,7 @@
 """fairseq's translation task with a choice of decoding methods."""
 
 from dataclasses import dataclass, field
-from typing import Any, Dict
+from typing import Any
 
 import torch
 from fairseq.tasks import register_task
@@ -40,7 +40,7 @@ class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
     cfg: TranslationFastdecConfig
 
     def check_finetuned(
-        self, path: str, state: Dict[str, Any], own: Any, model: torch.nn.Module
+        self, path: str, state: dict[str, Any], own: Any, model: torch.nn.Module
     ) -> None:
         """Called by fairseq-train with the checkpoint of ``--finetune-from-model``.
 
@@ -71,7 +71,7 @@ class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
             raise empty
 
     def train_step(
-        self, sample: Dict[str, Any], model: Any, criterion: Any, *args: Any, **kwargs: Any
+        self, sample: dict[str, Any], model: Any, criterion: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """As in fairseq; with ``--cpu-autocast`` matrix products are in bfloat16.
 

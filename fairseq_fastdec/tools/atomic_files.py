@@ -3,8 +3,8 @@
 import contextlib
 import os
 import secrets
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Iterable, Iterator
 
 
 @contextlib.contextmanager

@@ -12,8 +12,9 @@ run code is refused.
 import argparse
 import pickle
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -78,7 +79,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     return args
 
 
-def chosen_checkpoints(args: argparse.Namespace) -> List[Path]:
+def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
     """The files to average.
 
     Raises:
@@ -103,7 +104,7 @@ def chosen_checkpoints(args: argparse.Namespace) -> List[Path]:
 
 def last_checkpoints(
     directory: Path, pattern: str, number: int, upper_bound: Optional[int]
-) -> List[Path]:
+) -> list[Path]:
     """The last checkpoints whose names have the pattern, up to a bound, in order.
 
     Raises:
@@ -120,7 +121,7 @@ def last_checkpoints(
     return [directory / name for name in names[-number:]]
 
 
-def average(paths: Sequence[Path]) -> Dict[str, Any]:
+def average(paths: Sequence[Path]) -> dict[str, Any]:
     """The checkpoint with most updates, with the mean of all parameters.
 
     Means are taken in float64; parameters keep their type.
@@ -145,7 +146,7 @@ def average(paths: Sequence[Path]) -> Dict[str, Any]:
     return {**newest, "model": tied(model, newest["model"])}
 
 
-def read(path: Path) -> Dict[str, Any]:
+def read(path: Path) -> dict[str, Any]:
     """A checkpoint without its optimizer's state.
 
     Raises:
@@ -163,18 +164,18 @@ def read(path: Path) -> Dict[str, Any]:
     return state
 
 
-def parameters(state: Dict[str, Any]) -> Dict[str, Tensor]:
+def parameters(state: dict[str, Any]) -> dict[str, Tensor]:
     """The parameters that are averaged, by name."""
     return {key: value for key, value in state["model"].items() if value.is_floating_point()}
 
 
-def n_updates(state: Dict[str, Any]) -> int:
+def n_updates(state: dict[str, Any]) -> int:
     """The number of updates that the checkpoint says its model has had; 0 if it says none."""
     history = state.get("optimizer_history") or [{}]
     return history[-1].get("num_updates", 0)
 
 
-def check_alike(first: Dict[str, Any], other: Dict[str, Any], complaint: str) -> None:
+def check_alike(first: dict[str, Any], other: dict[str, Any], complaint: str) -> None:
     """Check that parameters of the two mean the same.
 
     Raises:
@@ -196,9 +197,9 @@ def check_alike(first: Dict[str, Any], other: Dict[str, Any], complaint: str) ->
             raise CheckpointError(f"{complaint}{key} holds whole numbers, and other ones")
 
 
-def tied(model: Dict[str, Tensor], original: Dict[str, Tensor]) -> Dict[str, Tensor]:
+def tied(model: dict[str, Tensor], original: dict[str, Tensor]) -> dict[str, Tensor]:
     """Let tensors share memory, and room on the disk, where those of the original do."""
-    by_memory: Dict[Any, Tensor] = {}
+    by_memory: dict[Any, Tensor] = {}
     for key, value in original.items():
         memory = (value.data_ptr(), value.shape, value.stride())
         shared = by_memory.setdefault(memory, model[key])
@@ -207,7 +208,7 @@ def tied(model: Dict[str, Tensor], original: Dict[str, Tensor]) -> Dict[str, Ten
     return model
 
 
-def write(state: Dict[str, Any], path: Path) -> None:
+def write(state: dict[str, Any], path: Path) -> None:
     """Write a whole checkpoint: one cut short would pass for one."""
     with replacing(path) as partial:
         torch.save(state, partial)

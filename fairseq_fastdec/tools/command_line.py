@@ -4,7 +4,7 @@ import argparse
 import importlib
 import sys
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from fairseq import utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -44,7 +44,7 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def check_places(args: argparse.Namespace, places: Dict[str, Tuple[bool, str]]) -> None:
+def check_places(args: argparse.Namespace, places: dict[str, tuple[bool, str]]) -> None:
     """Refuse options of fairseq-generate that a script would not honour.
 
     Args:

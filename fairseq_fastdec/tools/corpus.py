@@ -1,7 +1,8 @@
 """Models, batches and text as fairseq-generate sets them up, for scripts that do more with them."""
 
 import ast
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq import checkpoint_utils, tasks, utils
@@ -15,7 +16,7 @@ def uses_cuda(cfg: Any) -> bool:
     return torch.cuda.is_available() and not cfg.common.cpu
 
 
-def on_device(batch: Dict[str, Any], cfg: Any) -> Dict[str, Any]:
+def on_device(batch: dict[str, Any], cfg: Any) -> dict[str, Any]:
     """A batch where it is decoded: on the GPU, or as it is."""
     return utils.move_to_cuda(batch) if uses_cuda(cfg) else batch
 
@@ -24,9 +25,9 @@ def best_translations(
     task: Any,
     generator: Any,
     models: Sequence[Any],
-    batch: Dict[str, Any],
+    batch: dict[str, Any],
     prefix: Optional[Tensor] = None,
-) -> List[Tensor]:
+) -> list[Tensor]:
     """Decode a batch.
 
     Args:
@@ -40,7 +41,7 @@ def best_translations(
     return [best["tokens"] for best, *_ in hypotheses]
 
 
-def load_models(cfg: Any, task: Any) -> List[Any]:
+def load_models(cfg: Any, task: Any) -> list[Any]:
     """The ensemble of ``--path``, ready for inference, as fairseq-generate loads it.
 
     The models are for generators that the task builds with one precision, and for nothing else:
@@ -68,7 +69,7 @@ def load_models(cfg: Any, task: Any) -> List[Any]:
     return models
 
 
-def _load_model(cfg: Any, task: Any, path: str, overrides: Dict[str, Any]) -> List[Any]:
+def _load_model(cfg: Any, task: Any, path: str, overrides: dict[str, Any]) -> list[Any]:
     """The model of one path. Whatever is wrong with its file, the error names it."""
     try:
         models, _ = checkpoint_utils.load_model_ensemble(
@@ -121,7 +122,7 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def batches(self, sentences: range, models: Sequence[Any]) -> Iterator[Dict[str, Any]]:
+    def batches(self, sentences: range, models: Sequence[Any]) -> Iterator[dict[str, Any]]:
         """fairseq's batches of ``--batch-size`` and ``--max-tokens``, with every sentence in one.
 
         Args:
@@ -147,7 +148,7 @@ class Corpus:
         )
         return iterator.next_epoch_itr(shuffle=False)
 
-    def prefix(self, sample: Dict[str, Any]) -> Any:
+    def prefix(self, sample: dict[str, Any]) -> Any:
         """The forced tokens ``[B, P]`` of ``--prefix-size``, or ``None``."""
         size = self._cfg.generation.prefix_size
         return sample["target"][:, :size] if size > 0 else None

@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from . import atomic_files
 
 
-def read_settings(path: Path, flag: str) -> Optional[Dict[str, Any]]:
+def read_settings(path: Path, flag: str) -> Optional[dict[str, Any]]:
     """The settings in a file; ``None`` if there is no file.
 
     Args:
@@ -36,7 +36,7 @@ def damaged(path: Path, flag: str) -> ValueError:
     )
 
 
-def write_settings(path: Path, settings: Dict[str, Any]) -> None:
+def write_settings(path: Path, settings: dict[str, Any]) -> None:
     """Keep settings in a file.
 
     Args:
@@ -48,7 +48,7 @@ def write_settings(path: Path, settings: Dict[str, Any]) -> None:
     atomic_files.write_text(path, json.dumps(settings, indent=1) + "\n")
 
 
-def check_settings(path: Path, settings: Dict[str, Any], flag: str) -> None:
+def check_settings(path: Path, settings: dict[str, Any], flag: str) -> None:
     """Keep the settings in a file, or compare them with those that are there.
 
     Args:
@@ -65,7 +65,7 @@ def check_settings(path: Path, settings: Dict[str, Any], flag: str) -> None:
         compare_settings(path, kept, settings, flag)
 
 
-def compare_settings(path: Path, kept: Dict[str, Any], settings: Dict[str, Any], flag: str) -> None:
+def compare_settings(path: Path, kept: dict[str, Any], settings: dict[str, Any], flag: str) -> None:
     """
     Args:
         path: of the file that the settings were kept in, for the message.

@@ -6,8 +6,9 @@ writes it anew after an option has changed; a test compares.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional
 
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models.transformer import TransformerModel
@@ -58,8 +59,8 @@ class Listing:
     """Stands for a parser or one of its groups, and remembers the options that are added."""
 
     def __init__(self) -> None:
-        self.options: Dict[str, Option] = {}
-        self.groups: Dict[str, "Listing"] = {}
+        self.options: dict[str, Option] = {}
+        self.groups: dict[str, Listing] = {}
 
     def add_argument(self, *names: str, **settings: Any) -> None:
         """As argparse's."""
@@ -80,13 +81,13 @@ def page() -> str:
     return "\n".join([OPENING, *(_section(title, groups[title]) for title in titles)])
 
 
-def grouped_options() -> Dict[str, List[Option]]:
+def grouped_options() -> dict[str, list[Option]]:
     """All options that this package adds to fairseq's, by the titles of their groups."""
     stock, heads, loss = Listing(), Listing(), Listing()
     TransformerModel.add_args(stock)
     BlockwiseTransformerModel.add_args(heads)
     gen_parser_from_dataclass(loss, RandomSubLossConfig())
-    groups: Dict[str, List[Option]] = {}
+    groups: dict[str, list[Option]] = {}
     # The second task has all options of the first, of which one has another default.
     for task in (TranslationFastdecTask, TranslationDoubleTokenTask):
         listing = Listing()
@@ -114,7 +115,7 @@ def _code(text: str) -> str:
     return ", ".join(f"`{word}`" for word in text.split(", ")) if text else ""
 
 
-def _values(settings: Dict[str, Any]) -> str:
+def _values(settings: dict[str, Any]) -> str:
     if settings.get("choices"):
         return ", ".join(map(str, settings["choices"]))
     if settings.get("action", "store") != "store":
@@ -122,7 +123,7 @@ def _values(settings: Dict[str, Any]) -> str:
     return settings.get("metavar") or NAMES_OF_TYPES.get(settings.get("type"), "TEXT")
 
 
-def _default(settings: Dict[str, Any]) -> str:
+def _default(settings: dict[str, Any]) -> str:
     """The default that argparse knows; where there is none, the help may tell what is done."""
     default = settings.get("default")
     return "" if default is None or isinstance(default, bool) else str(default)

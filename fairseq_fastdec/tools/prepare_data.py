@@ -14,8 +14,9 @@ import lzma
 import multiprocessing
 import shlex
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 from fairseq import options
 from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizerConfig
@@ -31,8 +32,11 @@ from .command_line import positive, program
 with imports_unheard():
     from fairseq_cli import preprocess
 
-OPENERS = {"": open, ".xz": lzma.open, ".gz": gzip.open}
+OPENERS: dict[str, Callable[..., Any]] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 CHUNK = 500
+
+# The encoder of a worker process.
+_encoder: Any
 
 
 class DataError(Exception):
@@ -123,7 +127,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def build(
-    args: argparse.Namespace, languages: Tuple[str, str], raw: Dict[str, Dict[str, List[str]]]
+    args: argparse.Namespace, languages: tuple[str, str], raw: dict[str, dict[str, list[str]]]
 ) -> None:
     """Fill DESTDIR, which is empty."""
     text_dir = args.destdir / "text"
@@ -151,14 +155,14 @@ def build(
 
 
 def read_split(
-    flag: str, prefixes: Sequence[str], languages: Tuple[str, str]
-) -> Dict[str, List[str]]:
+    flag: str, prefixes: Sequence[str], languages: tuple[str, str]
+) -> dict[str, list[str]]:
     """The lines of both languages, which must be as many.
 
     Raises:
         DataError: for a missing or unreadable file, other line counts on the two sides, no lines.
     """
-    sides: Dict[str, List[str]] = {language: [] for language in languages}
+    sides: dict[str, list[str]] = {language: [] for language in languages}
     for prefix in prefixes:
         counts = []
         for language in languages:
@@ -187,7 +191,7 @@ def find_file(name: str) -> Path:
     raise DataError(f"no file {name} (nor with {' or '.join(filter(None, OPENERS))} behind)")
 
 
-def read_lines(path: Path) -> List[str]:
+def read_lines(path: Path) -> list[str]:
     """All lines, separated by newlines and nothing else.
 
     Raises:
@@ -219,14 +223,14 @@ def make_destination(destdir: Path) -> None:
     destdir.mkdir(parents=True, exist_ok=True)
 
 
-def tokenize(lines: List[str], language: str, workers: int, label: str) -> List[str]:
+def tokenize(lines: list[str], language: str, workers: int, label: str) -> list[str]:
     """Moses tokens separated by spaces, as fairseq's ``--tokenizer moses`` makes them."""
     tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language))
     return encode(lines, tokenizer, workers, label)
 
 
 def learn_codes(
-    sides: Sequence[List[str]], path: Path, n_operations: int, min_frequency: int
+    sides: Sequence[list[str]], path: Path, n_operations: int, min_frequency: int
 ) -> None:
     """Learn joint BPE merges from the tokenised training text of all languages.
 
@@ -246,13 +250,13 @@ def learn_codes(
         )
 
 
-def split_subwords(lines: List[str], codes: Path, workers: int, label: str) -> List[str]:
+def split_subwords(lines: list[str], codes: Path, workers: int, label: str) -> list[str]:
     """Subwords separated by spaces, as fairseq's ``--bpe subword_nmt`` makes them."""
     bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(codes)))
     return encode(lines, bpe, workers, label)
 
 
-def encode(lines: List[str], encoder: Any, workers: int, label: str) -> List[str]:
+def encode(lines: list[str], encoder: Any, workers: int, label: str) -> list[str]:
     """One of fairseq's encoders on every line, in several processes."""
     with multiprocessing.Pool(workers, _start_worker, (encoder,)) as pool:
         results = pool.imap(_encode_line, lines, chunksize=CHUNK)
@@ -268,7 +272,7 @@ def _encode_line(line: str) -> str:
     return _encoder.encode(line)
 
 
-def clean(pairs: List[Tuple[str, ...]], max_len: int, max_ratio: float) -> List[Tuple[str, ...]]:
+def clean(pairs: list[tuple[str, ...]], max_len: int, max_ratio: float) -> list[tuple[str, ...]]:
     """Leave out training pairs that teach nothing: empty, overlong or badly aligned."""
     kept = [pair for pair in pairs if _is_good(*(len(s.split()) for s in pair), max_len, max_ratio)]
     print(f"training pairs: {len(kept)} kept, {len(pairs) - len(kept)} left out", flush=True)
@@ -280,16 +284,16 @@ def clean(pairs: List[Tuple[str, ...]], max_len: int, max_ratio: float) -> List[
 def _is_good(n_source: int, n_target: int, max_len: int, max_ratio: float) -> bool:
     shorter, longer = sorted((n_source, n_target))
     # Among a few tokens a high ratio is normal: "OK" has long translations.
-    return 0 < shorter and longer <= max_len and (longer <= 10 or longer <= max_ratio * shorter)
+    return shorter > 0 and longer <= max_len and (longer <= 10 or longer <= max_ratio * shorter)
 
 
-def write_split(prefix: Path, languages: Tuple[str, str], pairs: List[Tuple[str, ...]]) -> None:
+def write_split(prefix: Path, languages: tuple[str, str], pairs: list[tuple[str, ...]]) -> None:
     """Write one file for each language."""
     for language, side in zip(languages, zip(*pairs)):
         atomic_files.write_lines(Path(f"{prefix}.{language}"), side)
 
 
-def binarize(args: argparse.Namespace, text_dir: Path, splits: List[str]) -> None:
+def binarize(args: argparse.Namespace, text_dir: Path, splits: list[str]) -> None:
     """fairseq-preprocess."""
     arguments = ["-s", args.source_lang, "-t", args.target_lang]
     for split in splits:

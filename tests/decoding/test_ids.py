@@ -33,10 +33,7 @@ def generator_of(decoding, way="compiled"):
         "double_token": "double_token_transformer",
         "blockwise": "blockwise_transformer",
     }.get(decoding, "transformer")
-    if way == WAYS[2]:
-        model = doubles.table_model(task)
-    else:
-        model = tiny.stir(tiny.build_model(task, arch))
+    model = doubles.table_model(task) if way == WAYS[2] else tiny.stir(tiny.build_model(task, arch))
     options = DecodingOptions(decoding=decoding)
     target, source = task.target_dictionary, task.source_dictionary
     args = argparse.Namespace(beam=5, max_len_b=8)

@@ -46,7 +46,7 @@ ENSEMBLES = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def trained(name):
     """A model that reverses its source, more or less."""
     if name == "double":

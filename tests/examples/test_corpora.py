@@ -34,7 +34,7 @@ def test_everything_happens_once_the_first_kill_has_been(run):
     goals, kinds = zip(*schedule)
     assert kinds.count(kills.KILL) == 20 and kinds[0] == kills.KILL
     assert kinds.count(kills.DAMAGE) == kinds.count(kills.FILL_DISK) == 1
-    assert list(goals) == sorted(goals) and 1 <= goals[0] and goals[-1] <= 95
+    assert list(goals) == sorted(goals) and goals[0] >= 1 and goals[-1] <= 95
     assert kills.events(run) == schedule
 
 
@@ -122,7 +122,7 @@ def test_ours_is_measured(tmp_path, monkeypatch, capsys):
         assert len((tmp_path / name).read_text().splitlines()) == 20
     for engine in (speed.OURS, speed.TOKENISING, speed.NOTHING):
         result = speed.measured(Namespace(one=f"{engine} 1x1 512", beams=[1], workdir=tmp_path))
-        assert 0 < result["coordinator"] and 0 < result["seconds"] < 60
+        assert result["coordinator"] > 0 and 0 < result["seconds"] < 60
         assert (result["decoding"] > 0) == (engine != speed.NOTHING)
 
 

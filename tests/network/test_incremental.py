@@ -32,7 +32,7 @@ MODELS = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def build(name):
     if name == "double":
         return table_model(TASK).double()

@@ -2,11 +2,11 @@
 
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, List
 
 
-def at_once(*functions: Callable[[], object]) -> List[object]:
+def at_once(*functions: Callable[[], object]) -> list[object]:
     """What the functions return; each runs in a thread of its own, and all begin together."""
     barrier = threading.Barrier(len(functions))
 

@@ -6,7 +6,6 @@ import logging
 import re
 import sys
 from pathlib import Path
-from typing import Dict, List
 from unittest import mock
 
 from fairseq_cli import generate as generate_cli
@@ -63,24 +62,24 @@ def generate(data, path, *arguments) -> str:
     return run(generate_cli, data, "--path", path, *COMMON, "--num-workers", 0, *arguments)
 
 
-def interactive(data, path, lines: List[str], tmp_path, *arguments) -> str:
+def interactive(data, path, lines: list[str], tmp_path, *arguments) -> str:
     """fairseq-interactive on some lines."""
     source = tmp_path / "input.txt"
     source.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return run(interactive_cli, data, "--path", path, *COMMON, "--input", source, *arguments)
 
 
-def hypotheses(printed: str) -> Dict[int, str]:
+def hypotheses(printed: str) -> dict[int, str]:
     """The H- lines: sentence number to tokens."""
     return numbered("H", printed)
 
 
-def numbered(mark: str, printed: str) -> Dict[int, str]:
+def numbered(mark: str, printed: str) -> dict[int, str]:
     """The lines of hypotheses (H) or of their text (D): sentence number to what they hold."""
     found = re.findall(rf"(?m)^{mark}-(\d+)\t[^\t]*\t(.*)$", printed)
     return {int(number): text for number, text in found}
 
 
-def scores(printed: str) -> Dict[int, float]:
+def scores(printed: str) -> dict[int, float]:
     """The H- lines: sentence number to score."""
     return {int(i): float(s) for i, s in re.findall(r"(?m)^H-(\d+)\t([^\t]*)\t", printed)}

@@ -3,9 +3,9 @@
 import gc
 import logging
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, List, Tuple
 
 from fairseq_cli import generate as generate_cli
 from fairseq_cli import preprocess as preprocess_cli
@@ -17,9 +17,9 @@ from fairseq_fastdec.tools.distillation import command as distillation
 from tests.support import command_line
 
 
-def runner(caplog) -> Tuple[List[str], Callable]:
+def runner(caplog) -> tuple[list[str], Callable]:
     """What is run in place of an example's ``run``, and the programs that it has been given."""
-    programs: List[str] = []
+    programs: list[str] = []
 
     def run(command, log=None):
         program, *arguments = map(str, command)
@@ -45,7 +45,7 @@ def runner(caplog) -> Tuple[List[str], Callable]:
     return programs, run
 
 
-def on_letters(corpus, monkeypatch, caplog, *texts: str) -> List[str]:
+def on_letters(corpus, monkeypatch, caplog, *texts: str) -> list[str]:
     """Let the examples work on the tiny corpus, their commands in this process.
 
     Args:

@@ -5,8 +5,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Callable, Optional, Sequence
+from typing import Optional
 
 FORK = multiprocessing.get_context("fork")
 

@@ -1,8 +1,8 @@
 """Directories that are expensive to fill, for all processes of a run."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 from filelock import FileLock
 

@@ -2,7 +2,7 @@
 
 import random
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,8 @@ class Trained(NamedTuple):
 
     task: str
     data: Path
-    paths: List[Path]
-    options: List[Any]
+    paths: list[Path]
+    options: list[Any]
 
     def command(self, cli: Any, task: str, *arguments: Any, members: int = 1) -> str:
         """What a command prints, with the task of that name and an ensemble of some members."""
@@ -47,13 +47,13 @@ class Trained(NamedTuple):
         return self.stock(*arguments, members=members)
 
 
-def sentences(split: str, seed: int = 0) -> List[List[str]]:
+def sentences(split: str, seed: int = 0) -> list[list[str]]:
     """Words of a split."""
     draw = random.Random(f"{split} {seed}")
     return [[draw.choice(LETTERS) for _ in range(draw.randint(1, 7))] for _ in range(SPLITS[split])]
 
 
-def binarised(directory: Path, pairs: Dict[str, Any], first: str = "") -> Path:
+def binarised(directory: Path, pairs: dict[str, Any], first: str = "") -> Path:
     """A data directory of language pairs such as ``xx-yy``, with one dictionary for all.
 
     Args:
@@ -102,7 +102,7 @@ def spoken(directory: Path) -> Path:
     return directory
 
 
-def train(data: Path, directory: Path, task: str, *arguments: Any, updates: int, **how) -> List:
+def train(data: Path, directory: Path, task: str, *arguments: Any, updates: int, **how) -> list:
     """Train with fairseq's own task; returns the paths of two checkpoints, the better one first."""
     command_line.train(
         data, directory, "--task", task, "--save-interval-updates", 37, "--save-interval", 1000,
@@ -121,7 +121,7 @@ def assert_same(ours: str, theirs: str, atol: float = 2e-4) -> None:
     assert max(abs(own[key] - score) for key, score in expected.items()) < atol
 
 
-def _by_text(printed: str) -> Dict[Tuple[str, str], float]:
+def _by_text(printed: str) -> dict[tuple[str, str], float]:
     """The scores of all hypotheses, by sentence and text."""
     lines = [line.split("\t") for line in printed.splitlines() if line.startswith("H-")]
     return {(number, text): float(score) for number, score, text in lines}

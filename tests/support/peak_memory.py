@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Tuple
 
 import torch
 from fairseq import checkpoint_utils
@@ -84,7 +83,7 @@ def measure(path: str, precision: str, keep_model: bool) -> dict:
     )
 
 
-def _memory() -> Tuple[float, float]:
+def _memory() -> tuple[float, float]:
     """What is in memory, and the most that has been since the peak was forgotten: MiB."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     sizes = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Vm")}

@@ -71,7 +71,7 @@ def build(embedding=None, **options):
     return model
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def trained(name):
     """A model that has learnt to reverse, more or less."""
     return tiny.train(build(**MODELS[name]), TASK, updates=UPDATES, reverse=True, lr=1e-2)

@@ -1,7 +1,8 @@
 """A tiny network in place of the transformer base of examples, and what it decodes."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, List, Sequence, Tuple
+from typing import Any
 
 from examples.common import random_base
 from fairseq_fastdec.tools.benchmark import command
@@ -23,7 +24,7 @@ SIZES = {
 def use(monkeypatch: Any) -> None:
     """Take the tiny network wherever an example makes a transformer base."""
 
-    def tiny_model(arch: str, n_types: int, **given: Any) -> Tuple:
+    def tiny_model(arch: str, n_types: int, **given: Any) -> tuple:
         return random_model(arch, TYPES, **SIZES, **given)
 
     def tiny_arguments(arch: str, **given: Any) -> Any:
@@ -34,14 +35,14 @@ def use(monkeypatch: Any) -> None:
     monkeypatch.setattr(random_base, "N_SENTENCES", N_SENTENCES)
 
 
-def parsed(words: Sequence[Any]) -> Tuple[Any, Settings, Tuple[Method, ...]]:
+def parsed(words: Sequence[Any]) -> tuple[Any, Settings, tuple[Method, ...]]:
     """What scripts/benchmark.py makes of an example's command: options, settings, methods."""
     args, rest = command.parse_args([str(word) for word in words[2:]])
     settings = Settings((args.data, *rest), args.device, args.dtype, args.threads, args.sentences)
     return args, settings, tuple(Method.parse(spec) for spec in args.methods)
 
 
-def decode(settings: Settings, method: Method, work: Path) -> Tuple[List[DecodedText], Worker]:
+def decode(settings: Settings, method: Method, work: Path) -> tuple[list[DecodedText], Worker]:
     """The translations of a method, one sentence at a time, and the worker that made them."""
     worker = Worker(method, settings, Division(1, 1), work)
     worker.warm_up(1)

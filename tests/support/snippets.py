@@ -2,9 +2,9 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_PAGE = ROOT / "README.md"
@@ -30,7 +30,7 @@ class Command:
     """
 
     place: str
-    words: List[str]
+    words: list[str]
 
     @property
     def program(self) -> str:
@@ -41,7 +41,7 @@ class Command:
         return f"{self.place} {' '.join(self.words[:2])}"
 
 
-def blocks(document: Path, language: str) -> List[str]:
+def blocks(document: Path, language: str) -> list[str]:
     """The texts of all code blocks of a language."""
     text = document.read_text(encoding="utf-8")
     found = re.findall(rf"(?ms)^ *```{language}\n(.*?)^ *```$", text)
@@ -63,13 +63,13 @@ def commands(document: Path) -> Iterator[Command]:
                 yield Command(f"{document.relative_to(ROOT)}:{number}", words)
 
 
-def links(document: Path) -> List[str]:
+def links(document: Path) -> list[str]:
     """Where the document's links and pictures lead, but for other people's sites."""
     targets = re.findall(r"\]\(([^)\s]+)\)", prose(document))
     return [target for target in targets if not re.match(r"\w+:", target)]
 
 
-def anchors(document: Path) -> List[str]:
+def anchors(document: Path) -> list[str]:
     """The names by which a link finds the document's headings, as GitHub makes them."""
     headings = re.findall(r"(?m)^#+ +(.+?) *$", _without_blocks(document))
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
@@ -85,11 +85,11 @@ def prose(document: Path) -> str:
     return re.sub(r"`[^`\n]*`", "", _without_blocks(document))
 
 
-def _split(line: str) -> List[List[str]]:
+def _split(line: str) -> list[list[str]]:
     """The commands of a line, without variables before and redirections behind them."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;<>")
     lexer.whitespace_split = True
-    found: List[List[str]] = [[]]
+    found: list[list[str]] = [[]]
     redirected = False
     for word in lexer:
         if set(word) <= set("&|;"):

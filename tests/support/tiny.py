@@ -1,7 +1,7 @@
 """Tiny dictionaries, tasks, models and batches, and models trained until they mean something."""
 
 import argparse
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 import fairseq
 import torch
@@ -106,11 +106,11 @@ def stir(model: torch.nn.Module, seed: int = 1, scale: float = 0.3) -> torch.nn.
 
 def random_batch(
     of_task: TranslationTask,
-    lengths: List[int],
+    lengths: list[int],
     left_pad: bool = True,
     seed: int = 0,
     reverse: bool = False,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """A batch as fairseq collates it; the target is the source, or the source reversed.
 
     Sentences keep the order of ``lengths`` (words without EOS), unlike in fairseq's batches.
@@ -144,7 +144,7 @@ def _n_words(words: Dictionary) -> int:
     return sum(symbol.startswith("w") for symbol in words.symbols)
 
 
-def _in_given_order(batch: Dict[str, Any]) -> Dict[str, Any]:
+def _in_given_order(batch: dict[str, Any]) -> dict[str, Any]:
     # fairseq's collater sorts by length.
     order = batch["id"].argsort()
     for key in ("src_tokens", "src_lengths", "prev_output_tokens"):
@@ -181,7 +181,7 @@ def train(
     return model.eval()
 
 
-def _cross_entropy(model: torch.nn.Module, batch: Dict[str, Any]) -> torch.Tensor:
+def _cross_entropy(model: torch.nn.Module, batch: dict[str, Any]) -> torch.Tensor:
     logits = model(**batch["net_input"])[0]
     target = batch.get(FOLDED, batch["target"])
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=1)

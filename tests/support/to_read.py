@@ -92,7 +92,7 @@ def record_into(generator):
     return written
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def fp64_model(trained=True):
     """A stock model in fp64: trained to reverse, or random."""
     model = stock_model() if trained else stock_model(trained=False)

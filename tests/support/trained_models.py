@@ -12,7 +12,7 @@ ORDERS = ("bidirectional", "l2r", "r2l")
 DOUBLE_TASKS = {name: tiny.double_token_task(name) for name in ORDERS}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def stock_model(seed=0, dtype=torch.float32, trained=True, **overrides):
     """A transformer trained to reverse, or a random one that seldom stops by itself."""
     model = tiny.build_model(TASK, seed=seed, **overrides)
@@ -31,7 +31,7 @@ def mean_loss(model, batch):
     return loss / sample_size
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def blockwise_model(
     identity_first_head=True,
     freeze_base=True,
@@ -56,7 +56,7 @@ def blockwise_model(
     return tiny.train(model, TASK, updates=60, reverse=True, loss_of=mean_loss)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def double_model(name="bidirectional", dtype=torch.float64, trained=True, seed=0, **overrides):
     """A transformer trained to reverse for a while, or a random one."""
     task = DOUBLE_TASKS[name]

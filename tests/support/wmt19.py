@@ -9,7 +9,7 @@ import re
 import sys
 from argparse import Namespace
 from types import ModuleType
-from typing import Any, Dict
+from typing import Any
 from unittest import mock
 
 import torch
@@ -97,7 +97,7 @@ def _with_defaults(args: Namespace) -> Namespace:
     return args
 
 
-def old_parameters(model: torch.nn.Module) -> Dict[str, torch.Tensor]:
+def old_parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """The model's parameters under the names, and in the pieces, of early 2019."""
     old = collections.OrderedDict()
     parts = dict(model.state_dict())
@@ -126,7 +126,7 @@ class OldMeters:
 
     NAMES = {"train_loss": "AverageMeter", "wall": "TimeMeter", "train_wall": "StopwatchMeter"}
 
-    def __enter__(self) -> Dict[str, Any]:
+    def __enter__(self) -> dict[str, Any]:
         module = ModuleType("fairseq.meters")
         made = collections.OrderedDict()
         for key, name in self.NAMES.items():

@@ -188,8 +188,9 @@ def test_eval_bleu_during_training_follows_the_weights(corpus, tmp_path, caplog)
                 corpus, tmp_path / decoding, "--task", "translation_fastdec", "--eval-bleu",
                 "--arch", "blockwise_transformer", "--block-size", 2, "--criterion",
                 "random_sub_loss", "--validate-interval", 4, "--decoding", decoding,
-                "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}', updates=108,
-                *("--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric"),
+                "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}',
+                "--best-checkpoint-metric", "bleu", "--maximize-best-checkpoint-metric",
+                updates=108,
             )  # fmt: skip
         return [r.getMessage() for r in caplog.records if "| bleu " in r.getMessage()]
 

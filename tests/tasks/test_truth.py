@@ -56,7 +56,7 @@ def checkpoint(made):
     return path_of
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def configuration(data, task, *options):
     """What fairseq-generate makes of its command line, which takes it longer than to decode."""
     parser = fairseq_options.get_generation_parser()

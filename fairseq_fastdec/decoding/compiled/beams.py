@@ -1,7 +1,8 @@
 """Beam searches in compiled code: batches and streams."""
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -72,7 +73,7 @@ class BeamResult(NamedTuple):
     """A sentence that is done, by its place in the batch; its hypotheses come best first."""
 
     number: int
-    hypotheses: List[Hypothesis]
+    hypotheses: list[Hypothesis]
     steps: int
     expansions: int
 
@@ -96,7 +97,7 @@ class CompiledBeams:
         self._models, self._rules, self._temperature = models, rules, temperature
         self._options, self._shortlist = options, shortlist
         self._search: Any = None
-        self._models_of_search: List[Any] = []
+        self._models_of_search: list[Any] = []
 
     def results(
         self,
@@ -142,13 +143,13 @@ class CompiledBeams:
         self._search = search
         _count(before, search.counts, statistics)
 
-    def _search_over(self, models: List[Any]) -> Any:
+    def _search_over(self, models: list[Any]) -> Any:
         """The search of the last batch, unless the models are others now."""
         if self._search is None or models is not self._models_of_search:
             self._search, self._models_of_search = self._new_search(models), models
         return self._search
 
-    def _new_search(self, models: List[Any]) -> Any:
+    def _new_search(self, models: list[Any]) -> Any:
         module, options = loading.library(), self._options
         sampling = options.sampling
         return module.BeamSearch(
@@ -172,7 +173,7 @@ class CompiledBeams:
         hypotheses = iter(hypotheses_of(tokens, scores, own_scores, outputs.lengths))
         parts = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
         for number, n, steps, expansions in zip(*parts):
-            own: List[Hypothesis] = sorted(islice(hypotheses, n), key=_score, reverse=True)
+            own: list[Hypothesis] = sorted(islice(hypotheses, n), key=_score, reverse=True)
             yield BeamResult(number, own, steps, expansions)
 
 

@@ -2,7 +2,7 @@
 
 from itertools import islice
 from types import ModuleType
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from ..hypothesis import Hypotheses, hypothesis
 from ..sources import Sources, are_tokens
 from ..statistics import INVOCATIONS, SentenceRecord, Statistics
 
-Arguments = Dict[str, Any]
+Arguments = dict[str, Any]
 
 
 class BlockOptions(NamedTuple):
@@ -103,17 +103,17 @@ class CompiledOutputs:
         self._models, self._rules, self._temperature = models, rules, temperature
         self._options, self._shortlist = options, shortlist
         self._search: Any = None
-        self._models_of_search: List[Any] = []
+        self._models_of_search: list[Any] = []
 
     def translate(
         self,
         sources: Sources,
-        ids: List[int],
+        ids: list[int],
         bos: int,
         prefix: Optional[Tensor],
         statistics: Statistics,
         horizons: Optional[Tensor] = None,
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         """As :meth:`~..generator.DecodingGenerator.translate`.
 
         Args:
@@ -143,13 +143,13 @@ class CompiledOutputs:
         self._count(before, search.counts, statistics)
         return self._results(search.finished(), sources, ids)
 
-    def _search_over(self, models: List[Any]) -> Any:
+    def _search_over(self, models: list[Any]) -> Any:
         """The search of the last batch, unless the models are others now."""
         if self._search is None or models is not self._models_of_search:
             self._search, self._models_of_search = self._new_search(models), models
         return self._search
 
-    def _new_search(self, models: List[Any]) -> Any:
+    def _new_search(self, models: list[Any]) -> Any:
         module = loading.library()
         return self._options.search(
             module,
@@ -169,14 +169,14 @@ class CompiledOutputs:
             statistics.count_heads(verified, [new - old for new, old in pairs])
 
     def _results(
-        self, finished: Any, sources: Sources, ids: List[int]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, finished: Any, sources: Sources, ids: list[int]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         outputs, blocks = finished.outputs, iter(finished.blocks)
         tokens = torch.from_numpy(outputs.tokens).split(outputs.lengths)
         scores = torch.from_numpy(outputs.scores).split(outputs.lengths)
         n_source = sources.lengths.tolist()
         hypotheses: Hypotheses = [[] for _ in ids]
-        records: List[Any] = [None] * len(ids)
+        records: list[Any] = [None] * len(ids)
         rows = zip(finished.ids, tokens, scores, finished.invocations, finished.n_blocks)
         for number, own_tokens, own_scores, invocations, n_blocks in rows:
             score = self._rules.sentence_score(own_scores)

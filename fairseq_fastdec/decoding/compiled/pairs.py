@@ -1,7 +1,8 @@
 """Double-token decoding in compiled code."""
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ class PairResult(NamedTuple):
     """
 
     number: int
-    hypotheses: List[Tuple[List[int], List[float]]]
+    hypotheses: list[tuple[list[int], list[float]]]
     steps: int
     expansions: int
 
@@ -51,7 +52,7 @@ class CompiledPairs:
         self._models, self._rules, self._temperature = models, rules, temperature
         self._width, self._right_bos, self._shortlist = width, right_bos, shortlist
         self._search: Any = None
-        self._models_of_search: List[Any] = []
+        self._models_of_search: list[Any] = []
 
     def results(
         self, sources: Sources, bos: int, max_len: int, forced: Tensor, statistics: Statistics
@@ -92,13 +93,13 @@ class CompiledPairs:
         for number, n, steps, expansions in zip(*costs):
             yield PairResult(number, list(islice(hypotheses, n)), steps, expansions)
 
-    def _search_over(self, models: List[Any]) -> Any:
+    def _search_over(self, models: list[Any]) -> Any:
         """The search of the last batch, unless the models are others now."""
         if self._search is None or models is not self._models_of_search:
             self._search, self._models_of_search = self._new_search(models), models
         return self._search
 
-    def _new_search(self, models: List[Any]) -> Any:
+    def _new_search(self, models: list[Any]) -> Any:
         module = loading.library()
         return module.PairSearch(
             models=models,

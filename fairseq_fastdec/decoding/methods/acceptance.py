@@ -1,9 +1,10 @@
 """When p_1 accepts a proposed token (Stern et al. 2018, sections 3 and 5)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple
+from typing import TYPE_CHECKING, Any
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
@@ -52,7 +53,7 @@ def at_least(proposals: Tensor, log_probs: Tensor, test: AcceptanceTest, n: int)
 
 
 # Of --acceptance: the test, and its arguments in compiled code besides the name.
-Acceptance = Tuple[AcceptanceTest, Dict[str, Any]]
+Acceptance = tuple[AcceptanceTest, dict[str, Any]]
 
 
 def _exact(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
@@ -121,7 +122,7 @@ def acceptance_test(options: "DecodingOptions", dictionary: Dictionary) -> Accep
     return partial(at_least, test=test, n=options.min_block_size)
 
 
-def compiled_acceptance(options: "DecodingOptions", dictionary: Dictionary) -> Dict[str, Any]:
+def compiled_acceptance(options: "DecodingOptions", dictionary: Dictionary) -> dict[str, Any]:
     """The same in compiled code: the arguments of ``_engine.Acceptance``."""
     kind = str(options.acceptance)
     _, arguments = ACCEPTANCES[kind](options, dictionary)

@@ -1,7 +1,8 @@
 """Beam search of fixed width: fairseq's own (Yang et al. 2020, section 2)."""
 
 import math
-from typing import Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Optional
 
 import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
@@ -63,8 +64,8 @@ class FixedBeam(DecodingGenerator):
         return CompiledBeams(models, self.rules, self.temperature, options, self.shortlist)
 
     def run(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         if not self.decodes_compiled():
             return self.translate(sources, ids, bos, prefix)
         beams = self.beams_of(sources, prefix)
@@ -72,8 +73,8 @@ class FixedBeam(DecodingGenerator):
         return self._in_order(results, beams, sources, ids)
 
     def translate(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         given = (self.network, self.rules, self.rule, self.statistics, self.shortlist)
         if self.rule.draws is not None:
             self.rule.draws.begin(ids)
@@ -94,10 +95,10 @@ class FixedBeam(DecodingGenerator):
         return self.search.results(sources, limits, bos, self.statistics)
 
     def _in_order(
-        self, results: Iterator[BeamResult], beams: List[Beam], sources: Sources, ids: List[int]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, results: Iterator[BeamResult], beams: list[Beam], sources: Sources, ids: list[int]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         hypotheses: Hypotheses = [[] for _ in ids]
-        records: List[SentenceRecord] = []
+        records: list[SentenceRecord] = []
         n_source = sources.lengths.tolist()
         for number, found, steps, expansions in results:
             # fairseq gives k copies of a hypothesis that its prefix completes.
@@ -110,7 +111,7 @@ class FixedBeam(DecodingGenerator):
         return hypotheses, records
 
     def _limits(
-        self, beams: List[Beam], ids: List[int], prefix: Optional[Tensor]
+        self, beams: list[Beam], ids: list[int], prefix: Optional[Tensor]
     ) -> SentenceLimits:
         """The limits of each sentence, for the compiled search."""
         draws = self.rule.draws
@@ -122,14 +123,14 @@ class FixedBeam(DecodingGenerator):
         )
 
     def decode(
-        self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
+        self, batch: BeamBatch, beams: list[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
         """Expand beams until all sentences are done, and yield each sentence's beam then."""
         batch.admit(beams, sources.net_input, sources.device)
         while batch.beams:
             yield from batch.expand(batch.beams, bos)
 
-    def beams_of(self, sources: Sources, prefix: Optional[Tensor]) -> List[Beam]:
+    def beams_of(self, sources: Sources, prefix: Optional[Tensor]) -> list[Beam]:
         """A beam for each source, with the rules about its length and its prefix."""
         if prefix is None:
             prefix = sources.lengths.new_zeros(sources.n, 0)
@@ -145,7 +146,7 @@ class FixedBeam(DecodingGenerator):
             beams.append(Beam(number, max_len, forced, n_waived, allowed[number]))
         return beams
 
-    def max_lens(self, sources: Sources) -> List[int]:
+    def max_lens(self, sources: Sources) -> list[int]:
         """The longest translation of each sentence, by fairseq's rule: that of its batch."""
         return [self.rules.max_len(sources.width)] * sources.n
 

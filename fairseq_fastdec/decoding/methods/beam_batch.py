@@ -4,7 +4,8 @@ Lines are those of Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
 """
 
 import math
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -36,10 +37,10 @@ class BeamBatch:
     ) -> None:
         self._network, self._rules, self._rule = network, rules, rule
         self._statistics, self._shortlist = statistics, shortlist
-        self.beams: List[Beam] = []
+        self.beams: list[Beam] = []
         network.reset()
 
-    def admit(self, beams: Sequence[Beam], net_input: Dict[str, Any], device: torch.device) -> None:
+    def admit(self, beams: Sequence[Beam], net_input: dict[str, Any], device: torch.device) -> None:
         """Lines 9 to 11: encode more sources, whose beams hold one empty candidate each."""
         for row, beam in enumerate(beams, start=self._network.n_rows):
             beam.growing[0].row = row
@@ -51,7 +52,7 @@ class BeamBatch:
         self._statistics.encoder_invocations += 1
         self._device = device
 
-    def expand(self, focus: Sequence[Beam], bos: int) -> List[Beam]:
+    def expand(self, focus: Sequence[Beam], bos: int) -> list[Beam]:
         """Lines 13 to 18: extend the candidates of some beams by one token.
 
         Args:
@@ -90,7 +91,7 @@ class BeamBatch:
         return done
 
     def _constrained(
-        self, log_probs: Tensor, candidates: Sequence[Tuple[Beam, Candidate]], bos: int
+        self, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]], bos: int
     ) -> Tensor:
         """Apply fairseq's rules, in place, to ``[R, V]``."""
         limits = [(beam.length, beam.max_len, beam.n_waived) for beam, _ in candidates]
@@ -109,8 +110,8 @@ class BeamBatch:
         return log_probs
 
     def _extensions(
-        self, log_probs: Tensor, candidates: Sequence[Tuple[Beam, Candidate]]
-    ) -> Iterator[List[Candidate]]:
+        self, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
+    ) -> Iterator[list[Candidate]]:
         """The extensions of each candidate that its beam may keep.
 
         Args:
@@ -129,8 +130,8 @@ class BeamBatch:
             yield [candidate for candidate in found if candidate.total > -math.inf]
 
     def _drawn(
-        self, draws: Draws, log_probs: Tensor, candidates: Sequence[Tuple[Beam, Candidate]]
-    ) -> Iterator[Tuple[Tensor, Tensor]]:
+        self, draws: Draws, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Log-probabilities and tokens that are drawn for each candidate: k for an empty one."""
         for row, (beam, own) in enumerate(candidates):
             places = [beam.growing.index(own)] if own.tokens else range(self._rule.width)

@@ -5,7 +5,7 @@ Names are those of Yang, Yao, DeNero and Klein (EMNLP 2020), sections 2 and 4 an
 
 import math
 from dataclasses import dataclass, field
-from typing import List, Optional
+from typing import Optional
 
 import numpy as np
 import torch
@@ -56,8 +56,8 @@ class Candidate:
         row: the row of the network that holds it, or held the candidate that it extends.
     """
 
-    tokens: List[int]
-    scores: List[float]
+    tokens: list[int]
+    scores: list[float]
     total: float
     row: int = 0
 
@@ -84,12 +84,12 @@ class Beam:
 
     number: int
     max_len: int
-    forced: List[int]
+    forced: list[int]
     n_waived: int
     allowed: Optional[np.ndarray] = None
-    growing: List[Candidate] = field(default_factory=lambda: [Candidate([], [], 0.0)])
-    waiting: List[Candidate] = field(default_factory=list)
-    final: List[Candidate] = field(default_factory=list)
+    growing: list[Candidate] = field(default_factory=lambda: [Candidate([], [], 0.0)])
+    waiting: list[Candidate] = field(default_factory=list)
+    final: list[Candidate] = field(default_factory=list)
     steps: int = 0
     expansions: int = 0
 
@@ -123,7 +123,7 @@ class BeamRule:
         """The number of extensions of a beam that compete; of 2k, k are not finished."""
         return self.width if self.waits else 2 * self.width
 
-    def update(self, beam: Beam, extensions: List[Candidate], eos: int) -> None:
+    def update(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """Line 16, from B_i of length l_t to l_t + 1, and line 17, its finalized candidates.
 
         Args:
@@ -136,7 +136,7 @@ class BeamRule:
         else:
             self._update_as_fairseq(beam, extensions, eos)
 
-    def _update_as_paper(self, beam: Beam, extensions: List[Candidate], eos: int) -> None:
+    def _update_as_paper(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """Appendix A.1: a finished candidate stays on the beam until it is the best one."""
         # Finished candidates have no expansions. They compete as they are.
         candidates = sorted(extensions + beam.waiting, key=_total, reverse=True)[: self.width]
@@ -151,7 +151,7 @@ class BeamRule:
         beam.waiting = [own for own in on_beam if own.tokens[-1] == eos]
         beam.final += final
 
-    def _update_as_fairseq(self, beam: Beam, extensions: List[Candidate], eos: int) -> None:
+    def _update_as_fairseq(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """A candidate that ends among the first k is final at once, and k others grow."""
         kept = self._within_threshold(beam, extensions, extensions)
         ends = [own for own in extensions[: self.width] if own.tokens[-1] == eos and own in kept]
@@ -163,14 +163,14 @@ class BeamRule:
         return len(beam.final) >= self.width or not beam.growing
 
     def _within_threshold(
-        self, beam: Beam, candidates: List[Candidate], some: List[Candidate]
-    ) -> List[Candidate]:
+        self, beam: Beam, candidates: list[Candidate], some: list[Candidate]
+    ) -> list[Candidate]:
         """Those of some that are not worse than the best one of all by more than delta."""
         best = max((own.total for own in (*candidates[:1], *beam.final)), default=-math.inf)
         return [own for own in some if own.total >= best - self.threshold]
 
 
-def results_of(beam: Beam, rules: GenerationRules, device: torch.device) -> List[Hypothesis]:
+def results_of(beam: Beam, rules: GenerationRules, device: torch.device) -> list[Hypothesis]:
     """The hypotheses of a sentence that is done as fairseq's dicts, best first."""
     lengths = torch.tensor([len(own.tokens) for own in beam.final])
     totals = torch.tensor([own.total for own in beam.final], dtype=torch.float32)

@@ -1,7 +1,8 @@
 """Blockwise parallel decoding (Stern, Shazeer and Uszkoreit, NeurIPS 2018)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
@@ -157,7 +158,7 @@ class Blockwise(SingleHypothesisMethod):
             return chain_of(*given, self._confidence)
         return tree_of(*given, n_proposals, self._confidence)
 
-    def _count_heads(self, block_sizes: List[int]) -> None:
+    def _count_heads(self, block_sizes: list[int]) -> None:
         """Count how often the proposals of p_2, p_3, ... were accepted, for the statistics."""
         heads = range(1, self._n_heads)
         accepted_of = [sum(size > head for size in block_sizes) for head in heads]
@@ -200,7 +201,7 @@ def number_of_heads(options: "DecodingOptions", trained: Sequence[int]) -> int:
     return n_heads
 
 
-def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> Tuple[Tensor, Tensor]:
+def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> tuple[Tensor, Tensor]:
     """The accepted tokens of each block: the first one, which is p_1's, and proposals.
 
     Args:

@@ -1,7 +1,8 @@
 """Double-token decoding: beam search over pairs of tokens (Imamura and Sumita, WNGT 2020)."""
 
 import math
-from typing import Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -19,7 +20,7 @@ from .generator import allowed_types, union
 from .pairs import PairBeam, PairHypothesis, forced_slots
 
 # The best tokens of one side of a pair, best first: log-probabilities and tokens.
-BestTokensOfSide = List[Tuple[float, int]]
+BestTokensOfSide = list[tuple[float, int]]
 
 
 class DoubleToken(DecodingGenerator):
@@ -46,14 +47,14 @@ class DoubleToken(DecodingGenerator):
         return CompiledPairs(*given)
 
     def run(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         if not self.decodes_compiled():
             return self.translate(sources, ids, bos, prefix)
         self._begin(sources, bos)
         forced = self._forced(sources, prefix)
         hypotheses: Hypotheses = [[] for _ in ids]
-        records: List[SentenceRecord] = []
+        records: list[SentenceRecord] = []
         n_source = sources.lengths.tolist()
         given = (sources, self._start[0], self._max_len, forced, self.statistics)
         for number, ended, steps, expansions in self.search.results(*given):
@@ -64,12 +65,12 @@ class DoubleToken(DecodingGenerator):
         return hypotheses, sorted(records, key=lambda record: ids.index(record.id))
 
     def translate(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         self._begin(sources, bos)
         beams = self._encode(sources, prefix)
         hypotheses: Hypotheses = [[] for _ in ids]
-        records: List[SentenceRecord] = []
+        records: list[SentenceRecord] = []
         n_source, t = sources.lengths.tolist(), 1
         while beams:
             sides = self._decode_beam(beams, t)
@@ -99,7 +100,7 @@ class DoubleToken(DecodingGenerator):
         self.order.check_prefix()
         return forced_slots(prefix[:, : self._max_len], self.eos, self._end, self.rules.pad)
 
-    def _encode(self, sources: Sources, prefix: Optional[Tensor]) -> List[PairBeam]:
+    def _encode(self, sources: Sources, prefix: Optional[Tensor]) -> list[PairBeam]:
         """Encode the sources: a beam of one hypothesis without pairs for each."""
         forced = self._forced(sources, prefix)
         self._n_forced = forced.size(1)
@@ -116,7 +117,7 @@ class DoubleToken(DecodingGenerator):
 
     def _decode_beam(
         self, beams: Sequence[PairBeam], t: int
-    ) -> Iterator[Tuple[BestTokensOfSide, BestTokensOfSide]]:
+    ) -> Iterator[tuple[BestTokensOfSide, BestTokensOfSide]]:
         """DECODEBEAM, line 6: (Y_Lt, Y_Rt) of each hypothesis, as far as DOUBLETOPK needs them.
 
         Yields:
@@ -147,7 +148,7 @@ class DoubleToken(DecodingGenerator):
             yield left, right[: self._width + 1]
 
     def _extend(
-        self, own: PairBeam, sides: Sequence[Tuple[BestTokensOfSide, BestTokensOfSide]]
+        self, own: PairBeam, sides: Sequence[tuple[BestTokensOfSide, BestTokensOfSide]]
     ) -> None:
         """Lines 7 to 20, for one sentence."""
         before, end = own.beam, self._end
@@ -172,7 +173,7 @@ class DoubleToken(DecodingGenerator):
         for row, pairs in enumerate(hypotheses):
             pairs.row = row
 
-    def _best_first(self, ended: Sequence[PairHypothesis]) -> List[Hypothesis]:
+    def _best_first(self, ended: Sequence[PairHypothesis]) -> list[Hypothesis]:
         found = [self._hypothesis(pairs) for pairs in ended]
         return sorted(found, key=lambda one: one["score"].item(), reverse=True)
 
@@ -185,9 +186,9 @@ class DoubleToken(DecodingGenerator):
 
 def double_top_k(
     beam: Sequence[PairHypothesis],
-    sides: Sequence[Tuple[BestTokensOfSide, BestTokensOfSide]],
+    sides: Sequence[tuple[BestTokensOfSide, BestTokensOfSide]],
     width: int,
-) -> List[PairHypothesis]:
+) -> list[PairHypothesis]:
     """DOUBLETOPK, line 7: the best pairs that extend a beam, best first.
 
     The two tokens of a pair are taken to be independent. So the 2W best left tokens are chosen

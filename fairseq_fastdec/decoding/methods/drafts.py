@@ -5,7 +5,7 @@ wrong draft costs an iteration and never changes an output.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -165,12 +165,12 @@ class DraftFromNgrams(Draft):
                 if token == self._eos:
                     break
 
-    def _successor(self, sentence: int, path: List[int]) -> Optional[int]:
+    def _successor(self, sentence: int, path: list[int]) -> Optional[int]:
         """The token that followed the longest context that is known."""
         found = (self._pool.get(key) for key in self._keys(sentence, path))
         return next((token for token in found if token is not None), None)
 
-    def _keys(self, sentence: int, path: List[int]) -> List[Tuple[int, ...]]:
+    def _keys(self, sentence: int, path: list[int]) -> list[tuple[int, ...]]:
         """The last tokens of a path, the longest context first, by the pool that holds them."""
         owner = -1 if self._of_run else sentence
         return [(owner, *path[-size:]) for size in range(self._order - 1, 0, -1)]
@@ -198,16 +198,16 @@ class NgramPool:
     """The token that followed each context last. Contexts not written lately are forgotten."""
 
     def __init__(self) -> None:
-        self._young: Dict[Tuple[int, ...], int] = {}
-        self._old: Dict[Tuple[int, ...], int] = {}
+        self._young: dict[tuple[int, ...], int] = {}
+        self._old: dict[tuple[int, ...], int] = {}
 
-    def put(self, context: Tuple[int, ...], token: int) -> None:
+    def put(self, context: tuple[int, ...], token: int) -> None:
         """Remember that the token followed."""
         self._young[context] = token
         if len(self._young) > POOL_SIZE:
             self._young, self._old = {}, self._young
 
-    def get(self, context: Tuple[int, ...]) -> Optional[int]:
+    def get(self, context: tuple[int, ...]) -> Optional[int]:
         """The token that followed last; ``None`` if none is known."""
         return self._young.get(context, self._old.get(context))
 
@@ -234,10 +234,10 @@ def compiled_drafts(
     source: Optional[Dictionary],
     target: Dictionary,
     replaces_answers: bool,
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """The drafts of :func:`draft_of` in compiled code: the arguments of ``_engine.Drafts``."""
     name = options.draft_name
-    drafts: Dict[str, Any] = {"kind": name, "replaces_answers": replaces_answers}
+    drafts: dict[str, Any] = {"kind": name, "replaces_answers": replaces_answers}
     if name in ("ngram", "source"):
         drafts["order"] = options.ngram_order
     if name == "ngram":

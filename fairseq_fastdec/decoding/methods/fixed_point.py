@@ -7,7 +7,8 @@ most m iterations from any beginning (Proposition 1).
 """
 
 from abc import abstractmethod
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -72,8 +73,8 @@ class FixedPointMethod(SingleHypothesisMethod):
         )
 
     def run(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         self._horizons = self.horizons(sources, bos, prefix)
         if not self.decodes_compiled():
             return self.translate(sources, ids, bos, prefix)

@@ -1,7 +1,8 @@
 """The base of the methods that keep one hypothesis for each sentence; shortlists."""
 
 from abc import abstractmethod
-from typing import Any, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -52,8 +53,8 @@ class SingleHypothesisMethod(DecodingGenerator):
         """
 
     def translate(
-        self, sources: Sources, ids: List[int], bos: int, prefix: Optional[Tensor]
-    ) -> Tuple[Hypotheses, List[SentenceRecord]]:
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         batch = self.new_batch(sources, prefix)
         batch.statistics, batch.observer = self.statistics, self.observer
         self.statistics.encoder_invocations += 1
@@ -75,7 +76,7 @@ class SingleHypothesisMethod(DecodingGenerator):
 
 def allowed_types(
     shortlist: Shortlist, source_tokens: Tensor, prefix: Optional[Tensor]
-) -> List[np.ndarray]:
+) -> list[np.ndarray]:
     """The target types that each source allows, and those of its prefix.
 
     Args:

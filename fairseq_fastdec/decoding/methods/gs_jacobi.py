@@ -1,8 +1,9 @@
 """PGJ, Parallel GS-Jacobi decoding (Santilli et al. 2023, Algorithm 2)."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel

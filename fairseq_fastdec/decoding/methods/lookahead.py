@@ -8,8 +8,8 @@ iterations, this one holds outputs. The other drafts are the last step's answers
 decoding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence, Tuple
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -91,7 +91,7 @@ class Lookahead(SingleHypothesisMethod):
 
     def _answer(
         self, batch: OutputBatch, token: Tensor, drafts: Tensor, first: int
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """The most probable token behind each of a token ``[R]`` and its drafts ``[R, N]``.
 
         Returns:

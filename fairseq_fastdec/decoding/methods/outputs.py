@@ -1,7 +1,8 @@
 """A batch of outputs that grow, one for each sentence, under fairseq's rules."""
 
 import math
-from typing import Callable, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Sequence
+from typing import Optional
 
 import torch
 from torch import Tensor
@@ -42,9 +43,9 @@ class OutputBatch:
         self._scores = torch.zeros(self._tokens.shape, device=device)
         self._is_finished = torch.zeros(n_sentences, dtype=torch.bool, device=device)
         self._invocations = torch.zeros_like(self._lengths)
-        self._blocks: List[List[int]] = [[] for _ in range(n_sentences)]
+        self._blocks: list[list[int]] = [[] for _ in range(n_sentences)]
         self._n_waived = 0
-        self._fed: Tuple[Tensor, Optional[Tensor]] = (self._tokens[:, :0], None)
+        self._fed: tuple[Tensor, Optional[Tensor]] = (self._tokens[:, :0], None)
 
     @property
     def n_rows(self) -> int:
@@ -177,7 +178,7 @@ class OutputBatch:
             self._blocks[sentence] += [size] if size else []
         return n_taken
 
-    def without_finished(self, *of_rows: Tensor) -> Tuple[Tensor, ...]:
+    def without_finished(self, *of_rows: Tensor) -> tuple[Tensor, ...]:
         """Let the rows leave that are finished; returns ``of_rows`` ``[R, ...]`` without them."""
         stays = (~self._is_finished[self.sentence]).nonzero().squeeze(1)
         if stays.numel() < self.n_rows:
@@ -185,7 +186,7 @@ class OutputBatch:
             self.network.select(stays)
         return tuple(known[stays] for known in of_rows)
 
-    def without_ended(self, tokens: Tensor, scores: Tensor, *of_rows: Tensor) -> Tuple[Tensor, ...]:
+    def without_ended(self, tokens: Tensor, scores: Tensor, *of_rows: Tensor) -> tuple[Tensor, ...]:
         """Let the rows leave that are finished, and those whose next token is a certain EOS.
 
         Args:
@@ -231,7 +232,7 @@ class OutputBatch:
         """One list of one hypothesis for each sentence."""
         return [[self._hypothesis(*place)] for place in enumerate(self._lengths.tolist())]
 
-    def records(self, ids: Sequence[int], with_blocks: bool) -> List[SentenceRecord]:
+    def records(self, ids: Sequence[int], with_blocks: bool) -> list[SentenceRecord]:
         """The cost of each sentence; its blocks are its tokens that were kept at once."""
         columns = (self.sources.lengths, self._lengths, self._invocations)
         rows = zip(ids, *(column.tolist() for column in columns), self._blocks)
@@ -261,9 +262,9 @@ def agreeing(drafts: Tensor, answers: Tensor) -> Tensor:
     return drafts.eq(answers).long().cumprod(dim=1).sum(dim=1)
 
 
-def _paths(tokens: List[int], parents: Optional[List[int]]) -> List[List[int]]:
+def _paths(tokens: list[int], parents: Optional[list[int]]) -> list[list[int]]:
     """For each fed token, those that lead to it, and itself last."""
-    paths: List[List[int]] = []
+    paths: list[list[int]] = []
     for place, token in enumerate(tokens):
         parent = place - 1 if parents is None else parents[place]
         paths.append([*(paths[parent] if parent >= 0 else []), token])

@@ -4,7 +4,6 @@ Sections and names are those of Imamura and Sumita (WNGT 2020).
 """
 
 from dataclasses import dataclass, field
-from typing import List, Tuple
 
 import torch
 from torch import Tensor
@@ -23,12 +22,12 @@ class PairHypothesis:
         row: the row of the network that holds it, or held the hypothesis that it extends.
     """
 
-    tokens: List[int]
-    scores: List[float]
+    tokens: list[int]
+    scores: list[float]
     total: float
     row: int = 0
 
-    def extended(self, tokens: Tuple[int, int], scores: Tuple[float, float]) -> "PairHypothesis":
+    def extended(self, tokens: tuple[int, int], scores: tuple[float, float]) -> "PairHypothesis":
         """The hypothesis with one more pair."""
         total = self.total + scores[0] + scores[1]
         return PairHypothesis([*self.tokens, *tokens], [*self.scores, *scores], total, self.row)
@@ -42,7 +41,7 @@ class PairHypothesis:
         mine, theirs = ([y for y in own.tokens[-2:] if y != end] for own in (self, other))
         return self.row == other.row and other.has_ended(end) and mine == theirs
 
-    def natural(self, order: TokenOrder, end: int, eos: int) -> Tuple[List[int], List[float]]:
+    def natural(self, order: TokenOrder, end: int, eos: int) -> tuple[list[int], list[float]]:
         """The sentence in its natural order, with EOS at its end, and the tokens' scores.
 
         A token beside an end token belongs to the sentence. EOS has the score of all end tokens.
@@ -72,9 +71,9 @@ class PairBeam:
     """
 
     number: int
-    forced: List[int]
-    beam: List[PairHypothesis] = field(default_factory=lambda: [PairHypothesis([], [], 0.0)])
-    ended: List[PairHypothesis] = field(default_factory=list)
+    forced: list[int]
+    beam: list[PairHypothesis] = field(default_factory=lambda: [PairHypothesis([], [], 0.0)])
+    ended: list[PairHypothesis] = field(default_factory=list)
     expansions: int = 0
 
 

@@ -6,7 +6,7 @@ too. The trees are those of Medusa (Cai et al. 2024) and SpecInfer (Miao et al. 
 
 import heapq
 import math
-from typing import List, NamedTuple, Tuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ class PathTree:
         self.depths.append(self.depths[parent] + 1)
         return len(self.tokens) - 1
 
-    def padded(self, n: int, pad: int) -> List[List[int]]:
+    def padded(self, n: int, pad: int) -> list[list[int]]:
         """Tokens, parents and depths of n tokens, the last ones padding behind the root."""
         n_more = n - len(self.tokens)
         return [
@@ -68,7 +68,7 @@ class PathTree:
 
 
 def _best_first(
-    root: int, log_probs: List[List[float]], tokens: List[List[int]], n: int, eos: int
+    root: int, log_probs: list[list[float]], tokens: list[list[int]], n: int, eos: int
 ) -> PathTree:
     """The n most probable paths by parallel heads; a path's probability is its tokens' product.
 
@@ -116,7 +116,7 @@ class PathsOfRows(NamedTuple):
 
 def _level_by_level(
     batch: OutputBatch, features: Tensor, next_tokens: Tensor, n_heads: int, n: int, least: float
-) -> List[PathTree]:
+) -> list[PathTree]:
     """The n most probable paths by sequential heads, which prolong the best of each level."""
     network, row = batch.network, torch.arange(batch.n_rows, device=features.device)[:, None]
     states, tokens = network.begin_drafts(features), next_tokens[:, None]
@@ -149,14 +149,14 @@ def _level_by_level(
     return [_tree_of_best(*of_row, n) for of_row in rows]
 
 
-def _best(scores: Tensor, n: int) -> Tuple[Tensor, Tensor]:
+def _best(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The n best of each row ``[R, N]``, best first, and their places; among equals the first."""
     best, place = scores.sort(dim=1, descending=True, stable=True)
     return best[:, :n], place[:, :n]
 
 
 def _tree_of_best(
-    root: int, tokens: List[int], parents: List[int], scores: List[float], n: int
+    root: int, tokens: list[int], parents: list[int], scores: list[float], n: int
 ) -> PathTree:
     """The tree of the n best paths. A path comes behind the one that it prolongs."""
     tree, index = PathTree(root), {-1: 0}

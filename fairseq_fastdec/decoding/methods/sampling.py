@@ -5,7 +5,8 @@ sentence's number, its length and the sample's place, but not on the other sente
 """
 
 import math
-from typing import Any, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ class Draws:
         topk, topp = getattr(args, "sampling_topk", -1), getattr(args, "sampling_topp", -1)
         return cls(max(topk, 0), max(topp, 0.0))
 
-    def states(self, ids: Sequence[int]) -> List[int]:
+    def states(self, ids: Sequence[int]) -> list[int]:
         """The random states of sentences with these numbers in the whole run."""
         # Tools seed torch anew for every part of a text.
         seed = (torch.initial_seed() ^ self._nonce) % 2**64
@@ -49,7 +50,7 @@ class Draws:
 
     def draw(
         self, log_probs: Tensor, sentence: int, length: int, places: Sequence[int]
-    ) -> Tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Draw a token for each of some samples of one distribution.
 
         Args:
@@ -71,7 +72,7 @@ class Draws:
         drawn = torch.searchsorted(sums, wanted, right=True).clamp(max=sums.numel() - 1)
         return scores[drawn], tokens[drawn]
 
-    def _possible(self, log_probs: Tensor) -> Tuple[Tensor, Tensor]:
+    def _possible(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that can be drawn, with their log-probabilities; ``-inf`` for others."""
         if self.topp > 0:
             scores, tokens = log_probs.sort(descending=True, stable=True)

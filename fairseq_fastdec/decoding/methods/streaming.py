@@ -1,7 +1,8 @@
 """VAR-STREAM: a batch that is refilled while it is decoded (Yang et al. 2020, Algorithm 1)."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import ChoiceEnum
@@ -86,7 +87,7 @@ class RefillSchedule:
     def __init__(
         self,
         beams: Sequence[Beam],
-        n_tokens: List[int],
+        n_tokens: list[int],
         capacity: Capacity,
         epsilon: float,
         width: int,
@@ -102,7 +103,7 @@ class RefillSchedule:
         self.waiting = sorted(beams, key=lambda beam: n_tokens[beam.number])
         self._rows_seen, self._beams_seen = width, 1
 
-    def due(self, beams: Sequence[Beam]) -> List[Beam]:
+    def due(self, beams: Sequence[Beam]) -> list[Beam]:
         """The sentences that begin now: none unless epsilon of the capacity or less is in use.
 
         Args:
@@ -117,7 +118,7 @@ class RefillSchedule:
             return []
         # The width of a new beam is not known yet. The mean of those that were expanded stands in.
         expected_width = self._rows_seen / self._beams_seen
-        due: List[Beam] = []
+        due: list[Beam] = []
         while self.waiting:
             costs = (1, self._n_tokens[self.waiting[-1].number], expected_width)
             used = [own + cost for own, cost in zip(used, costs)]
@@ -127,7 +128,7 @@ class RefillSchedule:
             due.append(self.waiting.pop())
         return due
 
-    def focus(self, beams: Sequence[Beam], policy: str) -> List[Beam]:
+    def focus(self, beams: Sequence[Beam], policy: str) -> list[Beam]:
         """The beams that the next step expands, of those under way.
 
         Args:
@@ -188,7 +189,7 @@ class Streaming(VariableBeam):
         return self._shown(results, sources.n)
 
     def decode(
-        self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
+        self, batch: BeamBatch, beams: list[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
         return self._shown(self._stream(batch, beams, sources, bos), len(beams))
 
@@ -197,7 +198,7 @@ class Streaming(VariableBeam):
         return done if self.capacity == Capacity() else progress.shown(done, n_sentences)
 
     def _stream(
-        self, batch: BeamBatch, beams: List[Beam], sources: Sources, bos: int
+        self, batch: BeamBatch, beams: list[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
         n_before, policy, epsilon = (
             self.statistics.encoder_invocations,
@@ -221,7 +222,7 @@ class Streaming(VariableBeam):
         self.statistics.refills += self.statistics.encoder_invocations - n_before - 1
 
 
-def _some_of(sources: Sources, numbers: List[int], pad: int) -> Dict[str, Any]:
+def _some_of(sources: Sources, numbers: list[int], pad: int) -> dict[str, Any]:
     """The encoder's input for some sentences, without padding that only others need."""
     if numbers == list(range(sources.n)):
         return sources.net_input

@@ -1,7 +1,5 @@
 """VAR-BATCH: beams that are as wide as their candidates are good (Yang et al. 2020, section 3)."""
 
-from typing import List
-
 from ..sources import Sources
 from .beam import FixedBeam
 
@@ -17,7 +15,7 @@ class VariableBeam(FixedBeam):
     default_max_candidates = 5
     default_finalize = "paper"
 
-    def max_lens(self, sources: Sources) -> List[int]:
+    def max_lens(self, sources: Sources) -> list[int]:
         return [self.rules.max_len(length) for length in sources.lengths.tolist()]
 
     def n_waived(self, width: int, n_forced: int) -> int:

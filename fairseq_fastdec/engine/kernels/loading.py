@@ -24,7 +24,7 @@ _measuring = threading.Lock()
 _n_measured = 1
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def library() -> Optional[ModuleType]:
     """The extension module ``_engine``, or ``None`` if it was not built or cannot be loaded.
 

@@ -1,6 +1,7 @@
 """Linear layers with weights as compiled code reads them."""
 
-from typing import Any, Iterable, Iterator, Optional, Tuple
+from collections.abc import Iterable, Iterator
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -103,7 +104,7 @@ class PackedInt8(PackedLinear):
 
 
 def _in_blocks(
-    parts: Iterable[Tensor], shape: Tuple[int, int], dtype: torch.dtype, group: int
+    parts: Iterable[Tensor], shape: tuple[int, int], dtype: torch.dtype, group: int
 ) -> Tensor:
     """A weight as ``[blocks, groups of inputs, BLOCK, group]``, filled up with zeros.
 

@@ -1,7 +1,7 @@
 """An encoder's parameters in the shapes that the engine multiplies with."""
 
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import Optional
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
@@ -50,7 +50,7 @@ class EncoderWeights:
     embed: Tensor  # [V, C]
     embed_scale: float
     embed_norm: Optional[PreparedNorm]
-    layers: List[EncoderLayerWeights]
+    layers: list[EncoderLayerWeights]
     final_norm: Optional[PreparedNorm]
     rehearsed: Optional[Tensor] = None
 

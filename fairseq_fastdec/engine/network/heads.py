@@ -1,7 +1,8 @@
 """Prediction heads, from prepared weights."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional
+from typing import Optional
 
 import torch
 from fairseq.modules import gelu, gelu_accurate
@@ -14,7 +15,7 @@ from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .weights import stacked
 
 # fairseq's --activation-fn as compiled code numbers them, Epilogue in cpp/linear_blocks.h.
-ACTIVATIONS: Dict[Callable, int] = {F.relu: 2, gelu: 3, gelu_accurate: 4, torch.tanh: 5}
+ACTIVATIONS: dict[Callable, int] = {F.relu: 2, gelu: 3, gelu_accurate: 4, torch.tanh: 5}
 LINEAR = get_activation_fn("linear").__code__
 # Those of heads that know nothing of each other.
 ACTIVATIONS_OF_HEADS = (F.relu, gelu)
@@ -33,7 +34,7 @@ class HeadWeights:
     """Heads of :class:`~fairseq_fastdec.models.block_heads.BlockHeads` that all are learned."""
 
     hidden: PackedLinear
-    outputs: List[PackedLinear]  # one for all heads, or one for each
+    outputs: list[PackedLinear]  # one for all heads, or one for each
     n_heads: int
     gelu: bool
 
@@ -65,8 +66,8 @@ class DrafterWeights:
     activation: Optional[int]
     embed: Tensor  # [V, E]
     embed_scale: float
-    linears: Dict[str, PackedLinear]
-    norms: Dict[str, PreparedNorm]
+    linears: dict[str, PackedLinear]
+    norms: dict[str, PreparedNorm]
 
     @classmethod
     def of(cls, decoder: nn.Module, precision: Precision) -> "DrafterWeights":

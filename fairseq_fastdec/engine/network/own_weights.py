@@ -2,7 +2,8 @@
 
 import contextlib
 import weakref
-from typing import Iterable, Iterator, NoReturn, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NoReturn
 
 from torch import nn
 
@@ -31,8 +32,8 @@ class OwnWeights:
     """
 
     def __init__(self) -> None:
-        self._may_go: "weakref.WeakSet[nn.Linear]" = weakref.WeakSet()
-        self._closed: "weakref.WeakSet[nn.Module]" = weakref.WeakSet()
+        self._may_go: weakref.WeakSet[nn.Linear] = weakref.WeakSet()
+        self._closed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self.n_released = 0
 
     def may_release(self, linears: Iterable[nn.Linear]) -> None:

@@ -6,8 +6,9 @@ every call of fairseq's hub interface builds a generator.
 
 import threading
 import weakref
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any, Callable, Dict, Hashable, Iterable, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +40,7 @@ class PreparedModule:
         self._module = weakref.ref(module)
         self._watch = Watch(module)
         self._own = OwnWeights()
-        self._made: Dict[Tuple[Hashable, ...], Any] = {}
+        self._made: dict[tuple[Hashable, ...], Any] = {}
         # Making one piece asks for others of the same module.
         self._lock = threading.RLock()
         self.version = 0
@@ -102,7 +103,7 @@ class PreparedModule:
         return self._get(("drafts", precision, n_types), self._make_drafts, precision, n_types)
 
     @torch.no_grad()
-    def _get(self, key: Tuple[Hashable, ...], make: Callable, *arguments: Any) -> Any:
+    def _get(self, key: tuple[Hashable, ...], make: Callable, *arguments: Any) -> Any:
         """The result of ``make(module, *arguments)``, which is called once."""
         with self._lock:
             if key not in self._made:

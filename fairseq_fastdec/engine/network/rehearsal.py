@@ -6,7 +6,7 @@ So every layer sees inputs such as it will get, and says whether it can be trust
 
 import logging
 from dataclasses import fields, is_dataclass
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ class Rehearsal:
         self.precision = precision._replace(product=Int8Trial)
         self.states = torch.empty(0)
         self._name = name
-        self._kept: List[str] = []
+        self._kept: list[str] = []
 
     @classmethod
     def of(cls, precision: Precision, name: str) -> Optional["Rehearsal"]:

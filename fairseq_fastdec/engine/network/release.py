@@ -1,8 +1,8 @@
 """Frees the weights of a model that nobody needs once the engine has prepared them."""
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Iterator, List, Sequence
 
 from torch import nn
 
@@ -11,7 +11,7 @@ from .support import runs_prepared, unsupported_part
 from .weights import key_value_linears, layer_linears, layers_of
 
 
-def release_once_prepared(models: Sequence[nn.Module]) -> List[nn.Parameter]:
+def release_once_prepared(models: Sequence[nn.Module]) -> list[nn.Parameter]:
     """Have weights of models on a CPU freed, layer by layer, when the engine prepares them.
 
     This is for commands that only decode, with one generator: afterwards the models are good for
@@ -22,7 +22,7 @@ def release_once_prepared(models: Sequence[nn.Module]) -> List[nn.Parameter]:
     Returns:
         the weights that will go
     """
-    will_go: List[nn.Parameter] = []
+    will_go: list[nn.Parameter] = []
     parameters = chain.from_iterable(
         model.named_parameters(remove_duplicate=False) for model in models
     )

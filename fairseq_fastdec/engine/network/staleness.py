@@ -1,6 +1,6 @@
 """Notices that a model's parameters have changed since its weights were prepared."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -36,8 +36,8 @@ class Watch:
         """
         self._coder_modules = coder._modules
         self._coder_parameters = coder._parameters
-        self._parameters: List[Tuple[Dict[str, Any], str, nn.Parameter, int]] = []
-        self._modules: List[Tuple[Dict[str, Any], str, nn.Module]] = []
+        self._parameters: list[tuple[dict[str, Any], str, nn.Parameter, int]] = []
+        self._modules: list[tuple[dict[str, Any], str, nn.Module]] = []
         self._n_steps = -1
         self._placement: Any = None
 
@@ -60,7 +60,7 @@ class Watch:
         self._add(self._coder_modules, self._coder_parameters)
         self._placement = self._where()
 
-    def _add(self, modules: Dict[str, Any], parameters: Dict[str, Any]) -> None:
+    def _add(self, modules: dict[str, Any], parameters: dict[str, Any]) -> None:
         for name, parameter in parameters.items():
             if parameter is not None:
                 self._parameters.append((parameters, name, parameter, parameter._version))
@@ -69,7 +69,7 @@ class Watch:
                 self._modules.append((modules, name, module))
                 self._add(module._modules, module._parameters)
 
-    def _where(self) -> Tuple[int, torch.dtype, torch.device]:
+    def _where(self) -> tuple[int, torch.dtype, torch.device]:
         """Where the layers' norm lies, whose weight is never released."""
         weight = next(iter(self._coder_modules["layers"].children())).final_layer_norm.weight
         return weight.data_ptr(), weight.dtype, weight.device

@@ -1,6 +1,7 @@
 """The models that the engine can run."""
 
-from typing import Iterator, Optional
+from collections.abc import Iterator
+from typing import Optional
 
 from fairseq.models import FairseqEncoder
 from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBase

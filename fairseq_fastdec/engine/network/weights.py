@@ -1,7 +1,8 @@
 """A model's parameters in the shapes that the engine multiplies with."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Protocol, Sequence, Tuple
+from typing import Optional, Protocol
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -92,7 +93,7 @@ class DecoderWeights:
     embed: Tensor  # [V, C]
     embed_scale: float
     embed_norm: Optional[PreparedNorm]
-    layers: List[LayerWeights]
+    layers: list[LayerWeights]
     cross_key_values: PackedLinear  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[PreparedNorm]
     rehearsed: Optional[Tensor] = None
@@ -140,7 +141,7 @@ class DecoderWeights:
         return weights
 
 
-def _embeddings(decoder: TransformerDecoderBase) -> Tuple[Tensor, float]:
+def _embeddings(decoder: TransformerDecoderBase) -> tuple[Tensor, float]:
     """The embeddings ``[V, C]`` of the layers' width, and their scale."""
     embed = in_fp32(decoder.embed_tokens.weight).contiguous()
     projection = decoder.project_in_dim
@@ -150,12 +151,12 @@ def _embeddings(decoder: TransformerDecoderBase) -> Tuple[Tensor, float]:
     return F.linear(decoder.embed_scale * embed, in_fp32(projection.weight), bias), 1.0
 
 
-def layers_of(coder: nn.Module) -> List[nn.Module]:
+def layers_of(coder: nn.Module) -> list[nn.Module]:
     """A coder's layers in order. Iterating ``coder.layers`` skips some of them under LayerDrop."""
     return [coder.layers[index] for index in range(len(coder.layers))]
 
 
-def layer_linears(layer: nn.Module) -> List[nn.Linear]:
+def layer_linears(layer: nn.Module) -> list[nn.Linear]:
     """The linear layers of a stock encoder or decoder layer, but for :func:`key_value_linears`."""
     own = layer.self_attn
     linears = [own.q_proj, own.k_proj, own.v_proj, own.out_proj, layer.fc1, layer.fc2]
@@ -163,7 +164,7 @@ def layer_linears(layer: nn.Module) -> List[nn.Linear]:
     return linears if cross is None else [*linears, cross.q_proj, cross.out_proj]
 
 
-def key_value_linears(layer: nn.Module) -> List[nn.Linear]:
+def key_value_linears(layer: nn.Module) -> list[nn.Linear]:
     """Those that a decoder layer applies to the encoder's states; none of an encoder layer."""
     cross = getattr(layer, "encoder_attn", None)
     return [] if cross is None else [cross.k_proj, cross.v_proj]

@@ -1,6 +1,6 @@
 """The precisions in which the engine computes."""
 
-from typing import Dict, NamedTuple, Optional, Type
+from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ class Precision(NamedTuple):
         rounds_keys: whether the decoder's keys and values are kept in bf16, and not in fp32.
     """
 
-    product: Type[PackedLinear]
+    product: type[PackedLinear]
     rounds_keys: bool = False
 
     def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> PackedLinear:
@@ -51,7 +51,7 @@ def norm_of(module: Optional[nn.Module]) -> Optional[PreparedNorm]:
     return PreparedNorm(in_fp32(module.weight), in_fp32(module.bias), module.eps)
 
 
-PRECISIONS: Dict[str, Precision] = {
+PRECISIONS: dict[str, Precision] = {
     "model": Precision(PackedLinear),
     "fp32": Precision(PackedLinear),
     "bf16": Precision(PackedBFloat16, rounds_keys=True),

@@ -5,7 +5,7 @@ larger than the others (large multilingual models, deep encoders), these others 
 and translations become gibberish.
 """
 
-from typing import List, Optional
+from typing import Optional
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -70,7 +70,7 @@ def relative_error(own: Tensor, exact: Tensor) -> float:
     return float((own.flatten(0, -2) - exact).norm() / varies.clamp(min=1e-30))
 
 
-def described(kept: List[str]) -> str:
+def described(kept: list[str]) -> str:
     """The log's line about layers that were not trusted."""
     return (
         "--engine-precision int8: kept in bf16, since 8-bit integers would change their outputs "

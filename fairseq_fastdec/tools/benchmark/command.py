@@ -3,8 +3,9 @@
 import argparse
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional, Sequence, Tuple
+from typing import Optional
 
 import torch
 from sacrebleu.metrics import BLEU
@@ -59,7 +60,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         sys.exit(f"\n{program('benchmark')}: interrupted; nothing was written")
 
 
-def parse_args(arguments: Sequence[str]) -> Tuple[argparse.Namespace, Sequence[str]]:
+def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
     """Our own options, and those for fairseq."""
     parser = argparse.ArgumentParser(
         prog=program("benchmark"),

@@ -2,12 +2,13 @@
 
 import logging
 import tempfile
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 from tqdm import tqdm
 
@@ -66,7 +67,7 @@ class Contender:
         """
         return self._result(self._process.submit(function, *args))
 
-    def call_all(self, function: Callable, *args: Any) -> List[Any]:
+    def call_all(self, function: Callable, *args: Any) -> list[Any]:
         """Run one of the worker's functions in all processes at once, and wait for them.
 
         Raises:
@@ -102,7 +103,7 @@ class Entry:
     beam_width: int
     memory_before: float
     memory: float = 0.0
-    rounds: List[Round] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
     flops: Optional[int] = None
 
 
@@ -128,11 +129,11 @@ class Contest:
         self._reference = reference
         self._settings = settings
         self._bar = bar
-        self.entries: List[Entry] = []
-        self.left_out: Dict[str, str] = {}
-        self.references: Dict[int, str] = {}
-        self._flops: Dict[Tuple[str, int], Optional[int]] = {}
-        self._failures: Dict[str, Dict[Division, str]] = {method.name: {} for method in methods}
+        self.entries: list[Entry] = []
+        self.left_out: dict[str, str] = {}
+        self.references: dict[int, str] = {}
+        self._flops: dict[tuple[str, int], Optional[int]] = {}
+        self._failures: dict[str, dict[Division, str]] = {method.name: {} for method in methods}
 
     def run(self, batch_sizes: Sequence[int], n_rounds: int) -> None:
         """Load all methods, then decode with them in turn.
@@ -152,7 +153,7 @@ class Contest:
             for batch_size in batch_sizes:
                 contenders = self._run_batch_size(contenders, batch_size, n_rounds)
 
-    def _load(self, contenders: List[Contender]) -> List[Contender]:
+    def _load(self, contenders: list[Contender]) -> list[Contender]:
         """Load as many at once as there are threads: nothing is measured yet."""
         loaded = []
         with (
@@ -176,8 +177,8 @@ class Contest:
         return loaded
 
     def _run_batch_size(
-        self, contenders: List[Contender], batch_size: int, n_rounds: int
-    ) -> List[Contender]:
+        self, contenders: list[Contender], batch_size: int, n_rounds: int
+    ) -> list[Contender]:
         """All rounds of one batch size; returns the contenders that got through them."""
         entries = {}
         for contender in contenders:

@@ -8,10 +8,11 @@ import hashlib
 import os
 import tempfile
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq import utils
@@ -32,9 +33,9 @@ WITHOUT_EFFECT = {"_name", "path", "no_seed_provided"}
 class WordBatch(NamedTuple):
     """A batch as CTranslate2 takes it: numbers of sentences, their words, and search options."""
 
-    ids: List[int]
-    sources: List[List[str]]
-    options: Dict[str, Any]
+    ids: list[int]
+    sources: list[list[str]]
+    options: dict[str, Any]
 
 
 class CTranslate2Runner:
@@ -71,7 +72,7 @@ class CTranslate2Runner:
         self._corpus = corpus
         self._options = cfg.generation
         self.beam_width = cfg.generation.beam
-        self.models: List[Any] = []
+        self.models: list[Any] = []
         self._n_workers = division.workers
         self._translator = ctranslate2.Translator(
             str(_converted(cfg.common_eval.path, corpus.task.cfg, shared)),
@@ -81,7 +82,7 @@ class CTranslate2Runner:
             intra_threads=division.threads,
         )
 
-    def decode(self, batches: Iterable[Dict[str, Any]]) -> Round:
+    def decode(self, batches: Iterable[dict[str, Any]]) -> Round:
         """Translate batches of fairseq's, as many at once as there are workers."""
         jobs = [self._job(batch) for batch in batches]
         if self._n_workers > 1:
@@ -101,19 +102,19 @@ class CTranslate2Runner:
                 result.translations[number] = self._corpus.translation(tokens)
         return result
 
-    def _job(self, batch: Dict[str, Any]) -> WordBatch:
+    def _job(self, batch: dict[str, Any]) -> WordBatch:
         source = batch["net_input"]["src_tokens"]
         return WordBatch(
             batch["id"].tolist(), self._words(source), self._search_options(source.size(1))
         )
 
-    def _translate(self, job: WordBatch) -> Tuple[List[Any], float]:
+    def _translate(self, job: WordBatch) -> tuple[list[Any], float]:
         """CTranslate2's answers to a batch, and the seconds that it took."""
         started = time.perf_counter()
         outputs = self._translator.translate_batch(job.sources, **job.options)
         return outputs, time.perf_counter() - started
 
-    def _words(self, source: Any) -> List[List[str]]:
+    def _words(self, source: Any) -> list[list[str]]:
         """The source sentences ``[B, S]`` as strings; CTranslate2 appends EOS itself."""
         dictionary = self._corpus.task.source_dictionary
         left_out = (dictionary.pad(), dictionary.eos())
@@ -121,7 +122,7 @@ class CTranslate2Runner:
             [dictionary[index] for index in row if index not in left_out] for row in source.tolist()
         ]
 
-    def _search_options(self, source_width: int) -> Dict[str, Any]:
+    def _search_options(self, source_width: int) -> dict[str, Any]:
         options = self._options
         longest = self._corpus.task.max_positions()[1] - 1
         return {
@@ -134,7 +135,7 @@ class CTranslate2Runner:
             "max_input_length": 0,
         }
 
-    def _target_tokens(self, words: List[str]) -> str:
+    def _target_tokens(self, words: list[str]) -> str:
         dictionary = self._corpus.task.target_dictionary
         return self._corpus.target_tokens(torch.tensor([dictionary.index(word) for word in words]))
 

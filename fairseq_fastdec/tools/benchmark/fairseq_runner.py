@@ -1,7 +1,8 @@
 """fairseq's own generator and those of this package, on a checkpoint."""
 
 import time
-from typing import Any, Dict, Iterable, List, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from fairseq import utils
@@ -37,7 +38,7 @@ class FairseqRunner:
         if isinstance(generator, DecodingGenerator):
             generator.prepare()  # that belongs to loading, which is not timed
 
-    def decode(self, batches: Iterable[Dict[str, Any]]) -> Round:
+    def decode(self, batches: Iterable[dict[str, Any]]) -> Round:
         """Translate batches of fairseq's, one after the other."""
         # A new one each time: lookahead, for example, learns from the sentences that it has seen.
         generator = self._build_generator()
@@ -45,7 +46,7 @@ class FairseqRunner:
         # --sampling draws the same in every round.
         utils.set_torch_seed(self._cfg.common.seed)
         result = Round()
-        best_tokens: List[Tuple[int, Tensor]] = []
+        best_tokens: list[tuple[int, Tensor]] = []
         for batch in batches:
             batch = on_device(batch, self._cfg)
             started = self._now()
@@ -71,7 +72,7 @@ class FairseqRunner:
             result.invocations, result.row_invocations = calls.calls, calls.rows
         return result
 
-    def flops(self, batches: Iterable[Dict[str, Any]]) -> int:
+    def flops(self, batches: Iterable[dict[str, Any]]) -> int:
         """Translate batches, and count the floating-point operations."""
         with Operations() as counted:
             self.decode(batches)

@@ -1,7 +1,8 @@
 """The plot of speed-up against BLEU. The module needs matplotlib and draws without a display."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence, Tuple
+from typing import Any
 
 try:
     from matplotlib import ticker
@@ -47,15 +48,15 @@ def save(results: Sequence[MethodResult], reference: str, path: Path) -> None:
         panel.set_xlabel(f"speed-up over {reference}")
     panels[0].set_ylabel("BLEU")
     # A method can have failed at one batch size.
-    legend = {}
+    legend: dict[str, Any] = {}
     for panel in panels:
         handles, labels = panel.get_legend_handles_labels()
         legend.update(zip(labels, handles))
-    figure.legend(legend.values(), legend.keys(), loc="outside right upper", frameon=False)
+    figure.legend(list(legend.values()), list(legend), loc="outside right upper", frameon=False)
     figure.savefig(path)
 
 
-def style(number: int) -> Tuple[str, str, bool]:
+def style(number: int) -> tuple[str, str, bool]:
     """The marker and colour of a method, and whether the marker is filled.
 
     Args:

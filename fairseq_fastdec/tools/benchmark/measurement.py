@@ -1,9 +1,10 @@
 """The result of one round of a method, and the memory of a process."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Optional, Sequence
+from typing import Optional
 
 from ..corpus import DecodedText
 
@@ -25,10 +26,10 @@ class Round:
 
     seconds: float = 0.0
     tokens: int = 0
-    latencies: Dict[int, float] = field(default_factory=dict)
+    latencies: dict[int, float] = field(default_factory=dict)
     invocations: Optional[int] = None
     row_invocations: Optional[int] = None
-    translations: Dict[int, DecodedText] = field(default_factory=dict)
+    translations: dict[int, DecodedText] = field(default_factory=dict)
 
 
 def together(rounds: Sequence[Round]) -> Round:
@@ -71,7 +72,7 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def _kib(path: Path) -> Dict[str, int]:
+def _kib(path: Path) -> dict[str, int]:
     """A file of the kernel's, its fields in KiB."""
     fields = (line.partition(":")[::2] for line in path.read_text().splitlines())
     return {name: int(value.split()[0]) for name, value in fields if value.endswith(" kB")}

@@ -4,7 +4,7 @@ import argparse
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Optional, Union
 
 from fairseq import options
 
@@ -59,13 +59,13 @@ class Method:
     """
 
     name: str
-    arguments: Tuple[str, ...]
+    arguments: tuple[str, ...]
     engine: str = FAIRSEQ
     compute_type: Optional[str] = None
     workers: Union[int, str] = BEST
 
     @classmethod
-    def parse(cls, spec: str, workers: Optional[Dict[str, Union[int, str]]] = None) -> "Method":
+    def parse(cls, spec: str, workers: Optional[dict[str, Union[int, str]]] = None) -> "Method":
         """Read ``NAME: OPTIONS``.
 
         Args:
@@ -107,14 +107,14 @@ class Method:
         """The number of processes that the workers are; CTranslate2's are threads of one."""
         return division.workers if self.engine == FAIRSEQ else 1
 
-    def divisions(self, settings: "Settings") -> Tuple[Division, ...]:
+    def divisions(self, settings: "Settings") -> tuple[Division, ...]:
         """The divisions of the threads to measure, of which the fastest counts.
 
         Raises:
             ValueError: for a number of workers that the threads or the device do not allow.
         """
         n, option = settings.threads, WORKERS_OPTIONS[self.engine]
-        if self.workers == BEST:
+        if isinstance(self.workers, str):  # BEST
             most = n if self.engine == CTRANSLATE2 else MOST_PROCESSES
             if settings.device != "cpu":
                 most = 1
@@ -155,7 +155,7 @@ class Settings:
         reference_text: a file with the references, one a line; ``None`` for the data's targets.
     """
 
-    arguments: Tuple[str, ...]
+    arguments: tuple[str, ...]
     device: str
     dtype: str
     threads: int
@@ -184,7 +184,7 @@ def configure(settings: Settings, method: Optional[Method] = None) -> Any:
     return to_config(args)
 
 
-def _out_of_place(args: argparse.Namespace) -> Dict[str, Tuple[bool, str]]:
+def _out_of_place(args: argparse.Namespace) -> dict[str, tuple[bool, str]]:
     return {
         "--fp16": (args.fp16, "use --dtype fp16"),
         "--bf16": (args.bf16, "use --dtype bf16"),
@@ -196,7 +196,7 @@ def _out_of_place(args: argparse.Namespace) -> Dict[str, Tuple[bool, str]]:
     }
 
 
-def check_methods(settings: Settings, methods: Tuple[Method, ...]) -> None:
+def check_methods(settings: Settings, methods: tuple[Method, ...]) -> None:
     """Find mistakes in the command line before anything is loaded.
 
     Raises:

@@ -1,7 +1,8 @@
 """Floating-point operations: what torch and compiled code multiply while a method decodes."""
 
 import math
-from typing import Any, Callable, Dict, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -44,9 +45,9 @@ def _multiply_adds() -> int:
     return 0 if module is None else module.n_multiply_adds()
 
 
-def _uncounted_by_torch() -> Dict[Any, Callable[..., int]]:
+def _uncounted_by_torch() -> dict[Any, Callable[..., int]]:
     """Operators with products that some versions of torch's counter do not know."""
-    own = {
+    own: dict[str, dict[str, Callable[..., int]]] = {
         "aten": {
             "_transformer_encoder_layer_fwd": _encoder_layer,
             "_scaled_dot_product_flash_attention_for_cpu": _attention,

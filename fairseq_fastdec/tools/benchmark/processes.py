@@ -4,9 +4,10 @@ import gc
 import logging
 import multiprocessing
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.util import Finalize
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Optional
 
 # Seconds. All have been told to begin, so that whoever is later than this has died.
 PATIENCE = 60
@@ -84,7 +85,7 @@ def _continue_team(n_others: int, begin: Callable, *args: Any) -> None:
     begin(*args)
 
 
-def in_team(function: Callable, *args: Any) -> List[Any]:
+def in_team(function: Callable, *args: Any) -> list[Any]:
     """Run a function in this process and in all that follow, at once; this one's result first."""
     rest = _next and _next.submit(in_team, function, *args)
     own = function(*args)

@@ -2,10 +2,11 @@
 
 import json
 import platform
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Optional
 
 import torch
 
@@ -36,7 +37,7 @@ def markdown(
     reference: str,
     signature: str,
     settings: Settings,
-    left_out: Dict[str, str],
+    left_out: dict[str, str],
 ) -> str:
     """A table for each batch size, and what its columns mean."""
     first = results[0]
@@ -80,10 +81,10 @@ def as_json(
     reference: str,
     signature: str,
     settings: Settings,
-    left_out: Dict[str, str],
+    left_out: dict[str, str],
 ) -> str:
     """Everything, for programs."""
-    content: Dict[str, Any] = {
+    content: dict[str, Any] = {
         "settings": asdict(settings),
         "methods": [asdict(method) for method in methods],
         "reference": reference,
@@ -106,7 +107,7 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _versions() -> Dict[str, str]:
+def _versions() -> dict[str, str]:
     installed = {}
     for name in PACKAGES:
         try:
@@ -122,11 +123,11 @@ def _references(settings: Settings) -> str:
     return "the data's targets, detokenised (--reference-text takes the text itself)"
 
 
-def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> List[str]:
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [_line(titles), "|" + "---|" * len(titles), *map(_line, rows)]
 
 
-def _divisions(results: Sequence[MethodResult]) -> List[str]:
+def _divisions(results: Sequence[MethodResult]) -> list[str]:
     """A table of the seconds with each division of the threads, where several were measured."""
     divisions = list(dict.fromkeys(t.division for result in results for t in result.trials))
     if len(divisions) == 1:
@@ -163,7 +164,7 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _row(result: MethodResult) -> List[str]:
+def _row(result: MethodResult) -> list[str]:
     least, greatest = result.time_ratio_range
     return [
         _name(result),

@@ -1,8 +1,9 @@
 """Rows of the table, from the rounds of each method."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Optional
 
 import numpy as np
 
@@ -49,11 +50,11 @@ class MethodResult:
 
     method: str
     division: str
-    trials: List[Trial]
+    trials: list[Trial]
     batch_size: int
     beam_width: int
     bleu: float
-    seconds: List[float]
+    seconds: list[float]
     sentences: int
     tokens: int
     sentences_per_second: float
@@ -65,7 +66,7 @@ class MethodResult:
     identical: int
     identical_to: str
     time_ratio: float
-    time_ratio_range: Tuple[float, float]
+    time_ratio_range: tuple[float, float]
     memory: float
     memory_before: float
     flops: Optional[int] = None
@@ -76,7 +77,7 @@ class MethodResult:
         return 1 / self.time_ratio
 
 
-def summarize(contest: Contest, reference: str, scorer: Scorer) -> List[MethodResult]:
+def summarize(contest: Contest, reference: str, scorer: Scorer) -> list[MethodResult]:
     """All rows.
 
     Args:
@@ -85,7 +86,7 @@ def summarize(contest: Contest, reference: str, scorer: Scorer) -> List[MethodRe
     """
     results = []
     for batch_size in dict.fromkeys(entry.batch_size for entry in contest.entries):
-        groups: Dict[str, List[Entry]] = {}
+        groups: dict[str, list[Entry]] = {}
         for entry in contest.entries:
             if entry.batch_size == batch_size:
                 groups.setdefault(entry.method.name, []).append(entry)
@@ -106,13 +107,13 @@ def _seconds(entry: Entry) -> float:
     return statistics.median(result.seconds for result in entry.rounds)
 
 
-def _bleu(scorer: Scorer, result: Round, references: Dict[int, str]) -> float:
+def _bleu(scorer: Scorer, result: Round, references: dict[int, str]) -> float:
     texts = {number: translation.text for number, translation in result.translations.items()}
     return scorer.score(texts, references)
 
 
 def _result(
-    entry: Entry, compared: Entry, twin: Entry, bleu: float, trials: List[Trial]
+    entry: Entry, compared: Entry, twin: Entry, bleu: float, trials: list[Trial]
 ) -> MethodResult:
     first = entry.rounds[0]
     seconds = [result.seconds for result in entry.rounds]
@@ -150,7 +151,7 @@ def _result(
     )
 
 
-def _latencies(rounds: Sequence[Round]) -> Tuple[Optional[float], Optional[float]]:
+def _latencies(rounds: Sequence[Round]) -> tuple[Optional[float], Optional[float]]:
     """The percentiles, in milliseconds, of each sentence's median over the rounds."""
     first = rounds[0]
     if first.latencies.keys() != first.translations.keys():

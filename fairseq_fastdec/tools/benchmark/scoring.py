@@ -1,7 +1,7 @@
 """BLEU of text as people read it, by sacrebleu: the one score of the benchmark and the examples."""
 
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Optional
 
 from sacrebleu.metrics import BLEU
 
@@ -27,7 +27,7 @@ class Scorer:
         # sacrebleu knows its signature only after it has scored something.
         self._bleu.corpus_score([""], [[""]])
 
-    def score(self, translations: Dict[int, str], references: Dict[int, str]) -> float:
+    def score(self, translations: dict[int, str], references: dict[int, str]) -> float:
         """BLEU, 0 to 100, of detokenised text by sentence number.
 
         Raises:
@@ -49,7 +49,7 @@ class Scorer:
         return str(self._bleu.get_signature())
 
 
-def read_references(path: Path, n_sentences: int) -> Dict[int, str]:
+def read_references(path: Path, n_sentences: int) -> dict[int, str]:
     """The raw text of references, by sentence number.
 
     Targets in binarised data are tokenised text, and detokenising does not always restore it.

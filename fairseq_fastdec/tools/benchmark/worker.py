@@ -1,7 +1,7 @@
 """The process of a method: it loads once, and decodes when it is told to."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 import torch
 
@@ -43,7 +43,7 @@ class Worker:
             )
         else:
             self.runner = FairseqRunner(self._cfg, self.corpus, settings.dtype)
-        self._batches: Dict[int, List[Dict[str, Any]]] = {}
+        self._batches: dict[int, list[dict[str, Any]]] = {}
 
     def prepare(self) -> None:
         """Have the engine prepare the weights, for processes that are forked from this one."""
@@ -79,7 +79,13 @@ class Worker:
 _worker: Optional[Worker] = None
 
 
-def load(method: Method, settings: Settings, division: Division, shared: Path) -> Tuple[int, float]:
+def _own() -> Worker:
+    """This process's worker; :func:`load` comes first."""
+    assert _worker is not None
+    return _worker
+
+
+def load(method: Method, settings: Settings, division: Division, shared: Path) -> tuple[int, float]:
     """Load a method into this process, and start those that decode beside it.
 
     Returns:
@@ -89,10 +95,10 @@ def load(method: Method, settings: Settings, division: Division, shared: Path) -
     if n_others:
         # A process that has computed in several threads must not be forked.
         _begin(method, settings, division, shared, n_threads=1)
-        _worker.prepare()
+        _own().prepare()
         begin_team(n_others, _begin, method, settings, division, shared)
     _begin(method, settings, division, shared)
-    return _worker.runner.beam_width, _worker.memory_before
+    return _own().runner.beam_width, _own().memory_before
 
 
 def _begin(
@@ -110,26 +116,26 @@ def _begin(
 
 def warm_up(batch_size: int) -> None:
     """See :meth:`Worker.warm_up`."""
-    _worker.warm_up(batch_size)
+    _own().warm_up(batch_size)
 
 
 def decode(batch_size: int) -> Round:
     """See :meth:`Worker.decode`."""
-    return _worker.decode(batch_size)
+    return _own().decode(batch_size)
 
 
 def flops(batch_size: int) -> Optional[int]:
     """See :meth:`Worker.flops`."""
-    return _worker.flops(batch_size)
+    return _own().flops(batch_size)
 
 
-def references(text: Optional[Path]) -> Dict[int, str]:
+def references(text: Optional[Path]) -> dict[int, str]:
     """The references by sentence number: lines of a file, or else detokenised targets.
 
     Raises:
         OSError, ValueError: if the file does not have them.
     """
-    corpus, sentences = _worker.corpus, _worker.sentences
+    corpus, sentences = _own().corpus, _own().sentences
     if text is None:
         return {number: corpus.reference(number) for number in sentences}
     lines = read_references(text, len(corpus))

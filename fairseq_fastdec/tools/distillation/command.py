@@ -3,8 +3,9 @@
 import argparse
 import functools
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional
 
 from fairseq import options
 
@@ -147,7 +148,7 @@ def check(args: argparse.Namespace) -> None:
 class Missing(NamedTuple):
     """Shards to be translated, as :class:`~..translation.coordinator.Work`."""
 
-    shards: List[Shard]
+    shards: list[Shard]
 
     def chunks(self) -> Iterator[Shard]:
         """See :class:`~..translation.coordinator.Work`."""

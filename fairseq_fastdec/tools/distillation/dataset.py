@@ -3,8 +3,8 @@
 import shlex
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable, List, Tuple
 
 from fairseq import options
 
@@ -22,7 +22,7 @@ def build(
     destination: Path,
     original: Path,
     corpus: Corpus,
-    translations: Iterable[Tuple[int, str]],
+    translations: Iterable[tuple[int, str]],
     filters: Filters,
     workers: int,
 ) -> Counter:
@@ -58,9 +58,9 @@ def build(
 
 def write_pairs(
     prefix: Path,
-    languages: Tuple[str, str],
+    languages: tuple[str, str],
     corpus: Corpus,
-    translations: Iterable[Tuple[int, str]],
+    translations: Iterable[tuple[int, str]],
     filters: Filters,
 ) -> Counter:
     """Write the pairs that are kept, in the corpus's order; counts as :func:`build` does."""
@@ -81,10 +81,10 @@ def write_pairs(
     return counts
 
 
-def binarize(destination: Path, original: Path, languages: Tuple[str, str], workers: int) -> None:
+def binarize(destination: Path, original: Path, languages: tuple[str, str], workers: int) -> None:
     """fairseq-preprocess of the text with the dictionaries of the original data."""
     source, target = languages
-    arguments: List[str] = ["-s", source, "-t", target]
+    arguments: list[str] = ["-s", source, "-t", target]
     arguments += ["--srcdict", str(original / f"dict.{source}.txt")]
     arguments += ["--tgtdict", str(original / f"dict.{target}.txt")]
     arguments += ["--trainpref", str(destination / "text" / "train")]

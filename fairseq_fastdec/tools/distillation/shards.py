@@ -1,8 +1,9 @@
 """Translations on disk, in shards that are there as a whole or not at all."""
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import NamedTuple
 
 from .. import atomic_files
 from ..translation.chunks import DamagedChunk, Translated
@@ -50,7 +51,7 @@ class Shards:
         starts = range(0, n_sentences, size)
         self.sentences = [range(start, min(start + size, n_sentences)) for start in starts]
 
-    def missing(self) -> List[int]:
+    def missing(self) -> list[int]:
         """The numbers of the shards that are not there yet."""
         return [n for n in range(len(self.sentences)) if not self.path(n).exists()]
 
@@ -94,7 +95,7 @@ class Shards:
         """Forget a shard."""
         self.path(shard).unlink(missing_ok=True)
 
-    def read(self) -> Iterator[Tuple[int, str]]:
+    def read(self) -> Iterator[tuple[int, str]]:
         """All sentences that were translated, in order, and their translations.
 
         Raises:
@@ -108,7 +109,7 @@ class Shards:
         """The file of a shard."""
         return self._directory / f"{shard:06}.tsv"
 
-    def _translations(self, shard: int) -> List[Tuple[int, str]]:
+    def _translations(self, shard: int) -> list[tuple[int, str]]:
         path, expected = self.path(shard), self.sentences[shard]
         damaged = DamagedChunk(f"{path}: damaged; run the command again, which translates it anew")
         header, end, content = path.read_bytes().partition(b"\n")
@@ -128,7 +129,7 @@ class Shards:
         return translations
 
 
-def rendered(translations: Dict[int, str]) -> Translated:
+def rendered(translations: dict[int, str]) -> Translated:
     """A shard's lines.
 
     Args:

@@ -1,7 +1,8 @@
 """The teacher: a checkpoint or an ensemble that translates sentences of a corpus."""
 
 import os
-from typing import Any, Callable, Dict, Optional
+from collections.abc import Callable
+from typing import Any, Optional
 
 import numpy as np
 from fairseq import utils
@@ -46,7 +47,7 @@ class Teacher:
         """
         return rendered(self._translations(shard.sentences, progress))
 
-    def _translations(self, sentences: range, progress: Callable[[int], Any]) -> Dict[int, str]:
+    def _translations(self, sentences: range, progress: Callable[[int], Any]) -> dict[int, str]:
         # Sampling does not depend on where a run was interrupted.
         utils.set_torch_seed(self._cfg.common.seed + sentences.start)
         translations = {}
@@ -65,15 +66,19 @@ class Teacher:
         return translations
 
 
-def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> Dict[str, Any]:
+def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> dict[str, Any]:
     """The settings that change translations.
 
     Batch sizes are left out: a user who runs out of memory goes on with smaller ones.
     """
+    groups: Any = {
+        group: OmegaConf.to_container(cfg[group], enum_to_str=True)
+        for group in ("task", "generation")
+    }
     settings = {
         f"{group}.{name}": value
-        for group in ("task", "generation")
-        for name, value in OmegaConf.to_container(cfg[group], enum_to_str=True).items()
+        for group, options in groups.items()
+        for name, value in options.items()
     }
     files = [os.path.abspath(path) for path in utils.split_paths(cfg.common_eval.path)]
     return {

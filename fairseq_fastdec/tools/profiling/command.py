@@ -2,7 +2,8 @@
 
 import argparse
 import logging
-from typing import Any, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 import torch
 from fairseq import checkpoint_utils
@@ -105,12 +106,12 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     return args
 
 
-def numbers(text: str) -> List[int]:
+def numbers(text: str) -> list[int]:
     """Whole numbers of at least 1, separated by commas."""
     return [positive(number) for number in text.split(",")]
 
 
-def precisions(text: str) -> List[str]:
+def precisions(text: str) -> list[str]:
     """Names of precisions separated by commas."""
     names = text.split(",")
     for name in names:
@@ -119,7 +120,7 @@ def precisions(text: str) -> List[str]:
     return names
 
 
-def run(args: argparse.Namespace) -> Tuple[List[Case], List[Profile], float]:
+def run(args: argparse.Namespace) -> tuple[list[Case], list[Profile], float]:
     """Profile all cases.
 
     Raises:
@@ -145,7 +146,7 @@ def run(args: argparse.Namespace) -> Tuple[List[Case], List[Profile], float]:
     return cases, profiles, bandwidth
 
 
-def load(args: argparse.Namespace) -> Tuple[nn.Module, Dictionary]:
+def load(args: argparse.Namespace) -> tuple[nn.Module, Dictionary]:
     """A checkpoint's model and target dictionary."""
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [args.path], arg_overrides={"data": args.data}
@@ -153,7 +154,7 @@ def load(args: argparse.Namespace) -> Tuple[nn.Module, Dictionary]:
     return models[0].eval(), task.target_dictionary
 
 
-def random_model(arch: str, n_types: int, **given: Any) -> Tuple[nn.Module, Dictionary]:
+def random_model(arch: str, n_types: int, **given: Any) -> tuple[nn.Module, Dictionary]:
     """An architecture as it is before training, with shared embeddings and options given."""
     dictionary = Dictionary()
     for index in range(n_types - dictionary.nspecial):
@@ -173,7 +174,7 @@ def arguments_of(arch: str, **given: Any) -> Any:
     return args
 
 
-def table(cases: List[Case], profiles: List[Profile]) -> str:
+def table(cases: list[Case], profiles: list[Profile]) -> str:
     """Markdown: parts down, cases across; without the parts that took no time anywhere."""
     titles = [title(case) for case in cases]
     lines = ["| ms a step | " + " | ".join(titles) + " |", "|---" * (len(cases) + 1) + "|"]
@@ -201,7 +202,7 @@ def block(size: int) -> str:
     return f"blocks of {size}"
 
 
-def to_first_blocks(cases: List[Case], profiles: List[Profile]) -> List[float]:
+def to_first_blocks(cases: list[Case], profiles: list[Profile]) -> list[float]:
     """Divide each case's time for an invocation by that of blocks of the first size."""
     first = {
         (case.batch_size, case.precision): own.without_encoder

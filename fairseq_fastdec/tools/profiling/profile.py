@@ -3,7 +3,7 @@
 import argparse
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +50,7 @@ class Profile:
         floor: reading the weights once at the memory's speed.
     """
 
-    parts: Dict[str, float]
+    parts: dict[str, float]
     total: float
     floor: float
 
@@ -83,7 +83,7 @@ def profile(
 
 def _fastest(
     generator: DecodingGenerator, model: nn.Module, sample: Any, repeats: int
-) -> Dict[str, float]:
+) -> dict[str, float]:
     """The seconds of each part, in the fastest repetition."""
     statistics = generator.statistics
     generator.generate([model], sample)
@@ -93,7 +93,7 @@ def _fastest(
             "cannot decode this model here; the log says why"
         )
     statistics.decoder_invocations = 0
-    found: List[Dict[str, float]] = []
+    found: list[dict[str, float]] = []
     for _ in range(repeats):
         statistics.seconds.clear()
         generator.generate([model], sample)
@@ -125,7 +125,7 @@ def _generator(model: nn.Module, dictionary: Any, case: Case) -> DecodingGenerat
     return build_generator([model], dictionary, args, options)
 
 
-def _sources(dictionary: Any, case: Case) -> Dict[str, Tensor]:
+def _sources(dictionary: Any, case: Case) -> dict[str, Tensor]:
     shape = (case.batch_size, case.source_length)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(dictionary.nspecial, len(dictionary), shape, generator=generator)
@@ -133,7 +133,7 @@ def _sources(dictionary: Any, case: Case) -> Dict[str, Tensor]:
     return {"src_tokens": tokens, "src_lengths": torch.full(shape[:1], case.source_length)}
 
 
-def _weights(model: nn.Module) -> int:
+def _weights(model: Any) -> int:
     """The number of weights that a step multiplies with."""
     attentions = ("encoder_attn.k_proj", "encoder_attn.v_proj")  # once a sentence, not a step
     products = {

@@ -6,7 +6,8 @@ maximisation find the ``p(t | s)`` that make the corpus most likely; there is on
 it does not matter that they begin alike.
 """
 
-from typing import Callable, Iterator, List, NamedTuple, Tuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def train(
     return Translations(sources, keys % n_target, probabilities)
 
 
-def _expected_counts(chunks: List[_Cells], probabilities: np.ndarray) -> Tuple[np.ndarray, float]:
+def _expected_counts(chunks: list[_Cells], probabilities: np.ndarray) -> tuple[np.ndarray, float]:
     """The expected counts of word pairs ``[N]``, and the corpus's log-likelihood."""
     counts = np.zeros_like(probabilities)
     log_likelihood = 0.0
@@ -82,7 +83,7 @@ def _expected_counts(chunks: List[_Cells], probabilities: np.ndarray) -> Tuple[n
 
 def _numbered(
     source: FlatSentences, target: FlatSentences, n_target: int
-) -> Tuple[List[_Cells], np.ndarray]:
+) -> tuple[list[_Cells], np.ndarray]:
     """All cells, and the keys ``source type * n_target + target type`` of their entries."""
     found = []
     for first, last in _ranges(source.lengths * target.lengths):
@@ -99,7 +100,7 @@ def _numbered(
 
 def _cells(
     source: FlatSentences, target: FlatSentences, n_target: int, first: int, last: int
-) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The keys of the cells of sentences ``first ... last - 1``, and where tokens' cells lie."""
     n_tokens = target.lengths[first:last]
     widths = np.repeat(source.lengths[first:last], n_tokens)
@@ -111,7 +112,7 @@ def _cells(
     return keys, starts, widths
 
 
-def _ranges(n_cells: np.ndarray) -> Iterator[Tuple[int, int]]:
+def _ranges(n_cells: np.ndarray) -> Iterator[tuple[int, int]]:
     """Consecutive sentence pairs with about so many cells as are looked at in one go."""
     chunk = (n_cells.cumsum() - n_cells) // CELLS_AT_ONCE
     borders = (np.flatnonzero(np.diff(chunk)) + 1).tolist()

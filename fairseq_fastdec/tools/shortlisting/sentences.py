@@ -1,6 +1,6 @@
 """One side of a parallel corpus as flat arrays."""
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 from fairseq.data import Dictionary
@@ -32,10 +32,10 @@ class FlatSentences(NamedTuple):
 def read(
     data: str,
     split: str,
-    languages: Tuple[str, str],
-    dictionaries: Tuple[Dictionary, Dictionary],
+    languages: tuple[str, str],
+    dictionaries: tuple[Dictionary, Dictionary],
     n_sentences: Optional[int] = None,
-) -> Tuple[FlatSentences, FlatSentences]:
+) -> tuple[FlatSentences, FlatSentences]:
     """The sentences of both languages of a directory that fairseq-preprocess made.
 
     Args:

@@ -1,7 +1,8 @@
 """The options of ``scripts/translate_corpus.py``, and combinations that it refuses."""
 
 import argparse
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from fairseq import options
 

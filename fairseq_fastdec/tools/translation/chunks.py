@@ -3,8 +3,9 @@
 import hashlib
 import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from .. import atomic_files
 from .text_files import TextInput
@@ -28,7 +29,7 @@ class Chunk(NamedTuple):
     source: bytes
 
     @property
-    def lines(self) -> List[bytes]:
+    def lines(self) -> list[bytes]:
         """The lines without their ends."""
         return self.source.split(b"\n")[:-1]
 
@@ -74,7 +75,7 @@ class Translated(NamedTuple):
     """
 
     content: bytes
-    counts: Dict[str, int]
+    counts: dict[str, int]
 
 
 class OtherSource(ValueError):
@@ -164,7 +165,7 @@ class ChunkStore:
         for path in self.directory.glob("*.partial"):
             path.unlink(missing_ok=True)
 
-    def _description(self, path: Path) -> Dict[str, Any]:
+    def _description(self, path: Path) -> dict[str, Any]:
         return self._checked(path)[0]
 
     def _checked(self, path: Path) -> Any:

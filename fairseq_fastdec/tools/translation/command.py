@@ -10,8 +10,9 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Optional
 
 from fairseq import tasks, utils
 
@@ -176,7 +177,7 @@ def chunk_size_for(n_lines: Optional[int], n_chunks: int) -> int:
     return min(max(math.ceil(n_lines / n_chunks), LEAST_LINES), MOST_LINES)
 
 
-def _settings_of_output(args: argparse.Namespace) -> Dict[str, Any]:
+def _settings_of_output(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "format": args.format,
         "with_source": args.with_source,
@@ -186,10 +187,10 @@ def _settings_of_output(args: argparse.Namespace) -> Dict[str, Any]:
     }
 
 
-def show(counts: Dict[str, int]) -> str:
+def show(counts: dict[str, int]) -> str:
     """The counts in words: ``97 translated, 3 too long``."""
     others = sorted(name for name, count in counts.items() if count and name != TRANSLATED)
-    names: List[str] = [TRANSLATED, *others]
+    names: list[str] = [TRANSLATED, *others]
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in names)
 
 

@@ -5,15 +5,12 @@ import contextlib
 import hashlib
 import logging
 import os
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import (
     Any,
     BinaryIO,
-    Callable,
-    Counter,
-    Deque,
-    Dict,
-    Iterator,
     NamedTuple,
     Optional,
     Protocol,
@@ -119,7 +116,7 @@ class Coordinator:
         self._new_bar = new_bar
         self._n_chunks = 0
         self._has_ended = False
-        self._lost: Deque[Chunk] = collections.deque()
+        self._lost: collections.deque[Chunk] = collections.deque()
 
     def translate(self, part: Part = Part(), written: Callable[[], Any] = lambda: None) -> int:
         """Translate the chunks that are not in the store, or damaged.
@@ -257,7 +254,7 @@ def complete(coordinator: Coordinator, text: TextInput, store: ChunkStore, outpu
     return put_together(store, coordinator.translate(), output)
 
 
-def put_together(store: ChunkStore, n_chunks: int, output: Path) -> Dict[str, Any]:
+def put_together(store: ChunkStore, n_chunks: int, output: Path) -> dict[str, Any]:
     """Write all chunks, in order, into one file, which is then there as a whole.
 
     Until then it grows among the chunks.
@@ -273,16 +270,16 @@ def put_together(store: ChunkStore, n_chunks: int, output: Path) -> Dict[str, An
         DamagedChunk: for a chunk that is damaged or gone.
         OSError: if the output cannot be written.
     """
-    digest, counts = hashlib.sha256(), collections.Counter()
+    digest = hashlib.sha256()
+    counts: Counter[str] = collections.Counter()
     whole = store.directory / "output"
     try:
-        with atomic_files.replacing(whole) as partial:
-            with packed(partial, output.name) as file:
-                for number in range(n_chunks):
-                    translated = store.read(number)
-                    file.write(translated.content)
-                    digest.update(translated.content)
-                    counts.update(translated.counts)
+        with atomic_files.replacing(whole) as partial, packed(partial, output.name) as file:
+            for number in range(n_chunks):
+                translated = store.read(number)
+                file.write(translated.content)
+                digest.update(translated.content)
+                counts.update(translated.counts)
         os.replace(whole, output)
     except OSError as error:
         raise OSError(f"{output}: {error}; {MENDABLE}") from error

@@ -5,8 +5,9 @@ import json
 import logging
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Iterator
+from typing import BinaryIO
 
 try:
     import fcntl

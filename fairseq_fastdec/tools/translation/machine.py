@@ -2,7 +2,8 @@
 
 import gc
 import os
-from typing import Any, Callable, List, Optional
+from collections.abc import Callable
+from typing import Any, Optional
 
 import torch
 
@@ -61,7 +62,7 @@ def start_workers(
     return Pool(places, lambda: translator, store, forks=True)
 
 
-def places_on_cpu(n_workers: Optional[int], n_threads: int) -> List[Place]:
+def places_on_cpu(n_workers: Optional[int], n_threads: int) -> list[Place]:
     """Where each worker computes on this machine's processors."""
     n_workers = n_workers or max(1, cores.n_usable(cores.usable_cores()) // n_threads)
     return [
@@ -70,7 +71,7 @@ def places_on_cpu(n_workers: Optional[int], n_threads: int) -> List[Place]:
     ]
 
 
-def places_on_gpus(n_workers: Optional[int], n_threads: int) -> List[Place]:
+def places_on_gpus(n_workers: Optional[int], n_threads: int) -> list[Place]:
     """The same on its GPUs, which take turns where there are more workers."""
     n_devices = torch.cuda.device_count()
     return [Place(n_threads, None, worker % n_devices) for worker in range(n_workers or n_devices)]

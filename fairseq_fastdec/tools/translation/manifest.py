@@ -7,8 +7,9 @@ its name. So the nodes of a cluster can have copies of their own.
 import hashlib
 import json
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Optional
 
 from fairseq import checkpoint_utils, utils
 from omegaconf import OmegaConf
@@ -50,7 +51,7 @@ class Manifest:
         return self._kept is None
 
     @property
-    def finished(self) -> Optional[Dict[str, Any]]:
+    def finished(self) -> Optional[dict[str, Any]]:
         """The output's size, digest and counts; ``None`` before it is there."""
         return (self._kept or {}).get("finished")
 
@@ -58,7 +59,7 @@ class Manifest:
         """The lines of a chunk, if that is decided."""
         return None if self._kept is None else self._kept["settings"].get("chunk_size")
 
-    def check(self, settings: Dict[str, Any]) -> None:
+    def check(self, settings: dict[str, Any]) -> None:
         """Keep the settings, or compare them with those that are kept.
 
         Raises:
@@ -74,7 +75,7 @@ class Manifest:
         if self._kept is None or kept != self._kept["settings"]:
             self._write({**(self._kept or {}), "settings": settings})
 
-    def finish(self, output: Dict[str, Any]) -> None:
+    def finish(self, output: dict[str, Any]) -> None:
         """Note that the output is there as a whole.
 
         Args:
@@ -84,14 +85,16 @@ class Manifest:
 
     def begin_again(self) -> None:
         """Forget that it was finished."""
-        self._write({name: value for name, value in self._kept.items() if name != "finished"})
+        self._write(
+            {name: value for name, value in (self._kept or {}).items() if name != "finished"}
+        )
 
-    def _write(self, kept: Dict[str, Any]) -> None:
+    def _write(self, kept: dict[str, Any]) -> None:
         write_settings(self.path, kept)
         self._kept = kept
 
 
-def _is_whole(kept: Dict[str, Any]) -> bool:
+def _is_whole(kept: dict[str, Any]) -> bool:
     """Whether a manifest has what :class:`Manifest` reads from it."""
     settings, finished = kept.get("settings"), kept.get("finished", {"size": 0, "counts": {}})
     return (
@@ -113,8 +116,8 @@ def settings_of(
     task: Any,
     content: Sequence[Optional[FileContent]],
     chunk_size: int,
-    output: Dict[str, Any],
-) -> Dict[str, Any]:
+    output: dict[str, Any],
+) -> dict[str, Any]:
     """All that the output depends on.
 
     Args:
@@ -154,7 +157,7 @@ def settings_of(
     }
 
 
-def checkpoints_of(cfg: Any, path: str) -> List[str]:
+def checkpoints_of(cfg: Any, path: str) -> list[str]:
     """The files of one path of ``--path``: several where checkpoints are sharded."""
     checkpoint = cfg.checkpoint
     n_shards = checkpoint.checkpoint_shard_count
@@ -166,15 +169,16 @@ def checkpoints_of(cfg: Any, path: str) -> List[str]:
     ]
 
 
-def file_options(group: Any) -> Iterator[Tuple[str, str]]:
+def file_options(group: Any) -> Iterator[tuple[str, str]]:
     """The options of a group of the configuration whose values are names of files, with these."""
     for name, value in _options(group).items():
         if isinstance(value, str) and os.path.isfile(value):
             yield name, value
 
 
-def _options(group: Any) -> Dict[str, Any]:
-    return {} if group is None else OmegaConf.to_container(group, enum_to_str=True)
+def _options(group: Any) -> dict[str, Any]:
+    values: Any = {} if group is None else OmegaConf.to_container(group, enum_to_str=True)
+    return values
 
 
 def _digest_of_words(dictionary: Any) -> str:

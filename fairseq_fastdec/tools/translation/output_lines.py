@@ -5,8 +5,9 @@ Every line of the input is in the output or in the counts; usually it is in both
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
+from typing import Optional
 
 from ...data.codec import Problem
 from ..distillation.filters import Filters
@@ -68,7 +69,7 @@ class OutputRules:
             UntranslatedLine: with ``--on-error stop``, for the first line that calls for it.
         """
         counts: Counter = Counter()
-        written: List[bytes] = []
+        written: list[bytes] = []
         for place, (source, result) in enumerate(zip(chunk.lines, results)):
             number = chunk.first + place
             if isinstance(result, Problem):

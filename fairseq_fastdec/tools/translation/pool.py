@@ -1,12 +1,14 @@
 """Workers on one machine: each has a chunk at a time, and whoever dies is replaced."""
 
+import contextlib
 import functools
 import logging
 import multiprocessing
 import signal
 from collections import Counter
+from collections.abc import Callable, Sequence
 from multiprocessing import connection
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional
 
 from .chunks import Chunk, ChunkStore
 from .worker import ChunkTranslator, Place, Progress, Ready, serve
@@ -83,12 +85,10 @@ class Pool:
         """Give a worker that has nothing to do a chunk."""
         worker = next(worker for worker in self._workers if worker.has_room)
         worker.chunk, worker.n_done = chunk, 0
-        try:
+        with contextlib.suppress(OSError):  # the worker has died; messages() notices
             worker.connection.send(chunk)
-        except OSError:  # it has died; messages() notices
-            pass
 
-    def messages(self, seconds: Optional[float] = None) -> List[Tuple[Chunk, Any]]:
+    def messages(self, seconds: Optional[float] = None) -> list[tuple[Chunk, Any]]:
         """Wait for something to happen.
 
         Args:
@@ -102,7 +102,7 @@ class Pool:
             WorkersDie: if workers die again and again.
         """
         busy = {worker.connection: worker for worker in self._workers if worker.connection}
-        found: List[Tuple[Chunk, Any]] = []
+        found: list[tuple[Chunk, Any]] = []
         for ready in connection.wait(list(busy), seconds):
             found += self._received(busy[ready])
         return found
@@ -121,11 +121,11 @@ class Pool:
         for worker in self._workers:
             worker.end()
 
-    def process_ids(self) -> List[int]:
+    def process_ids(self) -> list[int]:
         """The numbers of the processes, for measurements."""
         return [worker.process.pid for worker in self._workers]
 
-    def _received(self, worker: "_Worker") -> List[Tuple[Chunk, Any]]:
+    def _received(self, worker: "_Worker") -> list[tuple[Chunk, Any]]:
         chunk = worker.chunk
         try:
             message = worker.connection.recv()
@@ -140,7 +140,7 @@ class Pool:
             worker.chunk = None
         return [(chunk, message)]
 
-    def _replaced(self, worker: "_Worker") -> List[Tuple[Chunk, Any]]:
+    def _replaced(self, worker: "_Worker") -> list[tuple[Chunk, Any]]:
         """Start another process in a dead one's place."""
         worker.end()
         reason = _cause_of_death(worker.process.exitcode)
@@ -155,7 +155,7 @@ class Pool:
         logger.warning("a worker ended (%s) and was replaced; chunk %d again", reason, chunk.number)
         return [(chunk, Progress(-n_done)), (chunk, Lost())]
 
-    def _connections(self) -> List[connection.Connection]:
+    def _connections(self) -> list[connection.Connection]:
         return [worker.connection for worker in self._workers if worker.connection is not None]
 
 
@@ -199,7 +199,7 @@ def _started(
     forks: bool,
     place: Place,
     others: Sequence[connection.Connection],
-) -> Tuple[connection.Connection, Any]:
+) -> tuple[connection.Connection, Any]:
     """A worker's process, and this process's end of the connection to it."""
     here, there = context.Pipe()
     inherited = [other for other in [*others, here] if forks and not other.closed]

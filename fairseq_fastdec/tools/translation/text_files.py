@@ -11,8 +11,9 @@ import select
 import sys
 import time
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, BinaryIO, NamedTuple, Optional
 
 STANDARD_STREAM = "-"
 PIECE = 1 << 20
@@ -64,7 +65,7 @@ class TextInput:
                     pass
         self.paths = list(paths)
         self._sizes = {path: os.path.getsize(path) for path in paths if _is_regular(path)}
-        self._starts: List[int] = []
+        self._starts: list[int] = []
         self._reads: Optional[BinaryIO] = None
         self._n_bytes_before = 0
 
@@ -129,7 +130,7 @@ class TextInput:
         within = self._reads.tell() if self._reads is not None else 0
         return min(1.0, (self._n_bytes_before + within) / total)
 
-    def content(self) -> List[Optional[FileContent]]:
+    def content(self) -> list[Optional[FileContent]]:
         """The content of each file; ``None`` for standard input and pipes, which are read once."""
         return [_content(path) if path in self._sizes else None for path in self.paths]
 
@@ -264,13 +265,13 @@ def _pack_zstd(file: BinaryIO) -> BinaryIO:
     return _zstandard().ZstdCompressor().stream_writer(file, closefd=False)
 
 
-UNPACKERS: Dict[str, Callable[[BinaryIO], Any]] = {
+UNPACKERS: dict[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
     ".xz": lambda file: lzma.LZMAFile(file, "rb"),
     ".bz2": lambda file: bz2.BZ2File(file, "rb"),
     ".zst": _unpack_zstd,
 }
-PACKERS: Dict[str, Callable[[BinaryIO], Any]] = {
+PACKERS: dict[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0),
     ".xz": lambda file: lzma.LZMAFile(file, "wb"),
     ".bz2": lambda file: bz2.BZ2File(file, "wb"),

@@ -4,16 +4,11 @@ Lines are translated as by fairseq-interactive, except that an empty line stays 
 """
 
 import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import (
     Any,
-    Callable,
-    Collection,
-    Dict,
-    Iterator,
-    List,
     NamedTuple,
     Optional,
-    Sequence,
     Union,
 )
 
@@ -61,7 +56,7 @@ class Outcome(NamedTuple):
     """
 
     n_source_tokens: int
-    hypotheses: List[TextHypothesis]
+    hypotheses: list[TextHypothesis]
 
 
 LineResult = Union[Outcome, Problem]
@@ -114,7 +109,7 @@ class LineTranslator:
         texts: Sequence[str],
         seed: int,
         progress: Callable[[int], Any] = lambda n: None,
-    ) -> List[LineResult]:
+    ) -> list[LineResult]:
         """Translate lines.
 
         Args:
@@ -128,7 +123,7 @@ class LineTranslator:
         utils.set_torch_seed(seed)
         stripped = [text.strip() for text in texts]
         encoded = self._codec.encode(stripped)
-        results: List[Optional[LineResult]] = [
+        results: list[Optional[LineResult]] = [
             (of_line if isinstance(of_line, Problem) else self._limit.problem(of_line))
             if text
             else EMPTY_LINE
@@ -147,14 +142,14 @@ class LineTranslator:
         return [result or Problem("not translated", "the task left it out") for result in results]
 
     def _decoded(
-        self, tokens: List[Tensor], progress: Callable[[int], Any]
-    ) -> Dict[int, Union[List[ScoredTokens], Problem]]:
+        self, tokens: list[Tensor], progress: Callable[[int], Any]
+    ) -> dict[int, Union[list[ScoredTokens], Problem]]:
         """The hypotheses of each place in the list, best first, as many as ``--nbest`` says.
 
         All batches are made before the first is decoded, and text is made after the last: what
         takes turns with decoding finds the processor's caches full of the model.
         """
-        found: Dict[int, Union[List[ScoredTokens], Problem]] = {}
+        found: dict[int, Union[list[ScoredTokens], Problem]] = {}
         for batch in self._batches(tokens):
             batch = on_device(batch, self._cfg)
             for place, of_line in decoded(self.task, self._generator, self._models, batch):
@@ -165,13 +160,13 @@ class LineTranslator:
             progress(batch["nsentences"])
         return found
 
-    def _batches(self, tokens: List[Tensor]) -> List[Dict[str, Any]]:
+    def _batches(self, tokens: list[Tensor]) -> list[dict[str, Any]]:
         if not tokens:
             return []
         data, seed = self._cfg.dataset, self._cfg.common.seed
         return list(batches_of(self.task, tokens, data, self._max_positions, seed))
 
-    def _as_text(self, found: Collection[List[ScoredTokens]]) -> Iterator[List[TextHypothesis]]:
+    def _as_text(self, found: Collection[list[ScoredTokens]]) -> Iterator[list[TextHypothesis]]:
         texts = iter(
             self._codec.decode([hypo.tokens for best in found for hypo in best], self._stripped)
         )

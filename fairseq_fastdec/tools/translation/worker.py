@@ -1,11 +1,13 @@
 """A process that translates chunks: it is given one after the other, and keeps or returns each."""
 
+import contextlib
 import signal
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -89,7 +91,7 @@ class ChunkTranslator:
         progress(len(texts) - len(valid))
         # What is drawn at random depends on the chunk, and on no chunk before it.
         results = iter(self._translator.translate(valid, self._seed + chunk.number, progress))
-        of_lines: List[LineResult] = [NOT_UTF8 if text is None else next(results) for text in texts]
+        of_lines: list[LineResult] = [NOT_UTF8 if text is None else next(results) for text in texts]
         return self._rules.render(chunk, of_lines)
 
 
@@ -199,10 +201,8 @@ class _Reporter:
 
 def _send(connection: Connection, message: Any) -> None:
     """A coordinator that is gone is no reason to lose a chunk that is nearly done."""
-    try:
+    with contextlib.suppress(OSError):
         connection.send(message)
-    except OSError:
-        pass
 
 
 def _decoded(line: bytes) -> Optional[str]:

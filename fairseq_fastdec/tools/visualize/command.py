@@ -13,9 +13,10 @@ import argparse
 import importlib
 import logging
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Optional
 
 from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -98,7 +99,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     )
 
 
-def formats(text: str) -> List[str]:
+def formats(text: str) -> list[str]:
     """A list of formats; argparse puts the flag before the message."""
     names = text.split(",")
     unknown = [name for name in names if name not in (*PICTURES, *DOCUMENTS)]
@@ -151,7 +152,7 @@ def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
         raise UsageError(f"--formats {','.join(names)}: {error}") from error
 
 
-def read_sentences(name: str, n_most: int) -> Dict[int, str]:
+def read_sentences(name: str, n_most: int) -> dict[int, str]:
     """The sentences by their line number, from 0, without empty ones.
 
     Raises:
@@ -176,7 +177,7 @@ def read_sentences(name: str, n_most: int) -> Dict[int, str]:
     return dict(list(lines.items())[:n_most])
 
 
-def decode(args: argparse.Namespace, lines: Dict[int, str]) -> Iterator[SentenceTrace]:
+def decode(args: argparse.Namespace, lines: dict[int, str]) -> Iterator[SentenceTrace]:
     """The traces of all sentences, decoded as fairseq-interactive would.
 
     Raises:

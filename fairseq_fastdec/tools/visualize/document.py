@@ -27,8 +27,9 @@ rest and are not read back.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Dict, List, Sequence
+from typing import Any
 
 from . import graph
 from .subwords import Spelling
@@ -48,7 +49,7 @@ def write(traces: Sequence[SentenceTrace]) -> str:
     return json.dumps(document, ensure_ascii=False, allow_nan=False)
 
 
-def read(text: str) -> List[SentenceTrace]:
+def read(text: str) -> list[SentenceTrace]:
     """The traces of a document.
 
     Raises:
@@ -65,7 +66,7 @@ def read(text: str) -> List[SentenceTrace]:
     return [_trace(sentence) for sentence in document["sentences"]]
 
 
-def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
+def _sentence(trace: SentenceTrace) -> dict[str, Any]:
     found = graph.decoded(trace)
     spelling = Spelling.from_trace(trace)
     seen = [*trace.tokens, *(t for step in trace.steps for t in [*step.drafts, *step.answers])]
@@ -90,7 +91,7 @@ def _sentence(trace: SentenceTrace) -> Dict[str, Any]:
     }
 
 
-def _trace(sentence: Dict[str, Any]) -> SentenceTrace:
+def _trace(sentence: dict[str, Any]) -> SentenceTrace:
     names = ("first", "drafts", "answers", "probabilities", "settled")
     steps = [TraceStep(**{name: step[name] for name in names}) for step in sentence["steps"]]
     return SentenceTrace(

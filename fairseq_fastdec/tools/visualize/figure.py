@@ -6,9 +6,9 @@ module needs matplotlib and draws without a display.
 
 import textwrap
 import warnings
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence, Tuple
 
 try:
     import matplotlib
@@ -40,7 +40,7 @@ LABEL_HEIGHT, WORD_HEIGHT, ROW, GAP_ROW, PANEL_GAP, MIN_WIDTH = 0.42, 0.22, 0.36
 TITLE_SIZE, LABEL_SIZE, CELL_SIZE, SMALL_SIZE = 10, 8.5, 7.5, 6
 
 SEQUENTIAL, PARALLEL, FAILED, INK, FAINT = "#4a7fb5", "#f2b134", "#b3261e", "#1b1b1b", "#8a8a8a"
-Look = Tuple[str, bool]  # a cell's kind, and whether its token was decoded in parallel
+Look = tuple[str, bool]  # a cell's kind, and whether its token was decoded in parallel
 FILLS = {
     ("found", False): "#8fb8de",
     ("found", True): "#f7c95c",
@@ -119,7 +119,7 @@ class _Picture:
         height = 2 * MARGIN + TITLE_LINE * (len(title) + len(legend)) + sum(heights)
         figure = Figure(figsize=(self.width, height), facecolor="white")
         FigureCanvasAgg(figure)
-        self.axes = figure.add_axes([0, 0, 1, 1])
+        self.axes = figure.add_axes((0, 0, 1, 1))
         self.axes.set(xlim=(0, self.width), ylim=(height, 0))
         self.axes.axis("off")
         y = MARGIN
@@ -138,7 +138,7 @@ class _Picture:
             y += TITLE_LINE
         return figure
 
-    def _title(self) -> List[str]:
+    def _title(self) -> list[str]:
         n_tokens, n_steps = len(self.trace.tokens), len(self.trace.steps)
         n_parallel = sum(token is not None and token.parallel for token in self.found)
         head = (
@@ -225,8 +225,9 @@ class _Picture:
             right = LEFT + panel.edges[last - panel.start] - 0.05
             y = matrix - WORD_HEIGHT
             self.axes.plot([left, right], [y, y], color=FAINT, lw=0.8)
-            text = layout.shortened(
-                fonts.drawable(word), lambda text: self.measure(text, LABEL_SIZE) <= right - left
+            text = layout.shortened(  # calls the function at once
+                fonts.drawable(word),
+                lambda text: self.measure(text, LABEL_SIZE) <= right - left,  # noqa: B023
             )
             self._text((left + right) / 2, matrix - 0.115, text, LABEL_SIZE, ha="center")
 
@@ -285,7 +286,7 @@ class _Picture:
         shows_parallel = cell.kind in ("found", "kept") and token is not None
         return cell.kind, shows_parallel and token.parallel
 
-    def _legend_lines(self) -> List[List[str]]:
+    def _legend_lines(self) -> list[list[str]]:
         """The explanations below the picture, broken into lines."""
         present = {FRONTIER}
         for row in self.cells:
@@ -294,7 +295,7 @@ class _Picture:
                     present.add(self._choose_look(position, cell))
                     if cell.failed is not None:
                         present.add(FAILURE)
-        lines: List[List[str]] = [[]]
+        lines: list[list[str]] = [[]]
         x = LEFT
         for meaning, looks in MEANINGS.items():
             if not present.intersection(looks):
@@ -310,7 +311,7 @@ class _Picture:
     def _legend_width(self, meaning: str) -> float:
         return 0.26 * len(MEANINGS[meaning]) + self.measure(meaning, SMALL_SIZE) + 0.25
 
-    def _legend_line(self, line: List[str], y: float) -> None:
+    def _legend_line(self, line: list[str], y: float) -> None:
         x = LEFT
         for meaning in line:
             start = x
@@ -349,7 +350,7 @@ def _height(span: int) -> float:
     return min(ARC_BASE + ARC_PER_TOKEN * span, MAX_ARC)
 
 
-def _gaps(panel: Panel) -> Dict[int, int]:
+def _gaps(panel: Panel) -> dict[int, int]:
     """The number of steps left out before a row, for the rows before which some are."""
     pairs = zip(panel.rows, panel.rows[1:])
     return {after: after - before - 1 for before, after in pairs if after - before > 1}

@@ -2,8 +2,7 @@
 
 import logging
 import unicodedata
-from functools import lru_cache
-from typing import FrozenSet, List, Set
+from functools import cache
 
 from matplotlib import font_manager, ft2font
 
@@ -16,7 +15,7 @@ UNDRAWABLE = ("Cc", "Cs", "Cn", "Zl", "Zp")
 NO_FONT = "Last Resort"
 
 
-def families(text: str) -> List[str]:
+def families(text: str) -> list[str]:
     """Font families that together have the glyphs of ``text``, the default first.
 
     Characters that no installed font has are logged.
@@ -39,7 +38,7 @@ def families(text: str) -> List[str]:
     return chosen
 
 
-def _covering(missing: Set[int]) -> List[str]:
+def _covering(missing: set[int]) -> list[str]:
     """The families that between them have what is missing, which is taken out of the set."""
     candidates = {
         entry.name: entry.fname
@@ -59,7 +58,7 @@ def _covering(missing: Set[int]) -> List[str]:
     return chosen
 
 
-@lru_cache(maxsize=None)
+@cache
 def _add_new_fonts() -> None:
     """matplotlib keeps a list of fonts on disk and does not look again."""
     listed = {entry.fname for entry in font_manager.fontManager.ttflist}
@@ -71,8 +70,8 @@ def _add_new_fonts() -> None:
                 logger.debug("%s: not a font that matplotlib can read", path)
 
 
-@lru_cache(maxsize=None)
-def _characters(path: str) -> FrozenSet[int]:
+@cache
+def _characters(path: str) -> frozenset[int]:
     try:
         return frozenset(font_manager.get_font(path).get_charmap())
     except (OSError, RuntimeError, ValueError):
@@ -117,7 +116,7 @@ def for_png(text: str) -> str:
     return get_display(reshape(text))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _warn_of_reversed_labels() -> None:
     logger.warning(
         "right-to-left labels of the PNG come out reversed: pip install python-bidi "

@@ -7,7 +7,7 @@ tokens before; where it is fewer, the token was decoded in parallel with those i
 """
 
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import Optional
 
 from .trace import SentenceTrace, TraceStep
 
@@ -60,7 +60,7 @@ def known(trace: SentenceTrace, step: TraceStep) -> int:
     return min(n, len(trace.tokens))
 
 
-def frontiers(trace: SentenceTrace) -> List[int]:
+def frontiers(trace: SentenceTrace) -> list[int]:
     """After each step, how many leading tokens are settled; never decreases.
 
     A token is settled when it answers an input that is right up to it, whether or not the
@@ -77,7 +77,7 @@ def frontiers(trace: SentenceTrace) -> List[int]:
     return settled
 
 
-def decoded(trace: SentenceTrace) -> List[Optional[Decoded]]:
+def decoded(trace: SentenceTrace) -> list[Optional[Decoded]]:
     """The finding of each output token; ``None`` for those that were forced.
 
     With ``blockwise``, a proposal that was accepted was made by a head in the step before, so its
@@ -119,7 +119,7 @@ def _proposed(trace: SentenceTrace, position: int) -> Optional[Decoded]:
     return None
 
 
-def edges(tokens: List[Optional[Decoded]]) -> List[Tuple[int, int]]:
+def edges(tokens: list[Optional[Decoded]]) -> list[tuple[int, int]]:
     """The dependency graph (Figure 4, above), a tree: one edge to each token.
 
     Returns:
@@ -131,7 +131,7 @@ def edges(tokens: List[Optional[Decoded]]) -> List[Tuple[int, int]]:
     return [(context - 1, j) for j, context in enumerate(contexts)]
 
 
-def cells(trace: SentenceTrace) -> List[List[Optional[Cell]]]:
+def cells(trace: SentenceTrace) -> list[list[Optional[Cell]]]:
     """The matrix: for each step and output position, the answer given there, if any."""
     found = decoded(trace)
     return [

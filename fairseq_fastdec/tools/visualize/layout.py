@@ -4,8 +4,9 @@ All lengths are inches. A column is as wide as its label, so that labels stay ho
 every script can be read in.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Optional
 
 from . import graph
 from .trace import SentenceTrace
@@ -30,8 +31,8 @@ class Panel:
 
     start: int
     end: int
-    edges: List[float]
-    rows: List[int]
+    edges: list[float]
+    rows: list[int]
 
     def center(self, position: int) -> float:
         """The x of a token's column."""
@@ -45,7 +46,7 @@ class Panel:
 
 def panels(
     trace: SentenceTrace, widths: Sequence[float], panel_width: float = PANEL_WIDTH
-) -> List[Panel]:
+) -> list[Panel]:
     """Break a sentence so that no panel is wider than ``panel_width``.
 
     Args:
@@ -62,7 +63,7 @@ def panels(
     return result
 
 
-def _breaks(columns: Sequence[float], panel_width: float) -> List[Tuple[int, int]]:
+def _breaks(columns: Sequence[float], panel_width: float) -> list[tuple[int, int]]:
     n_panels = max(1, -(-sum(columns) // panel_width))
     # Even panels look better than full ones and a rest of two tokens.
     target = sum(columns) / n_panels
@@ -79,7 +80,7 @@ def _breaks(columns: Sequence[float], panel_width: float) -> List[Tuple[int, int
 
 def _rows(
     start: int, end: int, found: Sequence[Optional[graph.Decoded]], settled: Sequence[int]
-) -> List[int]:
+) -> list[int]:
     """The steps that find one of the tokens, or during which the frontier passes them."""
     rows = {token.step for token in found[start:end] if token is not None}
     before = [0, *settled[:-1]]

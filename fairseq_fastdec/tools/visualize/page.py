@@ -1,7 +1,7 @@
 """All sentences as one interactive HTML page that needs nothing else, not even a network."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Sequence
 
 from . import document
 from .trace import SentenceTrace

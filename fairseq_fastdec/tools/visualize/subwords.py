@@ -4,8 +4,8 @@ Two conventions are known: ``Rah@@ men@@ vorlage`` (subword-nmt, fastBPE) and ``
 (SentencePiece). Only what is shown changes: two tokens that look alike stay two tokens.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple
 
 from .trace import SentenceTrace
 
@@ -43,7 +43,7 @@ class Spelling:
             return token[len(BEGINS) :] if token.startswith(BEGINS) else seam + token
         return token[: -len(GOES_ON)] + seam if token.endswith(GOES_ON) else token
 
-    def labels(self, tokens: Sequence[str]) -> Dict[str, str]:
+    def labels(self, tokens: Sequence[str]) -> dict[str, str]:
         """The labels of those tokens that are written otherwise than the dictionary has them."""
         found = {token: self.label(token) for token in tokens}
         return {token: label for token, label in found.items() if label != token}
@@ -54,14 +54,14 @@ class Spelling:
             return " ".join(tokens)
         return " ".join(word for _, _, word in self._words(tokens))
 
-    def joined(self, tokens: Sequence[str]) -> List[Tuple[int, int, str]]:
+    def joined(self, tokens: Sequence[str]) -> list[tuple[int, int, str]]:
         """The words of several pieces to write beside these: first piece, behind the last, word."""
         if self.how != "join":
             return []
         return [(start, end, word) for start, end, word in self._words(tokens) if end - start > 1]
 
-    def _words(self, tokens: Sequence[str]) -> List[Tuple[int, int, str]]:
-        words: List[Tuple[int, int, str]] = []
+    def _words(self, tokens: Sequence[str]) -> list[tuple[int, int, str]]:
+        words: list[tuple[int, int, str]] = []
         bare = Spelling("join", self.prefixed)
         for position, token in enumerate(tokens):
             if words and self._continues(tokens[position - 1], token):

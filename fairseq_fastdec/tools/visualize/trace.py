@@ -1,7 +1,8 @@
 """The beliefs of a decoder, step by step: the data behind DDGviz."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Generic, List, Optional, Sequence, TypeVar
+from typing import Generic, Optional, TypeVar
 
 from torch import Tensor
 
@@ -23,9 +24,9 @@ class TraceStep(Generic[Token]):
     """
 
     first: int
-    drafts: List[Token]
-    answers: List[Token]
-    probabilities: List[float]
+    drafts: list[Token]
+    answers: list[Token]
+    probabilities: list[float]
     settled: int
 
 
@@ -49,12 +50,12 @@ class SentenceTrace(Generic[Token]):
     """
 
     id: int
-    source: List[Token]
-    tokens: List[Token]
-    steps: List[TraceStep[Token]] = field(default_factory=list)
+    source: list[Token]
+    tokens: list[Token]
+    steps: list[TraceStep[Token]] = field(default_factory=list)
     method: str = "jacobi"
     subwords: str = "show"
-    blocks: List[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
 
     def named(
         self,
@@ -70,7 +71,7 @@ class SentenceTrace(Generic[Token]):
             subwords: how to write them.
         """
 
-        def names(tokens: Sequence[int]) -> List[str]:
+        def names(tokens: Sequence[int]) -> list[str]:
             return [target_symbol(token) for token in tokens]
 
         def named(step: TraceStep) -> TraceStep[str]:
@@ -98,7 +99,7 @@ class Recorder:
     """
 
     def __init__(self) -> None:
-        self._steps: Dict[int, List[TraceStep[int]]] = {}
+        self._steps: dict[int, list[TraceStep[int]]] = {}
 
     def __call__(
         self,
@@ -125,6 +126,6 @@ class Recorder:
             step = TraceStep(start, draft[: n - 1], answer[:n], probability[:n], min(n_settled, n))
             self._steps.setdefault(sentence, []).append(step)
 
-    def take(self, sentence: int) -> List[TraceStep[int]]:
+    def take(self, sentence: int) -> list[TraceStep[int]]:
         """The steps of one sentence of the last batch, which the recorder then forgets."""
         return self._steps.pop(sentence, [])

@@ -48,21 +48,18 @@ def test_another_process_is_named(tmp_path, held):
     process = held()
     message = f"process {process.pid} on {socket.gethostname()} is at work there"
     for index, count in ((0, 1), (1, 2)):
-        with pytest.raises(ValueError, match=message):
-            with locked(tmp_path, index, count):
-                pass
+        with pytest.raises(ValueError, match=message), locked(tmp_path, index, count):
+            pass
 
 
 def test_parts_go_together_and_not_with_the_whole(tmp_path, held):
     process = held(0, 2)
     with locked(tmp_path, 1, 2):
         pass
-    with pytest.raises(ValueError, match=f"process {process.pid} on"):
-        with locked(tmp_path, 0, 2):
-            pass
-    with pytest.raises(ValueError, match="another process is at work there"):
-        with locked(tmp_path):
-            pass
+    with pytest.raises(ValueError, match=f"process {process.pid} on"), locked(tmp_path, 0, 2):
+        pass
+    with pytest.raises(ValueError, match="another process is at work there"), locked(tmp_path):
+        pass
 
 
 def test_whoever_was_killed_holds_nothing(tmp_path, held):

@@ -92,9 +92,9 @@ def test_idle_workers_are_replaced_too(pool_of):
 
 
 def test_what_kills_everybody_ends_the_command(pool_of):
-    with pytest.raises(WorkersDie, match="lines 11 to 12 of the input: 5 workers .*SIGKILL"):
-        with pool_of() as pool:
-            results(pool, chunks("a\n", "b\ndie\n", "c\n"))
+    dies = pytest.raises(WorkersDie, match="lines 11 to 12 of the input: 5 workers .*SIGKILL")
+    with dies, pool_of() as pool:
+        results(pool, chunks("a\n", "b\ndie\n", "c\n"))
 
 
 def die():
@@ -103,9 +103,9 @@ def die():
 
 @pytest.mark.parametrize("forks", [True, False], ids=["forked", "spawned"])
 def test_workers_that_never_begin(forks):
-    with pytest.raises(WorkersDie, match="before they translate anything .exit code 7"):
-        with Pool([Place()], die, None, forks) as pool:
-            results(pool, chunks("a\n"))
+    dies = pytest.raises(WorkersDie, match="before they translate anything .exit code 7")
+    with dies, Pool([Place()], die, None, forks) as pool:
+        results(pool, chunks("a\n"))
 
 
 def fail():

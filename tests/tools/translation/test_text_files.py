@@ -7,6 +7,7 @@ import lzma
 import os
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_parts_packed_one_after_the_other(tmp_path, ending):
     """As ``cat a.gz b.gz`` and pzstd make them."""
     paths = [write(tmp_path / f"part{number}{ending}", CONTENT * 2000) for number in range(2)]
     whole = tmp_path / f"whole{ending}"
-    whole.write_bytes(b"".join(open(path, "rb").read() for path in paths))
+    whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
     assert read(str(whole)) == LINES * 4000
 
 
@@ -79,7 +80,7 @@ def test_files_that_are_not_there(tmp_path):
 @pytest.mark.parametrize("damage", ["cut", "other"])
 def test_damaged_files_are_named(tmp_path, ending, damage):
     path = write(tmp_path / f"text{ending}", os.urandom(5000).replace(b"\n", b"") + b"\n")
-    whole = open(path, "rb").read()
+    whole = Path(path).read_bytes()
     with open(path, "wb") as file:
         file.write(whole[: len(whole) // 2] if damage == "cut" else CONTENT)
     with pytest.raises(DamagedFile, match=f"^{path}: damaged, or not what its name says"):

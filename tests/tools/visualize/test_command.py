@@ -122,7 +122,7 @@ def test_batches_and_ensembles(draw, baseline):
 
 
 def test_standard_input_formats_and_the_number_of_sentences(draw, monkeypatch, caplog):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("a\nb\nc\n".encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\nc\n")))
     out = draw("--sentences", "-", "--formats", "svg,json", "--max-sentences-shown", 2)
     assert files(out) == ["ddgviz.json", "sentence-1.svg", "sentence-2.svg"]
     assert "1 more" in caplog.text

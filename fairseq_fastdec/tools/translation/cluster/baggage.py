@@ -2,7 +2,7 @@
 
 import copy
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from fairseq import utils
@@ -23,8 +23,8 @@ class Baggage(NamedTuple):
         options: the places that stand for an option's value, by the option's group and name.
     """
 
-    files: Dict[str, str]
-    options: Dict[Tuple[str, str], List[str]]
+    files: dict[str, str]
+    options: dict[tuple[str, str], list[str]]
 
 
 def baggage_of(cfg: Any) -> Baggage:
@@ -33,8 +33,8 @@ def baggage_of(cfg: Any) -> Baggage:
     Args:
         cfg: the configuration of fairseq-generate's command line.
     """
-    files: Dict[str, str] = {}
-    options: Dict[Tuple[str, str], List[str]] = {}
+    files: dict[str, str] = {}
+    options: dict[tuple[str, str], list[str]] = {}
     paths = utils.split_paths(cfg.common_eval.path)
     options["common_eval", "path"] = [
         f"model{number}/{Path(path).name}" for number, path in enumerate(paths)
@@ -43,8 +43,8 @@ def baggage_of(cfg: Any) -> Baggage:
         for file in checkpoints_of(cfg, path):
             files[f"model{number}/{Path(file).name}"] = file
     options["task", "data"] = ["data"]
-    for file in sorted(Path(cfg.task.data).glob(DICTIONARIES)):
-        files[f"data/{file.name}"] = str(file)
+    for dictionary in sorted(Path(cfg.task.data).glob(DICTIONARIES)):
+        files[f"data/{dictionary.name}"] = str(dictionary)
     for group in GROUPS:
         for name, file in file_options(cfg[group]):
             place = f"{group}.{name}/{Path(file).name}"

@@ -13,9 +13,10 @@ import shutil
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, NamedTuple, Union
 
 from ....noise import results_only
 from ...command_line import version
@@ -62,7 +63,7 @@ class Started(NamedTuple):
     n_workers: int
 
 
-Report = List[Tuple[int, Any]]
+Report = list[tuple[int, Any]]
 
 
 class Machine:
@@ -81,7 +82,7 @@ class Machine:
         self._process: Any = None
         self._connection: Any = None
 
-    def start(self, job: Job, files: Dict[str, Sequence[Any]]) -> Union[Started, Failed]:
+    def start(self, job: Job, files: dict[str, Sequence[Any]]) -> Union[Started, Failed]:
         """Get the files, and start the workers.
 
         Args:
@@ -110,7 +111,7 @@ class Machine:
         except (EOFError, OSError) as error:
             return Failed(str(error))
 
-    def exchange(self, chunks: List[Chunk]) -> Report:
+    def exchange(self, chunks: list[Chunk]) -> Report:
         """Take chunks, no more than there are workers without one, and tell what has happened.
 
         Returns:
@@ -157,14 +158,13 @@ def serve(connection: Connection, job: Job) -> None:
     except (ValueError, OSError, ImportError) as error:
         connection.send(Failed(str(error)))
         return
-    with contextlib.suppress(EOFError, OSError):  # when nobody is there any more
-        with pool:
-            connection.send(Started(len(pool.process_ids())))
-            _translate(connection, pool)
+    with contextlib.suppress(EOFError, OSError), pool:  # when the coordinator is gone
+        connection.send(Started(len(pool.process_ids())))
+        _translate(connection, pool)
 
 
 def _translate(connection: Connection, pool: Pool) -> None:
-    waiting: Deque[Chunk] = collections.deque()
+    waiting: collections.deque[Chunk] = collections.deque()
     while True:
         waiting += connection.recv()
         try:
@@ -174,7 +174,7 @@ def _translate(connection: Connection, pool: Pool) -> None:
             return
 
 
-def _report(pool: Pool, waiting: Deque[Chunk]) -> Report:
+def _report(pool: Pool, waiting: collections.deque[Chunk]) -> Report:
     """Wait until a chunk is finished or lost, or for a while; everything that happened."""
     progress: Counter = Counter()
     report: Report = []
@@ -193,11 +193,11 @@ def _report(pool: Pool, waiting: Deque[Chunk]) -> Report:
 @contextlib.contextmanager
 def _own_directory() -> Iterator[Path]:
     """A directory for this process's files; those of processes that were killed are removed."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        _remove_if_left(directory)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as directory:
-        with locked(Path(directory)):
-            yield Path(directory)
+    for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        _remove_if_left(left)
+    own = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+    with own as directory, locked(Path(directory)):
+        yield Path(directory)
 
 
 def _remove_if_left(directory: Path) -> None:

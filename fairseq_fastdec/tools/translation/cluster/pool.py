@@ -3,7 +3,8 @@
 import logging
 import time
 from collections import Counter
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Optional, Protocol
 
 from ..chunks import Chunk, ChunkStore, Translated
 from ..pool import MOST_DEATHS, Lost, WorkersDie, told_of_deaths
@@ -44,16 +45,16 @@ class NoMachine(ValueError):
 class Cluster(Protocol):
     """The machines to which :class:`ClusterPool` speaks: each call gives something to wait for."""
 
-    def nodes(self) -> List[Node]:
+    def nodes(self) -> list[Node]:
         """The machines that are there now and have room for a worker."""
 
-    def start(self, node: Node) -> Tuple[Any, Any]:
+    def start(self, node: Node) -> tuple[Any, Any]:
         """Start :class:`.node.Machine` on a node: what stands for it, and the first call."""
 
-    def exchange(self, machine: Any, chunks: List[Chunk]) -> Any:
+    def exchange(self, machine: Any, chunks: list[Chunk]) -> Any:
         """Call :meth:`.node.Machine.exchange`."""
 
-    def wait(self, calls: Sequence[Any], seconds: float) -> List[Any]:
+    def wait(self, calls: Sequence[Any], seconds: float) -> list[Any]:
         """Wait for answers; the calls that have one, or none when the time is over."""
 
     def result(self, call: Any) -> Any:
@@ -83,8 +84,8 @@ class ClusterPool:
         """
         self._cluster = cluster
         self._store = store
-        self._machines: Dict[str, _Machine] = {}
-        self._left_out: Dict[str, str] = {}
+        self._machines: dict[str, _Machine] = {}
+        self._left_out: dict[str, str] = {}
         self._deaths: Counter = Counter()
         self._failures: Counter = Counter()
         self._last_look = -BETWEEN_LOOKS
@@ -112,7 +113,7 @@ class ClusterPool:
         machine.chunks[chunk.number] = chunk
         machine.to_send.append(chunk)
 
-    def messages(self, seconds: Optional[float] = None) -> List[Tuple[Chunk, Any]]:
+    def messages(self, seconds: Optional[float] = None) -> list[tuple[Chunk, Any]]:
         """Wait for something to happen.
 
         Args:
@@ -135,7 +136,7 @@ class ClusterPool:
         if not of_calls:
             time.sleep(min(seconds, BETWEEN_LOOKS))
             return []
-        found: List[Tuple[Chunk, Any]] = []
+        found: list[tuple[Chunk, Any]] = []
         for call in self._cluster.wait(list(of_calls), seconds):
             found += self._received(of_calls[call])
         return found
@@ -161,7 +162,7 @@ class ClusterPool:
             self._alone_since = None
             logger.warning("the cluster has no machine with room for a worker; waiting for one")
 
-    def _received(self, machine: "_Machine") -> List[Tuple[Chunk, Any]]:
+    def _received(self, machine: "_Machine") -> list[tuple[Chunk, Any]]:
         call, machine.call = machine.call, None
         try:
             answer = self._cluster.result(call)
@@ -175,7 +176,7 @@ class ClusterPool:
             return []
         return [pair for told in answer for pair in self._heard(machine, *told)]
 
-    def _heard(self, machine: "_Machine", number: int, message: Any) -> Iterator[Tuple[Chunk, Any]]:
+    def _heard(self, machine: "_Machine", number: int, message: Any) -> Iterator[tuple[Chunk, Any]]:
         if isinstance(message, WorkersDie):
             raise WorkersDie(f"{machine.node.name}: {message}")
         chunk = machine.chunks[number]
@@ -198,7 +199,7 @@ class ClusterPool:
             return Failed(str(error))
         return Done(Translated(b"", done.translated.counts))
 
-    def _lost(self, machine: "_Machine", reason: str) -> List[Tuple[Chunk, Any]]:
+    def _lost(self, machine: "_Machine", reason: str) -> list[tuple[Chunk, Any]]:
         """Forget a machine; its chunks are for others."""
         name = machine.node.name
         if not machine.n_workers:
@@ -208,7 +209,7 @@ class ClusterPool:
                 return []
         self._remove(machine)
         logger.warning("%s is lost (%s); %d chunks again", name, reason, len(machine.chunks))
-        found: List[Tuple[Chunk, Any]] = []
+        found: list[tuple[Chunk, Any]] = []
         for number, chunk in machine.chunks.items():
             self._count_death(chunk, f"the last one with {name}")
             found += [(chunk, Progress(-machine.n_done[number])), (chunk, Lost())]
@@ -244,8 +245,8 @@ class _Machine:
         self.handle = handle
         self.call: Optional[Any] = call
         self.n_workers = 0
-        self.chunks: Dict[int, Chunk] = {}
-        self.to_send: List[Chunk] = []
+        self.chunks: dict[int, Chunk] = {}
+        self.to_send: list[Chunk] = []
         self.n_done: Counter = Counter()
 
     @property

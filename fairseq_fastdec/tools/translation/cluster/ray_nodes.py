@@ -7,7 +7,8 @@ many workers and actors there are in the course of a run.
 import contextlib
 import logging
 import signal
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Optional
 
 from ...command_line import version
 from ..chunks import Chunk, ChunkStore
@@ -71,9 +72,9 @@ class RayNodes:
         except BaseException:
             self._ray.shutdown()
             raise
-        self._actors: List[Any] = []
+        self._actors: list[Any] = []
 
-    def nodes(self) -> List[Node]:
+    def nodes(self) -> list[Node]:
         """See :class:`.pool.Cluster`."""
         nodes = [
             Node(
@@ -87,7 +88,7 @@ class RayNodes:
         ]
         return [node for node in nodes if self._n_workers(node)]
 
-    def start(self, node: Node) -> Tuple[Any, Any]:
+    def start(self, node: Node) -> tuple[Any, Any]:
         """See :class:`.pool.Cluster`."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -102,11 +103,11 @@ class RayNodes:
         self._actors.append(actor)
         return actor, actor.start.remote(job, self._files)
 
-    def exchange(self, machine: Any, chunks: List[Chunk]) -> Any:
+    def exchange(self, machine: Any, chunks: list[Chunk]) -> Any:
         """See :class:`.pool.Cluster`."""
         return machine.exchange.remote(chunks)
 
-    def wait(self, calls: Sequence[Any], seconds: float) -> List[Any]:
+    def wait(self, calls: Sequence[Any], seconds: float) -> list[Any]:
         """See :class:`.pool.Cluster`."""
         first, others = self._ray.wait(list(calls), timeout=seconds, fetch_local=False)
         if not first or not others:
