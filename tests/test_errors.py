@@ -114,7 +114,7 @@ def option():
 
 
 def unsupported():
-    check_supported(tiny.build_model(tiny.task(20), adaptive_softmax_cutoff="5,10"))
+    check_supported(tiny.build_model(tiny.task(20), "nonautoregressive_transformer"))
 
 
 def checkpoint(tmp_path, name, content):
@@ -132,7 +132,7 @@ def test_which_errors_are_told(monkeypatch, capsys, tmp_path):
         return told(monkeypatch, capsys, call)
 
     assert line(option).startswith("fairseq-generate: --decoding speculative: unknown;")
-    assert "adaptive softmax" in line(unsupported)
+    assert "is not autoregressive" in line(unsupported)
     assert isinstance(caught(unsupported), UnsupportedModel)
     for name, content in (("empty", b""), ("text", b"hello\n" * 9), ("half", half_of_a_zip())):
         assert f"{name}.pt: is damaged" in line(checkpoint(tmp_path, f"{name}.pt", content))
