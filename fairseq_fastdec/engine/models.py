@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import torch
+from fairseq.models import FairseqDecoder, FairseqEncoder, FairseqEncoderDecoderModel
 from torch import Tensor, nn
 
 from .kernels import loading
@@ -42,7 +43,7 @@ class EngineModels:
     """An ensemble as the engine decodes with it. For one thread at a time; weights are shared."""
 
     def __init__(
-        self, models: Sequence[nn.Module], precision: str, proposals: ProposalWays
+        self, models: Sequence[FairseqEncoderDecoderModel], precision: str, proposals: ProposalWays
     ) -> None:
         """
         Args:
@@ -112,12 +113,12 @@ class EngineModels:
         return self._made
 
 
-def obstacle(models: Sequence[nn.Module], precision: str) -> Optional[str]:
+def obstacle(models: Sequence[FairseqEncoderDecoderModel], precision: str) -> Optional[str]:
     """The first reason why the engine cannot decode with some models, in words; or ``None``."""
     return next((problem for model in models for problem in _obstacles(model, precision)), None)
 
 
-def _obstacles(model: nn.Module, precision: str) -> Iterator[str]:
+def _obstacles(model: FairseqEncoderDecoderModel, precision: str) -> Iterator[str]:
     problem = unsupported_part(model)
     if problem is not None:
         yield problem
@@ -150,7 +151,7 @@ def _obstacles(model: nn.Module, precision: str) -> Iterator[str]:
             yield "the activation of the prediction heads is not compiled"
 
 
-def is_compiled(encoder: nn.Module) -> bool:
+def is_compiled(encoder: FairseqEncoder) -> bool:
     """Whether the engine computes an encoder itself."""
     return runs_prepared(encoder) and not any(_obstacles_of_layers(encoder))
 
@@ -169,7 +170,7 @@ def _states(encoded: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return states.contiguous().numpy(), (~padding).sum(dim=1).numpy()
 
 
-def _obstacles_of_layers(coder: nn.Module) -> Iterator[str]:
+def _obstacles_of_layers(coder: Any) -> Iterator[str]:
     layers = layers_of(coder)
     activations = {activation_number(layer.activation_fn) for layer in layers}
     if None in activations or len(activations) > 1:
@@ -180,7 +181,7 @@ def _obstacles_of_layers(coder: nn.Module) -> Iterator[str]:
 
 
 def _engine_model(
-    model: nn.Module,
+    model: FairseqEncoderDecoderModel,
     precision: Precision,
     proposals: ProposalWays,
     n_source: int,
@@ -209,7 +210,7 @@ def _engine_model(
     )
 
 
-def _proposals(decoder: nn.Module, precision: Precision, ways: ProposalWays) -> dict[str, Any]:
+def _proposals(decoder: FairseqDecoder, precision: Precision, ways: ProposalWays) -> dict[str, Any]:
     """The parts of a model that propose tokens."""
     own = prepared(decoder)
     if ways.rounds:
@@ -226,7 +227,7 @@ def _proposals(decoder: nn.Module, precision: Precision, ways: ProposalWays) -> 
 
 
 def _network(
-    weights: Any, coder: nn.Module, layer_of: Any, tokens_per_step: int, n_positions: int
+    weights: Any, coder: Any, layer_of: Any, tokens_per_step: int, n_positions: int
 ) -> Any:
     positions = Positions(coder, like=weights.embed)
     positions.reach(n_positions)

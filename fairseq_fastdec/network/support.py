@@ -4,7 +4,6 @@ import inspect
 from typing import Optional
 
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
-from torch import nn
 
 from ..stock_decoders import departures, is_nat
 
@@ -16,7 +15,7 @@ class UnsupportedModel(ValueError):
     """A model that cannot be decoded exactly; the message names the part and a remedy."""
 
 
-def check_supported(model: nn.Module) -> None:
+def check_supported(model: FairseqEncoderDecoderModel) -> None:
     """Refuse models that neither this package nor fairseq's incremental decoding can step.
 
     Raises:
@@ -28,12 +27,12 @@ def check_supported(model: nn.Module) -> None:
         raise UnsupportedModel(f"{problem}; {instead}")
 
 
-def departure_from_stock(model: nn.Module) -> Optional[str]:
+def departure_from_stock(model: FairseqEncoderDecoderModel) -> Optional[str]:
     """The first part of a model that differs from stock transformers', in words; or ``None``."""
     return next(departures(model), None)
 
 
-def decodes_incrementally(model: nn.Module) -> bool:
+def decodes_incrementally(model: FairseqEncoderDecoderModel) -> bool:
     """Whether fairseq's incremental decoding can step a model, one token at a time.
 
     Non-autoregressive decoders inherit its interface and do not keep it. Prediction heads and

@@ -10,8 +10,7 @@ import struct
 import threading
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from types import ModuleType
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
@@ -25,7 +24,7 @@ _n_measured = 1
 
 
 @functools.cache
-def library() -> Optional[ModuleType]:
+def library() -> Any:
     """The extension module ``_engine``, or ``None`` if it was not built or cannot be loaded.
 
     This is the one place that decides whether compiled code is used. It is called as an attribute

@@ -1,11 +1,11 @@
 """An encoder's parameters in the shapes that the engine multiplies with."""
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 from fairseq.models.transformer import TransformerEncoderBase
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..kernels.packed import PackedLinear
@@ -99,7 +99,7 @@ class EncoderWeights:
 
     def _layer(
         self,
-        layer: nn.Module,
+        layer: Any,
         precision: Precision,
         own: OwnWeights,
         rehearsal: Optional[Rehearsal],
@@ -112,7 +112,7 @@ class EncoderWeights:
             return rehearsal.settle(made, f"layers.{len(self.layers)}")
 
 
-def _layer_weights(layer: nn.Module, precision: Precision) -> EncoderLayerWeights:
+def _layer_weights(layer: Any, precision: Precision) -> EncoderLayerWeights:
     return EncoderLayerWeights(
         qkv=queries_keys_values(layer.self_attn, precision),
         out=precision.linear_of(layer.self_attn.out_proj),

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Optional
 
 import torch
+from fairseq.models import FairseqDecoder
 from fairseq.modules import gelu, gelu_accurate
 from fairseq.utils import get_activation_fn
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..kernels.packed import PackedLinear
@@ -39,7 +40,9 @@ class HeadWeights:
     gelu: bool
 
     @classmethod
-    def of(cls, decoder: nn.Module, precision: Precision, first: int, last: int) -> "HeadWeights":
+    def of(
+        cls, decoder: FairseqDecoder, precision: Precision, first: int, last: int
+    ) -> "HeadWeights":
         """Heads ``first ... last - 1``; head 0 is p_1, learned or not."""
         heads, n_identity = decoder.heads, int(decoder.identity_first_head)
         first, last = first - n_identity, last - n_identity
@@ -70,7 +73,7 @@ class DrafterWeights:
     norms: dict[str, PreparedNorm]
 
     @classmethod
-    def of(cls, decoder: nn.Module, precision: Precision) -> "DrafterWeights":
+    def of(cls, decoder: FairseqDecoder, precision: Precision) -> "DrafterWeights":
         """The decoder's sequential heads."""
         heads = decoder.heads
         attention = decoder.layers[len(decoder.layers) - 1].encoder_attn
@@ -92,7 +95,7 @@ class DrafterWeights:
 
 
 def vocabulary_of_drafts(
-    decoder: nn.Module, precision: Precision, n_types: Optional[int]
+    decoder: FairseqDecoder, precision: Precision, n_types: Optional[int]
 ) -> PackedLinear:
     """The output layer behind sequential heads, of the first types (default: all)."""
     output, widen = decoder.output_projection, decoder.heads.widen
@@ -102,6 +105,6 @@ def vocabulary_of_drafts(
     return precision.linear(weight, None if output.bias is None else output.bias[:n_types])
 
 
-def has_sequential_heads(decoder: nn.Module) -> bool:
+def has_sequential_heads(decoder: FairseqDecoder) -> bool:
     """Whether the decoder has heads that see the tokens before theirs."""
     return getattr(decoder, "heads_are_sequential", False)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Optional
 
 import torch
+from fairseq.models import FairseqDecoder, FairseqEncoder
 from torch import Tensor, nn
 
 from ...memory import trim
@@ -67,7 +68,7 @@ class PreparedModule:
         """
         return self._get(("encoder", precision), EncoderWeights.of, precision, self._own)
 
-    def decoder(self, precision: Precision, encoder: nn.Module) -> DecoderWeights:
+    def decoder(self, precision: Precision, encoder: FairseqEncoder) -> DecoderWeights:
         """All of a decoder from token ids to features.
 
         Args:
@@ -119,14 +120,14 @@ class PreparedModule:
             return getattr(self._made.get((name, precision)), "rehearsed", None)
 
     def _make_drafts(
-        self, decoder: nn.Module, precision: Precision, n_types: Optional[int]
+        self, decoder: FairseqDecoder, precision: Precision, n_types: Optional[int]
     ) -> PackedLinear:
         output = decoder.output_projection
         with self._own.reading(output, [output]):
             return vocabulary_of_drafts(decoder, precision, n_types)
 
     def _make_vocabulary(
-        self, decoder: nn.Module, precision: Precision, n_types: Optional[int]
+        self, decoder: FairseqDecoder, precision: Precision, n_types: Optional[int]
     ) -> PackedLinear:
         output, projection = decoder.output_projection, decoder.project_out_dim
         with self._own.reading(output, [output]):

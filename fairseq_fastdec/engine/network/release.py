@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import nn
 
 from .prepared_model import prepared
@@ -11,7 +13,7 @@ from .support import runs_prepared, unsupported_part
 from .weights import key_value_linears, layer_linears, layers_of
 
 
-def release_once_prepared(models: Sequence[nn.Module]) -> list[nn.Parameter]:
+def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[nn.Parameter]:
     """Have weights of models on a CPU freed, layer by layer, when the engine prepares them.
 
     This is for commands that only decode, with one generator: afterwards the models are good for
@@ -42,7 +44,7 @@ def release_once_prepared(models: Sequence[nn.Module]) -> list[nn.Parameter]:
     return will_go
 
 
-def _prepared_linears(coder: nn.Module) -> Iterator[nn.Linear]:
+def _prepared_linears(coder: Any) -> Iterator[nn.Linear]:
     """The linear layers of a coder of which the engine makes a copy at once."""
     for layer in layers_of(coder):
         yield from layer_linears(layer)

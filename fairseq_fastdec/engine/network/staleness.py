@@ -29,7 +29,7 @@ class Watch:
     No hooks are needed, so modules can be pickled and copied.
     """
 
-    def __init__(self, coder: nn.Module) -> None:
+    def __init__(self, coder: Any) -> None:
         """
         Args:
             coder: not kept alive, but its submodules and parameters are until the next reset.

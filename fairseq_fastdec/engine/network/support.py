@@ -1,9 +1,9 @@
 """The models that the engine can run."""
 
 from collections.abc import Iterator
-from typing import Optional
+from typing import Any, Optional
 
-from fairseq.models import FairseqEncoder
+from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel
 from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBase
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
@@ -12,12 +12,12 @@ from ...stock_decoders import attention_departures, departures
 from .weights import layers_of
 
 
-def unsupported_part(model: nn.Module) -> Optional[str]:
+def unsupported_part(model: FairseqEncoderDecoderModel) -> Optional[str]:
     """The first part of a model that the engine cannot run, in words; ``None`` if there is none."""
     return next(_problems(model), None)
 
 
-def _problems(model: nn.Module) -> Iterator[str]:
+def _problems(model: FairseqEncoderDecoderModel) -> Iterator[str]:
     yield from departures(model)
     for layer in layers_of(model.decoder):
         for attention in (layer.self_attn, layer.encoder_attn):
@@ -37,7 +37,7 @@ def _linears_of(attention: nn.Module) -> Iterator[str]:
             yield f"an attention projection is a {type(linear).__name__}"
 
 
-def linear_problems(layer: nn.Module) -> Iterator[str]:
+def linear_problems(layer: Any) -> Iterator[str]:
     """The parts of a layer's feed-forward network that are not stock."""
     for linear in (layer.fc1, layer.fc2):
         if type(linear) is not nn.Linear:
@@ -60,7 +60,7 @@ def runs_prepared(encoder: FairseqEncoder) -> bool:
     )
 
 
-def _runs_prepared(layer: nn.Module) -> bool:
+def _runs_prepared(layer: Any) -> bool:
     return (
         isinstance(layer, TransformerEncoderLayerBase)
         and type(layer).forward is TransformerEncoderLayerBase.forward

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Optional, Protocol
+from typing import Any, Optional, Protocol
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -151,12 +151,12 @@ def _embeddings(decoder: TransformerDecoderBase) -> tuple[Tensor, float]:
     return F.linear(decoder.embed_scale * embed, in_fp32(projection.weight), bias), 1.0
 
 
-def layers_of(coder: nn.Module) -> list[nn.Module]:
+def layers_of(coder: Any) -> list[nn.Module]:
     """A coder's layers in order. Iterating ``coder.layers`` skips some of them under LayerDrop."""
     return [coder.layers[index] for index in range(len(coder.layers))]
 
 
-def layer_linears(layer: nn.Module) -> list[nn.Linear]:
+def layer_linears(layer: Any) -> list[nn.Linear]:
     """The linear layers of a stock encoder or decoder layer, but for :func:`key_value_linears`."""
     own = layer.self_attn
     linears = [own.q_proj, own.k_proj, own.v_proj, own.out_proj, layer.fc1, layer.fc2]
@@ -164,7 +164,7 @@ def layer_linears(layer: nn.Module) -> list[nn.Linear]:
     return linears if cross is None else [*linears, cross.q_proj, cross.out_proj]
 
 
-def key_value_linears(layer: nn.Module) -> list[nn.Linear]:
+def key_value_linears(layer: Any) -> list[nn.Linear]:
     """Those that a decoder layer applies to the encoder's states; none of an encoder layer."""
     cross = getattr(layer, "encoder_attn", None)
     return [] if cross is None else [cross.k_proj, cross.v_proj]
@@ -187,7 +187,7 @@ def stacked(
     return precision.linear(torch.cat(weights), torch.cat(biases))
 
 
-def feed_forward(layer: nn.Module, precision: Precision) -> FeedForward:
+def feed_forward(layer: Any, precision: Precision) -> FeedForward:
     """The feed-forward network of a stock encoder or decoder layer."""
     scale = getattr(layer, "w_resid", None)
     return FeedForward(
