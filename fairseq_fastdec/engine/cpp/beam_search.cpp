@@ -1,90 +1,70 @@
 #include "beam_search.h"
 
-#include <numeric>
-
-#include "pool.h"
-
 namespace fastdec {
 
 BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options, Team team)
-    : rules(std::move(given)),
+    : Loop(std::move(models), std::move(given), options.n_candidates(), team),
       options(options),
-      outputs(models, rules),
-      decoder(std::move(models), team),
-      chooser(rules, outputs, options.n_candidates()),
       schedule({}, options.width),
       beams(options, rules.eos) {
   if (options.sampling) sampler.emplace(*options.sampling, options.width);
 }
 
-int64_t BeamSearch::advance(int64_t n_steps, int64_t n_threads) {
-  const Decoding decoding;
-  for (; n_steps > 0; --n_steps) {
-    clock = {};
-    decoder.set_threads(Decoding::share(n_threads));
-    join();
-    if (under_way.empty()) break;
-    choose();
-    expand();
-    keep();
-    clock.count(counters.seconds.search);
-  }
-  return int64_t(waiting.size() + under_way.size());
+std::vector<const Request *> BeamSearch::under_way() const {
+  std::vector<const Request *> requests;
+  for (int64_t slot : slots_under_way) requests.push_back(&sentences[slot]);
+  return requests;
 }
 
-void BeamSearch::join() {
-  if (waiting.empty()) return;
+int64_t BeamSearch::n_due() {
   Load load;
-  for (int64_t slot : under_way) {
+  for (int64_t slot : slots_under_way) {
     load.sentences += 1, load.rows += double(beams.width(slot));
     load.source_tokens += double(sentences[slot].n_source);
   }
-  if (!schedule.is_due(load)) return;
-  std::vector<const Request *> due;
-  while (due.size() < waiting.size() && schedule.add(waiting[due.size()].n_source, load))
-    due.push_back(&waiting[due.size()]);
-  if (due.empty()) return;
-  clock.count(counters.seconds.search);
-  decoder.add(due, rules.pad);
-  clock.count(counters.seconds.encoder);
-  ++counters.encoder_invocations;
-  for (size_t i = 0; i < due.size(); ++i) {
-    const int64_t slot = beams.begin(waiting.front().bos);
-    if (slot >= int64_t(sentences.size())) sentences.resize(slot + 1);
-    sentences[slot] = std::move(waiting.front());
-    sentences[slot].states.clear();
-    waiting.pop_front();
-    under_way.push_back(slot);
-  }
-  std::vector<const std::vector<int64_t> *> types;
-  for (int64_t slot : under_way) types.push_back(&sentences[slot].types);
-  outputs.allow(types);
+  if (!schedule.is_due(load)) return 0;
+  int64_t n = 0;
+  while (n < int64_t(waiting.size()) && schedule.add(waiting[n].n_source, load)) ++n;
+  return n;
+}
+
+void BeamSearch::begin(BeamRequest request) {
+  const int64_t slot = beams.begin(request.bos);
+  if (slot >= int64_t(sentences.size())) sentences.resize(slot + 1);
+  sentences[slot] = std::move(request);
+  slots_under_way.push_back(slot);
+}
+
+void BeamSearch::step() {
+  choose();
+  expand();
+  keep();
 }
 
 std::vector<int64_t> BeamSearch::first_rows() const {
   std::vector<int64_t> first = {0};
-  for (int64_t slot : under_way) first.push_back(first.back() + beams.width(slot));
+  for (int64_t slot : slots_under_way) first.push_back(first.back() + beams.width(slot));
   return first;
 }
 
 void BeamSearch::choose() {
   std::vector<int64_t> lengths, widths;
-  for (int64_t slot : under_way)
+  for (int64_t slot : slots_under_way)
     lengths.push_back(beams.length(slot)), widths.push_back(beams.width(slot));
   const std::vector<uint8_t> chosen = schedule.choose(lengths, widths);
   const std::vector<int64_t> first = first_rows();
   std::vector<int64_t> slots, rows;
   for (const bool is_chosen : {false, true}) {
     if (is_chosen) n_resting = int64_t(slots.size());
-    for (size_t place = 0; place < under_way.size(); ++place) {
+    for (size_t place = 0; place < slots_under_way.size(); ++place) {
       if (bool(chosen[place]) != is_chosen) continue;
-      slots.push_back(under_way[place]);
+      slots.push_back(slots_under_way[place]);
       for (int64_t row = first[place]; row < first[place + 1]; ++row) rows.push_back(row);
     }
   }
-  if (slots != under_way) decoder.gather(rows);
-  under_way.swap(slots);
-  beams.focus({under_way.begin() + n_resting, under_way.end()});
+  if (slots != slots_under_way) decoder.gather(rows);
+  slots_under_way.swap(slots);
+  beams.focus({slots_under_way.begin() + n_resting, slots_under_way.end()});
 }
 
 void BeamSearch::expand() {
@@ -97,8 +77,8 @@ void BeamSearch::expand() {
   ++counters.decoder_invocations;
   counters.row_invocations += rows.n_rows;
   counters.beam_steps += rows.n_beams;
-  for (size_t place = n_resting; place < under_way.size(); ++place)
-    counters.waiting += beams.n_waiting(under_way[place]);
+  for (size_t place = n_resting; place < slots_under_way.size(); ++place)
+    counters.waiting += beams.n_waiting(slots_under_way[place]);
   restrict();
   clock.count(counters.seconds.search);
   if (sampler)
@@ -110,8 +90,8 @@ void BeamSearch::expand() {
 
 void BeamSearch::draw(const BeamRows &rows) {
   std::vector<Draws> draws;
-  for (size_t place = n_resting; place < under_way.size(); ++place) {
-    const int64_t slot = under_way[place];
+  for (size_t place = n_resting; place < slots_under_way.size(); ++place) {
+    const int64_t slot = slots_under_way[place];
     draws.push_back({sentences[slot].random_state, beams.length(slot)});
   }
   sampler->extend(decoder, chooser, rows, draws, limits, candidates);
@@ -137,9 +117,9 @@ void BeamSearch::restrict() {
 void BeamSearch::keep() {
   beams.judge(candidates);
   const int64_t first = decoder.n_rows() - beams.rows().n_rows;
-  std::vector<int64_t> kept, slots(under_way.begin(), under_way.begin() + n_resting);
+  std::vector<int64_t> kept, slots(slots_under_way.begin(), slots_under_way.begin() + n_resting);
   for (int64_t beam = 0; beam < beams.rows().n_beams; ++beam) {
-    const int64_t slot = under_way[n_resting + beam];
+    const int64_t slot = slots_under_way[n_resting + beam];
     if (beams.is_done(beam)) {
       leave(slot);
     } else {
@@ -154,7 +134,7 @@ void BeamSearch::keep() {
   std::iota(resting.begin(), resting.end(), 0);
   origins.insert(origins.begin(), resting.begin(), resting.end());
   decoder.gather(origins);
-  under_way.swap(slots);
+  slots_under_way.swap(slots);
 }
 
 void BeamSearch::leave(int64_t slot) {
@@ -163,27 +143,12 @@ void BeamSearch::leave(int64_t slot) {
   beams.end(slot);
 }
 
-std::vector<BeamResult> BeamSearch::finished() {
-  std::vector<BeamResult> results;
-  results.swap(done);
-  return results;
-}
-
-bool BeamSearch::cancel(int64_t id) {
-  for (auto request = waiting.begin(); request != waiting.end(); ++request)
-    if (request->id == id) {
-      waiting.erase(request);
-      return true;
-    }
-  for (size_t place = 0; place < under_way.size(); ++place)
-    if (sentences[under_way[place]].id == id) {
-      const std::vector<int64_t> first = first_rows();
-      std::vector<int64_t> rows(decoder.n_rows());
-      std::iota(rows.begin(), rows.end(), 0);
-      rows.erase(rows.begin() + first[place], rows.begin() + first[place + 1]);
-      decoder.gather(rows);
-      beams.end(under_way[place]);
-      under_way.erase(under_way.begin() + place);
+bool BeamSearch::drop(int64_t id) {
+  for (size_t place = 0; place < slots_under_way.size(); ++place)
+    if (sentences[slots_under_way[place]].id == id) {
+      drop_rows(first_rows()[place], beams.width(slots_under_way[place]));
+      beams.end(slots_under_way[place]);
+      slots_under_way.erase(slots_under_way.begin() + place);
       return true;
     }
   return false;

@@ -1,15 +1,12 @@
 // Beam search over sentences that come and go: batches, and streams (Yang et al. 2020).
 //
-// Beams have any width. What a sentence gets does not depend on those beside it, but for the types of
-// shortlists.
+// Beams have any width.
 
 #pragma once
 
-#include <deque>
-
 #include "beams.h"
+#include "loop.h"
 #include "schedule.h"
-#include "search.h"
 
 namespace fastdec {
 
@@ -31,31 +28,24 @@ struct BeamRequest : Request {
   uint64_t random_state = 0;  // for sampling
 };
 
-// For one thread at a time.
-class BeamSearch {
+class BeamSearch : public Loop<BeamRequest, BeamResult, BeamCounts> {
  public:
   BeamSearch(Models models, Rules rules, const BeamOptions &options, Team team);
 
   // How much is decoded at once, from now on.
   void set_schedule(const ScheduleOptions &given) { schedule = {given, options.width}; }
 
-  // Sentences begin in the order in which they are admitted.
-  void admit(BeamRequest request) { waiting.push_back(std::move(request)); }
-
-  // Takes at most n steps; returns how many sentences are not done.
-  int64_t advance(int64_t n_steps, int64_t n_threads);
-
-  // The sentences that are done since the last call.
-  std::vector<BeamResult> finished();
-
-  // Forgets a sentence, wherever it is; returns whether it was there.
-  bool cancel(int64_t id);
-
-  const BeamCounts &counts() const { return counters; }
+  // The most entries of a beam.
+  int64_t width() const { return options.width; }
 
  private:
-  // Sentences begin (Algorithm 1: refill).
-  void join();
+  int64_t n_under_way() const override { return int64_t(slots_under_way.size()); }
+  std::vector<const Request *> under_way() const override;
+  // Algorithm 1: refill.
+  int64_t n_due() override;
+  void begin(BeamRequest request) override;
+  void step() override;
+  bool drop(int64_t id) override;
   // Some of the beams rest, and the rows of the others come last (Algorithm 1: choose).
   void choose();
   // Feeds the beams in focus, and finds their candidates (Algorithm 1: expand).
@@ -69,23 +59,14 @@ class BeamSearch {
   // The row of the decoder with which the beam at each place under way begins, and the end.
   std::vector<int64_t> first_rows() const;
 
-  const Rules rules;
   const BeamOptions options;
-  OutputLayers outputs;
-  Decoder decoder;
-  Chooser chooser;
   Schedule schedule;
   Beams beams;
   std::optional<Sampler> sampler;
-  std::deque<BeamRequest> waiting;
-  std::vector<BeamRequest> sentences;  // by slot
-  std::vector<int64_t> under_way;      // slots, in the order of their rows in the decoder
-  int64_t n_resting = 0;               // of the slots under way, the first ones
-  Limits limits;
+  std::vector<BeamRequest> sentences;    // by slot
+  std::vector<int64_t> slots_under_way;  // in the order of their rows in the decoder
+  int64_t n_resting = 0;                 // of the slots under way, the first ones
   Extensions candidates;
-  std::vector<BeamResult> done;
-  BeamCounts counters;
-  Clock clock;  // of the step under way
 };
 
 }  // namespace fastdec

@@ -487,7 +487,7 @@ class Requests {
       const int64_t width = states.shape(1);
       for (int64_t i = 0; i < n; ++i) {
         const int64_t length = lengths.data()[i];
-        require(length > 0 && length <= width, "states: a length that is not of theirs");
+        require(length > 0 && length <= width, "states: a length beyond the states");
         const float *const from = states.data() + i * width * dim;
         requests[i].states.emplace_back(from, from + length * dim);
       }
@@ -525,31 +525,35 @@ class Requests {
 };
 
 // A search, and what checks its requests.
-class CheckedSearch {
- public:
-  CheckedSearch(const Models &models, const Rules &rules, const DraftOptions &drafts,
-                std::unique_ptr<Search> search)
-      : search(std::move(search)), requests(models, rules, int64_t(drafts.target_types.size())) {}
+template <typename Kind>
+struct Checked {
+  Checked(std::unique_ptr<Kind> search, const Models &models, const Rules &rules,
+          int64_t n_drafted = 0)
+      : search(std::move(search)), requests(models, rules, n_drafted) {}
 
-  void admit(std::optional<Array<int64_t>> tokens, int64_t first_id, int64_t bos, int64_t max_len,
-             std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> horizons,
-             Types types, std::optional<EncoderStates> states) {
-    auto read = requests.read<Request>(
-        {tokens, states}, bos, [&](int64_t) { return max_len; }, prefix, types);
-    require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
-    for (size_t i = 0; i < read.size(); ++i) {
-      read[i].id = first_id + int64_t(i);
-      read[i].n_waived = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
-      read[i].horizon = horizons ? horizons->data()[i] : max_len + 1;
-    }
-    for (Request &request : read) search->admit(std::move(request));
+  template <typename Given>
+  void admit(std::vector<Given> &read) {
+    for (Given &request : read) search->admit(std::move(request));
   }
 
-  const std::unique_ptr<Search> search;
-
- private:
+  const std::unique_ptr<Kind> search;
   const Requests requests;
 };
+
+void admit_outputs(Checked<Search> &own, std::optional<Array<int64_t>> tokens, int64_t first_id,
+                   int64_t bos, int64_t max_len, std::optional<Array<int64_t>> prefix,
+                   std::optional<Array<int64_t>> horizons, Types types,
+                   std::optional<EncoderStates> states) {
+  auto read = own.requests.read<Request>(
+      {tokens, states}, bos, [&](int64_t) { return max_len; }, prefix, types);
+  require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
+  for (size_t i = 0; i < read.size(); ++i) {
+    read[i].id = first_id + int64_t(i);
+    read[i].n_waived = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
+    read[i].horizon = horizons ? horizons->data()[i] : max_len + 1;
+  }
+  own.admit(read);
+}
 
 using GivenModels = std::vector<std::shared_ptr<PreparedModel>>;
 
@@ -593,9 +597,16 @@ void check_heads(const Models &models, int64_t n_heads) {
 
 Team team() { return {pool_threads(), 1}; }
 
-std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rules &rules,
-                                            const Acceptance &acceptance,
-                                            const Proposals &proposals, int64_t capacity) {
+std::unique_ptr<Checked<Search>> checked_search(std::unique_ptr<Search> search,
+                                                const Models &models, const Rules &rules,
+                                                const DraftOptions &drafts) {
+  return std::make_unique<Checked<Search>>(std::move(search), models, rules,
+                                           int64_t(drafts.target_types.size()));
+}
+
+std::unique_ptr<Checked<Search>> block_search(const GivenModels &given, const Rules &rules,
+                                              const Acceptance &acceptance,
+                                              const Proposals &proposals, int64_t capacity) {
   const Models models = checked_models(given, rules);
   const PreparedModel &first = *models[0];
   if (proposals.n_heads > 1) check_heads(models, proposals.n_heads);
@@ -605,25 +616,22 @@ std::unique_ptr<CheckedSearch> block_search(const GivenModels &given, const Rule
               int64_t(acceptance.values.size()) == first.output.outputs,
           "acceptance: values of another vocabulary");
   require(capacity > 0, "capacity: none");
-  return std::make_unique<CheckedSearch>(
-      models, rules, proposals.drafts,
-      std::make_unique<BlockSearch>(
-          models, BlockOptions{rules, acceptance, proposals, capacity}, team()));
+  const BlockOptions options = {rules, acceptance, proposals, capacity};
+  return checked_search(std::make_unique<BlockSearch>(models, options, team()), models, rules,
+                        proposals.drafts);
 }
 
-std::unique_ptr<CheckedSearch> jacobi_search(const GivenModels &given, const Rules &rules,
-                                             const DraftOptions &drafts, int64_t block_size,
-                                             bool ends_inside_blocks, bool waits_behind_eos,
-                                             int64_t capacity) {
+std::unique_ptr<Checked<Search>> jacobi_search(const GivenModels &given, const Rules &rules,
+                                               const DraftOptions &drafts, int64_t block_size,
+                                               bool ends_inside_blocks, bool waits_behind_eos,
+                                               int64_t capacity) {
   const Models models = checked_models(given, rules);
   check_drafts(drafts, models);
   require(block_size > 0 && capacity > 0, "block_size or capacity: none");
-  return std::make_unique<CheckedSearch>(
-      models, rules, drafts,
-      std::make_unique<JacobiSearch>(models,
-                                     JacobiOptions{rules, drafts, block_size, ends_inside_blocks,
-                                                   waits_behind_eos, capacity},
-                                     team()));
+  const JacobiOptions options = {rules,            drafts,  block_size, ends_inside_blocks,
+                                 waits_behind_eos, capacity};
+  return checked_search(std::make_unique<JacobiSearch>(models, options, team()), models, rules,
+                        drafts);
 }
 
 // The sentences of a search with beams that are done.
@@ -650,74 +658,59 @@ FinishedBeams finished(Beams &search) {
   return all;
 }
 
-// A beam search, and what checks its requests.
-class CheckedBeamSearch {
- public:
-  CheckedBeamSearch(const GivenModels &given, const Rules &rules, const BeamOptions &options)
-      : width(options.width), requests(checked_models(given, rules), rules, 0) {
-    require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
-    require(options.threshold >= 0, "options: a threshold below 0");
-    const Models models(given.begin(), given.end());
-    search = std::make_unique<BeamSearch>(models, rules, options, team());
+std::unique_ptr<Checked<BeamSearch>> beam_search(const GivenModels &given, const Rules &rules,
+                                                 const BeamOptions &options) {
+  const Models models = checked_models(given, rules);
+  require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
+  require(options.threshold >= 0, "options: a threshold below 0");
+  return std::make_unique<Checked<BeamSearch>>(
+      std::make_unique<BeamSearch>(models, rules, options, team()), models, rules);
+}
+
+void set_schedule(Checked<BeamSearch> &own, const ScheduleOptions &schedule) {
+  require(schedule.sentences >= 0 && schedule.source_tokens >= 0, "schedule: below 0");
+  require(schedule.rows == 0 || schedule.rows >= own.search->width(),
+          "schedule: fewer rows than a beam has");
+  own.search->set_schedule(schedule);
+}
+
+// n_source: [B], of sources without tokens what schedules count
+void admit_beams(Checked<BeamSearch> &own, std::optional<Array<int64_t>> tokens,
+                 Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens, Array<int64_t> waived,
+                 std::optional<Array<int64_t>> prefix,
+                 std::optional<Array<uint64_t>> random_states, Types types,
+                 std::optional<EncoderStates> states, std::optional<Array<int64_t>> n_source) {
+  auto read = own.requests.read_each<BeamRequest>({tokens, states}, ids, bos, max_lens, waived,
+                                                  prefix, types);
+  const size_t n = read.size();
+  require(tokens || (n_source && size_t(n_source->size()) == n), "n_source: not [B]");
+  require(!random_states || size_t(random_states->size()) == n, "random_states: not [B]");
+  for (size_t i = 0; i < n; ++i) {
+    if (random_states) read[i].random_state = random_states->data()[i];
+    read[i].n_source = tokens ? int64_t(read[i].source.size()) : n_source->data()[i];
   }
+  own.admit(read);
+}
 
-  void set_schedule(const ScheduleOptions &schedule) {
-    require(schedule.sentences >= 0 && schedule.source_tokens >= 0, "schedule: below 0");
-    require(schedule.rows == 0 || schedule.rows >= width, "schedule: fewer rows than a beam has");
-    search->set_schedule(schedule);
-  }
+std::unique_ptr<Checked<PairSearch>> pair_search(const GivenModels &given, const Rules &rules,
+                                                 const PairOptions &options) {
+  const Models models = checked_models(given, rules, 2);
+  for (const auto &model : models)
+    require_tokens(&options.right_bos, 1, model->decoder.n_types, "first");
+  require(options.width > 0 && options.capacity > 0, "options: no beams, or without entries");
+  return std::make_unique<Checked<PairSearch>>(
+      std::make_unique<PairSearch>(models, rules, options, team()), models, rules);
+}
 
-  // n_source: [B], of sources without tokens what schedules count
-  void admit(std::optional<Array<int64_t>> tokens, Array<int64_t> ids, int64_t bos,
-             Array<int64_t> max_lens, Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
-             std::optional<Array<uint64_t>> random_states, Types types,
-             std::optional<EncoderStates> states, std::optional<Array<int64_t>> n_source) {
-    const GivenSources sources = {tokens, states};
-    auto read =
-        requests.read_each<BeamRequest>(sources, ids, bos, max_lens, waived, prefix, types);
-    const size_t n = read.size();
-    require(tokens || (n_source && size_t(n_source->size()) == n), "n_source: not [B]");
-    require(!random_states || size_t(random_states->size()) == n, "random_states: not [B]");
-    for (size_t i = 0; i < n; ++i) {
-      if (random_states) read[i].random_state = random_states->data()[i];
-      read[i].n_source = tokens ? int64_t(read[i].source.size()) : n_source->data()[i];
-    }
-    for (BeamRequest &request : read) search->admit(std::move(request));
-  }
-
-  std::unique_ptr<BeamSearch> search;
-
- private:
-  const int64_t width;
-  const Requests requests;
-};
-
-// Double-token decoding, and what checks its requests.
-class CheckedPairSearch {
- public:
-  CheckedPairSearch(const GivenModels &given, const Rules &rules, const PairOptions &options)
-      : requests(checked_models(given, rules, 2), rules, 0) {
-    const Models models(given.begin(), given.end());
-    for (const auto &model : models)
-      require_tokens(&options.right_bos, 1, model->decoder.n_types, "first");
-    require(options.width > 0 && options.capacity > 0, "options: no beams, or without entries");
-    search = std::make_unique<PairSearch>(models, rules, options, team());
-  }
-
-  // prefix: what the first slots hold
-  void admit(std::optional<Array<int64_t>> tokens, Array<int64_t> ids, int64_t bos,
-             Array<int64_t> max_lens, Array<int64_t> waived, std::optional<Array<int64_t>> prefix,
-             Types types, std::optional<EncoderStates> states) {
-    const GivenSources sources = {tokens, states};
-    auto read = requests.read_each<Request>(sources, ids, bos, max_lens, waived, prefix, types);
-    for (Request &request : read) search->admit(std::move(request));
-  }
-
-  std::unique_ptr<PairSearch> search;
-
- private:
-  const Requests requests;
-};
+// prefix: what the first slots hold
+void admit_pairs(Checked<PairSearch> &own, std::optional<Array<int64_t>> tokens,
+                 Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens, Array<int64_t> waived,
+                 std::optional<Array<int64_t>> prefix, Types types,
+                 std::optional<EncoderStates> states) {
+  auto read = own.requests.read_each<Request>({tokens, states}, ids, bos, max_lens, waived, prefix,
+                                              types);
+  own.admit(read);
+}
 
 py::dict by_part(const Seconds &own) {
   return py::dict(py::arg("encoder") = own.encoder, py::arg("decoder") = own.decoder,
@@ -726,18 +719,18 @@ py::dict by_part(const Seconds &own) {
 }
 
 // What Python calls of a search of any kind, besides admit.
-template <typename Checked>
-void bind_search(py::class_<Checked> &python) {
+template <typename Kind>
+void bind_search(py::class_<Checked<Kind>> &python) {
   python
       .def(
           "advance",
-          [](Checked &own, int64_t n_steps, int64_t n_threads) {
+          [](Checked<Kind> &own, int64_t n_steps, int64_t n_threads) {
             return own.search->advance(n_steps, n_threads);
           },
           py::arg("n_steps"), py::arg("n_threads"), py::call_guard<py::gil_scoped_release>())
-      .def("finished", [](Checked &own) { return finished(*own.search); })
-      .def("cancel", [](Checked &own, int64_t id) { return own.search->cancel(id); })
-      .def_property_readonly("counts", [](Checked &own) { return own.search->counts(); });
+      .def("finished", [](Checked<Kind> &own) { return finished(*own.search); })
+      .def("cancel", [](Checked<Kind> &own, int64_t id) { return own.search->cancel(id); })
+      .def_property_readonly("counts", [](Checked<Kind> &own) { return own.search->counts(); });
 }
 
 }  // namespace
@@ -827,8 +820,8 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("n_blocks", &Finished::n_blocks)
       .def_readonly("blocks", &Finished::blocks)
       .def_readonly("outputs", &Finished::outputs);
-  py::class_<CheckedSearch> search(module, "Search");
-  search.def("admit", &CheckedSearch::admit, py::arg("sources"), py::arg("first_id"),
+  py::class_<Checked<Search>> search(module, "Search");
+  search.def("admit", &admit_outputs, py::arg("sources"), py::arg("first_id"),
              py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none(),
              py::arg("horizons") = py::none(), py::arg("types") = py::none(),
              py::arg("states") = py::none());
@@ -867,30 +860,27 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("n_hypotheses", &FinishedBeams::n_hypotheses)
       .def_readonly("totals", &FinishedBeams::totals)
       .def_readonly("outputs", &FinishedBeams::outputs);
-  py::class_<CheckedBeamSearch> beam_search(module, "BeamSearch");
-  beam_search
-      .def(py::init<const GivenModels &, const Rules &, const BeamOptions &>(), py::arg("models"),
-           py::arg("rules"), py::arg("options"))
-      .def("set_schedule", &CheckedBeamSearch::set_schedule, py::arg("schedule"))
-      .def("admit", &CheckedBeamSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
+  py::class_<Checked<BeamSearch>> beams(module, "BeamSearch");
+  beams
+      .def(py::init(&beam_search), py::arg("models"), py::arg("rules"), py::arg("options"))
+      .def("set_schedule", &set_schedule, py::arg("schedule"))
+      .def("admit", &admit_beams, py::arg("sources"), py::arg("ids"), py::arg("bos"),
            py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
            py::arg("random_states") = py::none(), py::arg("types") = py::none(),
            py::arg("states") = py::none(), py::arg("n_source") = py::none());
-  bind_search(beam_search);
+  bind_search(beams);
 
   py::class_<PairOptions>(module, "PairOptions")
       .def(py::init([](int64_t width, int64_t right_bos, int64_t capacity) {
              return PairOptions{width, right_bos, capacity};
            }),
            py::arg("width"), py::arg("right_bos"), py::arg("capacity"));
-  py::class_<CheckedPairSearch> pair_search(module, "PairSearch");
-  pair_search
-      .def(py::init<const GivenModels &, const Rules &, const PairOptions &>(), py::arg("models"),
-           py::arg("rules"), py::arg("options"))
-      .def("admit", &CheckedPairSearch::admit, py::arg("sources"), py::arg("ids"), py::arg("bos"),
+  py::class_<Checked<PairSearch>> pairs(module, "PairSearch");
+  pairs.def(py::init(&pair_search), py::arg("models"), py::arg("rules"), py::arg("options"))
+      .def("admit", &admit_pairs, py::arg("sources"), py::arg("ids"), py::arg("bos"),
            py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
            py::arg("types") = py::none(), py::arg("states") = py::none());
-  bind_search(pair_search);
+  bind_search(pairs);
 }
 
 }  // namespace fastdec

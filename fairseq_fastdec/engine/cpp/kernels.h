@@ -34,7 +34,7 @@ void run(Draft &task, Buffer<float> &scratch);
 int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
 
 // Divides the logits of a product.
-void divide(Product &task, float temperature);
+void divide(const Product &task, float temperature);
 
 // Grow trees of proposals; return how many tokens the longest tree has, by which all are stored.
 int64_t run(Trees &task);

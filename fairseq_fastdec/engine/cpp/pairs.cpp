@@ -1,9 +1,5 @@
 #include "pairs.h"
 
-#include <numeric>
-
-#include "pool.h"
-
 namespace fastdec {
 
 namespace {
@@ -25,49 +21,26 @@ std::vector<Pair> best_of(const std::vector<Pair> &pairs, int64_t n) {
 }  // namespace
 
 PairSearch::PairSearch(Models models, Rules given, const PairOptions &options, Team team)
-    : rules(std::move(given)),
-      options(options),
-      outputs(models, rules),
-      decoder(std::move(models), team),
-      chooser(rules, outputs, 2 * options.width) {}
+    : Loop(std::move(models), std::move(given), 2 * options.width, team), options(options) {}
 
-int64_t PairSearch::advance(int64_t n_steps, int64_t n_threads) {
-  const Decoding decoding;
-  for (; n_steps > 0; --n_steps) {
-    clock = {};
-    decoder.set_threads(Decoding::share(n_threads));
-    join();
-    if (beams.empty()) break;
-    expand();
-    keep();
-    clock.count(counters.seconds.search);
-  }
-  return int64_t(waiting.size() + beams.size());
+std::vector<const Request *> PairSearch::under_way() const {
+  std::vector<const Request *> requests;
+  for (const PairBeam &own : beams) requests.push_back(&own.request);
+  return requests;
 }
 
-void PairSearch::join() {
-  const int64_t room = options.capacity - int64_t(beams.size());
-  const int64_t n = std::min<int64_t>(room, int64_t(waiting.size()));
-  if (n <= 0) return;
-  std::vector<const Request *> sentences;
-  for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
-  clock.count(counters.seconds.search);
-  decoder.add(sentences, rules.pad);
-  clock.count(counters.seconds.encoder);
-  ++counters.encoder_invocations;
-  for (int64_t i = 0; i < n; ++i) {
-    PairBeam own;
-    own.request = std::move(waiting.front());
-    own.request.states.clear();
-    waiting.pop_front();
-    // Line 1: the beam holds the pair that is fed first.
-    own.pairs.push_back({0, {own.request.bos, options.right_bos}, {0, 0}, 0});
-    own.entries.push_back(0);
-    beams.push_back(std::move(own));
-  }
-  std::vector<const std::vector<int64_t> *> types;
-  for (const PairBeam &own : beams) types.push_back(&own.request.types);
-  outputs.allow(types);
+void PairSearch::begin(Request request) {
+  PairBeam own;
+  // Line 1: the beam holds the pair that is fed first.
+  own.pairs.push_back({0, {request.bos, options.right_bos}, {0, 0}, 0});
+  own.entries.push_back(0);
+  own.request = std::move(request);
+  beams.push_back(std::move(own));
+}
+
+void PairSearch::step() {
+  expand();
+  keep();
 }
 
 void PairSearch::expand() {
@@ -210,26 +183,12 @@ void PairSearch::keep() {
   decoder.gather(origins);
 }
 
-std::vector<BeamResult> PairSearch::finished() {
-  std::vector<BeamResult> results;
-  results.swap(done);
-  return results;
-}
-
-bool PairSearch::cancel(int64_t id) {
-  for (auto request = waiting.begin(); request != waiting.end(); ++request)
-    if (request->id == id) {
-      waiting.erase(request);
-      return true;
-    }
+bool PairSearch::drop(int64_t id) {
   int64_t row = 0;
   for (auto own = beams.begin(); own != beams.end(); ++own) {
     const int64_t n = int64_t(own->entries.size());
     if (own->request.id == id) {
-      std::vector<int64_t> rows(decoder.n_rows());
-      std::iota(rows.begin(), rows.end(), 0);
-      rows.erase(rows.begin() + row, rows.begin() + row + n);
-      decoder.gather(rows);
+      drop_rows(row, n);
       beams.erase(own);
       return true;
     }

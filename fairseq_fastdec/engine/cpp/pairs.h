@@ -1,10 +1,6 @@
 // Double-token decoding: beams that grow by pairs of tokens (Imamura and Sumita 2020).
-//
-// Sentences join and leave while others are under way; what a sentence gets does not depend on them.
 
 #pragma once
-
-#include <deque>
 
 #include "beam_search.h"
 
@@ -34,27 +30,18 @@ struct PairBeam {
   int64_t steps = 0, expansions = 0;
 };
 
-// Algorithm 1. For one thread at a time.
-class PairSearch {
+// Algorithm 1. The tokens of a hypothesis are those of its slots, to which ends belong.
+class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
  public:
   PairSearch(Models models, Rules rules, const PairOptions &options, Team team);
 
-  void admit(Request request) { waiting.push_back(std::move(request)); }
-
-  // Takes at most n steps; returns how many sentences are not done.
-  int64_t advance(int64_t n_steps, int64_t n_threads);
-
-  // The sentences that are done since the last call. The tokens of a hypothesis are those of its
-  // slots, to which ends belong.
-  std::vector<BeamResult> finished();
-
-  // Forgets a sentence, wherever it is; returns whether it was there.
-  bool cancel(int64_t id);
-
-  const BeamCounts &counts() const { return counters; }
-
  private:
-  void join();
+  int64_t n_under_way() const override { return int64_t(beams.size()); }
+  std::vector<const Request *> under_way() const override;
+  int64_t n_due() override { return options.capacity - int64_t(beams.size()); }
+  void begin(Request request) override;
+  void step() override;
+  bool drop(int64_t id) override;
   // Feeds all entries, and finds the best tokens of each on either side (DECODEBEAM).
   void expand();
   void restrict();
@@ -75,18 +62,9 @@ class PairSearch {
   // The slots of what ends with a pair, which is no entry's.
   static Hypothesis hypothesis(const PairBeam &own, const Pair &last);
 
-  const Rules rules;
   const PairOptions options;
-  OutputLayers outputs;
-  Decoder decoder;
-  Chooser chooser;
-  std::deque<Request> waiting;
   std::vector<PairBeam> beams;  // in the order of their rows in the decoder
-  Limits limits;
   Extensions best;  // of each row's left and right side, whose numbers are 2 row and 2 row + 1
-  std::vector<BeamResult> done;
-  BeamCounts counters;
-  Clock clock;  // of the step under way
 };
 
 }  // namespace fastdec

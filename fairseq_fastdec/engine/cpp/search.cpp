@@ -1,74 +1,40 @@
 #include "search.h"
 
-#include "pool.h"
-
 namespace fastdec {
 
-namespace {
-
-Row row_of(Request request) {
-  Row row;
-  row.context = {request.bos};
-  row.request = std::move(request);
-  return row;
-}
-
-}  // namespace
-
 Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity, Team team)
-    : rules(std::move(given)),
-      outputs(models, rules),
-      decoder(std::move(models), team),
-      capacity(capacity),
-      chooser(rules, outputs, n_best) {}
+    : Loop(std::move(models), std::move(given), n_best, team), capacity(capacity) {}
 
-int64_t Search::advance(int64_t n_steps, int64_t n_threads) {
-  const Decoding decoding;
-  for (; n_steps > 0; --n_steps) {
-    clock = {};
-    decoder.set_threads(Decoding::share(n_threads));
-    join();
-    if (rows.empty()) break;
-    propose();
-    clock.count(counters.seconds.search);
-    decoder.step(feed.tokens.data(), feed.width, feed.has_trees ? feed.parents.data() : nullptr);
-    clock.count(counters.seconds.decoder);
-    ++counters.decoder_invocations;
-    counters.row_invocations += int64_t(rows.size());
-    restrict();
-    clock.count(counters.seconds.search);
-    chooser.choose(decoder, int64_t(feed.tokens.size()), limits, answers);
-    clock.count(counters.seconds.choice);
-    for (int64_t row = int64_t(rows.size()) - 1; row >= 0; --row) {
-      ++rows[row].invocations;
-      const bool ends = keep(row);
-      rows[row].is_new = false;
-      if (ends) leave(row);
-    }
-    clock.count(counters.seconds.search);
-  }
-  return int64_t(waiting.size() + rows.size());
+std::vector<const Request *> Search::under_way() const {
+  std::vector<const Request *> requests;
+  for (const Row &row : rows) requests.push_back(&row.request);
+  return requests;
 }
 
-void Search::join() {
-  const int64_t room = capacity - int64_t(rows.size());
-  const int64_t n = std::min<int64_t>(room, int64_t(waiting.size()));
-  if (n <= 0) return;
-  std::vector<const Request *> sentences;
-  for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
+void Search::begin(Request request) {
+  rows.emplace_back();
+  rows.back().context = {request.bos};
+  rows.back().request = std::move(request);
+  joined(int64_t(rows.size()) - 1);
+}
+
+void Search::step() {
+  propose();
   clock.count(counters.seconds.search);
-  decoder.add(sentences, rules.pad);
-  clock.count(counters.seconds.encoder);
-  ++counters.encoder_invocations;
-  for (int64_t i = 0; i < n; ++i) {
-    waiting.front().states.clear();
-    rows.push_back(row_of(std::move(waiting.front())));
-    waiting.pop_front();
-    joined(int64_t(rows.size()) - 1);
+  decoder.step(feed.tokens.data(), feed.width, feed.has_trees ? feed.parents.data() : nullptr);
+  clock.count(counters.seconds.decoder);
+  ++counters.decoder_invocations;
+  counters.row_invocations += int64_t(rows.size());
+  restrict();
+  clock.count(counters.seconds.search);
+  chooser.choose(decoder, int64_t(feed.tokens.size()), limits, answers);
+  clock.count(counters.seconds.choice);
+  for (int64_t row = int64_t(rows.size()) - 1; row >= 0; --row) {
+    ++rows[row].invocations;
+    const bool ends = keep(row);
+    rows[row].is_new = false;
+    if (ends) leave(row);
   }
-  std::vector<const std::vector<int64_t> *> types;
-  for (const Row &row : rows) types.push_back(&row.request.types);
-  outputs.allow(types);
 }
 
 std::vector<int64_t> Search::opening_of(const Row &row) const {
@@ -136,18 +102,7 @@ void Search::leave(int64_t i) {
   rows.pop_back();
 }
 
-std::vector<Translation> Search::finished() {
-  std::vector<Translation> translations;
-  translations.swap(done);
-  return translations;
-}
-
-bool Search::cancel(int64_t id) {
-  for (auto request = waiting.begin(); request != waiting.end(); ++request)
-    if (request->id == id) {
-      waiting.erase(request);
-      return true;
-    }
+bool Search::drop(int64_t id) {
   for (int64_t row = 0; row < int64_t(rows.size()); ++row)
     if (rows[row].request.id == id) {
       leave(row);

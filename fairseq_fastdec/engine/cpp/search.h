@@ -1,36 +1,16 @@
-// The loop that all searches with one hypothesis for each sentence share.
-//
-// Sentences join and leave while others are under way; what a sentence gets does not depend on them,
-// but for the types of shortlists.
+// What all searches with one hypothesis for each sentence share.
 
 #pragma once
 
-#include <deque>
-
-#include "rules.h"
+#include "loop.h"
 
 namespace fastdec {
 
-// A search says what each row is fed, and what stays of it. For one thread at a time.
-class Search {
+// A search says what each row is fed, and what stays of it.
+class Search : public Loop<Request, Translation, BlockCounts> {
  public:
   // capacity: the most sentences that are decoded at once
   Search(Models models, Rules rules, int64_t n_best, int64_t capacity, Team team);
-  virtual ~Search() = default;
-
-  void admit(Request request) { waiting.push_back(std::move(request)); }
-
-  // Takes at most n steps, in at most n_threads threads; returns how many sentences are not
-  // finished.
-  int64_t advance(int64_t n_steps, int64_t n_threads);
-
-  // The sentences that have finished since the last call.
-  std::vector<Translation> finished();
-
-  // Forgets a sentence, wherever it is; returns whether it was there.
-  bool cancel(int64_t id);
-
-  const BlockCounts &counts() const { return counters; }
 
  protected:
   // Writes `feed`.
@@ -56,26 +36,22 @@ class Search {
     return row * feed.width + (path ? path[number] : number);
   }
 
-  const Rules rules;
-  OutputLayers outputs;
-  Decoder decoder;
   std::vector<Row> rows;
   Feed feed;
   Answers answers;
-  BlockCounts counters;
-  Clock clock;  // of the step under way
 
  private:
-  void join();
+  int64_t n_under_way() const override { return int64_t(rows.size()); }
+  std::vector<const Request *> under_way() const override;
+  int64_t n_due() override { return capacity - int64_t(rows.size()); }
+  void begin(Request request) override;
+  void step() override;
+  bool drop(int64_t id) override;
   // What restricts the answers behind each token, and which scores are asked for.
   void restrict();
   void leave(int64_t row);
 
   const int64_t capacity;
-  Chooser chooser;
-  std::deque<Request> waiting;
-  std::vector<Translation> done;
-  Limits limits;
 };
 
 }  // namespace fastdec

@@ -116,12 +116,6 @@ void run_draft(const Draft &draft, const ThreadSlice &slice) {
   kernels.run_draft(kernels.multiply_fp32, kernels.attend, draft, slice);
 }
 
-// Divides what a product gave by the temperature.
-void divide_logits(const Product &product, float temperature) {
-  if (temperature == 1) return;
-  for (int64_t i = 0; i < product.n * product.linear.outputs; ++i) product.y[i] /= temperature;
-}
-
 // Ends a call whose task does not fit together.
 void check(int64_t problem) {
   if (problem)
@@ -168,7 +162,7 @@ void take_level_step(const DraftTrees &task, int64_t member, int64_t level, int6
   draft.from_features = features;
   check(problem_of(product));
   multiply_in_threads(product);
-  divide_logits(product, task.temperature);
+  divide(product, task.temperature);
 }
 
 }  // namespace
@@ -197,7 +191,10 @@ void run(Product &task, Buffer<float> &scratch) {
   multiply_in_threads(task);
 }
 
-void divide(Product &task, float temperature) { divide_logits(task, temperature); }
+void divide(const Product &task, float temperature) {
+  if (temperature == 1) return;
+  for (int64_t i = 0; i < task.n * task.linear.outputs; ++i) task.y[i] /= temperature;
+}
 
 void run(BestToken &task, Buffer<float> &scratch) {
   check(problem_of(task));
