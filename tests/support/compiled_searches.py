@@ -64,6 +64,25 @@ def found_joining(search, admit, numbers_of, lengths, n_threads=1):
     return found
 
 
+def assert_cancelled_ones_leave(search, admit, numbers_of, sources, n_steps):
+    """Of four sentences, int64 ``[4, S]``, three are cancelled; the other one does not notice.
+
+    Two of them have been under way for a number of steps.
+    """
+    for number in (10, 11, 12, 13):
+        admit(search, sources[number - 10 :][:1].numpy(), number)
+    assert search.cancel(13)  # it has not begun
+    search.advance(n_steps, 1)
+    assert search.cancel(10) and search.cancel(12)  # they are under way
+    assert not search.cancel(99)
+    search.advance(1000, 1)
+    found = numbers_of(search.finished())
+    assert sorted(found) == [11]
+    admit(search, sources[1:2].numpy(), 11)
+    search.advance(1000, 1)
+    assert numbers_of(search.finished()) == found
+
+
 def _sources(lengths):
     batches = (tiny.random_batch(TASK, [n], seed=n) for n in lengths)
     return [batch["net_input"]["src_tokens"].numpy() for batch in batches]

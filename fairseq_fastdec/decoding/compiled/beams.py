@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from types import ModuleType
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -12,8 +13,9 @@ from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, hypotheses_of
-from ..sources import Sources, are_tokens
+from ..sources import Sources
 from ..statistics import INVOCATIONS, Statistics
+from .search import CompiledSearch
 
 # After this many steps Python sees the results so far, and interrupts.
 STEPS_AT_ONCE = 256
@@ -78,8 +80,8 @@ class BeamResult(NamedTuple):
     expansions: int
 
 
-class CompiledBeams:
-    """A compiled beam search over an ensemble. For one thread at a time."""
+class CompiledBeams(CompiledSearch):
+    """A compiled beam search."""
 
     def __init__(
         self,
@@ -89,15 +91,8 @@ class CompiledBeams:
         options: BeamOptions,
         shortlist: Optional[Shortlist] = None,
     ) -> None:
-        """
-        Args:
-            temperature: divides the logits before the softmax.
-            shortlist: the target types that may be used (default: all).
-        """
-        self._models, self._rules, self._temperature = models, rules, temperature
-        self._options, self._shortlist = options, shortlist
-        self._search: Any = None
-        self._models_of_search: list[Any] = []
+        super().__init__(models, rules, temperature, shortlist)
+        self._options = options
 
     def results(
         self,
@@ -114,47 +109,30 @@ class CompiledBeams:
             statistics: counts what the search does.
             order: int64 ``[B]``, in which sentences begin (default: that of the batch).
         """
-        longest = int(limits.max_lens.max()) + 1
-        search = self._search_over(self._models.reaching(sources.width, longest))
-        # A search that an error ends is not used again: sentences would be under way.
-        self._search = None
-        before = search.counts
-        search.set_schedule(_compiled(schedule))
         numbers = np.arange(sources.n) if order is None else order.numpy()
-        tokens = sources.content.numpy()[numbers] if are_tokens(sources.content) else None
-        prefix = None if limits.prefix is None else limits.prefix[numbers]
-        draws, states = limits.random_states, self._models.states(sources.net_input)
-        search.admit(
-            sources=tokens,
-            ids=numbers,
-            bos=bos,
-            max_lens=limits.max_lens[numbers],
-            waived=limits.waived[numbers],
-            prefix=prefix,
-            random_states=None if draws is None else draws[numbers],
-            types=None if self._shortlist is None else self._shortlist.types_of(tokens, prefix),
-            states=states and [(own[numbers], lengths[numbers]) for own, lengths in states],
-            n_source=sources.lengths.numpy()[numbers],
-        )
-        n_left = sources.n
-        while n_left:
-            n_left = search.advance(STEPS_AT_ONCE, loading.n_threads())
-            yield from self._finished(search)
-        self._search = search
+        draws = limits.random_states
+        with self.search_for(sources.width, int(limits.max_lens.max()) + 1) as search:
+            before = search.counts
+            search.set_schedule(_compiled(schedule))
+            search.admit(
+                ids=numbers,
+                bos=bos,
+                max_lens=limits.max_lens[numbers],
+                waived=limits.waived[numbers],
+                random_states=None if draws is None else draws[numbers],
+                n_source=sources.lengths.numpy()[numbers],
+                **self.arguments(sources, limits.prefix, numbers),
+            )
+            n_left = sources.n
+            while n_left:
+                n_left = search.advance(STEPS_AT_ONCE, loading.n_threads())
+                yield from self._finished(search)
         _count(before, search.counts, statistics)
 
-    def _search_over(self, models: list[Any]) -> Any:
-        """The search of the last batch, unless the models are others now."""
-        if self._search is None or models is not self._models_of_search:
-            self._search, self._models_of_search = self._new_search(models), models
-        return self._search
-
-    def _new_search(self, models: list[Any]) -> Any:
-        module, options = loading.library(), self._options
+    def new_search(self, module: ModuleType, **shared: Any) -> Any:
+        options = self._options
         sampling = options.sampling
         return module.BeamSearch(
-            models=models,
-            rules=self._rules.compiled(self._temperature),
             options=module.BeamOptions(
                 width=options.width,
                 threshold=options.threshold,
@@ -162,6 +140,7 @@ class CompiledBeams:
                 lets_wait=options.lets_wait,
                 sampling=None if sampling is None else module.Sampling(*sampling),
             ),
+            **shared,
         )
 
     def _finished(self, search: Any) -> Iterator[BeamResult]:

@@ -11,8 +11,9 @@ from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
 from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
-from ..sources import Sources, are_tokens
+from ..sources import Sources
 from ..statistics import INVOCATIONS, SentenceRecord, Statistics
+from .search import CompiledSearch
 
 Arguments = dict[str, Any]
 
@@ -84,8 +85,8 @@ class JacobiOptions(NamedTuple):
 SearchOptions = Union[BlockOptions, JacobiOptions]
 
 
-class CompiledOutputs:
-    """A compiled search over an ensemble. For one thread at a time."""
+class CompiledOutputs(CompiledSearch):
+    """The search of a method that keeps one hypothesis for each sentence."""
 
     def __init__(
         self,
@@ -95,15 +96,8 @@ class CompiledOutputs:
         options: SearchOptions,
         shortlist: Optional[Shortlist] = None,
     ) -> None:
-        """
-        Args:
-            temperature: divides the logits before the softmax.
-            shortlist: the target types that may be used (default: all).
-        """
-        self._models, self._rules, self._temperature = models, rules, temperature
-        self._options, self._shortlist = options, shortlist
-        self._search: Any = None
-        self._models_of_search: list[Any] = []
+        super().__init__(models, rules, temperature, shortlist)
+        self._options = options
 
     def translate(
         self,
@@ -125,39 +119,26 @@ class CompiledOutputs:
             ValueError: for padding before or inside a prefix.
         """
         max_len = self._rules.max_len(sources.width)
-        search = self._search_over(self._models.reaching(sources.width, max_len + 1))
         forced = None
         if prefix is not None and prefix.size(1):
             prefix_lengths(prefix, self._rules.pad)
             forced = prefix.numpy()
-        ends = None if horizons is None else horizons.numpy()
-        # A search that an error ends is not used again: sentences would be under way.
-        self._search = None
-        before = search.counts
-        tokens = sources.content.numpy() if are_tokens(sources.content) else None
-        types = None if self._shortlist is None else self._shortlist.types_of(tokens, forced)
-        states = self._models.states(sources.net_input)
-        search.admit(tokens, 0, bos, max_len, forced, ends, types, states)
-        search.advance(loading.library().ALL_STEPS, loading.n_threads())
-        self._search = search
+        with self.search_for(sources.width, max_len + 1) as search:
+            before = search.counts
+            search.admit(
+                first_id=0,
+                bos=bos,
+                max_len=max_len,
+                horizons=None if horizons is None else horizons.numpy(),
+                **self.arguments(sources, forced),
+            )
+            search.advance(loading.library().ALL_STEPS, loading.n_threads())
         self._count(before, search.counts, statistics)
         return self._results(search.finished(), sources, ids)
 
-    def _search_over(self, models: list[Any]) -> Any:
-        """The search of the last batch, unless the models are others now."""
-        if self._search is None or models is not self._models_of_search:
-            self._search, self._models_of_search = self._new_search(models), models
-        return self._search
-
-    def _new_search(self, models: list[Any]) -> Any:
-        module = loading.library()
-        return self._options.search(
-            module,
-            models=models,
-            rules=self._rules.compiled(self._temperature),
-            # fairseq's batches are decoded as a whole.
-            capacity=module.ALL_STEPS,
-        )
+    def new_search(self, module: ModuleType, **shared: Any) -> Any:
+        # fairseq's batches are decoded as a whole.
+        return self._options.search(module, capacity=module.ALL_STEPS, **shared)
 
     def _count(self, before: Any, now: Any, statistics: Statistics) -> None:
         """Add what the search has counted since ``before``."""

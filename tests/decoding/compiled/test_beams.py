@@ -14,6 +14,7 @@ from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.compiled_searches import (
     assert_alike_beams,
+    assert_cancelled_ones_leave,
     assert_same_at_once,
     found_alone,
     found_joining,
@@ -252,18 +253,7 @@ def test_a_cancelled_sentence_leaves():
     models = [stock_model(0, trained=False)]
     search = a_search(models)
     sources = tiny.random_batch(TASK, [9, 8, 7, 6])["net_input"]["src_tokens"]
-    for number in (10, 11, 12, 13):
-        admit(search, sources[number - 10 :][:1].numpy(), number)
-    assert search.cancel(13)  # it has not begun
-    search.advance(3, 1)
-    assert search.cancel(10) and search.cancel(12)  # they are under way
-    assert not search.cancel(99)
-    search.advance(1000, 1)
-    found = numbers_of_beams(search.finished())
-    assert sorted(found) == [11]
-    admit(search, sources[1:2].numpy(), 11)
-    search.advance(1000, 1)
-    assert numbers_of_beams(search.finished()) == found
+    assert_cancelled_ones_leave(search, admit, numbers_of_beams, sources, 3)
 
 
 def test_two_threads_decode_with_one_models_weights():

@@ -13,6 +13,7 @@ from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
 from tests.support.compiled_searches import (
     assert_alike_beams,
+    assert_cancelled_ones_leave,
     assert_same_at_once,
     found_alone,
     found_joining,
@@ -128,18 +129,7 @@ def test_a_sentence_has_the_same_numbers_in_any_batch(trained, beam, precision):
 def test_a_cancelled_sentence_leaves():
     search = a_search(trained=False)
     sources = tiny.random_batch(DOUBLE_TASKS["l2r"], [9, 8, 7, 6])["net_input"]["src_tokens"]
-    for number in (10, 11, 12, 13):
-        admit(search, sources[number - 10 :][:1].numpy(), number)
-    assert search.cancel(13)  # it has not begun
-    search.advance(1, 1)
-    assert search.cancel(10) and search.cancel(12)  # they are under way
-    assert not search.cancel(99)
-    search.advance(1000, 1)
-    found = numbers_of_beams(search.finished())
-    assert sorted(found) == [11]
-    admit(search, sources[1:2].numpy(), 11)
-    search.advance(1000, 1)
-    assert numbers_of_beams(search.finished()) == found
+    assert_cancelled_ones_leave(search, admit, numbers_of_beams, sources, 1)
 
 
 def test_two_threads_decode_with_one_models_weights():
@@ -196,5 +186,6 @@ def test_models_of_one_token_a_step_are_refused():
     single = our_generator([stock_model(0)], "beam", beam=2, max_len_b=12).search
     double._models, single._models = single._models, double._models
     for search in (double, single):
-        with pytest.raises(ValueError, match="another number of tokens a step"):
-            search._new_search(search._models.reaching(3, 3))
+        wrong = pytest.raises(ValueError, match="another number of tokens a step")
+        with wrong, search.search_for(3, 3):
+            pass

@@ -1,0 +1,80 @@
+"""The base of compiled searches: one search serves many batches, until the models change."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Optional
+
+import numpy as np
+
+from ...engine import EngineModels, Shortlist
+from ...engine.kernels import loading
+from ..constraints import GenerationRules
+from ..sources import Sources, are_tokens
+
+
+class CompiledSearch(ABC):
+    """A compiled search over an ensemble. For one thread at a time."""
+
+    def __init__(
+        self,
+        models: EngineModels,
+        rules: GenerationRules,
+        temperature: float,
+        shortlist: Optional[Shortlist] = None,
+    ) -> None:
+        """
+        Args:
+            temperature: divides the logits before the softmax.
+            shortlist: the target types that may be used (default: all).
+        """
+        self._models, self._rules, self._temperature = models, rules, temperature
+        self._shortlist = shortlist
+        self._search: Any = None
+        self._models_of_search: list[Any] = []
+
+    @abstractmethod
+    def new_search(self, module: ModuleType, **shared: Any) -> Any:
+        """A search of the module ``_engine``.
+
+        Args:
+            shared: the arguments ``models`` and ``rules``.
+        """
+
+    @contextmanager
+    def search_for(self, n_source: int, n_target: int) -> Iterator[Any]:
+        """The search of the last batch, or a new one if the models have changed.
+
+        Args:
+            n_source, n_target: the most tokens of a source and of an output.
+        """
+        models = self._models.reaching(n_source, n_target)
+        if self._search is None or models is not self._models_of_search:
+            rules = self._rules.compiled(self._temperature)
+            self._search = self.new_search(loading.library(), models=models, rules=rules)
+            self._models_of_search = models
+        # A search that an error ends is not used again: sentences would be under way.
+        search, self._search = self._search, None
+        yield search
+        self._search = search
+
+    def arguments(
+        self,
+        sources: Sources,
+        prefix: Optional[np.ndarray],
+        numbers: Optional[np.ndarray] = None,
+    ) -> dict[str, Any]:
+        """The arguments of ``admit`` that all searches have.
+
+        Args:
+            prefix: forced first tokens, int64 ``[B, P]``, or ``None``.
+            numbers: the order of the sentences, int64 ``[B]`` (default: that of the batch).
+        """
+        tokens = sources.content.numpy() if are_tokens(sources.content) else None
+        states = self._models.states(sources.net_input)
+        if numbers is not None:
+            tokens, prefix = (None if own is None else own[numbers] for own in (tokens, prefix))
+            states = states and [(own[numbers], lengths[numbers]) for own, lengths in states]
+        types = None if self._shortlist is None else self._shortlist.types_of(tokens, prefix)
+        return {"sources": tokens, "prefix": prefix, "types": types, "states": states}
