@@ -21,7 +21,7 @@ class Model:
 
     name: str
     task: str
-    order: list[str]  # options of the task, for training and decoding alike
+    order: list[str]  # options of the task, for training and decoding
     training: list[str]
     begins_with: Optional[str] = None  # the parameters of another model
     distilled: bool = False  # learns from the teacher's translations

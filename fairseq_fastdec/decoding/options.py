@@ -155,7 +155,7 @@ class DecodingOptions(
 
 
 def check_names(names: Iterable[str], where: str) -> None:
-    """Refuse options that fairseq would take and nobody would read.
+    """Refuse names that fairseq accepts and that no option has.
 
     Args:
         where: who gave them, for the message.

@@ -135,7 +135,7 @@ def test_proposals_are_rough_by_default_only_where_no_output_depends_on_it(optio
         assert blocks_of(model, sample, **options) == expected
         assert blocks_of(model, sample, proposal_types=0, **options) == expected
         n_others += blocks_of(model, sample, proposal_precision="rough", **options) != expected
-    # Without compiled code, all proposals are computed alike.
+    # Without compiled code, the heads compute in the same precision as p_1.
     assert bool(n_others) == (library() is not None)
 
 

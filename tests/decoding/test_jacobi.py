@@ -16,33 +16,19 @@ from tests.support.against_fairseq import (
     our_generator,
     our_hypotheses,
 )
+from tests.support.to_read import jacobi_strategy
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 PAD, EOS = TASK.target_dictionary.pad(), TASK.target_dictionary.eos()
 UNUSED = TASK.target_dictionary.unk()  # no training data here holds it
 METHODS = ["jacobi", "gs_jacobi", "hybrid_jacobi", "lookahead"]
-DRAFTS = ["pad", "copy", "previous", "ngram", "source"]
 
 
 @st.composite
 def methods(draw):
     """Any of the methods with any of its options."""
     decoding = draw(st.sampled_from(METHODS))
-    method = dict(draft=draw(st.sampled_from(DRAFTS)))
-    if method["draft"] in ("ngram", "source"):
-        method["ngram_order"] = draw(st.integers(2, 4))
-    if method["draft"] == "ngram":
-        method["ngram_pool"] = draw(st.sampled_from(["sentence", "run"]))
-    if decoding in ("jacobi", "gs_jacobi"):
-        method["oracle_length"] = draw(st.booleans())
-    if decoding in ("gs_jacobi", "hybrid_jacobi"):
-        method["jacobi_block_size"] = draw(st.integers(1, 7))
-    if decoding == "hybrid_jacobi":
-        method["parallel_len_a"] = draw(st.sampled_from([0.0, 0.5, 1.5]))
-        method["parallel_len_b"] = draw(st.none() | st.integers(0, 9))
-    if decoding == "lookahead":
-        method["lookahead_window"] = draw(st.integers(1, 9))
-    return decoding, method
+    return decoding, draw(jacobi_strategy(decoding, ("sentence", "run")))
 
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])

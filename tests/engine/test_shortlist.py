@@ -65,7 +65,7 @@ def test_the_union_is_that_of_sets(tmp_path, lines, sources, first, best, joined
     source, target = tiny.dictionary(20), tiny.dictionary(20 if joined else 30)
     if double:
         add_end_of_decoding(target)
-    # Which of equally probable targets stay is nobody's business.
+    # Which of several equally probable targets are kept is not specified.
     lines = [(*line[:2], line[2] + number) for number, line in enumerate(lines)]
     lines.append(("w1", "w2", 99))  # tables without a known word are refused
     path = write_table(tmp_path / "lex.s2t", lines)

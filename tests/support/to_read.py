@@ -134,13 +134,13 @@ prefix_widths = st.none() | st.integers(0, 4)
 
 
 @st.composite
-def jacobi_strategy(draw, decoding):
-    """Any options of a Jacobi method or of lookahead; pools of n-grams are the sentence's own."""
+def jacobi_strategy(draw, decoding, pools=("sentence",)):
+    """Any options of a Jacobi method or of lookahead."""
     method = dict(draft=draw(st.sampled_from(DRAFTS)))
     if method["draft"] in ("ngram", "source"):
         method["ngram_order"] = draw(st.integers(2, 4))
     if method["draft"] == "ngram":
-        method["ngram_pool"] = "sentence"
+        method["ngram_pool"] = draw(st.sampled_from(pools))
     if decoding in ("jacobi", "gs_jacobi"):
         method["oracle_length"] = draw(st.booleans())
     if decoding in ("gs_jacobi", "hybrid_jacobi"):
