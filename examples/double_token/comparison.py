@@ -1,4 +1,4 @@
-"""Table 2 of Imamura and Sumita (WNGT 2020): quality and speed of the methods."""
+"""Table 2 of Imamura and Sumita (WAT 2020): quality and speed of the methods."""
 
 import re
 import statistics

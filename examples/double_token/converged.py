@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Table 2 of Imamura and Sumita (WNGT 2020), for models that know how to translate before.
+"""Table 2 of Imamura and Sumita (WAT 2020), for models that know how to translate before.
 
     python examples/double_token/converged.py --cpu-autocast    # a model takes an hour of a core
 

@@ -1,4 +1,4 @@
-"""The models and methods of Table 2 of Imamura and Sumita (WNGT 2020), in its order."""
+"""The models and methods of Table 2 of Imamura and Sumita (WAT 2020), in its order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""N-gram precision at both ends of long sentences, as Table 3 of Imamura and Sumita (WNGT 2020)."""
+"""N-gram precision at both ends of long sentences, as Table 3 of Imamura and Sumita (WAT 2020)."""
 
 from collections import Counter
 from collections.abc import Sequence

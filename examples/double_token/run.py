@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train and compare the models of Imamura and Sumita (WNGT 2020) on real English-German text.
+"""Train and compare the models of Imamura and Sumita (WAT 2020) on real English-German text.
 
     python examples/double_token/run.py                 # shortened: about three hours on 2 cores
     python examples/double_token/run.py --size full     # many hours

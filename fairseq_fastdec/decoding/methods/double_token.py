@@ -1,4 +1,4 @@
-"""Double-token decoding: beam search over pairs of tokens (Imamura and Sumita, WNGT 2020)."""
+"""Double-token decoding: beam search over pairs of tokens (Imamura and Sumita, WAT 2020)."""
 
 import math
 from collections.abc import Iterator, Sequence

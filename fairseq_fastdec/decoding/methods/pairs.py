@@ -1,6 +1,6 @@
 """Hypotheses of pairs, and the sentences that they stand for.
 
-Sections and names are those of Imamura and Sumita (WNGT 2020).
+Sections and names are those of Imamura and Sumita (WAT 2020).
 """
 
 from dataclasses import dataclass, field
