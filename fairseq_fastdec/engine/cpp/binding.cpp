@@ -46,16 +46,20 @@ struct PackedLinear {
   std::vector<std::shared_ptr<const void>> owners;
 };
 
-template <typename T>
-const T *numbers(const py::array &array, int64_t n, const std::string &name) {
-  require(py::isinstance<Array<T>>(array), name + ": an array of another dtype, or with gaps");
+void require_size(const py::array &array, int64_t n, const std::string &name) {
+  require(array.flags() & py::array::c_style, name + ": an array with gaps");
   require(array.size() == n, name + ": " + std::to_string(array.size()) + " numbers, not " +
                                  std::to_string(n));
+}
+
+template <typename T>
+const T *numbers(const py::array &array, int64_t n, const std::string &name) {
+  require(array.dtype().equal(py::dtype::of<T>()), name + ": an array of another dtype");
+  require_size(array, n, name);
   return static_cast<const T *>(array.data());
 }
 
-// By the weight's dtype: float32 [blocks, inputs, BLOCK], uint16 (bf16) [blocks, pairs, BLOCK,
-// PAIR], or int8 [blocks, groups, BLOCK, GROUP].
+// The weight's dtype says which format it has; see Linear.
 PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int64_t outputs,
                            std::optional<py::array> scales,
                            std::optional<py::array> compensation) {
@@ -65,13 +69,12 @@ PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int
   Linear &linear = packed.linear;
   linear.inputs = inputs, linear.outputs = outputs;
   linear.bias = numbers<float>(bias, n, "bias");
-  if (py::isinstance<Array<float>>(weight)) {
-    linear.weight = numbers<float>(weight, n * inputs, "weight");
-  } else if (py::isinstance<Array<uint16_t>>(weight)) {
-    linear.weight_bf16 = numbers<uint16_t>(weight, n * rounded_up(inputs, PAIR), "weight");
-  } else {
-    linear.weight_int8 = numbers<int8_t>(weight, n * rounded_up(inputs, GROUP), "weight");
-    require(scales && compensation, "int8 weights have scales and compensations");
+  linear.format = format_of(py::str(weight.dtype()));
+  require(linear.format, "weight: of a dtype that is no format of weights");
+  require_size(weight, n * linear.n_groups() * linear.format->group, "weight");
+  linear.weight = weight.data();
+  if (linear.format->has_scales) {
+    require(scales && compensation, "weights of this dtype have scales and compensations");
     linear.scales = numbers<float>(*scales, n, "scales");
     linear.zero_point_compensation = numbers<int32_t>(*compensation, n, "compensation");
     packed.owners = {owner_of(*scales), owner_of(*compensation)};

@@ -5,10 +5,15 @@
 
 #pragma once
 
+#include <string>
+
 #include "../kernels/cpp/structures.h"
 #include "memory.h"
 
 namespace fastdec {
+
+// The format of weights of a numpy dtype; null if there is none.
+const Format *format_of(const std::string &dtype);
 
 // The multiply-adds of all products and attention since the library was loaded: the measure of the
 // papers' FLOPs.

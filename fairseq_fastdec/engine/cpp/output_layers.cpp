@@ -16,8 +16,7 @@ int64_t place_of(int64_t output, int64_t n_rows) {
 }
 
 bool are_same(const Linear &one, const Linear &other) {
-  return one.weight == other.weight && one.weight_bf16 == other.weight_bf16 &&
-         one.weight_int8 == other.weight_int8 && one.outputs == other.outputs;
+  return one.weight == other.weight && one.outputs == other.outputs;
 }
 
 }  // namespace
@@ -38,9 +37,7 @@ void OutputLayer::take(const std::vector<int64_t> &wanted) {
   own = all;
   if (!types.empty()) {
     own.outputs = int64_t(types.size());
-    gather(own.weight, all.inputs, weight);
-    gather(own.weight_bf16, divided_up(all.inputs, PAIR), weight);
-    gather(own.weight_int8, divided_up(all.inputs, GROUP), weight);
+    gather(own.weight, all.n_groups(), weight);
     gather(own.bias, 1, bias);
     gather(own.scales, 1, scales);
     gather(own.zero_point_compensation, 1, compensation);

@@ -39,8 +39,7 @@ class OutputLayer {
   }
 
  private:
-  // Numbers of 4 bytes: a weight in fp32, a PAIR in bf16, a GROUP in int8, or what there is once
-  // for each output.
+  // 4 bytes: a group of weights, or what there is once for each output.
   using Column = uint32_t;
   template <typename T>
   void gather(const T *&part, int64_t n_rows, Buffer<Column> &to);

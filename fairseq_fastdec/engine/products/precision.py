@@ -24,10 +24,12 @@ class Precision(NamedTuple):
 
     Attributes:
         product: prepares linear layers.
+        bytes_of_weight: how many a packed weight has.
         rounds_keys: whether the decoder's keys and values are kept in bf16, and not in fp32.
     """
 
     product: type[PackedLinear]
+    bytes_of_weight: int = 4
     rounds_keys: bool = False
 
     def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> PackedLinear:
@@ -54,8 +56,8 @@ def norm_of(module: Optional[nn.Module]) -> Optional[PreparedNorm]:
 PRECISIONS: dict[str, Precision] = {
     "model": Precision(PackedLinear),
     "fp32": Precision(PackedLinear),
-    "bf16": Precision(PackedBFloat16, rounds_keys=True),
-    "int8": Precision(PackedInt8, rounds_keys=True),
+    "bf16": Precision(PackedBFloat16, 2, rounds_keys=True),
+    "int8": Precision(PackedInt8, 1, rounds_keys=True),
 }
 
 # --proposal-precision rough. Where only p_1's own tokens stay, the rounding of the other heads

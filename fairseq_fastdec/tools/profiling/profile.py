@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ...decoding import build_generator
 from ...decoding.generator import DecodingGenerator
 from ...decoding.options import DecodingOptions
+from ...engine.products.precision import PRECISIONS
 
 # Their names in the counts of a compiled search.
 PARTS = {
@@ -20,7 +21,9 @@ PARTS = {
     "output layer and choice": "choice",
     "search": "search",
 }
-BYTES_OF_WEIGHT = {"fp32": 4, "bf16": 2, "int8": 1}
+BYTES_OF_WEIGHT = {
+    name: precision.bytes_of_weight for name, precision in PRECISIONS.items() if name != "model"
+}
 
 
 @dataclass

@@ -64,14 +64,13 @@ int64_t best_token_scratch_size(const BestToken &task) { return floats_laid_out<
 
 // The outputs of a chunk as a layer of their own.
 INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {
-  const int64_t first = chunk * CHUNK_OUTPUTS, n_inputs = linear.inputs;
+  const int64_t first = chunk * CHUNK_OUTPUTS;
   Linear part = linear;
   part.outputs = std::min(CHUNK_OUTPUTS, linear.outputs - first);
   part.bias += first;
-  if (linear.weight) part.weight += first * n_inputs;
-  if (linear.weight_bf16) part.weight_bf16 += first * padded_to_pairs(n_inputs);
-  if (linear.weight_int8) {
-    part.weight_int8 += first * padded_to_groups(n_inputs);
+  // A group has 4 bytes.
+  part.weight = static_cast<const uint32_t *>(linear.weight) + first * linear.n_groups();
+  if (linear.format->has_scales) {
     part.zero_point_compensation += first;
     part.scales += first;
   }
@@ -243,7 +242,7 @@ INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestToken &task,
   const int64_t n = task.n, n_chunks = chunks_of(linear);
   for (int64_t state = slice.number; state < n; state += slice.count) {
     if (task.asked) memory.asked[state] = output_of(task, task.asked[state]);
-    if (!linear.weight)
+    if (linear.rounds_inputs())
       quantize(linear, task.x + state * linear.inputs, memory.quantized, state, n);
     for (int64_t chunk = n_chunks; chunk < memory.n_chunks; ++chunk) {
       memory.largest[state * memory.n_chunks + chunk] = -INFINITY;
@@ -257,7 +256,7 @@ INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestToken &task,
   const int64_t end = n_chunks * (slice.number + 1) / slice.count;
   for (int64_t chunk = n_chunks * slice.number / slice.count; chunk < end; ++chunk) {
     const Linear part = chunk_of(linear, chunk);
-    if (linear.weight)
+    if (!linear.rounds_inputs())
       multiply_fp32(part, task.x, logits, n, {0, 1}, Epilogue::STORE);
     else
       multiply_quantized(part, memory.quantized, logits, n, {0, 1}, Epilogue::STORE);

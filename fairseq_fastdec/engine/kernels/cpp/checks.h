@@ -21,8 +21,7 @@ INLINE bool has_threads(const Task &task) {
 }
 
 INLINE bool is_linear(const Linear &linear, int64_t inputs, int64_t outputs) {
-  const bool has_int8 = linear.weight_int8 && linear.zero_point_compensation;
-  return (linear.weight || linear.weight_bf16 || has_int8) && linear.bias && inputs > 0 &&
+  return linear.format && linear.weight && linear.bias && inputs > 0 &&
          outputs > 0 && linear.inputs == inputs && linear.outputs == outputs;
 }
 

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <vector>
 
-#include "threads.h"
+#include "linear.h"
 #include "workspace.h"
 
 namespace fastdec {
@@ -30,11 +30,8 @@ INLINE double work_time(double bytes, double of_byte, double products, double of
 INLINE Phase phase_of(const Costs &costs, const Linear &linear, int64_t n) {
   const double size = double(linear.inputs) * linear.outputs, products = n * size;
   const int64_t blocks = (linear.outputs + BLOCK - 1) / BLOCK;
-  if (linear.weight_int8)
-    return {work_time(size, costs.of_byte, products, costs.of_product_int8), blocks};
-  if (linear.weight_bf16)
-    return {work_time(2 * size, costs.of_byte, products, costs.of_product_bf16), blocks};
-  return {work_time(4 * size, costs.of_byte, products, costs.of_product_fp32), blocks};
+  const double of_product = costs.of_product[linear.format->number];
+  return {work_time(4 * size / linear.format->group, costs.of_byte, products, of_product), blocks};
 }
 
 // The attention of a step's rows to n_keys keys in all, in so many pieces.
@@ -42,7 +39,8 @@ INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, 
                       int64_t n_pieces) {
   const double numbers = 2 * n_keys * step.model.dim;
   const double bytes = numbers * (cache.is_bf16 ? 2 : 4);
-  return {work_time(bytes, costs.of_byte, numbers * step.n_new, costs.of_product_fp32), n_pieces};
+  const double products = numbers * step.n_new;
+  return {work_time(bytes, costs.of_byte, products, costs.of_product[FP32.number]), n_pieces};
 }
 
 // A layer of a step, phase by phase; all layers of a model have the same sizes.
@@ -163,7 +161,7 @@ INLINE int64_t threads_for(const BestToken &task) {
 
 INLINE int64_t threads_for(const Heads &heads) {
   const int64_t n_layers = 1 + heads.n_outputs;
-  const int64_t n_meetings = heads.hidden.weight ? 2 : 2 + 2 * n_layers;
+  const int64_t n_meetings = heads.hidden.rounds_inputs() ? 2 + 2 * n_layers : 2;
   return threads_for(heads, heads.hidden, heads.outputs[0], heads.n_outputs, n_meetings);
 }
 
@@ -201,15 +199,10 @@ double time_of_meetings(const Threads *threads, int64_t n_threads, int64_t n) {
 class Zeros {
  public:
   // The nanoseconds of a product of n tokens in one thread.
-  double time(int64_t n, void (*multiply)(const Product &, const ThreadSlice &), bool bf16,
-              bool int8) {
+  double time(int64_t n, void (*multiply)(const Product &, const ThreadSlice &),
+              const Format *format) {
     Linear linear = {};
-    if (int8)
-      linear.weight_int8 = reinterpret_cast<int8_t *>(weight.data());
-    else if (bf16)
-      linear.weight_bf16 = reinterpret_cast<uint16_t *>(weight.data());
-    else
-      linear.weight = weight.data();
+    linear.format = format, linear.weight = weight.data();
     linear.zero_point_compensation = reinterpret_cast<int32_t *>(bias.data());
     linear.scales = linear.bias = bias.data();
     linear.inputs = INPUTS, linear.outputs = OUTPUTS;
@@ -230,10 +223,9 @@ Costs measured_costs(const Threads *threads, int64_t n_threads,
   constexpr int64_t MOST = Zeros::MOST, SIZE = Zeros::SIZE, MEETINGS = 20;
   Costs costs = {};
   Zeros zeros;
-  costs.of_byte = zeros.time(1, multiply, false, false) / (SIZE * sizeof(float));
-  costs.of_product_fp32 = zeros.time(MOST, multiply, false, false) / (MOST * SIZE);
-  costs.of_product_bf16 = zeros.time(MOST, multiply, true, false) / (MOST * SIZE);
-  costs.of_product_int8 = zeros.time(MOST, multiply, false, true) / (MOST * SIZE);
+  costs.of_byte = zeros.time(1, multiply, &FP32) / (SIZE * sizeof(float));
+  for (const Format *format : FORMATS)
+    costs.of_product[format->number] = zeros.time(MOST, multiply, format) / (MOST * SIZE);
   costs.start = time_of_meetings(threads, n_threads, 0);
   const auto meeting = [&](int64_t n) {
     return std::max(time_of_meetings(threads, n, MEETINGS) - costs.start, 0.0) / MEETINGS;

@@ -92,7 +92,7 @@ void quantize_inputs(const Product &product, const ThreadSlice &slice) {
 
 void multiply(const Product &product, const ThreadSlice &slice) {
   const Linear &linear = product.linear;
-  if (linear.weight)
+  if (!linear.rounds_inputs())
     kernels.multiply_fp32(linear, product.x, product.y, product.n, slice, Epilogue::STORE);
   else
     multiply_quantized(linear, product.scratch, product.y, product.n, slice, Epilogue::STORE);
@@ -132,7 +132,8 @@ void multiply_in_threads(Product &task) {
   const int64_t n_threads = threads_for(task);
   // To start threads would take longer than to quantise so little.
   const bool together = quantizes_together(task.linear, task.n);
-  if (!task.linear.weight) in_threads<Product, quantize_inputs>(&task, together ? n_threads : 1);
+  if (task.linear.rounds_inputs())
+    in_threads<Product, quantize_inputs>(&task, together ? n_threads : 1);
   in_threads<Product, multiply>(&task, n_threads);
 }
 
@@ -166,6 +167,12 @@ void take_level_step(const DraftTrees &task, int64_t member, int64_t level, int6
 }
 
 }  // namespace
+
+const Format *format_of(const std::string &dtype) {
+  for (const Format *format : FORMATS)
+    if (dtype == format->dtype) return format;
+  return nullptr;
+}
 
 int64_t n_multiply_adds() { return multiply_adds.load(std::memory_order_relaxed); }
 

@@ -31,11 +31,11 @@ INLINE void apply_layer(MultiplyFp32 multiply_fp32, const Heads &task, const Lin
                         const float *x, int64_t stride, float *y, Epilogue epilogue,
                         const HeadsMemory &memory, const ThreadSlice &slice) {
   const int64_t n = task.n;
-  if (linear.weight && stride == linear.inputs) {
+  if (!linear.rounds_inputs() && stride == linear.inputs) {
     multiply_fp32(linear, x, y, n, slice, epilogue);
     return;
   }
-  if (linear.weight) {
+  if (!linear.rounds_inputs()) {
     // Tokens one by one: their inputs do not lie side by side.
     for (int64_t token = 0; token < n; ++token)
       multiply_fp32(linear, x + token * stride, y + token * linear.outputs, 1, slice, epilogue);

@@ -15,7 +15,7 @@ TARGET_BF16 INLINE void multiply_tile_dpbf16(const Linear &linear, int64_t block
                                            float *y, Epilogue epilogue) {
   constexpr int PARTS = BLOCK / 16;
   const int64_t length = padded_to_pairs(linear.inputs);
-  const uint16_t *weight = linear.weight_bf16 + block * length * BLOCK;
+  const auto *weight = static_cast<const uint16_t *>(linear.weight) + block * length * BLOCK;
   __m512 sums[N][PARTS];
   UNROLL
   for (int n = 0; n < N; ++n)
@@ -71,7 +71,7 @@ INLINE void multiply_tile_widened(const Linear &linear, int64_t block, const uin
                                   Epilogue epilogue) {
   constexpr int PARTS = BLOCK / width<Vec>();
   const int64_t length = padded_to_pairs(linear.inputs);
-  const uint16_t *weight = linear.weight_bf16 + block * length * BLOCK;
+  const auto *weight = static_cast<const uint16_t *>(linear.weight) + block * length * BLOCK;
   Vec sums[N][PARTS];
   UNROLL
   for (int n = 0; n < N; ++n)

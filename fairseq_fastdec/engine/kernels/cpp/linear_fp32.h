@@ -21,7 +21,7 @@ INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_las
                                 int64_t n_tiles) {
   constexpr int64_t of_input = BLOCK * sizeof(float);
   const int64_t size = linear.inputs * of_input;
-  const char *own = reinterpret_cast<const char *>(linear.weight) + block * size;
+  const char *own = static_cast<const char *>(linear.weight) + block * size;
   if (tile == 0) return {own + PREFETCH_BYTES, of_input};
   if (is_last || n_tiles <= FEW_TILES) return {own, 0};
   const int64_t share = size / (n_tiles - 1);
@@ -33,7 +33,7 @@ template <typename Vec, int N>
 INLINE void multiply_tile(const Linear &linear, int64_t block, const float *x, float *y,
                           Epilogue epilogue, Prefetch prefetch) {
   constexpr int PARTS = BLOCK / width<Vec>();
-  const float *weight = linear.weight + block * linear.inputs * BLOCK;
+  const float *weight = static_cast<const float *>(linear.weight) + block * linear.inputs * BLOCK;
   const float *bias = linear.bias + block * BLOCK;
   Vec sums[N][PARTS];
   UNROLL

@@ -18,7 +18,7 @@ TARGET_INT8 INLINE void multiply_tile_vnni(const Linear &linear, int64_t block, 
                                            const float *scales, float *y, Epilogue epilogue) {
   constexpr int PARTS = BLOCK / 16;
   const int64_t length = padded_to_groups(linear.inputs);
-  const int8_t *weight = linear.weight_int8 + block * length * BLOCK;
+  const auto *weight = static_cast<const int8_t *>(linear.weight) + block * length * BLOCK;
   const int32_t *compensation = linear.zero_point_compensation + block * BLOCK;
   Vec16i sums[N][PARTS];
   UNROLL
@@ -84,7 +84,7 @@ TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, 
                                            const float *scales, float *y, Epilogue epilogue) {
   constexpr int PARTS = BLOCK / 8;
   const int64_t length = padded_to_groups(linear.inputs);
-  const int8_t *weight = linear.weight_int8 + block * length * BLOCK;
+  const auto *weight = static_cast<const int8_t *>(linear.weight) + block * length * BLOCK;
   const int32_t *compensation = linear.zero_point_compensation + block * BLOCK;
   __m256i sums[N][PARTS];
   UNROLL
@@ -147,7 +147,7 @@ TARGET_AVX2 inline void multiply_block_avx2(const Linear &linear, int64_t block,
 inline void multiply_block_int8_anywhere(const Linear &linear, int64_t block, const Int8Inputs &x,
                                          float *y, int64_t n, Epilogue epilogue) {
   const int64_t length = padded_to_groups(linear.inputs);
-  const int8_t *const weight = linear.weight_int8 + block * length * BLOCK;
+  const auto *const weight = static_cast<const int8_t *>(linear.weight) + block * length * BLOCK;
   for (int64_t token = 0; token < n; ++token) {
     const uint8_t *const from = x.values + token * length;
     int32_t sums[BLOCK];

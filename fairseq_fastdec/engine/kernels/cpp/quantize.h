@@ -22,7 +22,8 @@ INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / 
 
 INLINE int64_t padded_to_pairs(int64_t inputs) { return (inputs + PAIR - 1) / PAIR * PAIR; }
 
-// The number of floats that hold the inputs of n tokens in either format.
+// The number of floats that hold the inputs of n tokens, whatever the format: at most 2 bytes for
+// each, and a scale.
 INLINE int64_t quantized_size(int64_t n, int64_t inputs) {
   return n + n * padded_to_groups(inputs) / 2;
 }
@@ -95,15 +96,6 @@ inline void round_to_bf16(const float *x, int64_t inputs, uint16_t *to) {
 #endif
   round_to(x, reinterpret_cast<Bf16 *>(to), inputs);
   std::fill(to + inputs, to + padded_to_pairs(inputs), uint16_t(0));
-}
-
-// One of n tokens' inputs x [inputs], in the format that the layer multiplies.
-inline void quantize(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
-  const int64_t inputs = linear.inputs;
-  if (linear.weight_int8)
-    quantize_to_int8(x, inputs, int8_inputs_in(to, n), token);
-  else
-    round_to_bf16(x, inputs, reinterpret_cast<uint16_t *>(to) + token * padded_to_pairs(inputs));
 }
 
 }  // namespace

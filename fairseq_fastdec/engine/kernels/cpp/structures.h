@@ -30,13 +30,25 @@ constexpr int BLOCK = 32;
 constexpr int PAIR = 2;
 constexpr int GROUP = 4;
 
+// A format of weights; linear.h has the table of them.
+struct Format {
+  int number;  // its place in the table
+  const char *dtype;  // numpy's, of the packed weights
+  // This many inputs' weights of an output lie side by side, in 4 bytes.
+  int group;
+  bool rounds_inputs;  // products read inputs that quantize() has written
+  bool has_scales;     // of the weights; the inputs then have a zero point
+};
+
+constexpr int MOST_FORMATS = 4;
+
 // At most so many tokens of a tree can follow each other.
 constexpr int64_t MAX_TREE_DEPTH = 64;
 
 // What a thread's work costs, and to have several threads, in nanoseconds; see costs.h.
 struct Costs {
-  double of_byte;  // of weights, keys and values
-  double of_product_fp32, of_product_bf16, of_product_int8;
+  double of_byte;                   // of weights, keys and values
+  double of_product[MOST_FORMATS];  // by the format's number
   double start;  // of a call's threads
   double meeting_of_two, meeting_of_most;  // of two threads, and of most_threads
   int64_t most_threads;                    // 0: nothing has been measured
@@ -51,17 +63,18 @@ struct Threads {
   Costs costs;
 };
 
-// One of the three weights is there, the others are null. The last block, pair and group are filled
-// up with zeros.
+// The last block and the last group are filled up with zeros.
 struct Linear {
-  const float *weight;          // [blocks, inputs, BLOCK]
-  const uint16_t *weight_bf16;  // [blocks, pairs, BLOCK, PAIR]
-  const int8_t *weight_int8;    // [blocks, groups, BLOCK, GROUP]
-  // Inputs are quantised with a zero point; this takes it out of the sums again. Only int8.
+  const Format *format;  // null in a layer that is not there, which has no outputs
+  const void *weight;    // [blocks, groups, BLOCK, format->group]
+  // Takes the inputs' zero point out of the sums; null in a format without scales.
   const int32_t *zero_point_compensation;  // [blocks, BLOCK]
-  const float *scales;                     // [blocks, BLOCK], of the weights. Only int8.
+  const float *scales;                     // [blocks, BLOCK], of the weights; or null
   const float *bias;                       // [blocks, BLOCK]
   int64_t inputs, outputs;
+
+  int64_t n_groups() const { return (inputs + format->group - 1) / format->group; }
+  bool rounds_inputs() const { return format->rounds_inputs; }
 };
 
 struct Norm {

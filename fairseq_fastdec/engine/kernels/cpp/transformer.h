@@ -44,7 +44,7 @@ INLINE void apply_linear(MultiplyFp32 multiply_fp32, const Step &step, const Lin
                          const Norm *norm, const float *x, float *y, Epilogue epilogue,
                          const Workspace &own) {
   const int64_t n = step.n_rows * step.n_new, dim = linear.inputs;
-  if (linear.weight) {
+  if (!linear.rounds_inputs()) {
     // Each thread normalises all tokens for itself, so that none has to wait for another.
     for (int64_t at = 0; norm && at < n * dim; at += dim)
       normalize<Vec>(*norm, x + at, own.normalized + at, dim);

@@ -48,7 +48,7 @@ INLINE int64_t most_keys(const Step &step) {
 constexpr int64_t FEW_INPUTS = 4096;
 
 INLINE bool quantizes_together(const Linear &linear, int64_t n) {
-  return !linear.weight && n * linear.inputs > FEW_INPUTS;
+  return linear.rounds_inputs() && n * linear.inputs > FEW_INPUTS;
 }
 
 // The floats that hold them, whatever the layer.
