@@ -116,7 +116,7 @@ class Collector {
   explicit Collector(std::vector<std::shared_ptr<const void>> &owners) : owners(owners) {}
 
   Linear linear(const py::dict &parts, const char *name, int64_t inputs, int64_t outputs) {
-    if (!parts.contains(name)) return {};
+    require(parts.contains(name), std::string(name) + ": missing");
     const auto &own = parts[name].cast<const PackedLinear &>();
     require(own.linear.inputs == inputs && own.linear.outputs == outputs,
             std::string(name) + ": a layer of other sizes");
@@ -159,6 +159,13 @@ int64_t size_of(const py::dict &linears, const char *name, bool of_outputs) {
   return of_outputs ? own.linear.outputs : own.linear.inputs;
 }
 
+Epilogue activation_of(int64_t number) {
+  const auto activation = static_cast<Epilogue>(number);
+  require(is_within(number, int64_t(Epilogue::TANH) + 1) && activation != Epilogue::ADD,
+          "activation: a number without a meaning");
+  return activation;
+}
+
 Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_t n_heads,
                 int64_t head_dim, bool pre_norm, int64_t activation, int64_t tokens_per_step,
                 py::array embed, float embed_scale, std::optional<LayerNorm> embed_norm,
@@ -167,12 +174,13 @@ Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_
   Collector collect(made.owners);
   Model &model = made.model;
   require(!layers.empty() && n_heads > 0 && head_dim > 0, "a network without layers or heads");
+  require(tokens_per_step >= 0, "tokens_per_step: below 0");
   require(embed.ndim() == 2 && embed.shape(1) == n_heads * head_dim, "embed: not [types, dim]");
   const int64_t dim = embed.shape(1);
   model.n_layers = int64_t(layers.size()), model.dim = dim;
   model.n_heads = n_heads, model.head_dim = head_dim;
   model.hidden = size_of(layers[0].first, "fc1", true);
-  model.pre_norm = pre_norm, model.activation = activation;
+  model.pre_norm = pre_norm, model.activation = activation_of(activation);
   model.tokens_per_step = tokens_per_step;
   model.embed = collect.floats(embed, embed.size(), "embed");
   model.n_types = embed.shape(0), model.embed_scale = embed_scale;
@@ -188,12 +196,12 @@ Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_
     Layer layer = {};
     layer.self_qkv = collect.linear(linears, "self_qkv", dim, 3 * dim);
     layer.self_out = collect.linear(linears, "self_out", dim, dim);
-    layer.cross_query = collect.linear(linears, "cross_query", dim, dim);
-    layer.cross_out = collect.linear(linears, "cross_out", dim, dim);
+    if (tokens_per_step) {
+      layer.cross_query = collect.linear(linears, "cross_query", dim, dim);
+      layer.cross_out = collect.linear(linears, "cross_out", dim, dim);
+    }
     layer.fc1 = collect.linear(linears, "fc1", dim, model.hidden);
     layer.fc2 = collect.linear(linears, "fc2", model.hidden, dim);
-    require(layer.self_qkv.outputs && layer.self_out.outputs && layer.fc2.outputs,
-            "a layer lacks one of its products");
     layer.self_norm = collect.norm(norms, "self_norm");
     layer.cross_norm = collect.norm(norms, "cross_norm");
     layer.final_norm = collect.norm(norms, "final_norm");
@@ -250,9 +258,10 @@ DraftLayers draft_layers(const py::dict &linears, const py::dict &norms, int64_t
   Model &model = draft.step.model;
   const int64_t dim = n_heads * head_dim, hidden = size_of(linears, "fc1", true);
   const int64_t of_token = size_of(linears, "token", false);
+  require(n_heads > 0 && head_dim > 0, "a drafter without heads");
   require(embed.ndim() == 2 && of_token == dim + embed.shape(1), "token: inputs of another size");
   model.dim = dim, model.n_heads = n_heads, model.head_dim = head_dim;
-  model.hidden = std::max(of_token, hidden), model.activation = activation;
+  model.hidden = std::max(of_token, hidden), model.activation = activation_of(activation);
   model.tokens_per_step = 1;
   model.embed = collect.floats(embed, embed.size(), "embed");
   model.n_types = embed.shape(0), model.embed_scale = embed_scale;
@@ -262,8 +271,10 @@ DraftLayers draft_layers(const py::dict &linears, const py::dict &norms, int64_t
   draft.source = collect.linear(linears, "source", dim, dim);
   draft.fc1 = collect.linear(linears, "fc1", dim, hidden);
   draft.fc2 = collect.linear(linears, "fc2", hidden, dim);
-  if (linears.contains("narrow"))
+  if (linears.contains("narrow")) {
     draft.narrow = collect.linear(linears, "narrow", dim, size_of(linears, "narrow", true));
+    require(draft.narrow.outputs <= dim, "narrow: wider than the states");
+  }
   draft.token_norm = collect.norm(norms, "token_norm");
   draft.source_norm = collect.norm(norms, "source_norm");
   draft.ffn_norm = collect.norm(norms, "ffn_norm");
@@ -320,7 +331,10 @@ std::shared_ptr<PreparedModel> prepared_model(
     keep(*model, *heads);
   }
   if (drafter) {
-    require(drafter->draft.step.model.dim == own.dim, "drafter: states of another size");
+    const Model &sizes = drafter->draft.step.model;
+    require(sizes.dim == own.dim && sizes.head_dim == own.head_dim,
+            "drafter: states of another size");
+    require(sizes.n_types >= proposals->linear.outputs, "drafter: more proposals than embeddings");
     require(is_within(drafter->draft.layer, own.n_layers), "drafter: no such layer");
     model->drafter = drafter->draft, model->proposals = proposals->linear;
     keep(*model, *drafter);
@@ -581,8 +595,9 @@ void check_drafts(const DraftOptions &drafts, const Models &models) {
   require(!looks_up || drafts.order >= 2, "drafts: n-grams of at least 2 tokens");
   const bool maps_sources = drafts.kind == "copy" || drafts.kind == "source";
   require(drafts.target_types.empty() != maps_sources, "drafts: target types without a use, or none");
-  for (int64_t token : drafts.target_types)
-    require(is_within(token, models[0]->decoder.n_types), "drafts: a type that does not exist");
+  for (const auto &model : models)
+    for (int64_t token : drafts.target_types)
+      require(is_within(token, model->decoder.n_types), "drafts: a type that does not exist");
 }
 
 // Whether all models have heads that can propose together.
@@ -614,6 +629,9 @@ std::unique_ptr<Checked<Search>> block_search(const GivenModels &given, const Ru
   const PreparedModel &first = *models[0];
   if (proposals.n_heads > 1) check_heads(models, proposals.n_heads);
   require(proposals.window >= 1, "proposals: no window");
+  require(!proposals.n_in_tree || std::min(proposals.n_heads, 1 + proposals.n_in_tree) <=
+                                      MAX_TREE_DEPTH,
+          "proposals: deeper trees than of " + std::to_string(MAX_TREE_DEPTH) + " tokens");
   check_drafts(proposals.drafts, models);
   require(acceptance.kind != Acceptance::DISTANCE ||
               int64_t(acceptance.values.size()) == first.output.outputs,

@@ -1,7 +1,7 @@
 // The kernels as the engine calls them: each runs one task of structures.h in the task's threads.
 //
-// dispatch.cpp compiles them for each kind of processor. A task that does not fit together is a
-// mistake of the engine's, and not of a user's: it ends in std::logic_error.
+// dispatch.cpp compiles them for each kind of processor. That a task fits together is the engine's
+// business: the build with sanitizers asserts it (assertions.h).
 
 #pragma once
 

@@ -300,7 +300,7 @@ INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const
   int64_t path[MAX_TREE_DEPTH];
   for (int64_t pair = own.number; pair < step.n_rows * n_heads; pair += own.count) {
     const int64_t row = pair / n_heads, head = pair % n_heads;
-    Number *keys = keys_at<Number>(step.rows, layer, slot_of(step, row), head);
+    Number *keys = keys_at<Number>(step.rows, layer, step.slot_of(row), head);
     const float *qkv = own.queries + row * step.n_new * 3 * dim + head * head_dim;
     float *context = own.context + row * step.n_new * dim + head * head_dim;
     write_keys(step, qkv, step.past[row], keys);

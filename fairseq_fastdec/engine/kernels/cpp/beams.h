@@ -8,7 +8,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checks.h"
+#include "assertions.h"
+#include "processor.h"
 
 namespace fastdec {
 namespace {
@@ -190,48 +191,6 @@ int64_t beam_scratch_size(const BeamTable &table) {
   return std::max<int64_t>(judging, most * (3 * sizeof(int64_t) + 1));
 }
 
-INLINE bool are_sizes(const BeamTable &table) {
-  return table.width > 0 && is_within(table.n_beams, table.most_beams + 1) &&
-         is_within(table.n_rows, table.most_beams * table.width + 1);
-}
-
-INLINE bool are_slots(const BeamTable &table) {
-  for (int64_t beam = 0; beam < table.n_beams; ++beam) {
-    if (!is_within(table.focus[beam], table.n_slots)) return false;
-    const int64_t slot = table.focus[beam];
-    if (!is_within(table.n_final[slot], table.width + 1)) return false;
-    if (!is_within(table.n_waiting[slot], table.width + 1)) return false;
-    if (!is_within(table.widths[slot], table.width + 1)) return false;
-  }
-  return true;
-}
-
-Problem problem_of_judging(const BeamTable &table) {
-  if (!are_sizes(table) || table.n_candidates < 0) return SIZES;
-  if (!are_slots(table)) return PLACES;
-  for (int64_t row = 0; row < table.n_rows; ++row)
-    if (!is_within(table.columns[row], table.width)) return PLACES;
-  for (int64_t at = 0; at < table.n_beams * table.n_candidates; ++at)
-    if (table.candidate_scores[at] > -INFINITY &&
-        !is_within(table.candidate_rows[at], table.n_rows))
-      return PLACES;
-  return beam_scratch_size(table) > table.scratch_size ? SCRATCH : NONE;
-}
-
-Problem problem_of_extending(const BeamTable &table) {
-  if (!are_sizes(table)) return SIZES;
-  if (!is_within(table.n_kept, table.n_beams + 1) || !are_slots(table)) return PLACES;
-  for (int64_t place = 0; place < table.n_kept; ++place) {
-    const int64_t beam = table.order ? table.order[place] : place;
-    if (!is_within(beam, table.n_beams)) return PLACES;
-    const int64_t slot = table.focus[beam];
-    if (!is_within(table.lengths[slot] + 1, table.n_lengths)) return LENGTHS;
-    for (int64_t column = 0; column < table.widths[slot]; ++column)
-      if (!is_within(table.child_rows[beam * table.width + column], table.n_rows)) return PLACES;
-  }
-  return beam_scratch_size(table) > table.scratch_size ? SCRATCH : NONE;
-}
-
 // Follows hypotheses back to their first token: see Trace.
 void trace(const Trace &task) {
   const int64_t width = task.width;
@@ -252,23 +211,6 @@ void trace(const Trace &task) {
     scores[0] = after;
     tokens += length + 1, scores += length + 1;
   }
-}
-
-// Whether every entry on the way back is there.
-Problem problem_of(const Trace &task) {
-  if (task.width < 1 || task.n < 0) return SIZES;
-  int64_t n_tokens = 0;
-  for (int64_t i = 0; i < task.n; ++i) {
-    if (!is_within(task.slots[i], task.n_slots)) return PLACES;
-    if (!is_within(task.lengths[i], task.n_lengths)) return LENGTHS;
-    int64_t column = task.columns[i];
-    for (int64_t at = task.lengths[i]; at > 0; --at) {
-      if (!is_within(column, task.width)) return PLACES;
-      column = task.history_parents[(task.slots[i] * task.n_lengths + at) * task.width + column];
-    }
-    n_tokens += task.lengths[i] + 1;
-  }
-  return n_tokens == task.n_tokens ? NONE : SIZES;
 }
 
 }  // namespace

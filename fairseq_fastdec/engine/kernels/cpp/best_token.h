@@ -7,7 +7,7 @@
 #include <cfloat>
 #include <cmath>
 
-#include "checks.h"
+#include "assertions.h"
 #include "linear.h"
 #include "top_k.h"
 

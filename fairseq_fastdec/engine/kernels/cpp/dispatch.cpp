@@ -13,7 +13,6 @@
 #include "transformer.h"
 #include "trees.h"
 
-#include <stdexcept>
 #include <string>
 
 #include "../../cpp/kernels.h"
@@ -116,16 +115,10 @@ void run_draft(const Draft &draft, const ThreadSlice &slice) {
   kernels.run_draft(kernels.multiply_fp32, kernels.attend, draft, slice);
 }
 
-// Ends a call whose task does not fit together.
-void check(int64_t problem) {
-  if (problem)
-    throw std::logic_error("a task of the engine's is wrong: problem " + std::to_string(problem));
-}
-
 // Memory for a choice, counted in floats.
 int64_t top_k_scratch_floats(const TopK &task) { return top_k_scratch_size(task) / 4 + 1; }
 
-// The following run tasks that have been checked and have scratch memory.
+// The following run tasks that have scratch memory.
 
 void multiply_in_threads(Product &task) {
   count_multiply_adds(task);
@@ -138,13 +131,13 @@ void multiply_in_threads(Product &task) {
 }
 
 void rank(TopK &task) {
-  check(problem_of(task));
+  assert_fits(task);
   in_threads<TopK, top_k>(&task);
   if (task.n_parts > 1) in_threads<TopK, merge_parts>(&task);
 }
 
 void take_draft_step(Draft &draft) {
-  check(problem_of_step(draft));
+  assert_fits(draft);
   count_multiply_adds(draft);
   draft.step.barrier.arrived = draft.step.barrier.phase = 0;
   in_threads<Draft, run_draft>(&draft, threads_for(draft));
@@ -161,7 +154,6 @@ void take_level_step(const DraftTrees &task, int64_t member, int64_t level, int6
   if (level) draft.from_features = nullptr;
   take_draft_step(draft);
   draft.from_features = features;
-  check(problem_of(product));
   multiply_in_threads(product);
   divide(product, task.temperature);
 }
@@ -184,7 +176,7 @@ void measure_costs(int64_t n_threads) {
 }
 
 void run(Step &task, Buffer<float> &scratch) {
-  check(problem_of(task));
+  assert_fits(task);
   task.scratch_size = scratch_before(task, task.n_threads);
   task.scratch = scratch.reserve(task.scratch_size);
   count_multiply_adds(task);
@@ -193,7 +185,6 @@ void run(Step &task, Buffer<float> &scratch) {
 }
 
 void run(Product &task, Buffer<float> &scratch) {
-  check(problem_of(task));
   task.scratch = scratch.reserve(quantized_size(task.n, task.linear.inputs));
   multiply_in_threads(task);
 }
@@ -204,7 +195,7 @@ void divide(const Product &task, float temperature) {
 }
 
 void run(BestToken &task, Buffer<float> &scratch) {
-  check(problem_of(task));
+  assert_fits(task);
   task.scratch_size = best_token_scratch_size(task);
   task.scratch = scratch.reserve(task.scratch_size);
   count_multiply_adds(task);
@@ -213,7 +204,6 @@ void run(BestToken &task, Buffer<float> &scratch) {
 }
 
 void run(Heads &task, Buffer<float> &scratch) {
-  check(problem_of(task));
   task.scratch_size = heads_scratch_size(task);
   task.scratch = scratch.reserve(task.scratch_size);
   count_multiply_adds(task);
@@ -240,28 +230,24 @@ int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice
   draft.step.scratch = of_draft.reserve(draft.step.scratch_size);
   best.scratch_size = best_token_scratch_size(best);
   best.scratch = of_choice.reserve(best.scratch_size);
-  check(problem_of(task)), check(problem_of(best));
+  assert_fits(best);
   if (task.n_steps == 0) return 0;
   std::fill_n(task.path_scores, draft.step.n_rows, 0.0f);
   best.normalize = task.confidence > 0;
   best.x = draft.outputs;
-  ChainSteps chains = {task, draft.from_features, 1, threads_for(best), {}, 0, NONE, false};
+  ChainSteps chains = {task, draft.from_features, 1, threads_for(best), {}, 0, true};
   begin_step(chains);
-  if (chains.goes_on) {
-    chains.n_drafting = threads_for(draft);
-    draft.step.barrier.arrived = draft.step.barrier.phase = 0;
-    best.barrier.arrived = best.barrier.phase = 0;
-    in_threads<ChainSteps, take_steps<run_draft, best_tokens>>(
-        &chains, std::max(chains.n_drafting, chains.n_choosing));
-  }
+  chains.n_drafting = threads_for(draft);
+  draft.step.barrier.arrived = draft.step.barrier.phase = 0;
+  best.barrier.arrived = best.barrier.phase = 0;
+  in_threads<ChainSteps, take_steps<run_draft, best_tokens>>(
+      &chains, std::max(chains.n_drafting, chains.n_choosing));
   draft.from_features = chains.features;
-  check(chains.problem);
   put_chains_side_by_side(task, chains.n);
   return chains.n;
 }
 
 int64_t run(Trees &task) {
-  check(problem_of(task));
   return grow_trees(task);
 }
 
@@ -285,7 +271,6 @@ int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product
   TopK &best = *task.best;
   best.n_rows = best.n_beams = n;
   best.scratch = of_choice.reserve(top_k_scratch_floats(best));
-  check(problem_of(task));
   std::vector<RowPaths> rows(n_rows);
   std::vector<int64_t> tokens(task.roots, task.roots + n_rows);
   for (int64_t level = 0, width = 1; width && level < task.n_levels; ++level) {
@@ -310,12 +295,12 @@ int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product
 }
 
 void run(PathMove &task) {
-  check(problem_of(task));
+  assert_fits(task);
   move_paths(task);
 }
 
 void run(Move &task, Buffer<char> &scratch) {
-  check(problem_of(task));
+  assert_fits(task);
   // Without a byte to copy there may be no address to copy from, which memcpy must not be given.
   const int64_t bytes = task.n_parts * n_moved(task) * task.n_heads * task.used;
   if (!bytes) return;
@@ -328,17 +313,17 @@ void run(Move &task, Buffer<char> &scratch) {
 int64_t judge_beams(BeamTable &table, Buffer<char> &scratch) {
   table.scratch_size = beam_scratch_size(table);
   table.scratch = scratch.reserve(table.scratch_size);
-  check(problem_of_judging(table));
+  assert_fits(table);
   return judge(table);
 }
 
 void extend_beams(BeamTable &table) {
-  check(problem_of_extending(table));
+  assert_fits(table);
   extend(table);
 }
 
 void run(Trace &task) {
-  check(problem_of(task));
+  assert_fits(task);
   trace(task);
 }
 

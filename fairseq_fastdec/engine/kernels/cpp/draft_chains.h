@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "checks.h"
+#include "assertions.h"
 #include "multiply_adds.h"
 #include "threads.h"
 #include "workspace.h"
@@ -21,7 +21,6 @@ struct ChainSteps {
   int64_t n_drafting, n_choosing;
   mutable Barrier barrier;
   mutable int64_t n;  // the steps that were taken
-  mutable int64_t problem;
   mutable bool goes_on;
 };
 
@@ -44,13 +43,6 @@ INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
   return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
 }
 
-// What is wrong with a step of sequential heads, or with its scratch memory.
-INLINE Problem problem_of_step(const Draft &draft) {
-  if (const Problem problem = problem_of(draft)) return problem;
-  const Step &step = draft.step;
-  return scratch_before(step, step.n_threads) > step.scratch_size ? SCRATCH : NONE;
-}
-
 // Says what the next step goes on from.
 INLINE void begin_step(const ChainSteps &chains) {
   const DraftChains &task = chains.task;
@@ -61,9 +53,7 @@ INLINE void begin_step(const ChainSteps &chains) {
   draft.from_features = n ? nullptr : chains.features;
   best.no_end = task.no_end ? task.no_end + n * n_rows : nullptr;
   best.only_end = task.only_end ? task.only_end + n * n_rows : nullptr;
-  chains.problem = problem_of_step(draft);
-  chains.goes_on = !chains.problem;
-  if (chains.problem) return;
+  assert_fits(draft);
   count_multiply_adds(draft);
   count_multiply_adds(best);
 }

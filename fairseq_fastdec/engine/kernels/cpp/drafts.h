@@ -40,8 +40,7 @@ INLINE void run_draft(MultiplyFp32 multiply_fp32, Attend attend, const Draft &dr
   attend_to_keys<Keys::OF_SOURCES>(attend, step, draft.layer, own);
   wait_at(step.barrier, own);
   apply(draft.source, nullptr, own.context, own.x, Epilogue::ADD);
-  apply(draft.fc1, &draft.ffn_norm, own.x, own.hidden,
-        static_cast<Epilogue>(step.model.activation));
+  apply(draft.fc1, &draft.ffn_norm, own.x, own.hidden, step.model.activation);
   apply(draft.fc2, nullptr, own.hidden, own.x, Epilogue::ADD);
   if (draft.narrow.outputs) {
     apply_linear<Vec>(multiply_fp32, step, draft.narrow, &draft.output_norm, own.x, draft.outputs,

@@ -8,10 +8,6 @@
 namespace fastdec {
 namespace {
 
-// An epilogue uses the sums: y = sum, y += sum, y = relu(sum), y = gelu(sum), ... Python knows their
-// numbers as ACTIVATIONS in engine/network/heads.py.
-enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH };
-
 // Writes the first n of a block's values to y.
 template <typename Vec>
 INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n) {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "checks.h"
+#include "assertions.h"
 #include "threads.h"
 
 namespace fastdec {

@@ -42,6 +42,10 @@ struct Format {
 
 constexpr int MOST_FORMATS = 4;
 
+// An epilogue uses a layer's sums: y = sum, y += sum, y = relu(sum), y = gelu(sum), ... Python knows
+// their numbers as ACTIVATIONS in engine/network/heads.py.
+enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH };
+
 // At most so many tokens of a tree can follow each other.
 constexpr int64_t MAX_TREE_DEPTH = 64;
 
@@ -93,7 +97,7 @@ struct Layer {
 
 struct Model {
   int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm;
-  int64_t activation;           // of feed-forward networks, the number of an Epilogue
+  Epilogue activation;          // of feed-forward networks
   int64_t tokens_per_step;      // so many new tokens see each other; 0: all of a row do
   const Layer *layers;          // [n_layers]
   Norm embed_norm, final_norm;  // with a null weight there is no norm
@@ -137,6 +141,8 @@ struct Step {
   float *scratch;                 // [scratch_size]
   int64_t scratch_size;
   mutable Barrier barrier;
+
+  int64_t slot_of(int64_t row) const { return row_slots ? row_slots[row] : first_slot + row; }
 };
 
 // One linear layer for n tokens.

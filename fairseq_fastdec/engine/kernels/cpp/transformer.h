@@ -133,7 +133,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &ste
     end_sublayer<Vec>(step, layer.cross_norm, own);
   }
   apply_linear<Vec>(multiply_fp32, step, layer.fc1, before(layer.final_norm), own.x, own.hidden,
-                    static_cast<Epilogue>(model.activation), own);
+                    model.activation, own);
   wait_at(step.barrier, own);
   if (layer.fc1_norm.weight || layer.residual_scale) {
     scale_feed_forward<Vec>(step, layer, own);

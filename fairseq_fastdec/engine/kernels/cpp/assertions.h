@@ -1,0 +1,111 @@
+// Assertions that a task stays within the memory that it names. The build with sanitizers keeps them:
+// AddressSanitizer does not see a wrong place within the right memory. What comes from Python has
+// been checked by binding.cpp.
+
+#pragma once
+
+#include <cassert>
+
+#include "structures.h"
+
+namespace fastdec {
+namespace {
+
+inline bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
+
+// Of a step's rows or those of sequential heads.
+inline void assert_inputs(const Step &step, const Cache &sources) {
+  assert(step.n_sources <= sources.slots);
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    assert(is_within(step.row_source[row], step.n_sources));
+    assert(is_within(step.source_lengths[step.row_source[row]], sources.length + 1));
+  }
+  for (int64_t at = 0; at < step.n_rows * step.n_new; ++at)
+    assert(is_within(step.tokens[at], step.model.n_types));
+}
+
+inline void assert_trees(const Step &step) {
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    const int64_t *parents = step.parents + row * step.n_new;
+    for (int64_t token = 0; token < step.n_new; ++token) {
+      for (int64_t at = token, depth = 1; at >= 0; at = parents[at], ++depth) {
+        assert(parents[at] >= -1 && parents[at] < at);
+        assert(depth <= MAX_TREE_DEPTH);
+      }
+    }
+  }
+}
+
+inline void assert_fits(const Step &step) {
+  // An encoder's rows are their own sources.
+  assert_inputs(step, step.model.tokens_per_step ? step.sources : step.rows);
+  assert(!step.model.tokens_per_step || step.n_new % step.model.tokens_per_step == 0);
+  for (int64_t row = 0; row < step.n_rows; ++row) {
+    assert(is_within(step.slot_of(row), step.rows.slots));
+    assert(is_within(step.past[row], step.rows.length - step.n_new + 1));
+  }
+  if (step.parents) assert_trees(step);
+}
+
+inline void assert_fits(const Draft &draft) { assert_inputs(draft.step, draft.step.sources); }
+
+inline void assert_fits(const BestToken &task) {
+  assert(is_within(task.eos, task.linear.outputs) && task.penalized < task.linear.outputs);
+}
+
+inline void assert_fits(const TopK &task) {
+  assert(task.penalized < task.n_types);
+  assert(!task.has_to_end || is_within(task.eos, task.n_types));
+  for (int64_t row = 0; task.only && row < task.n_rows; ++row)
+    assert(is_within(task.only[row] + 1, task.n_types + 1));
+  // Each beam has rows of its own, and all rows are in beams.
+  assert(task.rows || (task.n_best <= task.n_types && task.n_beams == task.n_rows));
+  if (!task.rows) return;
+  assert(task.starts[0] == 0 && task.starts[task.n_beams] == task.n_rows);
+  for (int64_t beam = 0; beam < task.n_beams; ++beam)
+    assert(task.starts[beam + 1] >= task.starts[beam]);
+  for (int64_t at = 0; at < task.n_rows; ++at) assert(is_within(task.rows[at], task.n_rows));
+}
+
+inline void assert_fits(const Move &move) {
+  assert(move.used <= move.head && move.n <= move.n_slots);
+  for (int64_t i = 0; i < move.n; ++i) assert(is_within(move.origins[i], move.n_slots));
+}
+
+inline void assert_fits(const PathMove &move) {
+  assert(move.first_slot >= 0 && move.first_slot + move.n_rows <= move.n_slots);
+  for (int64_t row = 0; row < move.n_rows; ++row) {
+    assert(is_within(move.starts[row], move.length + 1));
+    for (int64_t i = 0; i < move.n_path; ++i)
+      assert(is_within(move.path[row * move.n_path + i], move.length - move.starts[row]));
+  }
+}
+
+// Of the beams in focus, before their candidates are judged.
+inline void assert_fits(const BeamTable &table) {
+  assert(table.n_beams <= table.most_beams && table.n_rows <= table.most_beams * table.width);
+  for (int64_t beam = 0; beam < table.n_beams; ++beam) {
+    assert(is_within(table.focus[beam], table.n_slots));
+    assert(is_within(table.n_final[table.focus[beam]], table.width + 1));
+    assert(is_within(table.n_waiting[table.focus[beam]], table.width + 1));
+    assert(is_within(table.widths[table.focus[beam]], table.width + 1));
+  }
+  for (int64_t row = 0; row < table.n_rows; ++row)
+    assert(is_within(table.columns[row], table.width));
+}
+
+// Whether every entry on the way back is there.
+inline void assert_fits(const Trace &task) {
+  for (int64_t i = 0; i < task.n; ++i) {
+    assert(is_within(task.slots[i], task.n_slots));
+    assert(is_within(task.lengths[i], task.n_lengths));
+    int64_t column = task.columns[i];
+    for (int64_t at = task.lengths[i]; at > 0; --at) {
+      assert(is_within(column, task.width));
+      column = task.history_parents[(task.slots[i] * task.n_lengths + at) * task.width + column];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fastdec
