@@ -32,7 +32,6 @@ ELSEWHERE = {
     "decoding/options.py": "decoding/test_build.py",
     "decoding/repeated_ngrams.py": "decoding/methods/test_outputs.py",
     "engine/models.py": "engine/network/test_prepared_model.py",
-    "engine/network/decoder_rehearsal.py": "engine/network/test_rehearsal.py",
     "engine/network/encoder_weights.py": "engine/products/test_precision.py",
     "engine/network/heads.py": "decoding/compiled/test_outputs.py",
     "engine/network/own_weights.py": "engine/network/test_release.py",

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from ...memory import trim
 from ..kernels.packed import PackedLinear
 from ..products.precision import Precision, in_fp32
-from .decoder_rehearsal import rehearsed_decoder
 from .encoder_weights import EncoderWeights
 from .heads import DrafterWeights, HeadWeights, vocabulary_of_drafts
 from .own_weights import OwnWeights
@@ -77,7 +76,7 @@ class PreparedModule:
         # Not every encoder is prepared: those of speech are fairseq's own.
         with _PREPARED_LOCK:
             known = _PREPARED.get(encoder)
-        make = partial(rehearsed_decoder, sources=known and known._rehearsed("encoder", precision))
+        make = partial(DecoderWeights.of, sources=known and known._rehearsed("encoder", precision))
         return self._get(("decoder", precision), make, precision, self._own)
 
     def vocabulary(self, precision: Precision, n_types: Optional[int] = None) -> PackedLinear:
@@ -136,13 +135,11 @@ class PreparedModule:
                 weight = weight @ in_fp32(projection.weight)
             bias = None if output.bias is None else output.bias[:n_types]
             features = self._rehearsed("decoder", precision)
-            rehearsal = Rehearsal.of(precision, "decoder")
-            if rehearsal is None or features is None:
+            if features is None:
                 return precision.linear(weight, bias)
-            made = rehearsal.precision.linear(weight, bias)
-            made(features)
-            made = rehearsal.settle(made, "output_projection")
-            rehearsal.tell()
+            rehearsal = Rehearsal(precision, "decoder")
+            made = rehearsal.linear(weight, bias, "output_projection", features)
+            rehearsal.log()
             return made
 
 

@@ -1,20 +1,24 @@
-"""Random sentences go through a coder while its weights are prepared in 8-bit integers.
+"""Random sentences go through fairseq's layers while these are prepared in 8-bit integers.
 
-So every layer sees inputs such as it will get, and says whether it can be trusted with them
-(:class:`~..products.trial.Int8Trial`). Layer by layer: no more than one has its weights twice.
+So every linear layer is tried with inputs such as it will get (:mod:`..products.trial`). Layer by
+layer: no more than one has its weights twice.
 """
 
+import copy
+import functools
 import logging
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
 from typing import Any, Optional
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
-from ..kernels.packed import PackedInt8
+from ..kernels.packed import PackedInt8, PackedLinear
 from ..products.precision import Precision
-from ..products.trial import Int8Trial, described
+from ..products.trial import Untried, described, is_trusted, tried
+from .positions import Positions
 
 logger = logging.getLogger(__name__)
 
@@ -26,48 +30,161 @@ FIRST_TYPE = 4
 class Rehearsal:
     """The sentences, on their way through the layers of one encoder or decoder.
 
-    Attributes:
-        precision: prepares layers that can be tried.
-        states: fp32 ``[B, T, C]``, where the sentences are now.
+    In other precisions than 8-bit integers nothing is tried: they change no layer's outputs by
+    much.
     """
 
     def __init__(self, precision: Precision, name: str) -> None:
         """
         Args:
-            precision: in 8-bit integers.
             name: of the encoder or decoder, in the log.
         """
-        self.precision = precision._replace(product=Int8Trial)
-        self.states = torch.empty(0)
+        self._is_needed = precision.product is PackedInt8
+        self._precision = precision._replace(product=Untried) if self._is_needed else precision
         self._name = name
         self._kept: list[str] = []
+        self._states = torch.empty(0)  # fp32 [T, B, C], where the sentences are now
+        self._sources = torch.empty(0)  # fp32 [S, B, C], what a decoder attends to
+        self._keys_values = torch.empty(0)  # fp32 [layers, 2, B, H, S, D], of the sources
 
-    @classmethod
-    def of(cls, precision: Precision, name: str) -> Optional["Rehearsal"]:
-        """``None`` in other precisions, which change no layer's outputs by much."""
-        return cls(precision, name) if precision.product is PackedInt8 else None
-
-    def settle(self, made: Any, name: str) -> Any:
-        """End the trials of some layers: what was tried becomes what computes it.
+    def linear(self, weight: Tensor, bias: Optional[Tensor], name: str, x: Tensor) -> PackedLinear:
+        """Prepare a linear layer.
 
         Args:
-            made: a layer, or a dataclass that has some among its fields.
+            weight, bias: as for :meth:`~..products.precision.Precision.linear`.
             name: in the log.
+            x: inputs such as it will get, fp32 ``[..., inputs]``.
         """
-        if isinstance(made, Int8Trial):
-            if not made.is_trusted:
-                self._kept.append(f"{self._name}.{name} ({made.error:.0%})")
-            return made.layer
-        if is_dataclass(made):
-            for field in fields(made):
-                own = self.settle(getattr(made, field.name), f"{name}.{field.name}".lstrip("."))
-                setattr(made, field.name, own)
+        made = self._precision.linear(weight, bias)
+        return self._settled(made, name, x) if self._is_needed else made
+
+    def cross_key_values(
+        self, weight: Tensor, bias: Tensor, attention: Any, sources: Optional[Tensor]
+    ) -> PackedLinear:
+        """Prepare the layer that makes keys and values of an encoder's states, for all layers.
+
+        Args:
+            attention: fairseq's of the first layer.
+            sources: the states of random sentences, fp32 ``[B, S, C]``; ``None`` for an encoder
+                that is not prepared.
+        """
+        if self._is_needed:
+            if sources is None:
+                generator = torch.Generator().manual_seed(1)
+                sources = torch.randn(SENTENCES, TOKENS, weight.size(1), generator=generator)
+            self._sources = sources.transpose(0, 1)
+            shape = (-1, 2, attention.num_heads, attention.head_dim)
+            keys_values = F.linear(sources, weight, bias).unflatten(-1, shape)
+            self._keys_values = keys_values.permute(2, 3, 0, 4, 1, 5).contiguous()
+        return self.linear(weight, bias, "cross_key_values", self._sources)
+
+    def begin(self, coder: Any, weights: Any) -> None:
+        """Embed the sentences.
+
+        Args:
+            coder: fairseq's encoder or decoder.
+            weights: what is prepared of it, without layers yet.
+        """
+        if not self._is_needed:
+            return
+        positions = Positions(coder, like=weights.embed).table
+        n_positions = None if positions is None else positions.size(0)
+        tokens = random_tokens(weights.embed.size(0), n_positions)
+        x = weights.embed_scale * F.embedding(tokens, weights.embed)
+        if positions is not None:
+            x = x + positions[: tokens.size(1)]
+        self._states = _normalized(x, weights.embed_norm).transpose(0, 1)
+
+    def layer(self, index: int, layer: Any, make: Callable, linears: dict[str, str]) -> Any:
+        """Prepare a layer, and take the sentences through it.
+
+        Args:
+            layer: fairseq's; only its linear layers may be without weights that have been released.
+            make: called with it and a precision, prepares it.
+            linears: the linear layers of what it makes, and of the layer those with their inputs.
+        """
+        made = make(layer, self._precision)
+        if not self._is_needed:
+            return made
+        inputs = self._inputs(index, layer)
+        for name, module in linears.items():
+            *path, last = name.split(".")
+            owner = functools.reduce(getattr, path, made)
+            own = self._settled(getattr(owner, last), f"layers.{index}.{name}", inputs[module])
+            setattr(owner, last, own)
         return made
 
-    def tell(self) -> None:
+    def end(self, norm: Any) -> Optional[Tensor]:
+        """Log which layers were not trusted; see :meth:`log`.
+
+        Args:
+            norm: the last, or ``None``.
+
+        Returns:
+            the states behind all layers, fp32 ``[B, T, C]``; ``None`` if nothing was tried.
+        """
+        self.log()
+        return _normalized(self._states.transpose(0, 1), norm) if self._is_needed else None
+
+    def log(self) -> None:
         """Log which layers were not trusted."""
         if self._kept:
             logger.info("%s", described(self._kept))
+
+    def _settled(self, made: Any, name: str, x: Tensor) -> PackedLinear:
+        settled, error = tried(made, x)
+        if not is_trusted(error):
+            self._kept.append(f"{self._name}.{name} ({error:.0%})")
+        return settled
+
+    def _inputs(self, index: int, layer: Any) -> dict[str, Tensor]:
+        """Take the sentences through a layer; what each of its linear layers got, by its name."""
+        if layer.fc1.weight.dtype != torch.float32:
+            layer = copy.deepcopy(layer).float()
+        was_training, checks = layer.training, layer.self_attn.skip_embed_dim_check
+        # This has fairseq call the linear layers of attention, and torch's own attention does not.
+        layer.self_attn.skip_embed_dim_check = True
+        try:
+            layer.eval()
+            with LinearInputs() as inputs:
+                # A layer that has lost weights refuses calls; those that are left suffice here.
+                self._states = self._through(index, layer)
+        finally:
+            layer.train(was_training)
+            layer.self_attn.skip_embed_dim_check = checks
+        modules = layer.named_modules()
+        return {name: x for name, own in modules if (x := inputs.of(own)) is not None}
+
+    def _through(self, index: int, layer: Any) -> Tensor:
+        if not len(self._sources):
+            return layer.forward(self._states, None)
+        n = self._states.size(0)
+        return layer.forward(
+            self._states,
+            self._sources,
+            incremental_state={},
+            prev_attn_state=list(self._keys_values[index]),
+            self_attn_mask=torch.full((n, n), float("-inf")).triu(1),
+        )[0]
+
+
+class LinearInputs(TorchFunctionMode):
+    """Within, it takes note of what linear layers get in this thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_weights: dict[int, Tensor] = {}
+
+    def of(self, module: nn.Module) -> Optional[Tensor]:
+        """The last inputs; ``None`` for a module that is no linear layer, or got none."""
+        return self._of_weights.get(id(getattr(module, "weight", None)))
+
+    def __torch_function__(
+        self, function: Callable, types: Any, args: tuple = (), kwargs: Optional[dict] = None
+    ) -> Any:
+        if function is F.linear:
+            self._of_weights[id(args[1])] = args[0]
+        return function(*args, **(kwargs or {}))
 
 
 def random_tokens(n_types: int, n_positions: Optional[int]) -> Tensor:
@@ -83,12 +200,5 @@ def random_tokens(n_types: int, n_positions: Optional[int]) -> Tensor:
     return torch.randint(first, n_types, (SENTENCES, n_tokens), generator=generator)
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, is_causal: bool = False) -> Tensor:
-    """Attention of queries ``[B, H, T, D]``, which come scaled, to keys and values: ``[B, T, C]``.
-
-    Args:
-        keys, values: ``[B, H, L, D]``.
-        is_causal: whether a query sees the keys up to its own place alone.
-    """
-    found = F.scaled_dot_product_attention(queries, keys, values, is_causal=is_causal, scale=1.0)
-    return found.transpose(1, 2).flatten(2)
+def _normalized(x: Tensor, norm: Any) -> Tensor:
+    return x if norm is None else norm(x)

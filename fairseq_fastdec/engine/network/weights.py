@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Protocol
+from typing import Any, Optional
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -14,6 +14,17 @@ from torch.nn import functional as F
 from ..kernels.packed import PackedLinear
 from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .own_weights import OwnWeights
+from .rehearsal import Rehearsal
+
+# By their names in LayerWeights, and those of fairseq's layer with the same inputs.
+LINEARS = {
+    "self_qkv": "self_attn.q_proj",
+    "self_out": "self_attn.out_proj",
+    "cross_query": "encoder_attn.q_proj",
+    "cross_out": "encoder_attn.out_proj",
+    "feed_forward.fc1": "fc1",
+    "feed_forward.fc2": "fc2",
+}
 
 
 @dataclass
@@ -27,20 +38,6 @@ class FeedForward:
     fc2: PackedLinear
     residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
     norm: PreparedNorm
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``[..., C]`` to ``[..., C]``."""
-        residual = x
-        if self.pre_norm:
-            x = self.norm(x)
-        x = self.activation(self.fc1(x))
-        if self.fc1_norm is not None:
-            x = self.fc1_norm(x)
-        x = self.fc2(x)
-        if self.residual_scale is not None:
-            residual = residual * self.residual_scale
-        x = residual + x
-        return x if self.pre_norm else self.norm(x)
 
 
 @dataclass
@@ -56,28 +53,6 @@ class LayerWeights:
     cross_out: PackedLinear
     cross_norm: PreparedNorm
     feed_forward: FeedForward
-
-
-class LayerTrials(Protocol):
-    """Tries a decoder's layers while they are made, in the order of the methods.
-
-    Attributes:
-        precision: prepares layers that can be tried.
-    """
-
-    precision: Precision
-
-    def try_key_values(self, made: PackedLinear) -> PackedLinear:
-        """The keys' and values' layer, as it is to stay."""
-
-    def begin(self, weights: "DecoderWeights") -> None:
-        """Take note of the weights, which have no layers yet."""
-
-    def try_layer(self, index: int, made: LayerWeights) -> LayerWeights:
-        """A layer, as it is to stay."""
-
-    def end(self, weights: "DecoderWeights") -> Tensor:
-        """The features in which the trials end, fp32 ``[B, T, C]``."""
 
 
 @dataclass
@@ -105,20 +80,21 @@ class DecoderWeights:
         decoder: TransformerDecoderBase,
         precision: Precision,
         own: OwnWeights,
-        trials: Optional[LayerTrials] = None,
+        sources: Optional[Tensor] = None,
     ) -> "DecoderWeights":
         """Gather (and where it saves products, fuse) the parameters of a supported decoder.
 
         Args:
             own: keeps the decoder's weights or releases them, layer by layer.
-            trials: say in which precision each layer stays (default: in the one given).
+            sources: what the encoder makes of random sentences, fp32 ``[B, S, C]``; ``None`` for an
+                encoder that is not prepared.
 
         Raises:
             ReleasedWeights: if they have been released.
         """
         layers = layers_of(decoder)
         attention = layers[0].self_attn
-        tried = precision if trials is None else trials.precision
+        rehearsal = Rehearsal(precision, "decoder")
         embed, embed_scale = _embeddings(decoder)
         weights = cls(
             n_heads=attention.num_heads,
@@ -127,17 +103,15 @@ class DecoderWeights:
             embed_scale=embed_scale,
             embed_norm=norm_of(decoder.layernorm_embedding),
             layers=[],
-            cross_key_values=_cross_key_values(layers, tried, own, trials),
+            cross_key_values=_cross_key_values(layers, rehearsal, own, sources),
             final_norm=norm_of(decoder.layer_norm),
         )
-        if trials is not None:
-            trials.begin(weights)
+        rehearsal.begin(decoder, weights)
         for index, layer in enumerate(layers):
             with own.reading(layer, layer_linears(layer)):
-                made = _layer_weights(layer, tried)
-                weights.layers.append(made if trials is None else trials.try_layer(index, made))
-        if trials is not None:
-            weights.rehearsed = trials.end(weights)
+                made = rehearsal.layer(index, layer, _layer_weights, LINEARS)
+                weights.layers.append(made)
+        weights.rehearsed = rehearsal.end(weights.final_norm)
         return weights
 
 
@@ -203,9 +177,9 @@ def feed_forward(layer: Any, precision: Precision) -> FeedForward:
 
 def _cross_key_values(
     layers: Sequence[nn.Module],
-    precision: Precision,
+    rehearsal: Rehearsal,
     own: OwnWeights,
-    trials: Optional[LayerTrials],
+    sources: Optional[Tensor],
 ) -> PackedLinear:
     linears = [linear for layer in layers for linear in key_value_linears(layer)]
     sizes = [linear.weight.size(0) for linear in linears]
@@ -219,8 +193,7 @@ def _cross_key_values(
                 own_weight, own_bias = next(parts)
                 own_weight.copy_(linear.weight)
                 own_bias.copy_(linear.bias)
-    made = precision.linear(weight, bias)
-    return made if trials is None else trials.try_key_values(made)
+    return rehearsal.cross_key_values(weight, bias, layers[0].encoder_attn, sources)
 
 
 def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:

@@ -1,6 +1,7 @@
 """The precisions in which the engine computes."""
 
-from typing import NamedTuple, Optional
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ class Precision(NamedTuple):
         rounds_keys: whether the decoder's keys and values are kept in bf16, and not in fp32.
     """
 
-    product: type[PackedLinear]
+    product: Callable[[Tensor, Optional[Tensor]], Any]
     bytes_of_weight: int = 4
     rounds_keys: bool = False
 

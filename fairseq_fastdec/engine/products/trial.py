@@ -5,7 +5,7 @@ larger than the others (large multilingual models, deep encoders), these others 
 and translations become gibberish.
 """
 
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -19,42 +19,34 @@ LARGEST_ERROR = 0.05
 OUTPUTS = 256
 
 
-class Int8Trial:
-    """``y = x weight^T + bias`` in 8-bit integers, until inputs come that they change too much.
+class Untried(NamedTuple):
+    """A layer before its trial: weight and bias as those of ``PackedLinear``."""
 
-    Attributes:
-        layer: what computes it: in 8-bit integers or, after such inputs, in bf16.
-        error: the largest change so far, as a share of the outputs.
+    weight: Tensor
+    bias: Optional[Tensor] = None
+
+
+def tried(layer: Untried, x: Tensor) -> tuple[PackedLinear, float]:
+    """A layer in 8-bit integers or, if these change its outputs too much, in bf16.
+
+    Args:
+        x: inputs, fp32 ``[..., inputs]``.
+
+    Returns:
+        the layer, and the change that 8-bit integers make, as a share of the outputs.
     """
+    weight, bias = layer
+    made: PackedLinear = PackedInt8(weight, bias)
+    some = slice(None, None, max(1, weight.size(0) // OUTPUTS))
+    # Biases are not quantised, and would hide what is.
+    own = made(x)[..., some] if bias is None else made(x)[..., some] - bias[some]
+    error = relative_error(own, F.linear(x, weight[some]))
+    return made if is_trusted(error) else PackedBFloat16(weight, bias), error
 
-    def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
-        """
-        Args:
-            weight, bias: as those of :class:`~..kernels.packed.PackedLinear`.
-        """
-        self._weight, self._bias = weight, bias
-        self.layer: PackedLinear = PackedInt8(weight, bias)
-        self.error = 0.0
 
-    def __call__(self, x: Tensor) -> Tensor:
-        y = self.layer(x)
-        if self.is_trusted:
-            self.error = max(self.error, self._error(x, y))
-            if not self.is_trusted:
-                self.layer = PackedBFloat16(self._weight, self._bias)
-                y = self.layer(x)
-        return y
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether no inputs were changed too much."""
-        return self.error <= LARGEST_ERROR
-
-    def _error(self, x: Tensor, y: Tensor) -> float:
-        some = slice(None, None, max(1, self._weight.size(0) // OUTPUTS))
-        # Biases are not quantised, and would hide what is.
-        own = y[..., some] if self._bias is None else y[..., some] - self._bias[some]
-        return relative_error(own, F.linear(x, self._weight[some]))
+def is_trusted(error: float) -> bool:
+    """Whether a change is small enough; that of numbers which are not finite is not."""
+    return error <= LARGEST_ERROR
 
 
 def relative_error(own: Tensor, exact: Tensor) -> float:

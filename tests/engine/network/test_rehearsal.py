@@ -106,6 +106,22 @@ def test_the_layers_see_what_the_model_computes(monkeypatch):
     torch.testing.assert_close(weights.rehearsed, features, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
+def test_models_in_other_dtypes_are_tried_in_fp32(dtype, caplog):
+    model = model_of()
+    with caplog.at_level("INFO"):
+        weights = weights_of(with_outliers(model, 300.0, parts=("fc2",)).to(dtype))
+    assert weights.rehearsed.dtype == torch.float32
+    assert "layers.1.feed_forward.fc2" in caplog.text and "fc1" not in caplog.text
+
+
+def test_the_model_is_as_before():
+    model = model_of().train()
+    weights_of(model)
+    assert all(module.training for module in model.modules())
+    assert not model.encoder.layers[0].self_attn.skip_embed_dim_check
+
+
 def test_the_users_random_numbers_stay_theirs():
     torch.manual_seed(3)
     expected = torch.rand(2)

@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from fairseq_fastdec.engine.kernels.packed import PackedBFloat16, PackedInt8
-from fairseq_fastdec.engine.products.trial import LARGEST_ERROR, Int8Trial, relative_error
+from fairseq_fastdec.engine.products.trial import LARGEST_ERROR, Untried, relative_error, tried
 from tests.support.compiled import compiled
 
 pytestmark = compiled
@@ -23,48 +23,32 @@ def layer(outlier=1.0, seed=0):
 
 def test_layers_are_trusted():
     weight, bias, x = layer()
-    trial = Int8Trial(weight, bias)
-    y = trial(x)
-    assert trial.is_trusted and 0 < trial.error < LARGEST_ERROR / 2
-    assert type(trial.layer) is PackedInt8
-    assert torch.equal(y, PackedInt8(weight, bias)(x))
+    made, error = tried(Untried(weight, bias), x)
+    assert 0 < error < LARGEST_ERROR / 2
+    assert type(made) is PackedInt8
 
 
 def test_outliers_are_noticed():
     weight, bias, x = layer(outlier=100.0)
     exact = F.linear(x, weight, bias)
     assert relative_error(PackedInt8(weight, bias)(x), exact) > 2 * LARGEST_ERROR
-    trial = Int8Trial(weight, bias)
-    y = trial(x)
-    assert not trial.is_trusted and trial.error > 2 * LARGEST_ERROR
-    assert type(trial.layer) is PackedBFloat16
-    # From these very inputs on.
-    assert relative_error(y, exact) < 0.01
-
-
-def test_one_bad_sentence_is_enough():
-    weight, bias, x = layer()
-    trial = Int8Trial(weight, bias)
-    trial(x)
-    assert trial.is_trusted
-    weight, bias, x = layer(outlier=100.0)
-    trial = Int8Trial(weight, bias)
-    trial(torch.zeros_like(x))
-    assert trial.is_trusted
-    trial(x)
-    assert not trial.is_trusted
-    trial(torch.zeros_like(x))
-    assert not trial.is_trusted
+    made, error = tried(Untried(weight, bias), x)
+    assert type(made) is PackedBFloat16 and error > 2 * LARGEST_ERROR
+    assert relative_error(made(x), exact) < 0.01
 
 
 def test_a_large_bias_hides_nothing():
     weight, bias, x = layer(outlier=100.0)
-    trial = Int8Trial(weight, 1000 * bias)
-    trial(x)
-    assert not trial.is_trusted
+    made, _ = tried(Untried(weight, 1000 * bias), x)
+    assert type(made) is PackedBFloat16
 
 
 def test_layers_that_give_nothing_are_trusted():
-    trial = Int8Trial(torch.zeros(N_OUT, N_IN), None)
-    trial(torch.randn(3, N_IN))
-    assert trial.error == 0 and trial.is_trusted
+    made, error = tried(Untried(torch.zeros(N_OUT, N_IN)), torch.randn(3, N_IN))
+    assert type(made) is PackedInt8 and error == 0
+
+
+def test_inputs_that_are_no_numbers_are_not_trusted():
+    weight, bias, x = layer()
+    made, _ = tried(Untried(weight, bias), x * float("nan"))
+    assert type(made) is PackedBFloat16
