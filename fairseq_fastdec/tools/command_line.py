@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
     return int(text)
+
+
+def is_translation(arguments: Sequence[str]) -> bool:
+    """Whether a command line is for a task of translation with ``--decoding``, the default."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--task", default="translation")
+    task = parser.parse_known_args(arguments)[0].task
+    return task in ("translation", "translation_fastdec")
 
 
 def check_places(args: argparse.Namespace, places: dict[str, tuple[bool, str]]) -> None:

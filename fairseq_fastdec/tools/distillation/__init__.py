@@ -1,7 +1,7 @@
 """Sequence-level knowledge distillation (Kim and Rush 2016): training data from a teacher.
 
 - ``teacher``  translates sentences of a binarised data directory
-- ``shards``   keeps what is translated, so that an interrupted run goes on where it was
+- ``shards``   the sentences that are translated and kept together
 - ``filters``  what is left out
 - ``dataset``  text and binarised data of what is kept
 

@@ -2,10 +2,11 @@
 
 import argparse
 import functools
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from fairseq import options
 
@@ -16,19 +17,22 @@ from ..command_line import (
     check_one_directory,
     check_places,
     check_shard,
+    is_translation,
     positive,
     program,
     to_config,
 )
 from ..corpus import Corpus, uses_cuda
 from ..kept_settings import check_settings
-from ..translation.coordinator import Coordinator
+from ..translation.chunks import ChunkStore
+from ..translation.coordinator import Coordinator, Part
 from ..translation.machine import limit_batches, start_workers
+from ..translation.manifest import settings_of
 from ..translation.progress_bar import LineBar
 from .dataset import build, show
 from .filters import Filters, add_filter_options
-from .shards import Shard, Shards
-from .teacher import Teacher, settings_of
+from .shards import Shards
+from .teacher import Teacher
 
 DESCRIPTION = """\
 Sequence-level knowledge distillation: training data with a teacher's translations for targets.
@@ -44,7 +48,6 @@ Translations are kept shard by shard. However the command was ended, the same co
 the first shard that is missing. Several processes share the work with --num-shards N --shard-id I,
 I from 0 on; when all have ended, the command without these puts the data together.
 """
-TRANSLATION = ("translation", "translation_fastdec")
 
 
 @results_only()
@@ -83,10 +86,9 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         "--threads-per-worker", type=positive, default=1, metavar="N",
         help="threads of each process that translates (default: 1)",
     )  # fmt: skip
-    of_task = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    of_task.add_argument("--task", default=TRANSLATION[0])
-    task = of_task.parse_known_args(arguments)[0].task
-    defaults = {"gen_subset": "train", **({"decoding": "streaming"} if task in TRANSLATION else {})}
+    defaults = {"gen_subset": "train"}
+    if is_translation(arguments):
+        defaults["decoding"] = "streaming"
     return options.parse_args_and_arch(
         parser,
         list(arguments),
@@ -105,10 +107,22 @@ def run(args: argparse.Namespace) -> None:
     cfg = to_config(args)
     limit_batches(cfg)
     corpus = Corpus(cfg)
-    shards = Shards(args.destdir / "shards", len(corpus), args.shard_size)
-    settings = settings_of(cfg, len(corpus), args.shard_size)
+    shards = Shards(len(corpus), args.shard_size)
+    store = ChunkStore(args.destdir / "shards")
+    store.directory.mkdir(parents=True, exist_ok=True)
+    settings = settings_of(
+        cfg,
+        corpus.task,
+        {
+            "task.data": os.path.abspath(cfg.task.data),
+            "gen_subset": cfg.dataset.gen_subset,
+            "skip_invalid_size_inputs": cfg.dataset.skip_invalid_size_inputs_valid_test,
+            "sentences": len(corpus),
+            "shard_size": args.shard_size,
+        },
+    )
     check_settings(args.destdir / "settings.json", settings, "--destdir")
-    translate(args, cfg, corpus, shards)
+    translate(args, cfg, corpus, shards, store)
     if args.num_shards > 1:
         print("translated; when all processes have ended, run this without --num-shards")
         return
@@ -116,7 +130,7 @@ def run(args: argparse.Namespace) -> None:
         args.destdir / "data",
         Path(args.data),
         corpus,
-        shards.read(),
+        shards.translations(store),
         Filters.of(args),
         args.workers or 1,
     )
@@ -145,25 +159,9 @@ def check(args: argparse.Namespace) -> None:
     check_shard(args)
 
 
-class Missing(NamedTuple):
-    """Shards to be translated, as :class:`~..translation.coordinator.Work`."""
-
-    shards: list[Shard]
-
-    def chunks(self) -> Iterator[Shard]:
-        """See :class:`~..translation.coordinator.Work`."""
-        return iter(self.shards)
-
-    def share_read(self) -> Optional[float]:
-        """See :class:`~..translation.coordinator.Work`."""
-        return None
-
-    def place(self, number: int) -> str:
-        """See :class:`~..translation.coordinator.Work`."""
-        return f"sentence {number + 1}"
-
-
-def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, shards: Shards) -> None:
+def translate(
+    args: argparse.Namespace, cfg: Any, corpus: Corpus, shards: Shards, store: ChunkStore
+) -> None:
     """Translate the shards that are missing or damaged, or this process's part of them.
 
     Raises:
@@ -172,28 +170,14 @@ def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, shards: Shards
         ValueError: for models and options that do not go together, or workers that die again and
             again.
     """
-    n_processes, process = cfg.dataset.num_shards, cfg.dataset.shard_id
-    for number in range(process, len(shards.sentences), n_processes):
-        if shards.path(number).exists() and shards.is_damaged(number):
-            print(f"{shards.path(number)}: damaged; it is translated again", flush=True)
-            shards.remove(number)
-    missing = [
-        Shard(number, shards.sentences[number])
-        for number in shards.missing()
-        if number % n_processes == process
-    ]
-    if not missing:
-        return
-    total = sum(shard.n_lines for shard in missing)
-    print(f"{total} of {len(corpus)} sentences are to be translated", flush=True)
     # Workers that are forked have the corpus of this process; those of GPUs load their own.
     load = functools.partial(Teacher, cfg, None if uses_cuda(cfg) else corpus)
     coordinator = Coordinator(
-        Missing(missing),
         shards,
+        store,
         functools.partial(
-            start_workers, load, uses_cuda(cfg), args.workers, args.threads_per_worker, shards
+            start_workers, load, uses_cuda(cfg), args.workers, args.threads_per_worker, store
         ),
-        functools.partial(LineBar, total, not cfg.common.no_progress_bar),
+        functools.partial(LineBar, len(corpus), not cfg.common.no_progress_bar),
     )
-    coordinator.translate()
+    coordinator.translate(Part(args.shard_id, args.num_shards))

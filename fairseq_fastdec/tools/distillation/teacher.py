@@ -1,12 +1,10 @@
 """The teacher: a checkpoint or an ensemble that translates sentences of a corpus."""
 
-import os
 from collections.abc import Callable
 from typing import Any, Optional
 
 import numpy as np
 from fairseq import utils
-from omegaconf import OmegaConf
 
 from ..corpus import Corpus, best_translations, load_models, on_device
 from ..translation.chunks import Translated
@@ -64,38 +62,3 @@ class Teacher:
                 translations[number] = self._corpus.target_tokens(tokens)
             progress(len(best))
         return translations
-
-
-def settings_of(cfg: Any, n_sentences: int, shard_size: int) -> dict[str, Any]:
-    """The settings that change translations.
-
-    Batch sizes are left out: a user who runs out of memory goes on with smaller ones.
-    """
-    groups: Any = {
-        group: OmegaConf.to_container(cfg[group], enum_to_str=True)
-        for group in ("task", "generation")
-    }
-    settings = {
-        f"{group}.{name}": value
-        for group, options in groups.items()
-        for name, value in options.items()
-    }
-    files = [os.path.abspath(path) for path in utils.split_paths(cfg.common_eval.path)]
-    return {
-        **settings,
-        "task.data": os.path.abspath(cfg.task.data),
-        "checkpoints": [[file, *_version(file)] for file in files],
-        "model_overrides": cfg.common_eval.model_overrides,
-        "fp16": cfg.common.fp16,
-        "seed": cfg.common.seed,
-        "gen_subset": cfg.dataset.gen_subset,
-        "skip_invalid_size_inputs": cfg.dataset.skip_invalid_size_inputs_valid_test,
-        "sentences": n_sentences,
-        "shard_size": shard_size,
-    }
-
-
-def _version(file: str) -> Any:
-    """A value that changes with the file: a training may write another checkpoint of this name."""
-    status = os.stat(file)
-    return status.st_size, status.st_mtime_ns

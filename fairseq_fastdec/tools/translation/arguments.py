@@ -7,7 +7,14 @@ from typing import Any
 from fairseq import options
 
 from ...help import as_ours
-from ..command_line import check_one_directory, check_places, check_shard, positive, program
+from ..command_line import (
+    check_one_directory,
+    check_places,
+    check_shard,
+    is_translation,
+    positive,
+    program,
+)
 from ..distillation.filters import add_filter_options
 from .output_lines import FORMATS, ON_ERROR, PLAIN, STOP
 from .text_files import STANDARD_STREAM
@@ -28,7 +35,6 @@ OUTPUT.parts, chunk by chunk, until OUTPUT is there as a whole. Several machines
 system share the work with --num-shards N --shard-id I, I from 0 on; when all have ended, the
 command without these puts the output together.
 """
-TRANSLATION = ("translation", "translation_fastdec")
 # Lines of a chunk: of files by their length, of a stream whose length nobody knows.
 LEAST_LINES, MOST_LINES, LINES_OF_A_STREAM = 512, 8192, 4096
 
@@ -41,16 +47,14 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     _add_text_options(as_ours(parser.add_argument_group("text")))
     _add_worker_options(as_ours(parser.add_argument_group("workers")))
-    known = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    known.add_argument("--task", default=TRANSLATION[0])
-    given = known.parse_known_args(arguments)[0]
-    defaults = {"decoding": None} if given.task in TRANSLATION else {}
+    has_methods = is_translation(arguments)
+    defaults = {"decoding": None} if has_methods else {}
     args = options.parse_args_and_arch(
         parser,
         list(arguments),
         modify_parser=lambda parser: parser.set_defaults(**defaults),
     )
-    if given.task in TRANSLATION and args.decoding is None:
+    if has_methods and args.decoding is None:
         args.decoding = "beam" if args.nbest > 1 else "streaming"
     return args
 

@@ -116,7 +116,8 @@ def to_file(
         n_lines = number_of_lines(content)
         n_chunks = CHUNKS_WANTED if args.cluster is None else CHUNKS_WANTED_ON_CLUSTER
         chunk_size = args.chunk_size or manifest.chunk_size() or chunk_size_for(n_lines, n_chunks)
-        manifest.check(settings_of(cfg, task, content, chunk_size, _settings_of_output(args)))
+        own = _own_settings(args, content, chunk_size)
+        manifest.check(settings_of(cfg, task, own))
         if _is_there(output, manifest):
             shutil.rmtree(directory, ignore_errors=True)
             tell(f"{output}: is there already: {show(manifest.finished['counts'])}")
@@ -177,8 +178,12 @@ def chunk_size_for(n_lines: Optional[int], n_chunks: int) -> int:
     return min(max(math.ceil(n_lines / n_chunks), LEAST_LINES), MOST_LINES)
 
 
-def _settings_of_output(args: argparse.Namespace) -> dict[str, Any]:
+def _own_settings(
+    args: argparse.Namespace, content: Sequence[Optional[FileContent]], chunk_size: int
+) -> dict[str, Any]:
     return {
+        "input": [None if of_file is None else of_file[:2] for of_file in content],
+        "chunk_size": chunk_size,
         "format": args.format,
         "with_source": args.with_source,
         "on_error": args.on_error,

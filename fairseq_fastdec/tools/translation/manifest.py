@@ -7,7 +7,7 @@ its name. So the nodes of a cluster can have copies of their own.
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Optional
 
@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from ..command_line import version
 from ..kept_settings import compare_settings, damaged, read_settings, write_settings
 from .output_lines import STOP
-from .text_files import PIECE, FileContent
+from .text_files import PIECE
 
 # The option that sets where the translations go.
 FLAG = "--output"
@@ -111,19 +111,12 @@ def _is_number(value: Any, least: int) -> bool:
     return type(value) is int and value >= least
 
 
-def settings_of(
-    cfg: Any,
-    task: Any,
-    content: Sequence[Optional[FileContent]],
-    chunk_size: int,
-    output: dict[str, Any],
-) -> dict[str, Any]:
-    """All that the output depends on.
+def settings_of(cfg: Any, task: Any, others: dict[str, Any]) -> dict[str, Any]:
+    """All that translations depend on.
 
     Args:
         cfg: the configuration of fairseq-generate's command line.
-        content: of the input's files.
-        output: the options of the output, ``on_error`` among them.
+        others: what is a command's own.
 
     Raises:
         OSError: for files that cannot be read.
@@ -151,9 +144,7 @@ def settings_of(
         "fp16": cfg.common.fp16,
         "seed": cfg.common.seed,
         "version": version(),
-        "input": [None if of_file is None else of_file[:2] for of_file in content],
-        "chunk_size": chunk_size,
-        **output,
+        **others,
     }
 
 

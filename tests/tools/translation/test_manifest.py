@@ -19,7 +19,7 @@ def settings(corpus, baseline):
         parser = options.get_generation_parser(default_task="translation_fastdec")
         given = [data, "--path", path, "-s", "en", "-t", "de", *arguments]
         cfg = to_config(options.parse_args_and_arch(parser, list(map(str, given))))
-        return settings_of(cfg, tasks.setup_task(cfg.task), [None], 5, OUTPUT)
+        return settings_of(cfg, tasks.setup_task(cfg.task), OUTPUT)
 
     return make
 
