@@ -53,6 +53,12 @@ def is_translation(arguments: Sequence[str]) -> bool:
     return task in ("translation", "translation_fastdec")
 
 
+def in_words(counts: dict[str, int], first: str) -> str:
+    """Counts in words, one of them before the others: ``97 kept, 3 too long``."""
+    others = sorted(name for name, count in counts.items() if count and name != first)
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in [first, *others])
+
+
 def check_places(args: argparse.Namespace, places: dict[str, tuple[bool, str]]) -> None:
     """Refuse options of fairseq-generate that a script would not honour.
 

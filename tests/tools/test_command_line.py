@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairseq_fastdec.tools.command_line import positive, program
+from fairseq_fastdec.tools.command_line import in_words, positive, program
 
 
 def test_whole_numbers():
@@ -29,3 +29,9 @@ def test_whole_numbers():
 def test_a_program_has_the_name_that_it_was_called_by(monkeypatch, called, name):
     monkeypatch.setattr(sys, "argv", [called])
     assert program("build-shortlist") == name
+
+
+def test_counts_in_words():
+    counts = {"too long": 2, "x": 0, "kept": 5, "empty": 1}
+    assert in_words(counts, "kept") == "5 kept, 1 empty, 2 too long"
+    assert in_words({}, "translated") == "0 translated"

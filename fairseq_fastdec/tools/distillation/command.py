@@ -17,6 +17,7 @@ from ..command_line import (
     check_one_directory,
     check_places,
     check_shard,
+    in_words,
     is_translation,
     positive,
     program,
@@ -29,7 +30,7 @@ from ..translation.coordinator import Coordinator, Part
 from ..translation.machine import limit_batches, start_workers
 from ..translation.manifest import settings_of
 from ..translation.progress_bar import LineBar
-from .dataset import build, show
+from .dataset import KEPT, build
 from .filters import Filters, add_filter_options
 from .shards import Shards
 from .teacher import Teacher
@@ -134,7 +135,7 @@ def run(args: argparse.Namespace) -> None:
         Filters.of(args),
         args.workers or 1,
     )
-    print(f"distilled pairs: {show(counts)}\n{args.destdir / 'data'}")
+    print(f"distilled pairs: {in_words(counts, KEPT)}\n{args.destdir / 'data'}")
 
 
 def check(args: argparse.Namespace) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 from fairseq import options
 
 from ...noise import imports_unheard
+from ..command_line import in_words
 from ..corpus import Corpus
 from .filters import Filters
 
 with imports_unheard():
     from fairseq_cli import preprocess
 
-UNTRANSLATED = "not translated"
+KEPT, UNTRANSLATED = "kept", "not translated"
 
 
 def build(
@@ -37,7 +38,7 @@ def build(
         workers: processes.
 
     Returns:
-        how many pairs were left out, by reason; ``"kept"`` counts the others.
+        how many pairs were left out, by reason; :data:`KEPT` counts the others.
 
     Raises:
         ValueError: if no pair is kept.
@@ -47,8 +48,9 @@ def build(
     (part / "text").mkdir(parents=True)
     languages = (corpus.task.cfg.source_lang, corpus.task.cfg.target_lang)
     counts = write_pairs(part / "text" / "train", languages, corpus, translations, filters)
-    if not counts["kept"]:
-        raise ValueError(f"no pair is left ({show(counts)}); filter less, or train the teacher on")
+    if not counts[KEPT]:
+        left_out = in_words(counts, KEPT)
+        raise ValueError(f"no pair is left ({left_out}); filter less, or train the teacher on")
     binarize(part, original, languages, workers)
     copy_rest(original, part)
     shutil.rmtree(destination, ignore_errors=True)
@@ -73,7 +75,7 @@ def write_pairs(
         for number, translation in translations:
             source = corpus.source(number)
             reason = filters.reason(source, translation)
-            counts[reason or "kept"] += 1
+            counts[reason or KEPT] += 1
             if reason is None:
                 sources.write(source + "\n")
                 targets.write(translation + "\n")
@@ -99,9 +101,3 @@ def copy_rest(original: Path, destination: Path) -> None:
         for file in original.glob(pattern):
             if file.is_file():
                 shutil.copy2(file, destination)
-
-
-def show(counts: Counter) -> str:
-    """The counts in words: ``97 kept, 3 too long``."""
-    others = sorted(name for name, count in counts.items() if count and name != "kept")
-    return ", ".join(f"{counts[name]} {name}" for name in ["kept", *others])

@@ -19,7 +19,7 @@ from fairseq import tasks, utils
 from ...data.codec import warn_of_subwords
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import program, to_config
+from ..command_line import in_words, program, to_config
 from ..corpus import uses_cuda
 from ..distillation.filters import Filters
 from .arguments import LEAST_LINES, LINES_OF_A_STREAM, MOST_LINES, check, parse_args
@@ -96,7 +96,7 @@ def to_standard_output(
             functools.partial(LineBar, None, not cfg.common.no_progress_bar),
         )
         coordinator.translate(written=output.advance)
-    tell(show(output.counts))
+    tell(in_words(output.counts, TRANSLATED))
 
 
 def to_file(
@@ -120,7 +120,7 @@ def to_file(
         manifest.check(settings_of(cfg, task, own))
         if _is_there(output, manifest):
             shutil.rmtree(directory, ignore_errors=True)
-            tell(f"{output}: is there already: {show(manifest.finished['counts'])}")
+            tell(f"{output}: is there already: {in_words(manifest.finished['counts'], TRANSLATED)}")
             return
         store = ChunkStore(directory)
         coordinator = Coordinator(
@@ -138,7 +138,7 @@ def to_file(
         # The manifest goes last: it tells a command that is killed here that the output is whole.
         store.remove_all()
         shutil.rmtree(directory, ignore_errors=True)
-        tell(f"{output}: {show(manifest.finished['counts'])}")
+        tell(f"{output}: {in_words(manifest.finished['counts'], TRANSLATED)}")
 
 
 def _is_there(output: Path, manifest: Manifest) -> bool:
@@ -190,13 +190,6 @@ def _own_settings(
         "drop_empty": args.drop_empty,
         "drop_longer": [args.drop_longer_a, args.drop_longer_b],
     }
-
-
-def show(counts: dict[str, int]) -> str:
-    """The counts in words: ``97 translated, 3 too long``."""
-    others = sorted(name for name, count in counts.items() if count and name != TRANSLATED)
-    names: list[str] = [TRANSLATED, *others]
-    return ", ".join(f"{counts.get(name, 0)} {name}" for name in names)
 
 
 def tell(message: str) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -345,11 +344,6 @@ def test_a_worker_that_is_killed_is_replaced(distill, monkeypatch, tmp_path, cap
     monkeypatch.setattr(teacher.Teacher, "translate", translate)
     assert contents(distill(*FEW, "--shard-size", 10, destdir="killed")) == whole
     assert "killed by SIGKILL" in caplog.text and mark.exists()
-
-
-def test_counts_in_words():
-    counts = Counter({"too long": 2, "not translated": 0, "kept": 5, "empty": 1})
-    assert dataset.show(counts) == "5 kept, 1 empty, 2 too long"
 
 
 @pytest.mark.parametrize(

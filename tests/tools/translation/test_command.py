@@ -455,11 +455,6 @@ def test_the_size_of_chunks(n_lines, n_chunks, size):
     assert command.chunk_size_for(n_lines, n_chunks) == size
 
 
-def test_counts_in_words():
-    assert command.show({"too long": 2, "translated": 5, "x": 0}) == "5 translated, 2 too long"
-    assert command.show({}) == "0 translated"
-
-
 def test_standard_output_in_this_process(arguments, tmp_path, monkeypatch, capsys):
     printed = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed))
