@@ -19,7 +19,7 @@ def small(corpus, tmp_path, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
     network = en_de.network(32, 64, 1, 1)
     recipe = replace(en_de.RECIPES["quick"], network=network)
-    training = example.training(100, 3e-3, 10, 60, dropout=0)
+    training = example.training(40, 3e-3, 10, 30, dropout=0)
     size = example.Size(recipe, training, training, save_every=1)
     monkeypatch.setattr(example, "SIZES", {"quick": size})
     monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
