@@ -25,7 +25,7 @@ from ..distillation.filters import Filters
 from .arguments import LEAST_LINES, LINES_OF_A_STREAM, MOST_LINES, check, parse_args
 from .chunks import ChunkStore
 from .cluster.ray_nodes import start_on_cluster
-from .coordinator import Coordinator, InOrder, Part, StreamWork, TextWork, complete
+from .coordinator import Coordinator, InOrder, Part, TextWork, complete
 from .directory_lock import locked
 from .machine import limit_batches, start_workers
 from .manifest import Manifest, settings_of
@@ -90,7 +90,7 @@ def to_standard_output(
         # On Windows nothing tells what has arrived on standard input.
         is_filter = args.texts == [STANDARD_STREAM] and not args.chunk_size and os.name == "posix"
         coordinator = Coordinator(
-            StreamWork(text) if is_filter else TextWork(text, args.chunk_size or LINES_OF_A_STREAM),
+            TextWork(text, None if is_filter else args.chunk_size or LINES_OF_A_STREAM),
             store,
             _workers(args, cfg, rules, store),
             functools.partial(LineBar, None, not cfg.common.no_progress_bar),

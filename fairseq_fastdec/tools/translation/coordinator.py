@@ -8,13 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import (
-    Any,
-    BinaryIO,
-    NamedTuple,
-    Optional,
-    Protocol,
-)
+from typing import Any, BinaryIO, NamedTuple, Optional, Protocol
 
 from .. import atomic_files
 from .chunks import Chunk, ChunkStore, DamagedChunk, chunks_of, chunks_that_arrive
@@ -57,36 +51,24 @@ class Work(Protocol):
 
 
 class TextWork(NamedTuple):
-    """A text in chunks of so many lines."""
+    """A text in chunks.
+
+    Attributes:
+        chunk_size: the lines of a chunk; ``None`` for those that have arrived on standard input.
+    """
 
     text: TextInput
-    chunk_size: int
+    chunk_size: Optional[int]
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Optional[Chunk]]:
         """See :class:`Work`."""
+        if self.chunk_size is None:
+            return chunks_that_arrive(self.text)
         return chunks_of(self.text, self.chunk_size)
 
     def share_read(self) -> Optional[float]:
         """See :class:`Work`."""
-        return self.text.share_read()
-
-    def place(self, number: int) -> str:
-        """See :class:`Work`."""
-        return self.text.place(number)
-
-
-class StreamWork(NamedTuple):
-    """Standard input in chunks of the lines that have arrived."""
-
-    text: TextInput
-
-    def chunks(self) -> Iterator[Optional[Chunk]]:
-        """See :class:`Work`."""
-        return chunks_that_arrive(self.text)
-
-    def share_read(self) -> Optional[float]:
-        """See :class:`Work`."""
-        return None
+        return None if self.chunk_size is None else self.text.share_read()
 
     def place(self, number: int) -> str:
         """See :class:`Work`."""
