@@ -29,7 +29,7 @@ class Shard(NamedTuple):
 
     @property
     def source(self) -> bytes:
-        """What it is made of; the corpus itself is in the settings."""
+        """A name of the sentences; the settings say which corpus they are of."""
         return f"sentences {self.first} to {self.sentences.stop - 1}\n".encode("ascii")
 
 
