@@ -6,7 +6,10 @@ A short map, from the top floor down (docs/architecture.md):
 - ``tools/``       the commands besides decoding: data, benchmark, distillation, pictures
 - ``tasks/``       ``TASK_fastdec``: fairseq's tasks plus ``--decoding``, ``translation_fastdec``
                    among them; ``translation_double_token``: with targets in another order
-- ``translator.py`` ``fairseq_fastdec.load(...)``: text to text, from Python
+- ``opening.py``   ``fairseq_fastdec.load(...)``: a translator of checkpoints
+                   (``translator.py``) or of a bundle (``bundles/``), text to text, from Python
+- ``serving/``     sentences that join running batches, and the HTTP service
+- ``bundles/``     models as one file, which decodes without torch and fairseq
 - ``hub.py``       fairseq's hub interface knows our options, refuses unknown ones, and is as fast
 - ``kept_generators.py``
                    generators that calls from Python share
@@ -20,6 +23,7 @@ A short map, from the top floor down (docs/architecture.md):
 - ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
 - ``mapped_checkpoints.py``, ``memory.py``
                    checkpoints load without a second copy in memory
+- ``plugin.py``    what importing fairseq registers
 - ``lean_imports.py``
                    leaves out what a decoding command does not need of fairseq
 - ``faster_fairseq.py``
@@ -29,45 +33,71 @@ A short map, from the top floor down (docs/architecture.md):
 - ``noise.py``, ``progress.py``
                    what of others' messages stays off the screen; progress within a batch
 
-``import fairseq_fastdec`` registers everything, with or without ``--user-dir``.
+``import fairseq_fastdec`` registers everything with fairseq, with or without ``--user-dir``. In a
+process that has not imported fairseq it waits until fairseq is imported: what decodes from a bundle
+needs neither fairseq nor torch.
 """
 
-import gc
+import importlib
 import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Optional
 
-from . import lean_imports, noise
+from . import lazy
+from .known_modules import known
+
+if TYPE_CHECKING:
+    from .opening import load
+    from .results import SentenceError, Translation
+    from .translator import Translator
 
 __version__ = "0.1.0"
 
-# Collecting garbage among what is being imported takes longer than importing it.
-_collects_garbage = gc.isenabled()
-gc.disable()
-noise.install()
-with noise.imports_unheard():
-    if lean_imports.is_decoding_command(sys.orig_argv):
-        lean_imports.install()
-    from . import compat
-compat.install()
+__all__ = ["SentenceError", "Translation", "Translator", "load"]
 
-# After compat; importing registers.
-from . import (  # noqa: E402,F401
-    criterions,
-    errors,
-    faster_fairseq,
-    hub,
-    mapped_checkpoints,
-    models,
-    tasks,
+__getattr__ = lazy.names(
+    __name__,
+    {
+        "load": ".opening",
+        "SentenceError": ".results",
+        "Translation": ".results",
+        "Translator": ".translator",
+    },
 )
-from .tasks.decoding_commands import is_decoding_command  # noqa: E402
-from .translator import SentenceError, Translation, Translator, load  # noqa: E402,F401
 
-mapped_checkpoints.install()
-hub.install()
-faster_fairseq.install()
-errors.install()
-if is_decoding_command() or lean_imports.is_decoding_command(sys.orig_argv):
-    # What has been imported stays: to look for garbage in it takes longer than a short command.
-    gc.freeze()
-if _collects_garbage:
-    gc.enable()
+
+# What decodes from a bundle. Any other module of the package imports fairseq, which is prepared and
+# registered with before, so that no module is in the middle of its import then.
+WITHOUT_FAIRSEQ = (
+    "__main__", "bundles", "cores", "data.model_files", "data.moses", "data.vocabulary",
+    "decoding.generation_options", "decoding.registry", "engine.kernels.loading",
+    "engine.kernels.parts", "engine.rules", "engine.searches", "errors", "known_modules", "lazy",
+    "lean_imports", "noise", "opening", "results", "serving", "tools.command_line",
+    "tools.translate",
+)  # fmt: skip
+PACKAGES = ("data", "decoding", "engine", "engine.kernels", "tools")
+
+
+class _Registering:
+    """Registers everything with fairseq before fairseq, or a module that needs it, is imported."""
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
+        """As the import system asks for it; ``None`` for modules that are not there yet."""
+        package, _, own = name.partition(".")
+        is_ours = package == __name__ and own not in PACKAGES and own != "plugin"
+        needs_fairseq = is_ours and not any(f"{own}.".startswith(f"{o}.") for o in WITHOUT_FAIRSEQ)
+        if name != "fairseq" and not needs_fairseq:
+            return None
+        sys.meta_path.remove(self)
+        importlib.import_module(".plugin", __name__)
+        return known(name) if name in sys.modules else None
+
+
+if "fairseq" in sys.modules:
+    importlib.import_module(".plugin", __name__)
+else:
+    sys.meta_path.insert(0, _Registering())

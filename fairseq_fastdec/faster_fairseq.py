@@ -27,9 +27,10 @@ def install() -> None:
         Dictionary.string = _by_look_up(Dictionary.string)
         Dictionary.encode_line = _at_once(Dictionary.encode_line)
     for name, loop in LOOPS.items():
-        module = sys.modules.get(name)
-        if module is not None and not hasattr(getattr(module, loop), "__wrapped__"):
-            setattr(module, loop, _with_plain_groups(getattr(module, loop)))
+        # A module that is being imported has no loop yet.
+        own = getattr(sys.modules.get(name), loop, None)
+        if own is not None and not hasattr(own, "__wrapped__"):
+            setattr(sys.modules[name], loop, _with_plain_groups(own))
 
 
 def _by_look_up(string: Callable) -> Callable:

@@ -19,6 +19,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Optional
 
+from .known_modules import known
 from .noise import imports_unheard
 
 # The modules of these packages are deferred.
@@ -244,17 +245,6 @@ class _DeferringLoader(Loader):
         _deferred.append(module)
 
 
-class _KnownLoader(Loader):
-    """Gives a module that its package has imported in the meantime."""
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        self._spec = sys.modules[spec.name].__spec__
-        return sys.modules[spec.name]
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec
-
-
 class _Finder:
     """Finds the modules that are deferred."""
 
@@ -263,7 +253,7 @@ class _Finder:
     ) -> Optional[ModuleSpec]:
         """As the import system asks for it; ``None`` for all other modules."""
         if name.startswith("fairseq.") and name in sys.modules and target is None:
-            return ModuleSpec(name, _KnownLoader())
+            return known(name)
         if name.rpartition(".")[0] not in DEFERRED_PACKAGES and name not in DEFERRED_MODULES:
             return None
         spec = PathFinder.find_spec(name, path, target)

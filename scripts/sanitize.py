@@ -27,10 +27,11 @@ TESTS = [
     "tests/engine/kernels",
     "tests/decoding/test_ids.py",
     "tests/decoding/compiled",
+    "tests/serving/test_scheduler.py",
     "-k",
     "not command_line and not many_tokens",
 ]
-THREAD_TESTS = ["tests/decoding/test_threads.py"]
+THREAD_TESTS = ["tests/decoding/test_threads.py", "tests/serving/test_scheduler.py"]
 
 
 class Sanitizers(NamedTuple):

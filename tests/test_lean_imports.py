@@ -108,3 +108,41 @@ def test_an_architecture_that_a_command_names(corpus, baseline):
         capture_output=True, text=True,
     )  # fmt: skip
     assert len(hypotheses(done.stdout)) == 29, done.stderr[-2000:]
+
+
+def test_modules_that_need_neither_torch_nor_fairseq():
+    """Those of the list, and all of ``bundles`` and ``serving``."""
+    code = """
+import importlib, pkgutil, sys
+import fairseq_fastdec
+for name in fairseq_fastdec.WITHOUT_FAIRSEQ:
+    module = importlib.import_module(f"fairseq_fastdec.{name}")
+    for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        importlib.import_module(f"{module.__name__}.{found.name}")
+print([name for name in ("torch", "fairseq", "fairseq_fastdec.plugin") if name in sys.modules])
+"""
+    assert run(code) == ["[]"]
+
+
+@pytest.mark.parametrize(
+    "module", ["decoding.options", "engine.models", "tasks", "translator", "tools.export"]
+)
+def test_any_module_can_be_the_first(module):
+    """What it imports is registered with fairseq, and it is imported once."""
+    code = f"""
+import sys
+import fairseq_fastdec.{module} as module
+from fairseq.tasks import TASK_REGISTRY
+from fairseq_fastdec.tasks import FastDecoding
+print(issubclass(TASK_REGISTRY["translation"], FastDecoding))
+print(sys.modules["fairseq_fastdec.{module}"] is module, module.__spec__.origin is not None)
+"""
+    assert run(code) == ["True", "True True"]
+
+
+def test_lazy_names_that_do_not_exist():
+    import fairseq_fastdec
+
+    with pytest.raises(AttributeError, match="module 'fairseq_fastdec' has no attribute 'laod'"):
+        fairseq_fastdec.laod  # noqa: B018
+    assert fairseq_fastdec.load.__module__ == "fairseq_fastdec.opening"

@@ -13,7 +13,9 @@ from fairseq.data import Dictionary, data_utils
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
+from ..results import Problem
 from .moses import skip_idle_work
+from .vocabulary import joined, numbered
 
 logger = logging.getLogger(__name__)
 
@@ -21,18 +23,6 @@ logger = logging.getLogger(__name__)
 MARKS = {"@@": ("subword_nmt", "--bpe-codes"), "\u2581": ("sentencepiece", "--sentencepiece-model")}
 # subword-nmt's BPE and GPT-2's keep each word that they have seen; a corpus always has new ones.
 MOST_WORDS = 50_000
-
-
-class Problem(NamedTuple):
-    """Why a line cannot be translated.
-
-    Attributes:
-        kind: a few words, by which such lines are counted.
-        details: a sentence's end, with what can be done.
-    """
-
-    kind: str
-    details: str
 
 
 class PlainText(NamedTuple):
@@ -48,21 +38,30 @@ class PlainText(NamedTuple):
 
 
 class TextCodec:
-    """A tokeniser, a BPE and a task's dictionaries. Any number of threads may call it."""
+    """A tokeniser, a BPE and a task's dictionaries. Any number of threads may call it.
+
+    Attributes:
+        tokenizer, bpe, codes: see the arguments.
+    """
 
     def __init__(
-        self, task: Any, tokenizer: Any, bpe: Any, post_process: Optional[str] = None
+        self,
+        task: Any,
+        tokenizer: Any,
+        bpe: Any,
+        post_process: Optional[str] = None,
+        codes: Optional[str] = None,
     ) -> None:
         """
         Args:
             tokenizer: with ``encode(str) -> str`` and ``decode(str) -> str``, or ``None``.
             bpe: likewise.
             post_process: fairseq's ``--post-process``.
+            codes: the BPE's file.
         """
         self._task = task
-        self._tokenizer = tokenizer
-        skip_idle_work(self._tokenizer)
-        self._bpe = bpe
+        self.tokenizer, self.bpe, self.codes = tokenizer, bpe, codes
+        skip_idle_work(tokenizer)
         self._post_process = post_process
         # Programs for tokenising need not stand calls from several threads.
         self._lock = threading.Lock()
@@ -76,7 +75,7 @@ class TextCodec:
     def encode(self, texts: Sequence[str]) -> list[Union[Tensor, Problem]]:
         """The tokens of lines, int64 ``[n]`` with EOS, as the task makes them."""
         with self._lock:
-            if not _encodes_as_fairseq(self._task):
+            if not encodes_as_fairseq(self._task):
                 return [self._tried(self._as_the_task_does, text) for text in texts]
             lines = [self._tried(self._numbers, text) for text in texts]
         tensors = iter(as_tensors([line for line in lines if isinstance(line, list)]))
@@ -97,7 +96,7 @@ class TextCodec:
 
     def forget_words(self) -> None:
         """Forget the words that the BPE has seen, where these are many; it segments them anew."""
-        seen = getattr(getattr(self._bpe, "bpe", None), "cache", None)
+        seen = getattr(getattr(self.bpe, "bpe", None), "cache", None)
         if isinstance(seen, dict) and len(seen) > MOST_WORDS:
             with self._lock:
                 seen.clear()
@@ -105,7 +104,7 @@ class TextCodec:
     def _decoded(self, numbers: list[int], stripped: set[int]) -> PlainText:
         kept = [number for number in numbers if number not in stripped]
         text = words(self._task.target_dictionary, kept, self._post_process)
-        for decoder in (self._bpe, self._tokenizer):
+        for decoder in (self.bpe, self.tokenizer):
             if decoder is not None:
                 text = decoder.decode(text)
         return PlainText(text, len(kept))
@@ -126,7 +125,7 @@ class TextCodec:
         return numbers_of(self._task.source_dictionary, self._segmented(text))
 
     def _segmented(self, text: str) -> str:
-        for encoder in (self._tokenizer, self._bpe):
+        for encoder in (self.tokenizer, self.bpe):
             if encoder is not None:
                 text = encoder.encode(text)
         return text
@@ -158,7 +157,7 @@ def subword_in(dictionary: Dictionary) -> Optional[str]:
     return next((word for word in dictionary.symbols if any(mark in word for mark in MARKS)), None)
 
 
-def _encodes_as_fairseq(task: Any) -> bool:
+def encodes_as_fairseq(task: Any) -> bool:
     """Whether the task and its dictionary look words up as fairseq's base classes do."""
     return (
         type(task).get_interactive_tokens_and_lengths
@@ -179,8 +178,7 @@ def looks_up_as_fairseq(dictionary: Any) -> bool:
 
 def numbers_of(dictionary: Dictionary, text: str) -> list[int]:
     """``dictionary.encode_line(text)``, which writes each number into a tensor by itself."""
-    unknown, indices = dictionary.unk_index, dictionary.indices
-    return [*(indices.get(word, unknown) for word in text.split()), dictionary.eos_index]
+    return numbered(dictionary.indices, dictionary.unk_index, dictionary.eos_index, text)
 
 
 def as_tensors(lines: Sequence[Sequence[int]]) -> Sequence[Tensor]:
@@ -194,11 +192,6 @@ def words(dictionary: Dictionary, numbers: list[int], post_process: Optional[str
     kind = type(dictionary)
     if kind.string is not Dictionary.string or kind.__getitem__ is not Dictionary.__getitem__:
         return dictionary.string(numbers, post_process)
-    symbols, unknown = dictionary.symbols, dictionary.unk_word
-    n_symbols, ends = len(symbols), (dictionary.eos_index, dictionary.bos_index)
-    found = [
-        symbols[number] if number < n_symbols else unknown
-        for number in numbers
-        if number not in ends
-    ]
-    return data_utils.post_process(" ".join(found), post_process)
+    ends = (dictionary.eos_index, dictionary.bos_index)
+    text = joined(dictionary.symbols, dictionary.unk_word, ends, numbers)
+    return data_utils.post_process(text, post_process)

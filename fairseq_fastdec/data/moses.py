@@ -1,10 +1,11 @@
 """sacremoses without the work that cannot change a line."""
 
 import re
+import sys
 from typing import Any
 
-from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
-
+# The modules of fairseq's ``--tokenizer moses``, and of the same for bundles.
+MODULES = ("fairseq.data.encoders.moses_tokenizer", "fairseq_fastdec.bundles.codec")
 # Substitutions of sacremoses, and the character that each of their matches contains.
 SUBSTITUTIONS = {
     "AGGRESSIVE_HYPHEN_SPLIT": "-",
@@ -33,15 +34,16 @@ def skip_idle_work(tokenizer: Any) -> None:
     sacremoses searches every line for commas, hyphens and apostrophes beside all letters of
     Unicode, and collects these letters again for a full stop within a line. Other tokenisers, and
     versions of sacremoses before 0.1, whose patterns are strings, are left as they are.
-    """
-    if type(tokenizer) is not MosesTokenizer:
-        return
-    # Slow to import, and not there for processes without such a tokeniser.
-    from sacremoses import MosesTokenizer as Sacremoses
 
-    if type(tokenizer.tok) is not Sacremoses:
+    Args:
+        tokenizer: an object of a class of :data:`MODULES`, whose ``tok`` is sacremoses' tokeniser,
+            or any other.
+    """
+    if type(tokenizer).__module__ not in MODULES:
         return
     moses = tokenizer.tok
+    if type(moses) is not sys.modules["sacremoses"].MosesTokenizer:
+        return
     if not isinstance(moses.COMMA_SEPARATE_1[0], re.Pattern):
         return
     for name, character in SUBSTITUTIONS.items():

@@ -9,8 +9,7 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import EnsembleModelWithAlignment
 from torch import Tensor
 
-Alignment = list[tuple[int, int]]
-
+from ..results import Alignment
 
 NO_ATTENTION = "alignment True: the model gives no attention to its source; remove it"
 

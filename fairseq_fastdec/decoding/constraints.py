@@ -1,11 +1,11 @@
 """fairseq's generation rules, each stated once: lengths, prefixes, penalties, scores.
 
 Torch applies them to scores (:meth:`GenerationRules.constrain`). Compiled code has them in
-``engine/cpp/rules.h`` (:meth:`GenerationRules.compiled`).
+``engine/cpp/rules.h`` (:meth:`~..engine.rules.SearchRules.compiled`).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -15,36 +15,14 @@ from torch import Tensor
 
 from ..data.special_tokens import EOD, end_token
 from ..data.token_order import TokenOrder
-from ..engine.kernels import loading
+from ..engine.rules import SearchRules
 
 
-@dataclass
-class GenerationRules:
-    """The rules of fairseq's ``GenerationConfig`` for next tokens, lengths and scores.
+class GenerationRules(SearchRules):
+    """The rules as torch applies them.
 
-    Lengths are in tokens without the final EOS, as in fairseq. A step is the 0-based position of
-    the output token that a distribution is for.
-
-    Attributes:
-        max_positions: how many tokens the models can read.
-        normalize: whether a hypothesis' score is divided by its length to the power of ``lenpen``.
-        never: tokens that no step may give, besides padding.
-        no_repeat_ngram_size: n of the n-grams that an output holds once at most, at least 2; or 0
-            for no such rule; see :mod:`.repeated_ngrams`.
+    A step is the 0-based position of the output token that a distribution is for.
     """
-
-    pad: int
-    unk: int
-    eos: int
-    max_len_a: float = 0.0
-    max_len_b: int = 200
-    max_positions: int = 1024
-    min_len: int = 1
-    lenpen: float = 1.0
-    normalize: bool = True
-    unkpen: float = 0.0
-    never: tuple[int, ...] = ()
-    no_repeat_ngram_size: int = 0
 
     @classmethod
     def from_args(
@@ -69,23 +47,6 @@ class GenerationRules:
             no_repeat_ngram_size=max(getattr(args, "no_repeat_ngram_size", 0), 0),
         )
 
-    def compiled(self, temperature: float) -> Any:
-        """These rules for the compiled search.
-
-        Args:
-            temperature: divides logits.
-        """
-        return loading.library().Rules(
-            eos=self.eos,
-            pad=self.pad,
-            unk=self.unk,
-            never=list(self.impossible),
-            unk_penalty=self.unkpen,
-            temperature=temperature,
-            min_len=self.min_len,
-            no_repeat_ngram=self.no_repeat_ngram_size,
-        )
-
     def of_pairs(self, order: TokenOrder, dictionary: Dictionary) -> "GenerationRules":
         """The rules for sentences that are decoded from both ends, and folded.
 
@@ -108,24 +69,6 @@ class GenerationRules:
 
     # The rules about lengths.
 
-    def max_len(self, source_width: int) -> int:
-        """The longest output for a batch that is ``source_width`` tokens wide, padding included.
-
-        Raises:
-            ValueError: if --min-len does not fit in.
-        """
-        # A huge whole number cannot be added to a float.
-        added = min(self.max_len_b, self.max_positions)
-        longest = int(min(self.max_len_a * source_width + added, self.max_positions - 1))
-        if self.min_len > longest:
-            raise ValueError(
-                f"--min-len {self.min_len}: larger than the longest output allowed, {longest} "
-                f"(--max-len-a {self.max_len_a} times {source_width} source tokens plus "
-                f"--max-len-b {self.max_len_b}, and the model's {self.max_positions} positions); "
-                "lower it or raise the others"
-            )
-        return longest
-
     def has_to_end(self, steps: Tensor, max_len: Union[int, Tensor]) -> Tensor:
         """Whether EOS alone is possible: the output has its longest length.
 
@@ -144,11 +87,6 @@ class GenerationRules:
         return (steps >= n_waived) & (steps < self.min_len)
 
     # The rules about tokens, whatever the step.
-
-    @property
-    def impossible(self) -> tuple[int, ...]:
-        """The tokens that no step may give."""
-        return (self.pad, *self.never)
 
     def penalize(self, scores: Tensor) -> Tensor:
         """Apply, in place, the rules about tokens to scores ``[..., V]``; returns them."""
@@ -199,8 +137,7 @@ class GenerationRules:
         if not positional_scores.is_cpu:
             return self.normalized(positional_scores.sum(), positional_scores.numel())
         # Plain numbers: torch takes longer to begin than to add so few.
-        scores = positional_scores.tolist()
-        score = sum(scores) / (len(scores) ** self.lenpen if self.normalize else 1)
+        score = self.score(positional_scores.tolist())
         # numpy makes such a tensor of a number in a tenth of torch's time.
         as_array = np.asarray(score, dtype=str(positional_scores.dtype).rpartition(".")[2])
         return torch.from_numpy(as_array)

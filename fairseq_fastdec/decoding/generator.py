@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..data.token_order import TRAINING_OF_TWO
 from ..engine import EngineModels, ProposalWays, Shortlist
+from ..engine.searches import Recipe
 from ..network import Ensemble
 from .constraints import GenerationRules
 from .generation_options import NO_REPEAT
@@ -182,6 +183,21 @@ class DecodingGenerator(ABC):
         It follows the models: fairseq-train builds its generator before it moves a model to a GPU.
         """
         return self.search is not None and self.observer is None and self._engine_decodes()
+
+    def recipe(self, n_source: int) -> Optional[Recipe]:
+        """The search for sentences that join and leave it one by one.
+
+        Args:
+            n_source: the most tokens of a source.
+
+        Returns:
+            ``None`` if torch decodes, if what a sentence gets depends on the sentences beside it
+            (``--shortlist``), or if it is drawn (``--sampling``) or recorded (``--decoding-stats``)
+        """
+        is_recorded = self.options.decoding_stats is not None
+        if is_recorded or self.shortlist is not None or not self.decodes_compiled():
+            return None
+        return self.search.recipe(n_source, self.eos)
 
     def run(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]

@@ -1,12 +1,18 @@
 """The engine: prepares and packs the weights of fairseq's models, and hands them to compiled code.
 
 ``cpp/`` holds the compiled searches. :class:`~.models.EngineModels` is what they decode with.
+Importing the package imports neither torch nor fairseq.
 """
 
-from .models import EngineModels, ProposalWays, obstacle
-from .network.own_weights import ReleasedWeights
-from .network.release import release_once_prepared
-from .shortlist import Shortlist
+from typing import TYPE_CHECKING
+
+from .. import lazy
+
+if TYPE_CHECKING:
+    from .models import EngineModels, ProposalWays, obstacle
+    from .network.own_weights import ReleasedWeights
+    from .network.release import release_once_prepared
+    from .shortlist import Shortlist
 
 __all__ = [
     "EngineModels",
@@ -16,3 +22,15 @@ __all__ = [
     "obstacle",
     "release_once_prepared",
 ]
+
+__getattr__ = lazy.names(
+    __name__,
+    {
+        "EngineModels": ".models",
+        "ProposalWays": ".models",
+        "obstacle": ".models",
+        "ReleasedWeights": ".network.own_weights",
+        "release_once_prepared": ".network.release",
+        "Shortlist": ".shortlist",
+    },
+)

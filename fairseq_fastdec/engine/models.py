@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .kernels import loading
 from .kernels.packed import PackedLinear
+from .kernels.parts import EnginePart
 from .network.encoder_weights import EncoderLayerWeights
 from .network.heads import (
     ACTIVATIONS_OF_HEADS,
@@ -106,11 +107,18 @@ class EngineModels:
             # Longer sentences are rare: positions are prepared for several of them at once.
             source, target = (max(POSITIONS, *own) for own in zip(wanted, self._n_positions))
             self._n_positions = source, target
-            self._made = [
-                _engine_model(model, PRECISIONS[self._precision], self._proposals, source, target)
-                for model in self._models
-            ]
+            self._made = [part.built() for part in self.parts(source, target)]
         return self._made
+
+    @torch.no_grad()
+    def parts(self, n_source: int, n_target: int) -> list[EnginePart]:
+        """The models with positions for sources and outputs of so many tokens.
+
+        Raises:
+            ReleasedWeights: see :meth:`reaching`.
+        """
+        given = (PRECISIONS[self._precision], self._proposals, n_source, n_target)
+        return [_engine_model(model, *given) for model in self._models]
 
 
 def obstacle(models: Sequence[FairseqEncoderDecoderModel], precision: str) -> Optional[str]:
@@ -186,8 +194,8 @@ def _engine_model(
     proposals: ProposalWays,
     n_source: int,
     n_target: int,
-) -> Any:
-    module, decoder = loading.library(), model.decoder
+) -> EnginePart:
+    decoder = model.decoder
     own = prepared(decoder)
     parts: dict[str, Any] = {}
     if is_compiled(model.encoder):
@@ -199,15 +207,12 @@ def _engine_model(
             parts["p1"] = _heads(own.heads(precision, 0, 1))
         if proposals.n_heads > 1:
             parts.update(_proposals(decoder, precision, proposals))
-    return module.Model(
-        cross=weights.cross_key_values.linear,
-        decoder=_network(
-            weights, decoder, _decoder_layer, getattr(decoder, "tokens_per_step", 1), n_target
-        ),
-        output=own.vocabulary(precision).linear,
-        rounds_keys=precision.rounds_keys,
-        **parts,
-    )
+    n_tokens = getattr(decoder, "tokens_per_step", 1)
+    parts["cross"] = weights.cross_key_values.part
+    parts["decoder"] = _network(weights, decoder, _decoder_layer, n_tokens, n_target)
+    parts["output"] = own.vocabulary(precision).part
+    parts["rounds_keys"] = precision.rounds_keys
+    return EnginePart("Model", parts)
 
 
 def _proposals(decoder: FairseqDecoder, precision: Precision, ways: ProposalWays) -> dict[str, Any]:
@@ -219,32 +224,33 @@ def _proposals(decoder: FairseqDecoder, precision: Precision, ways: ProposalWays
         drafter = own.drafter(precision)
         last_layer = len(decoder.layers) - 1
         vocabulary = own.vocabulary_of_drafts(precision, ways.n_types)
-        return {"drafter": _drafter(drafter, last_layer), "proposals": vocabulary.linear}
+        return {"drafter": _drafter(drafter, last_layer), "proposals": vocabulary.part}
     return {
         "heads": _heads(own.heads(precision, 1, ways.n_heads)),
-        "proposals": own.vocabulary(precision, ways.n_types).linear,
+        "proposals": own.vocabulary(precision, ways.n_types).part,
     }
 
 
 def _network(
     weights: Any, coder: Any, layer_of: Any, tokens_per_step: int, n_positions: int
-) -> Any:
+) -> EnginePart:
     positions = Positions(coder, like=weights.embed)
     positions.reach(n_positions)
     feed_forward: FeedForward = weights.layers[0].feed_forward
-    return loading.library().Network(
-        layers=[layer_of(layer) for layer in weights.layers],
-        n_heads=weights.n_heads,
-        head_dim=weights.head_dim,
-        pre_norm=feed_forward.pre_norm,
-        activation=activation_number(feed_forward.activation),
-        tokens_per_step=tokens_per_step,
-        embed=weights.embed.numpy(),
-        embed_scale=weights.embed_scale,
-        embed_norm=_norm(weights.embed_norm),
-        final_norm=_norm(weights.final_norm),
-        positions=None if positions.table is None else positions.table.numpy(),
-    )
+    arguments = {
+        "layers": [layer_of(layer) for layer in weights.layers],
+        "n_heads": weights.n_heads,
+        "head_dim": weights.head_dim,
+        "pre_norm": feed_forward.pre_norm,
+        "activation": activation_number(feed_forward.activation),
+        "tokens_per_step": tokens_per_step,
+        "embed": weights.embed.numpy(),
+        "embed_scale": weights.embed_scale,
+        "embed_norm": _norm(weights.embed_norm),
+        "final_norm": _norm(weights.final_norm),
+        "positions": None if positions.table is None else positions.table.numpy(),
+    }
+    return EnginePart("Network", arguments)
 
 
 def _encoder_layer(layer: EncoderLayerWeights) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -285,36 +291,43 @@ def _layer(
     return _linears(linears), others
 
 
-def _heads(heads: HeadWeights) -> Any:
-    outputs = [output.linear for output in heads.outputs]
-    return loading.library().Heads(heads.hidden.linear, outputs, heads.n_heads, heads.gelu)
+def _heads(heads: HeadWeights) -> EnginePart:
+    arguments = {
+        "hidden": heads.hidden.part,
+        "outputs": [output.part for output in heads.outputs],
+        "n_heads": heads.n_heads,
+        "gelu": heads.gelu,
+    }
+    return EnginePart("Heads", arguments)
 
 
-def _drafter(drafter: DrafterWeights, layer: int) -> Any:
-    return loading.library().Drafter(
-        linears=_linears(drafter.linears),
-        norms=_norms(drafter.norms),
-        n_heads=drafter.n_heads,
-        head_dim=drafter.head_dim,
-        activation=drafter.activation,
-        embed=drafter.embed.numpy(),
-        embed_scale=drafter.embed_scale,
-        layer=layer,
-    )
+def _drafter(drafter: DrafterWeights, layer: int) -> EnginePart:
+    arguments = {
+        "linears": _linears(drafter.linears),
+        "norms": _norms(drafter.norms),
+        "n_heads": drafter.n_heads,
+        "head_dim": drafter.head_dim,
+        "activation": drafter.activation,
+        "embed": drafter.embed.numpy(),
+        "embed_scale": drafter.embed_scale,
+        "layer": layer,
+    }
+    return EnginePart("Drafter", arguments)
 
 
-def _linears(linears: dict[str, PackedLinear]) -> dict[str, Any]:
-    return {name: packed.linear for name, packed in linears.items()}
+def _linears(linears: dict[str, PackedLinear]) -> dict[str, EnginePart]:
+    return {name: packed.part for name, packed in linears.items()}
 
 
-def _norms(norms: dict[str, Optional[PreparedNorm]]) -> dict[str, Any]:
+def _norms(norms: dict[str, Optional[PreparedNorm]]) -> dict[str, Optional[EnginePart]]:
     return {name: _norm(norm) for name, norm in norms.items()}
 
 
-def _norm(norm: Optional[PreparedNorm]) -> Optional[Any]:
+def _norm(norm: Optional[PreparedNorm]) -> Optional[EnginePart]:
     if norm is None:
         return None
-    return loading.library().Norm(_array(norm.weight), _array(norm.bias), norm.eps)
+    arrays = {"weight": _array(norm.weight), "bias": _array(norm.bias)}
+    return EnginePart("Norm", {**arrays, "epsilon": norm.eps})
 
 
 def _array(tensor: Tensor) -> Any:

@@ -1,6 +1,6 @@
 """Beam searches in compiled code: batches and streams."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from types import ModuleType
 from typing import Any, NamedTuple, Optional
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
+from ...engine.searches import BeamOptions, Recipe
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, hypotheses_of
 from ..sources import Sources
@@ -19,24 +20,6 @@ from .search import CompiledSearch
 
 # After this many steps Python sees the results so far, and interrupts.
 STEPS_AT_ONCE = 256
-
-
-class BeamOptions(NamedTuple):
-    """The rule for which candidates stay on a beam, the arguments of ``_engine.BeamOptions``.
-
-    Attributes:
-        width: the most candidates of a beam.
-        threshold: of the log-probabilities, see ``--prune-threshold``.
-        n_per_entry: the most extensions of a candidate; ``None`` for any number.
-        lets_wait: see ``--finalize``.
-        sampling: the arguments of ``_engine.Sampling``; ``None`` for no samples.
-    """
-
-    width: int
-    threshold: float
-    n_per_entry: Optional[int]
-    lets_wait: bool
-    sampling: Optional[Sequence[float]] = None
 
 
 class ScheduleOptions(NamedTuple):
@@ -129,19 +112,14 @@ class CompiledBeams(CompiledSearch):
                 yield from self._finished(search)
         _count(before, search.counts, statistics)
 
+    def recipe(self, n_source: int, bos: int) -> Optional[Recipe]:
+        if self._options.sampling is not None:
+            return None
+        models = self._models.reaching(n_source, self._rules.max_positions)
+        return Recipe(models, self._rules, self._options, self._temperature, bos)
+
     def new_search(self, module: ModuleType, **shared: Any) -> Any:
-        options = self._options
-        sampling = options.sampling
-        return module.BeamSearch(
-            options=module.BeamOptions(
-                width=options.width,
-                threshold=options.threshold,
-                n_per_entry=loading.bounded(options.n_per_entry),
-                lets_wait=options.lets_wait,
-                sampling=None if sampling is None else module.Sampling(*sampling),
-            ),
-            **shared,
-        )
+        return self._options.search(module, **shared)
 
     def _finished(self, search: Any) -> Iterator[BeamResult]:
         finished = search.finished()

@@ -2,87 +2,19 @@
 
 from itertools import islice
 from types import ModuleType
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
 from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
+from ...engine.searches import Recipe, SearchOptions
 from ..constraints import GenerationRules, prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
 from ..sources import Sources
 from ..statistics import INVOCATIONS, SentenceRecord, Statistics
 from .search import CompiledSearch
-
-Arguments = dict[str, Any]
-
-
-class BlockOptions(NamedTuple):
-    """Greedy decoding and blocks.
-
-    Attributes:
-        n_heads: the number of heads that propose, p_1 among them; 1 for none.
-        n_in_tree: the most proposals of a tree; 0 for chains.
-        confidence: see ``--proposal-confidence``.
-        acceptance: the arguments of ``_engine.Acceptance``.
-        window: the tokens of a block of drafts, the next one among them; 1 for none.
-        drafts: the arguments of ``_engine.Drafts``.
-        records_blocks: whether the statistics have the tokens that were kept at once.
-    """
-
-    n_heads: int = 1
-    n_in_tree: int = 0
-    confidence: float = 0.0
-    acceptance: Arguments = {}
-    window: int = 1
-    drafts: Arguments = {}
-    records_blocks: bool = True
-
-    def search(self, module: ModuleType, **shared: Any) -> Any:
-        """A search over the models of ``shared``; see ``_engine.block_search``."""
-        return module.block_search(
-            acceptance=module.Acceptance(**self.acceptance),
-            proposals=module.Proposals(
-                n_heads=self.n_heads,
-                n_in_tree=self.n_in_tree,
-                confidence=self.confidence,
-                window=loading.bounded(self.window),
-                drafts=module.Drafts(**self.drafts),
-            ),
-            **shared,
-        )
-
-
-class JacobiOptions(NamedTuple):
-    """Jacobi decoding.
-
-    Attributes:
-        block_size: the paper's b; ``None`` for the whole output.
-        ends_inside_blocks, waits_behind_eos: see ``cpp/jacobi.h``.
-        drafts: the arguments of ``_engine.Drafts``.
-    """
-
-    block_size: Optional[int]
-    ends_inside_blocks: bool
-    waits_behind_eos: bool
-    drafts: Arguments
-
-    n_heads = 1
-    records_blocks = True
-
-    def search(self, module: ModuleType, **shared: Any) -> Any:
-        """A search over the models of ``shared``; see ``_engine.jacobi_search``."""
-        return module.jacobi_search(
-            block_size=loading.bounded(self.block_size),
-            ends_inside_blocks=self.ends_inside_blocks,
-            waits_behind_eos=self.waits_behind_eos,
-            drafts=module.Drafts(**self.drafts),
-            **shared,
-        )
-
-
-SearchOptions = Union[BlockOptions, JacobiOptions]
 
 
 class CompiledOutputs(CompiledSearch):
@@ -136,9 +68,12 @@ class CompiledOutputs(CompiledSearch):
         self._count(before, search.counts, statistics)
         return self._results(search.finished(), sources, ids)
 
+    def recipe(self, n_source: int, bos: int) -> Optional[Recipe]:
+        models = self._models.reaching(n_source, self._rules.max_positions)
+        return Recipe(models, self._rules, self._options, self._temperature, bos)
+
     def new_search(self, module: ModuleType, **shared: Any) -> Any:
-        # fairseq's batches are decoded as a whole.
-        return self._options.search(module, capacity=module.ALL_STEPS, **shared)
+        return self._options.search(module, **shared)
 
     def _count(self, before: Any, now: Any, statistics: Statistics) -> None:
         """Add what the search has counted since ``before``."""

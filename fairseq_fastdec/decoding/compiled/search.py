@@ -10,6 +10,8 @@ import numpy as np
 
 from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
+from ...engine.kernels.parts import EnginePart
+from ...engine.searches import Recipe
 from ..constraints import GenerationRules
 from ..sources import Sources, are_tokens
 
@@ -41,6 +43,19 @@ class CompiledSearch(ABC):
         Args:
             shared: the arguments ``models`` and ``rules``.
         """
+
+    def recipe(self, n_source: int, bos: int) -> Optional[Recipe]:
+        """The search for sentences that come one by one; ``None`` if they cannot.
+
+        Args:
+            n_source: the most tokens of a source.
+            bos: the token before the first.
+        """
+        return None
+
+    def parts(self, n_source: int) -> list[EnginePart]:
+        """The models, with positions for sources of so many tokens."""
+        return self._models.parts(n_source, self._rules.max_positions)
 
     @contextmanager
     def search_for(self, n_source: int, n_target: int) -> Iterator[Any]:

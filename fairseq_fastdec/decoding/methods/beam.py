@@ -9,8 +9,9 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ...engine import EngineModels
+from ...engine.searches import BeamOptions
 from ...errors import flag_of
-from ..compiled.beams import BeamOptions, BeamResult, CompiledBeams, SentenceLimits
+from ..compiled.beams import BeamResult, CompiledBeams, SentenceLimits
 from ..constraints import prefix_lengths
 from ..generation_options import SAMPLING_FLAGS
 from ..generator import DecodingGenerator

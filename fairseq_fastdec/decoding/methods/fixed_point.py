@@ -14,7 +14,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..compiled.outputs import JacobiOptions
+from ...engine.searches import JacobiOptions
 from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import SentenceRecord

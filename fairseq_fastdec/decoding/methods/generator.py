@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ...engine import EngineModels, Shortlist
-from ..compiled.outputs import CompiledOutputs, SearchOptions
+from ...engine.searches import SearchOptions
+from ..compiled.outputs import CompiledOutputs
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses
 from ..sources import Sources

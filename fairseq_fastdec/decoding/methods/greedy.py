@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..compiled.outputs import BlockOptions
+from ...engine.searches import BlockOptions
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch
 

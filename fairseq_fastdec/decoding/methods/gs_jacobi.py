@@ -10,7 +10,8 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ...engine import EngineModels
-from ..compiled.outputs import BlockOptions, CompiledOutputs
+from ...engine.searches import BlockOptions
+from ..compiled.outputs import CompiledOutputs
 from ..option_rules import option
 from ..sources import Sources
 from ..statistics import Statistics

@@ -15,7 +15,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..compiled.outputs import BlockOptions
+from ...engine.searches import BlockOptions
 from ..option_rules import option
 from .drafts import compiled_drafts, draft_of
 from .generator import SingleHypothesisMethod

@@ -12,6 +12,7 @@
 #include "jacobi.h"
 #include "pairs.h"
 #include "pool.h"
+#include "service.h"
 
 namespace py = pybind11;
 
@@ -541,12 +542,15 @@ class Requests {
   const int64_t n_drafted, pad, eos;
 };
 
-// A search, and what checks its requests.
+// A search, what checks its requests, and what makes other searches like it.
 template <typename Kind>
 struct Checked {
-  Checked(std::unique_ptr<Kind> search, const Models &models, const Rules &rules,
+  Checked(std::function<std::unique_ptr<Kind>()> make, const Models &models, const Rules &rules,
           int64_t n_drafted = 0)
-      : search(std::move(search)), requests(models, rules, n_drafted) {}
+      : search(make()),
+        requests(models, rules, n_drafted),
+        recipe(std::make_shared<Recipe>(
+            Recipe{[make] { return std::make_unique<BatchOf<Kind>>(make()); }})) {}
 
   template <typename Given>
   void admit(std::vector<Given> &read) {
@@ -555,6 +559,7 @@ struct Checked {
 
   const std::unique_ptr<Kind> search;
   const Requests requests;
+  const std::shared_ptr<const Recipe> recipe;
 };
 
 void admit_outputs(Checked<Search> &own, std::optional<Array<int64_t>> tokens, int64_t first_id,
@@ -615,10 +620,12 @@ void check_heads(const Models &models, int64_t n_heads) {
 
 Team team() { return {pool_threads(), 1}; }
 
-std::unique_ptr<Checked<Search>> checked_search(std::unique_ptr<Search> search,
-                                                const Models &models, const Rules &rules,
+template <typename Kind, typename Options>
+std::unique_ptr<Checked<Search>> checked_search(const Models &models, const Rules &rules,
+                                                const Options &options,
                                                 const DraftOptions &drafts) {
-  return std::make_unique<Checked<Search>>(std::move(search), models, rules,
+  const auto make = [models, options] { return std::make_unique<Kind>(models, options, team()); };
+  return std::make_unique<Checked<Search>>(make, models, rules,
                                            int64_t(drafts.target_types.size()));
 }
 
@@ -638,8 +645,7 @@ std::unique_ptr<Checked<Search>> block_search(const GivenModels &given, const Ru
           "acceptance: values of another vocabulary");
   require(capacity > 0, "capacity: none");
   const BlockOptions options = {rules, acceptance, proposals, capacity};
-  return checked_search(std::make_unique<BlockSearch>(models, options, team()), models, rules,
-                        proposals.drafts);
+  return checked_search<BlockSearch>(models, rules, options, proposals.drafts);
 }
 
 std::unique_ptr<Checked<Search>> jacobi_search(const GivenModels &given, const Rules &rules,
@@ -651,8 +657,7 @@ std::unique_ptr<Checked<Search>> jacobi_search(const GivenModels &given, const R
   require(block_size > 0 && capacity > 0, "block_size or capacity: none");
   const JacobiOptions options = {rules,            drafts,  block_size, ends_inside_blocks,
                                  waits_behind_eos, capacity};
-  return checked_search(std::make_unique<JacobiSearch>(models, options, team()), models, rules,
-                        drafts);
+  return checked_search<JacobiSearch>(models, rules, options, drafts);
 }
 
 // The sentences of a search with beams that are done.
@@ -684,8 +689,10 @@ std::unique_ptr<Checked<BeamSearch>> beam_search(const GivenModels &given, const
   const Models models = checked_models(given, rules);
   require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
   require(options.threshold >= 0, "options: a threshold below 0");
-  return std::make_unique<Checked<BeamSearch>>(
-      std::make_unique<BeamSearch>(models, rules, options, team()), models, rules);
+  const auto make = [models, rules, options] {
+    return std::make_unique<BeamSearch>(models, rules, options, team());
+  };
+  return std::make_unique<Checked<BeamSearch>>(make, models, rules);
 }
 
 void set_schedule(Checked<BeamSearch> &own, const ScheduleOptions &schedule) {
@@ -719,8 +726,10 @@ std::unique_ptr<Checked<PairSearch>> pair_search(const GivenModels &given, const
   for (const auto &model : models)
     require_tokens(&options.right_bos, 1, model->decoder.n_types, "first");
   require(options.width > 0 && options.capacity > 0, "options: no beams, or without entries");
-  return std::make_unique<Checked<PairSearch>>(
-      std::make_unique<PairSearch>(models, rules, options, team()), models, rules);
+  const auto make = [models, rules, options] {
+    return std::make_unique<PairSearch>(models, rules, options, team());
+  };
+  return std::make_unique<Checked<PairSearch>>(make, models, rules);
 }
 
 // prefix: what the first slots hold
@@ -731,6 +740,70 @@ void admit_pairs(Checked<PairSearch> &own, std::optional<Array<int64_t>> tokens,
   auto read = own.requests.read_each<Request>({tokens, states}, ids, bos, max_lens, waived, prefix,
                                               types);
   own.admit(read);
+}
+
+// The sentences that a service has collected.
+struct Collected {
+  std::vector<int64_t> ids, n_hypotheses;
+  std::vector<std::string> errors;  // empty where there are hypotheses
+  Array<float> totals;              // of each hypothesis
+  Outputs outputs;
+};
+
+Collected collected(Service &service) {
+  std::vector<Ended> ended;
+  {
+    const py::gil_scoped_release unlocked;
+    ended = service.collect();
+  }
+  std::vector<const Hypothesis *> hypotheses;
+  for (const Ended &sentence : ended)
+    for (const Hypothesis &own : sentence.hypotheses) hypotheses.push_back(&own);
+  Collected all = {{}, {}, {}, Array<float>(hypotheses.size()), Outputs(hypotheses)};
+  for (const Ended &sentence : ended) {
+    all.ids.push_back(sentence.id);
+    all.n_hypotheses.push_back(int64_t(sentence.hypotheses.size()));
+    all.errors.push_back(sentence.error);
+  }
+  float *total = all.totals.mutable_data();
+  for (const Hypothesis *own : hypotheses) *total++ = own->total;
+  return all;
+}
+
+void prepare(Request &request) { request.horizon = request.max_len + 1; }
+void prepare(BeamRequest &request) { request.n_source = int64_t(request.source.size()); }
+
+// source: the tokens of one sentence [1, S]; prefix: [1, P]
+template <typename Kind, typename Given>
+bool submit(Service &service, const Checked<Kind> &own, int64_t id, Array<int64_t> source,
+            int64_t bos, int64_t max_len, std::optional<Array<int64_t>> prefix,
+            int64_t most_waiting) {
+  require(source.ndim() == 2 && source.shape(0) == 1, "source: not [1, S]");
+  auto read = own.requests.template read<Given>(
+      {source, {}}, bos, [&](int64_t) { return max_len; }, prefix, {});
+  Given &request = read[0];
+  request.id = id, request.n_waived = prefix ? std::min<int64_t>(prefix->size(), max_len) : 0;
+  prepare(request);
+  Arrival arrival;
+  arrival.id = id, arrival.n_tokens = source.size(), arrival.recipe = own.recipe;
+  arrival.join = [request](Batch &batch) {
+    static_cast<BatchOf<Kind> &>(batch).search->admit(request);
+  };
+  const py::gil_scoped_release unlocked;
+  return service.submit(std::move(arrival), most_waiting);
+}
+
+std::unique_ptr<Service> service(int64_t workers, int64_t capacity, int64_t threads,
+                                 double max_wait, bool takes_shortest, double longest_wait) {
+  require(workers > 0 && capacity > 0 && threads > 0, "service: no workers, capacity or threads");
+  return std::make_unique<Service>(
+      ServiceOptions{workers, capacity, threads, max_wait, takes_shortest, longest_wait});
+}
+
+template <typename Kind, typename Given>
+void bind_submit(py::class_<Service> &python) {
+  python.def("submit", &submit<Kind, Given>, py::arg("recipe"), py::arg("id"), py::arg("source"),
+             py::arg("bos"), py::arg("max_len"), py::arg("prefix"), py::arg("most_waiting"));
 }
 
 py::dict by_part(const Seconds &own) {
@@ -902,6 +975,23 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("max_lens"), py::arg("waived"), py::arg("prefix") = py::none(),
            py::arg("types") = py::none(), py::arg("states") = py::none());
   bind_search(pairs);
+
+  py::class_<Collected>(module, "Collected")
+      .def_readonly("ids", &Collected::ids)
+      .def_readonly("n_hypotheses", &Collected::n_hypotheses)
+      .def_readonly("errors", &Collected::errors)
+      .def_readonly("totals", &Collected::totals)
+      .def_readonly("outputs", &Collected::outputs);
+  py::class_<Service> serving(module, "Service");
+  serving
+      .def(py::init(&service), py::arg("workers"), py::arg("capacity"), py::arg("threads"),
+           py::arg("max_wait"), py::arg("takes_shortest"), py::arg("longest_wait"))
+      .def("cancel", &Service::cancel, py::arg("id"), py::call_guard<py::gil_scoped_release>())
+      .def("collect", &collected)
+      .def("queued", &Service::queued, py::call_guard<py::gil_scoped_release>())
+      .def("close", &Service::close, py::call_guard<py::gil_scoped_release>());
+  bind_submit<Search, Request>(serving);
+  bind_submit<BeamSearch, BeamRequest>(serving);
 }
 
 }  // namespace fastdec

@@ -12,8 +12,6 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, Optional
 
-import torch
-
 logger = logging.getLogger(__name__)
 
 # A file of 64 bits, the lower ones first, begins so.
@@ -46,12 +44,15 @@ def library() -> Any:
 
 
 def n_threads() -> int:
-    """The number of threads that a call may have: the number of torch's.
+    """The number of threads that a call may have: the number of torch's."""
+    import torch  # not there in processes that decode from bundles
 
-    What that many threads cost is measured first: calls use no more than they have work for.
-    """
+    return measured(torch.get_num_threads())
+
+
+def measured(n: int) -> int:
+    """A number of threads, once it is known what they cost: calls use no more than they need."""
     global _n_measured
-    n = torch.get_num_threads()
     if n > 1 and _n_measured != n:
         with _measuring:
             if _n_measured != n:

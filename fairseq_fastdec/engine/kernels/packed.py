@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from . import loading
 from .large_pages import WEIGHTS
+from .parts import EnginePart
 
 # Outputs that are packed at a time: an output layer may have a quarter of a million, of which a
 # second copy would need too much memory. The number is a multiple of all blocks.
@@ -27,7 +28,7 @@ class PackedLinear:
 
     Attributes:
         n_inputs, n_outputs: the sizes.
-        linear: the layer as the engine takes it, ``_engine.Linear``.
+        part: the layer as the engine takes it.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
@@ -42,12 +43,10 @@ class PackedLinear:
         self.n_outputs, self.n_inputs = weight.shape
         if not weight.numel():
             raise ValueError("a layer without inputs or outputs")
-        self.linear: Any = loading.library().Linear(
-            inputs=self.n_inputs,
-            outputs=self.n_outputs,
-            bias=_filled_up(bias, self.n_outputs).numpy(),
-            **self._weights(weight),
-        )
+        sizes = {"inputs": self.n_inputs, "outputs": self.n_outputs}
+        filled_up = _filled_up(bias, self.n_outputs).numpy()
+        self.part = EnginePart("Linear", {**sizes, "bias": filled_up, **self._weights(weight)})
+        self._linear = self.part.built()
 
     def _weights(self, weight: Tensor) -> Any:
         """The arguments of ``_engine.Linear`` that hold the weight ``[blocks, inputs, BLOCK]``."""
@@ -57,7 +56,7 @@ class PackedLinear:
     def __call__(self, x: Tensor) -> Tensor:
         """fp32 ``[..., inputs]`` to fp32 ``[..., outputs]``."""
         rows = x.reshape(-1, self.n_inputs).contiguous()
-        y = self.linear(rows.numpy(), loading.n_threads())
+        y = self._linear(rows.numpy(), loading.n_threads())
         return torch.from_numpy(y).view(*x.shape[:-1], self.n_outputs)
 
 

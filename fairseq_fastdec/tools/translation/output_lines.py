@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from ...data.codec import Problem
+from ...results import Problem
 from ..distillation.filters import Filters
 from .chunks import Chunk, Translated
 from .translator import LineResult, Outcome

@@ -16,7 +16,8 @@ from fairseq import tasks, utils
 from torch import Tensor
 
 from ...data.batches import batches_of
-from ...data.codec import Problem, TextCodec
+from ...data.codec import TextCodec
+from ...results import Problem
 from ...translator import SourceLimit, decoded, stripped_by
 from ..corpus import load_models, on_device
 

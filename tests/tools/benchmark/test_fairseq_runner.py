@@ -56,7 +56,9 @@ def test_weights_are_prepared_once_and_not_while_the_clock_runs(worker, monkeypa
     prepared = []
     of = DecoderWeights.of
     monkeypatch.setattr(
-        DecoderWeights, "of", lambda *arguments: prepared.append(arguments) or of(*arguments)
+        DecoderWeights,
+        "of",
+        lambda *arguments, **named: prepared.append(arguments) or of(*arguments, **named),
     )
     loaded = worker(f"--decoding {decoding}")
     assert len(prepared) == 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_fastdec.data.codec import Problem
+from fairseq_fastdec.results import Problem
 from fairseq_fastdec.tools.distillation.filters import Filters
 from fairseq_fastdec.tools.translation.chunks import Chunk
 from fairseq_fastdec.tools.translation.output_lines import (

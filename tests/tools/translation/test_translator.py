@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq import options
 
-from fairseq_fastdec.data.codec import Problem
+from fairseq_fastdec.results import Problem
 from fairseq_fastdec.tools.command_line import to_config
 from fairseq_fastdec.tools.translation.translator import LineTranslator, Outcome, TextHypothesis
 from tests.support import command_line

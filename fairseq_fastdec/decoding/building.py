@@ -1,0 +1,139 @@
+"""Builds the generator of a method for fairseq, once its options have been checked."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Optional
+
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoderDecoderModel
+
+from .generation_options import NO_REPEAT, SAMPLING_FLAGS, check_values, refused
+from .generator import FAIRSEQ_DEFAULT_BEAM, DecodingGenerator
+from .options import DecodingOptions
+from .registry import generator_class
+
+
+def build_generator(
+    models: Sequence[FairseqEncoderDecoderModel],
+    dictionary: Dictionary,
+    args: Any,
+    options: DecodingOptions,
+    extra: Optional[dict[str, Any]] = None,
+    prefix_allowed_tokens_fn: Optional[Callable] = None,
+    source_dictionary: Optional[Dictionary] = None,
+) -> DecodingGenerator:
+    """Build the generator that ``--decoding`` names.
+
+    Args:
+        models: the ensemble.
+        dictionary: the target dictionary.
+        args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
+        extra: fairseq's ``extra_gen_cls_kwargs``.
+        source_dictionary: the source dictionary (default: the encoders' own).
+
+    Raises:
+        ValueError: for any option that the method cannot honour; it names the flag.
+    """
+    check_asked_for(options, args, extra, prefix_allowed_tokens_fn)
+    extra = _given(extra)
+    eos = extra.get("eos", dictionary.eos())
+    _check_end(args, eos, dictionary)
+    strip = extra.get("symbols_to_strip_from_output", ())
+    generator = generator_class(str(options.decoding))
+    return generator(models, dictionary, args, options, strip, source_dictionary, eos)
+
+
+def check_asked_for(
+    options: DecodingOptions,
+    args: Any,
+    extra: Optional[dict[str, Any]] = None,
+    prefix_allowed_tokens_fn: Optional[Callable] = None,
+) -> None:
+    """Check what :func:`build_generator` is given, as far as no model or dictionary matters.
+
+    Raises:
+        ValueError: for any option that the method cannot honour; it names the flag.
+    """
+    name = str(options.decoding)
+    method = generator_class(name)
+    wanted = asked_for(args, _given(extra), prefix_allowed_tokens_fn)
+    _refuse(name, {flag: asked for flag, asked in wanted.items() if flag not in method.honours})
+    check_values(args)
+    if method.keeps_one_hypothesis:
+        _check_one_hypothesis(name, args)
+    else:
+        _check_hypotheses(args)
+
+
+def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -> dict[str, bool]:
+    """fairseq's options that not all of our methods have, and which were asked for, by flag."""
+    prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
+    constraints = getattr(args, "constraints", None)
+    return {
+        **refused(args),
+        "--lm-weight": (getattr(args, "lm_weight", 0) or extra.get("lm_weight", 0)) != 0,
+        "--sampling": getattr(args, "sampling", False),
+        "--sampling-topk": getattr(args, "sampling_topk", -1) > 0,
+        "--sampling-topp": not getattr(args, "sampling_topp", -1) <= 0,  # nor is NaN
+        "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
+        "--diversity-rate": not getattr(args, "diversity_rate", -1) <= -1,  # nor is NaN
+        "--match-source-len": getattr(args, "match_source_len", False),
+        "--constraints": constraints is not None and constraints is not False,
+        NO_REPEAT: getattr(args, "no_repeat_ngram_size", 0) > 0,
+        "--print-alignment": bool(getattr(args, "print_alignment", None)),
+        "--replace-unk": bool(getattr(args, "replace_unk", None)),
+        "--print-step": getattr(args, "print_step", False),
+        "--retain-iter-history": getattr(args, "retain_iter_history", False),
+        "--lm-path": getattr(args, "lm_path", None) is not None or "lm_model" in extra,
+        "tokens_to_suppress": bool(extra.get("tokens_to_suppress")),
+        "prefix_allowed_tokens_fn": prefix_fn is not None,
+    }
+
+
+def _given(extra: Optional[dict[str, Any]]) -> dict[str, Any]:
+    return {key: value for key, value in (extra or {}).items() if value is not None}
+
+
+def _check_end(args: Any, eos: int, dictionary: Dictionary) -> None:
+    """``--eos-token`` is for some of fairseq's tasks; the others do not read it."""
+    token = getattr(args, "eos_token", None)
+    if token is not None and (token not in dictionary or dictionary.index(token) != eos):
+        raise ValueError(
+            f"--eos-token {token}: sentences end with {dictionary[eos]} in this task; remove it"
+        )
+
+
+def _refuse(name: str, wanted: dict[str, bool]) -> None:
+    for flag, given in wanted.items():
+        if given:
+            raise ValueError(
+                f"{flag}: not possible with --decoding {name}; remove it{_instead(name, flag)}"
+            )
+
+
+def _instead(name: str, flag: str) -> str:
+    """The end of a sentence: another method, which has the option."""
+    if name == "double_token":
+        return ""  # fairseq's generator cannot run its models
+    if flag in SAMPLING_FLAGS:
+        return " or use --decoding beam, which draws --beam samples of each sentence"
+    return " or use --decoding fairseq"
+
+
+def _check_hypotheses(args: Any) -> None:
+    beam, nbest = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), getattr(args, "nbest", 1)
+    if nbest > beam:
+        raise ValueError(f"--nbest {nbest}: more than --beam {beam} finds; raise --beam")
+
+
+def _check_one_hypothesis(name: str, args: Any) -> None:
+    if getattr(args, "nbest", 1) > 1:
+        raise ValueError(
+            f"--nbest above 1: not possible with --decoding {name}, which keeps one hypothesis; "
+            "remove it or use --decoding beam"
+        )
+    beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
+    if beam not in (1, FAIRSEQ_DEFAULT_BEAM):
+        raise ValueError(
+            f"--beam {beam}: --decoding {name} keeps one hypothesis; remove --beam or use "
+            "--decoding beam"
+        )

@@ -1,0 +1,174 @@
+#include "service.h"
+
+#include <algorithm>
+
+namespace fastdec {
+
+namespace {
+
+// The batches that a worker keeps, with their memory, while they have no sentences.
+constexpr int64_t MOST_IDLE = 4;
+
+}  // namespace
+
+Service::Service(const ServiceOptions &options)
+    : options(options), workers(options.workers), n_working(options.workers) {
+  for (Worker &worker : workers) worker.thread = std::thread(&Service::work, this, std::ref(worker));
+}
+
+bool Service::submit(Arrival arrival, int64_t most_waiting) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (!is_open || int64_t(waiting.size()) >= most_waiting) return false;
+  const int64_t id = arrival.id;
+  const Key key = {options.takes_shortest ? arrival.n_tokens : 0, id};
+  waiting.emplace(key, std::move(arrival));
+  waiting_ids.emplace(id, key);
+  arrived.notify_all();
+  return true;
+}
+
+bool Service::cancel(int64_t id) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto place = waiting_ids.find(id);
+  if (place != waiting_ids.end()) {
+    waiting.erase(place->second);
+    waiting_ids.erase(place);
+    return true;
+  }
+  const auto worker = under_way.find(id);
+  if (worker == under_way.end()) return false;
+  worker->second->cancelled.push_back(id);
+  --worker->second->n_sentences;
+  under_way.erase(worker);
+  return true;
+}
+
+std::vector<Ended> Service::collect() {
+  std::unique_lock<std::mutex> lock(mutex);
+  ended_some.wait(lock, [&] { return !done.empty() || !n_working; });
+  return std::exchange(done, {});
+}
+
+std::pair<int64_t, int64_t> Service::queued() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return {int64_t(waiting.size()), int64_t(under_way.size())};
+}
+
+void Service::close() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    is_open = false;
+    arrived.notify_all();
+  }
+  for (Worker &worker : workers)
+    if (worker.thread.joinable()) worker.thread.join();
+}
+
+void Service::work(Worker &own) {
+  std::vector<Arrival> joining;
+  std::vector<Ended> ended;
+  std::vector<int64_t> cancelled;
+  for (;;) {
+    joining.clear(), cancelled.clear();
+    {
+      std::unique_lock<std::mutex> lock(mutex);
+      deliver(own, ended);
+      for (;;) {
+        take(own, joining);
+        if (own.n_sentences || !own.cancelled.empty()) break;
+        if (!is_open && waiting.empty()) {
+          --n_working;
+          ended_some.notify_all();
+          return;
+        }
+        arrived.wait(lock);
+      }
+      cancelled.swap(own.cancelled);
+    }
+    drop(own, cancelled);
+    for (Arrival &arrival : joining) join(own, arrival, ended);
+    for (OwnBatch &batch : own.batches) step(batch, ended);
+  }
+}
+
+void Service::deliver(Worker &own, std::vector<Ended> &ended) {
+  for (Ended &sentence : ended) {
+    // A caller may have cancelled it in the meantime.
+    if (!under_way.erase(sentence.id)) continue;
+    --own.n_sentences;
+    done.push_back(std::move(sentence));
+  }
+  if (!ended.empty()) ended_some.notify_all();
+  ended.clear();
+}
+
+void Service::take(Worker &own, std::vector<Arrival> &joining) {
+  if (waiting.empty()) return;
+  const bool is_busy = 2 * own.n_sentences > options.capacity;
+  if (is_busy && seconds_waiting() < options.max_wait) return;
+  const int64_t n_workers = int64_t(workers.size());
+  const int64_t n_all = int64_t(waiting.size() + under_way.size());
+  const int64_t share = std::min((n_all + n_workers - 1) / n_workers, options.capacity);
+  while (own.n_sentences < share && !waiting.empty()) {
+    const auto first = waiting.find(next());
+    const int64_t id = first->second.id;
+    joining.push_back(std::move(first->second));
+    waiting.erase(first);
+    waiting_ids.erase(id);
+    under_way[id] = &own;
+    ++own.n_sentences;
+  }
+}
+
+Service::Key Service::next() const {
+  return seconds_waiting() > options.longest_wait ? waiting_ids.begin()->second
+                                                  : waiting.begin()->first;
+}
+
+double Service::seconds_waiting() const {
+  const Arrival &oldest = waiting.at(waiting_ids.begin()->second);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - oldest.since).count();
+}
+
+void Service::join(Worker &own, Arrival &arrival, std::vector<Ended> &ended) {
+  const auto has_recipe = [&](const OwnBatch &batch) { return batch.recipe == arrival.recipe; };
+  const auto known = std::find_if(own.batches.begin(), own.batches.end(), has_recipe);
+  if (known != own.batches.end()) {
+    std::rotate(known, known + 1, own.batches.end());
+  } else {
+    int64_t n_idle = 0;
+    for (auto batch = own.batches.end(); batch != own.batches.begin();)
+      if ((--batch)->ids.empty() && ++n_idle >= MOST_IDLE) batch = own.batches.erase(batch);
+    own.batches.push_back({arrival.recipe, nullptr, {}});
+  }
+  OwnBatch &batch = own.batches.back();
+  try {
+    if (!batch.batch) batch.batch = batch.recipe->begin();
+    arrival.join(*batch.batch);
+    batch.ids.insert(arrival.id);
+  } catch (const std::exception &error) {
+    ended.push_back({arrival.id, {}, error.what()});
+  }
+}
+
+void Service::drop(Worker &own, const std::vector<int64_t> &ids) {
+  for (int64_t id : ids)
+    for (OwnBatch &batch : own.batches)
+      if (batch.ids.erase(id)) batch.batch->cancel(id);
+}
+
+void Service::step(OwnBatch &own, std::vector<Ended> &ended) {
+  if (own.ids.empty()) return;
+  const size_t first = ended.size();
+  try {
+    own.batch->advance(options.threads, ended);
+    for (size_t i = first; i < ended.size(); ++i) own.ids.erase(ended[i].id);
+  } catch (const std::exception &error) {  // of memory, for example: nobody waits for ever
+    ended.resize(first);
+    for (int64_t id : own.ids) ended.push_back({id, {}, error.what()});
+    own.ids.clear();
+    own.batch.reset();
+  }
+}
+
+}  // namespace fastdec
