@@ -11,17 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from fairseq.options import get_generation_parser, parse_args_and_arch
-from fairseq.tasks import TASK_REGISTRY
-
-from . import __version__, faster_fairseq
-from .decoding import METHODS, generator_class
-from .decoding.option_groups import described
-from .decoding.options import DecodingOptions
+from . import __version__
 from .engine import kernels
 from .errors import end_with
 from .noise import results_only
-from .tasks import FastDecoding
 
 ARCH = {"--arch", "-a"}
 PROGRAM = "python -m fairseq_fastdec"
@@ -36,11 +29,14 @@ FAIRSEQ_COMMANDS = {
 COMMANDS = {
     "prepare-data": ("raw text to binarised data", "tools.prepare_data"),
     "benchmark": ("compare methods by speed, BLEU and memory", "tools.benchmark.command"),
+    "export": ("a checkpoint to one file, which needs no torch", "tools.export"),
+    "translate": ("lines of text to translations", "tools.translate"),
     "translate-corpus": ("text to text, on every core", "tools.translation.command"),
     "distill": ("training data with a teacher's translations", "tools.distillation.command"),
     "build-shortlist": ("a lexical table for --shortlist", "tools.shortlisting.command"),
     "average-checkpoints": ("the mean of several checkpoints", "tools.average_checkpoints"),
     "ddgviz": ("draw what is decoded in parallel", "tools.visualize.command"),
+    "serve": ("translate over HTTP", "serving.command"),
     "profile-engine": ("where the time of a decoding step goes", "tools.profiling.command"),
 }
 
@@ -64,6 +60,13 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def run_fairseq(name: str, arguments: list[str]) -> None:
     """One of fairseq's commands, with this plugin."""
+    # Slow to import, and not needed by commands that decode bundles.
+    from fairseq.options import get_generation_parser, parse_args_and_arch
+    from fairseq.tasks import TASK_REGISTRY
+
+    from . import faster_fairseq
+    from .tasks import FastDecoding
+
     given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     given.add_argument("--user-dir", default=USER_DIR)
     # fairseq-validate has no task of its own.
@@ -88,6 +91,10 @@ def all_commands() -> list[str]:
 
 def overview() -> str:
     """Commands, methods and their options."""
+    from .decoding import METHODS, generator_class
+    from .decoding.option_groups import described
+    from .decoding.options import DecodingOptions
+
     commands = {name: text for name, (text, _) in {**FAIRSEQ_COMMANDS, **COMMANDS}.items()}
     methods = {
         name: generator_class(name).__doc__.splitlines()[0].replace("``", "") for name in METHODS

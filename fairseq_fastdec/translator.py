@@ -6,38 +6,44 @@ translator = fairseq_fastdec.load("checkpoint_best.pt", "data-bin/en-de")
 translator.translate("Hello world.")
 """
 
+import contextlib
 import math
 import os
 from argparse import Namespace
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import (
-    Any,
-    NamedTuple,
-    Optional,
-    Union,
-)
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, NamedTuple, Optional, Union
 
+import numpy as np
+import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor
 
 from .data.batches import DirectBatches, batches_of
-from .data.codec import Problem, TextCodec, subword_in, words
+from .data.codec import TextCodec, subword_in, words
 from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
 from .data.token_order import LEFT_TO_RIGHT
-from .decoding import check_asked_for
-from .decoding.alignments import Alignment, hard_alignments
+from .decoding import DecodingGenerator, check_asked_for
+from .decoding.alignments import hard_alignments
 from .decoding.hypothesis import Hypothesis, NotFinite
 from .decoding.methods.streaming import Capacity, Streaming
 from .decoding.option_rules import given
 from .decoding.options import DecodingOptions
 from .decoding.registry import STOCK
+from .engine.searches import Output, Recipe
 from .kept_generators import KeptGenerators, key_of
+from .results import NOT_FINITE, Problem, SentenceError, Translation
+from .serving.translating import JoiningTranslator, SentenceJob
 from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_fairseq
 
 AUTO = "auto"
 BATCH_SIZE = 32
+# Source positions that are prepared for sentences one by one, where the model has no limit.
+MOST_POSITIONS = 4096
+# The combinations of options whose sentences may be under way one by one.
+MOST_REQUESTS = 64
 
 # fairseq's options that only its commands read, and what to do instead.
 OF_COMMANDS = {
@@ -49,55 +55,7 @@ OF_COMMANDS = {
     "retain_iter_history": "remove it",
 }
 
-NOT_FINITE = Problem(
-    "not finite",
-    "its score is no finite number; check the checkpoint, or give --engine-precision fp32",
-)
 LEFT_OUT = Problem("not translated", "the task left it out")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of a sentence, or the reason why there is none.
-
-    Attributes:
-        text: detokenised; ``None`` if the sentence could not be translated.
-        score: natural logarithm, divided by the length to the power of ``lenpen`` unless
-            ``unnormalized``: fairseq's score of a hypothesis.
-        tokens: target subwords, without EOS.
-        positional_scores: natural logarithms, one for each of ``tokens`` and one for EOS.
-        source_tokens: source subwords, without EOS.
-        alignment: pairs of a source and a target subword, numbered from 0; ``None`` unless
-            ``alignment=True``.
-        error: why the sentence could not be translated, with what to do; otherwise ``None``.
-    """
-
-    text: Optional[str]
-    score: float = 0.0
-    tokens: tuple[str, ...] = ()
-    positional_scores: tuple[float, ...] = ()
-    source_tokens: tuple[str, ...] = ()
-    alignment: Optional[Alignment] = None
-    error: Optional[str] = None
-
-
-class SentenceError(ValueError):
-    """Some sentences of a call could not be translated.
-
-    Attributes:
-        errors: the reason for each of them, by its number from 0.
-        translations: what the call would have returned, with ``None`` for each of them.
-    """
-
-    def __init__(self, errors: dict[int, str], translations: list[Any]) -> None:
-        number, error = next(iter(errors.items()))
-        others = f" ({len(errors) - 1} more sentences failed)" if len(errors) > 1 else ""
-        super().__init__(
-            f"sentence {number} (from 0): {error}{others}; details=True returns errors beside the "
-            "translations of the other sentences"
-        )
-        self.errors = errors
-        self.translations = translations
 
 
 class SourceLimit(NamedTuple):
@@ -260,7 +218,8 @@ def _codec(
     )
     if isinstance(tokenizer, str):
         tokenizer = task.build_tokenizer(names)
-    return TextCodec(task, tokenizer, task.build_bpe(names) if isinstance(bpe, str) else bpe)
+    bpe = task.build_bpe(names) if isinstance(bpe, str) else bpe
+    return TextCodec(task, tokenizer, bpe, codes=names.bpe_codes)
 
 
 class Request(NamedTuple):
@@ -281,8 +240,44 @@ class Request(NamedTuple):
     max_tokens: Optional[int]
 
 
-class Translator:
-    """A loaded model; :func:`load` makes it. Any number of threads may call :meth:`translate`.
+class Joining(NamedTuple):
+    """The decoding of the sentences of one request in running batches.
+
+    Attributes:
+        recipes: by the token before the first and the forced tokens, which tasks choose.
+        stripped: the tokens that are no text.
+    """
+
+    recipes: dict[tuple[int, tuple[int, ...]], Recipe]
+    stripped: set[int]
+
+    def recipe(self, bos: Optional[int], prefix: tuple[int, ...]) -> Recipe:
+        """The recipe with these first tokens; ``None`` for that of the generator."""
+        usual = next(iter(self.recipes.values()))
+        key = (usual.bos if bos is None else bos, prefix)
+        if key not in self.recipes:
+            self.recipes[key] = replace(usual, bos=key[0], prefix=prefix)
+        return self.recipes[key]
+
+
+class Called(Exception):  # noqa: N818 (it is no error)
+    """A generator that raises itself, with the arguments that a task calls it with."""
+
+    def generate(
+        self,
+        models: Any,
+        sample: dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+    ) -> Any:
+        """Raises: itself."""
+        self.sample, self.prefix, self.bos = sample, prefix_tokens, bos_token
+        raise self
+
+
+class Translator(JoiningTranslator):
+    """A loaded model; :func:`load` makes it. Any number of threads may call the methods.
 
     There is one copy of the weights. Threads decode at the same time if there are cores for each,
     and one after another otherwise.
@@ -302,9 +297,11 @@ class Translator:
         Raises:
             ValueError: for an option that the method cannot honour.
         """
+        super().__init__()
         self.task = task
         self._models = models
         self._codec = codec
+        self._joinings: dict[Hashable, Optional[Joining]] = {}
         self._device = device
         self._kept = KeptGenerators()
         self._positions = utils.resolve_max_positions(
@@ -313,7 +310,7 @@ class Translator:
         self._direct: Optional[DirectBatches] = None
         self._eos, self._pad = task.source_dictionary.eos(), task.source_dictionary.pad()
         # OmegaConf is slow; the task's options stay as they are.
-        self._has_method = str(task._options.decoding) != STOCK
+        self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
         self._options = options
         self._usual = self._request_of({})
         self._args(self._usual.decoding)
@@ -362,13 +359,21 @@ class Translator:
         results: list[Any] = []
         for best, source in zip(found, encoded):
             if isinstance(best, Problem):
-                failed = Translation(None, error=f"{best.kind}: {best.details}")
+                failed = Translation(None, error=str(best))
                 own: Any = [failed] if details else None
             elif not best:
                 own = [Translation("") if details else ""]
             elif details:
                 own = [
-                    self._detailed(next(decoded_texts).text, hypothesis, source, stripped)
+                    self._detailed(
+                        next(decoded_texts).text,
+                        hypothesis["tokens"],
+                        hypothesis["positional_scores"],
+                        hypothesis["score"],
+                        source,
+                        stripped,
+                        hypothesis["alignment"],
+                    )
                     for hypothesis in best
                 ]
             else:
@@ -376,13 +381,141 @@ class Translator:
             results.append(own[0] if own is not None and request.nbest == 1 else own)
         if not details:
             errors = {
-                number: f"{best.kind}: {best.details}"
-                for number, best in enumerate(found)
-                if isinstance(best, Problem)
+                number: str(best) for number, best in enumerate(found) if isinstance(best, Problem)
             }
             if errors:
                 raise SentenceError(errors, results)
         return results[0] if is_one else results
+
+    @property
+    def source_lang(self) -> Optional[str]:
+        """The language of the sources, if the model has one."""
+        return getattr(self.task._options, "source_lang", None)
+
+    @property
+    def target_lang(self) -> Optional[str]:
+        """The language of the translations, if the model has one."""
+        return getattr(self.task._options, "target_lang", None)
+
+    def job(self, text: str, options: dict[str, Any]) -> Union[SentenceJob, Problem, None]:
+        """See :meth:`.serving.translating.JoiningTranslator.job`."""
+        request = self._request_of(options) if options else self._usual
+        (source,) = self._codec.encode([text])
+        if isinstance(source, Problem):
+            return source
+        problem = SourceLimit.of(self._positions, request.max_tokens).problem(source)
+        joining = None if problem is not None else self._joining(request)
+        if joining is None:
+            return problem
+        self._codec.forget_words()
+        tokens, bos, prefix = self._called_with(source, request)
+        written = partial(self._written, source, joining.stripped)
+        return SentenceJob(joining.recipe(bos, prefix), tokens, request.nbest, written)
+
+    def _called_with(
+        self, source: Tensor, request: Request
+    ) -> tuple[np.ndarray, Optional[int], tuple[int, ...]]:
+        """The source tokens, first token and forced tokens that the task makes of a sentence.
+
+        The first token is ``None`` if the task leaves it to the generator.
+        """
+        called = Called()
+        (batch,) = self._batches(None, [source], request)
+        with contextlib.suppress(Called):
+            self.task.inference_step(called, self._models, batch)
+        prefix = () if called.prefix is None else tuple(called.prefix[0].tolist())
+        return called.sample["net_input"]["src_tokens"][0].numpy(), called.bos, prefix
+
+    def exported(self) -> dict[str, Any]:
+        """The content of a bundle of the models, with the options of :func:`load`.
+
+        Raises:
+            ValueError: for a model, a task, an option or a tokeniser that a bundle cannot hold.
+        """
+        generator = self._built(self._usual.decoding)
+        n_source = SourceLimit.of(self._positions, None).most
+        if not isinstance(generator, DecodingGenerator):
+            raise ValueError("--decoding fairseq: not for bundles; name a method of this package")
+        recipe = generator.recipe(n_source or MOST_POSITIONS)
+        if recipe is None:
+            raise ValueError(
+                f"--decoding {generator.name}: a bundle cannot hold this method, or its options; "
+                "use greedy, blockwise, lookahead, beam or variable_beam without --shortlist and "
+                "--sampling, with models for which there is compiled code"
+            )
+        (before, behind), bos, prefix = self._surroundings(self._usual)
+        assert generator.search is not None
+        parts = generator.search.parts(n_source or MOST_POSITIONS)
+        return {
+            "models": parts,
+            "recipe": replace(recipe, bos=recipe.bos if bos is None else bos, prefix=prefix),
+            "method": generator.name,
+            "most_beam": len(self.task.target_dictionary) - 1,
+            "nbest": self._usual.nbest,
+            "sources": (n_source, before, behind),
+            "stripped": sorted(stripped_by(generator)),
+            "languages": (self.source_lang, self.target_lang),
+            "codec": self._codec,
+        }
+
+    def _surroundings(
+        self, request: Request
+    ) -> tuple[tuple[list[int], list[int]], Optional[int], tuple[int, ...]]:
+        """The tokens that the task puts before and behind any source, and those that it forces.
+
+        Raises:
+            ValueError: if these depend on the source.
+        """
+        seen: set[Any] = set()
+        for n in (1, 2, 5):
+            unk, eos = self.task.source_dictionary.unk(), self.task.source_dictionary.eos()
+            source = [*[unk] * n, eos]
+            tokens, bos, prefix = self._called_with(torch.tensor(source), request)
+            own = tokens.tolist()
+            first = next(
+                (at for at in range(len(own)) if own[at : at + len(source)] == source), None
+            )
+            around = None
+            if first is not None:
+                around = tuple(own[:first]), tuple(own[first + len(source) :])
+            seen.add((around, bos, prefix))
+        if len(seen) > 1 or None in (around for around, _, _ in seen):
+            raise ValueError(
+                f"{type(self.task).__name__}: it changes sources in a way that a bundle cannot hold"
+            )
+        ((around, bos, prefix),) = seen
+        return (list(around[0]), list(around[1])), bos, prefix
+
+    def _joining(self, request: Request) -> Optional[Joining]:
+        """``None`` if sentences of the request cannot join a running batch."""
+        if request.key is None or self._device != "cpu":
+            return None
+        if request.key not in self._joinings:
+            generator = self._built(request.decoding)
+            n_source = SourceLimit.of(self._positions, None).most or MOST_POSITIONS
+            recipe = None
+            if isinstance(generator, DecodingGenerator):
+                recipe = generator.recipe(n_source)
+            joining = None
+            if recipe is not None:
+                joining = Joining({(recipe.bos, ()): recipe}, stripped_by(generator))
+            if len(self._joinings) >= MOST_REQUESTS:
+                self._joinings.clear()
+            self._joinings[request.key] = joining
+        return self._joinings[request.key]
+
+    def _written(
+        self, source: Tensor, stripped: set[int], outputs: Sequence[Output], details: bool
+    ) -> list[Any]:
+        """Strings, or :class:`Translation` objects, of the outputs of a search."""
+        tokens = [torch.from_numpy(output.tokens) for output in outputs]
+        texts = [own.text for own in self._codec.decode(tokens, stripped)]
+        if not details:
+            return texts
+        return [
+            self._detailed(text, own.tokens, own.positional_scores, own.score, source, stripped)
+            for text, own in zip(texts, outputs)
+        ]
 
     def _request_of(self, options: dict[str, Any]) -> Request:
         """
@@ -528,19 +661,28 @@ class Translator:
             hypothesis["alignment"] = found
 
     def _detailed(
-        self, text: str, hypothesis: Hypothesis, source: Tensor, stripped: set[int]
+        self,
+        text: str,
+        tokens: Any,
+        scores: Any,
+        score: Any,
+        source: Tensor,
+        stripped: set[int],
+        alignment: Any = None,
     ) -> Translation:
-        tokens = hypothesis["tokens"].tolist()
-        scores = hypothesis["positional_scores"].tolist()
-        kept = [place for place, token in enumerate(tokens) if token not in stripped]
-        symbols = words(self.task.target_dictionary, [tokens[place] for place in kept], None)
-        alignment = hypothesis["alignment"]
-        return Translation(
+        """
+        Args:
+            tokens, scores: arrays or tensors ``[m]``.
+        """
+        target, sources = self.task.target_dictionary, self.task.source_dictionary
+        return Translation.of(
             text,
-            float(hypothesis["score"]),
-            tuple(symbols.split()),
-            (*(scores[place] for place in kept), scores[-1]),
-            tuple(words(self.task.source_dictionary, source.tolist(), None).split()),
+            tokens.tolist(),
+            scores.tolist(),
+            float(score),
+            stripped,
+            lambda kept: words(target, kept, None),
+            words(sources, source.tolist(), None),
             alignment if isinstance(alignment, list) else None,
         )
 

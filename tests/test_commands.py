@@ -59,9 +59,8 @@ def test_every_command_says_what_it_takes(name, capsys):
         front.main([name, "--help"])
     assert stopped.value.code == 0
     flag = "--arch" if name == "profile-engine" else "--output"
-    assert {"prepare-data": "--destdir", "distill": "--destdir"}.get(name, flag) in (
-        capsys.readouterr().out
-    )
+    flags = {"prepare-data": "--destdir", "distill": "--destdir", "serve": "--config"}
+    assert flags.get(name, flag) in capsys.readouterr().out
     assert callable(importlib.import_module(f"fairseq_fastdec.{front.COMMANDS[name][1]}").main)
 
 
@@ -72,8 +71,8 @@ def test_the_folder_for_fairseqs_own_commands(capsys, tmp_path, monkeypatch):
     utils.import_user_module(Namespace(user_dir=folder))
     front.main(["--version"])
     assert capsys.readouterr().out.startswith(f"{fairseq_fastdec.__version__}, with")
-    with pytest.raises(SystemExit, match="translate: unknown; choose from generate, "):
-        front.main(["translate"])
+    with pytest.raises(SystemExit, match="transalte: unknown; choose from generate, "):
+        front.main(["transalte"])
 
 
 def test_the_version_tells_of_missing_compiled_code(capsys, monkeypatch):

@@ -1,4 +1,7 @@
-"""Options, checks and names that the command lines of the tools share."""
+"""Options, checks and names that the command lines of the tools share.
+
+Importing it imports neither torch nor fairseq.
+"""
 
 import argparse
 import importlib
@@ -6,11 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from fairseq import utils
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-
-from ..data.languages import infer_languages
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -89,6 +87,8 @@ def check_one_directory(data: str, remedy: str) -> None:
     Raises:
         ValueError: if these are several, joined as fairseq has them.
     """
+    from fairseq import utils
+
     if len(utils.split_paths(data)) > 1:
         raise ValueError(f"{data}: several data directories; {remedy}")
 
@@ -112,6 +112,10 @@ def to_config(args: argparse.Namespace) -> Any:
     Raises:
         OSError, ValueError: if there are no data to say which languages are meant.
     """
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
+    from ..data.languages import infer_languages
+
     # Those of speech are none of the task's options.
     if hasattr(args, "source_lang"):
         infer_languages(args)

@@ -1,0 +1,1 @@
+"""Models as one file: weights as the engine keeps them, dictionaries, subword codes, options."""

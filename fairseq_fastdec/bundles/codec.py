@@ -1,0 +1,149 @@
+"""From text to tokens and back by what a bundle holds; what fairseq's tokeniser and BPE give."""
+
+import importlib
+import io
+import threading
+from typing import Any, Union
+
+from ..data.moses import skip_idle_work
+from ..data.vocabulary import joined, numbered
+from ..results import Problem
+
+# subword-nmt keeps each word that it has seen.
+MOST_WORDS = 50_000
+
+
+class Moses:
+    """fairseq's ``--tokenizer moses``.
+
+    Attributes:
+        tok: sacremoses' tokeniser.
+    """
+
+    def __init__(self, source_lang: str, target_lang: str, dash_splits: bool, escape: bool) -> None:
+        sacremoses = _installed("sacremoses")
+        self.tok = sacremoses.MosesTokenizer(source_lang)
+        self._detokenizer = sacremoses.MosesDetokenizer(target_lang)
+        self._dash_splits, self._escape = dash_splits, escape
+        skip_idle_work(self)
+
+    def encode(self, text: str) -> str:
+        """Tokens, joined by spaces."""
+        return self.tok.tokenize(
+            text,
+            aggressive_dash_splits=self._dash_splits,
+            return_str=True,
+            escape=self._escape,
+        )
+
+    def decode(self, text: str) -> str:
+        """Text of tokens."""
+        return self._detokenizer.detokenize(text.split())
+
+
+class SubwordNMT:
+    """fairseq's ``--bpe subword_nmt``."""
+
+    def __init__(self, codes: bytes, separator: str) -> None:
+        apply_bpe = _installed("subword_nmt.apply_bpe")
+        file = io.StringIO(codes.decode("utf-8"))
+        self._bpe = apply_bpe.BPE(file, -1, separator, None, [])
+        self._mark = separator + " "
+
+    def encode(self, text: str) -> str:
+        """Subwords, joined by spaces."""
+        if len(self._bpe.cache) > MOST_WORDS:
+            self._bpe.cache.clear()
+        return self._bpe.process_line(text)
+
+    def decode(self, text: str) -> str:
+        """Words of subwords."""
+        return (text + " ").replace(self._mark, "").rstrip()
+
+
+class SentencePiece:
+    """fairseq's ``--bpe sentencepiece``."""
+
+    def __init__(self, model: bytes) -> None:
+        self._pieces = _installed("sentencepiece").SentencePieceProcessor(model_proto=model)
+
+    def encode(self, text: str) -> str:
+        """Pieces, joined by spaces."""
+        return " ".join(self._pieces.Encode(text, out_type=str))
+
+    def decode(self, text: str) -> str:
+        """Text of pieces."""
+        return text.replace(" ", "").replace("\u2581", " ").strip()
+
+
+KINDS = {kind.__name__: kind for kind in (Moses, SubwordNMT, SentencePiece)}
+
+
+class Words:
+    """A dictionary: ``symbols`` by number, and the numbers of those with a meaning."""
+
+    def __init__(self, symbols: bytes, bos: int, eos: int, unk: int) -> None:
+        self._symbols = symbols.decode("utf-8").split("\n")
+        self._indices = {symbol: number for number, symbol in enumerate(self._symbols)}
+        self._ends, self._eos, self._unk = (eos, bos), eos, unk
+
+    def numbers(self, text: str) -> list[int]:
+        """The numbers of words, with EOS."""
+        return numbered(self._indices, self._unk, self._eos, text)
+
+    def words(self, numbers: list[int]) -> str:
+        """The words of numbers, joined by spaces."""
+        return joined(self._symbols, self._symbols[self._unk], self._ends, numbers)
+
+
+class BundleCodec:
+    """Text to source tokens, and target tokens to text. Any number of threads may call it."""
+
+    def __init__(
+        self, source: dict[str, Any], target: dict[str, Any], coders: list[tuple[str, dict]]
+    ) -> None:
+        """
+        Args:
+            source, target: the arguments of :class:`Words`.
+            coders: the tokeniser and the BPE, in the order in which they encode: names of
+                :data:`KINDS` and their arguments.
+
+        Raises:
+            ModuleNotFoundError: if the package of one is not installed.
+        """
+        self.source, self.target = Words(**source), Words(**target)
+        self._coders = [KINDS[kind](**arguments) for kind, arguments in coders]
+        # Tokenisers need not stand calls from several threads.
+        self._lock = threading.Lock()
+
+    def encode(self, text: str) -> Union[list[int], Problem]:
+        """The tokens of a sentence, with EOS."""
+        try:
+            with self._lock:
+                for coder in self._coders:
+                    text = coder.encode(text)
+        except Exception as error:  # a package of others may raise anything
+            details = f"the tokeniser or BPE raises {type(error).__name__}: {error}"
+            return Problem("not tokenised", details)
+        return self.source.numbers(text)
+
+    def decode(self, numbers: list[int]) -> str:
+        """The text of tokens."""
+        return self.text_of(self.target.words(numbers))
+
+    def text_of(self, text: str) -> str:
+        """The text of words and subwords that are joined by spaces."""
+        with self._lock:
+            for coder in reversed(self._coders):
+                text = coder.decode(text)
+        return text
+
+
+def _installed(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0].replace("_", "-")
+        raise ModuleNotFoundError(
+            f"the bundle's text needs {package}; pip install {package}"
+        ) from error

@@ -1,0 +1,221 @@
+"""Translates with a bundle, without torch and fairseq."""
+
+import queue
+from collections.abc import Hashable, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, Union
+
+import numpy as np
+
+from ..data.model_files import PathLike
+from ..decoding.generation_options import HONOURED
+from ..engine.kernels import loading
+from ..engine.rules import SearchRules
+from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
+from ..results import Problem, SentenceError, Translation
+from ..serving.translating import JoiningTranslator, SentenceJob
+from .codec import BundleCodec
+from .file import read
+
+KINDS = {kind.__name__: kind for kind in (BeamOptions, BlockOptions, JacobiOptions)}
+# fairseq's options of the rules; lenpen and others have the name that they have there.
+RULES = {"unnormalized"} | {own.name for own in fields(SearchRules)} & HONOURED.keys()
+OPTIONS = sorted({"decoding", "beam", "nbest", "temperature"} | RULES)
+# The combinations of options that a translator keeps.
+MOST_REQUESTS = 64
+
+
+class BundleTranslator(JoiningTranslator):
+    """A bundle; :func:`fairseq_fastdec.load` makes it. Any number of threads may call the methods.
+
+    Sentences of all calls share batches. There is one copy of the weights, which processes share.
+
+    Attributes:
+        source_lang, target_lang: the languages, if the checkpoint had them.
+    """
+
+    def __init__(self, content: dict[str, Any], options: dict[str, Any]) -> None:
+        """
+        Args:
+            content: of a bundle, see :func:`...tools.export.content_of`.
+            options: see :meth:`of`.
+        """
+        super().__init__()
+        self.source_lang, self.target_lang = content["languages"]
+        self._codec = BundleCodec(**content["text"])
+        self._content = content
+        self._models = [part.built() for part in content["models"]]
+        self._options = {**content["options"], **options}
+        self._kept: dict[Hashable, tuple[Recipe, int]] = {}
+        self._usual = self._request({})
+
+    @classmethod
+    def of(cls, path: PathLike, **options: Any) -> "BundleTranslator":
+        """Load a bundle.
+
+        Args:
+            options: fairseq's and our options of decoding, for all calls that do not give them
+                again: ``decoding`` (the method of the export, ``greedy`` or ``beam``), ``beam``,
+                ``nbest``, ``lenpen``, ``unnormalized``, ``unkpen``, ``min_len``, ``max_len_a``,
+                ``max_len_b``, ``no_repeat_ngram_size`` and ``temperature``; by default those of
+                the export.
+
+        Raises:
+            OSError: if the file cannot be read, or if there is no compiled code.
+            ValueError: for a bundle that was cut short, changed or is of another version, and for
+                an option that is unknown or that the method cannot honour.
+        """
+        if loading.library() is None:
+            raise OSError(
+                f"{path}: bundles need compiled code; install a C++ compiler such as g++. "
+                f"{loading.how_to_install()}"
+            )
+        return cls(read(path), options)
+
+    def translate(
+        self, texts: Union[str, Sequence[str]], *, details: bool = False, **options: Any
+    ) -> Any:
+        """Translate text.
+
+        Args:
+            texts: a sentence, or a list of sentences. White space around a sentence does not
+                count, and an empty one has an empty translation.
+            details: return :class:`Translation` objects instead of strings.
+            options: see :meth:`of`.
+
+        Returns:
+            for a sentence a string or a :class:`Translation`, and a list of ``nbest`` of these,
+            best first, if ``nbest`` is above 1; for a list of sentences a list of that.
+
+        Raises:
+            ValueError: for an option that is unknown or that the method cannot honour.
+            SentenceError: without ``details``, for a sentence that cannot be translated. With
+                ``details`` the sentence's :class:`Translation` has an ``error``.
+        """
+        is_one = isinstance(texts, str)
+        lines = [text.strip() for text in ([texts] if isinstance(texts, str) else texts)]
+        _, n_best = self._request(options)
+        scheduler, ended = self._started(), queue.SimpleQueue[tuple[int, Any]]()
+        jobs: dict[int, SentenceJob] = {}
+        results: list[Any] = [None] * len(lines)
+        errors: dict[int, str] = {}
+
+        def put(number: int, outcome: Any) -> None:
+            ended.put((number, outcome))
+
+        def keep(number: int, found: Union[list[Any], Problem]) -> None:
+            if isinstance(found, Problem):
+                errors[number] = str(found)
+                found = [Translation(None, error=str(found))] if details else [None]
+                results[number] = found[0]
+            else:
+                results[number] = found[0] if n_best == 1 else found
+
+        for number, line in enumerate(lines):
+            job = self.job(line, options) if line else [Translation("") if details else ""]
+            if isinstance(job, SentenceJob):
+                jobs[number] = job
+                scheduler.submit(job.recipe, job.tokens, partial(put, number))
+            else:
+                keep(number, job)
+        for _ in range(len(jobs)):
+            number, outcome = ended.get()
+            keep(number, jobs[number].results(outcome, details))
+        if errors and not details:
+            raise SentenceError(dict(sorted(errors.items())), results)
+        return results[0] if is_one else results
+
+    def job(self, text: str, options: dict[str, Any]) -> Union[SentenceJob, Problem]:
+        """See :meth:`..serving.translating.JoiningTranslator.job`."""
+        recipe, n_best = self._request(options)
+        numbers = self._codec.encode(text)
+        if isinstance(numbers, Problem):
+            return numbers
+        most, before, behind = self._content["sources"]
+        if most is not None and len(numbers) > most:
+            return Problem(
+                "too long",
+                f"{len(numbers)} tokens with the end mark, and the model reads {most}",
+            )
+        tokens = np.array([*before, *numbers, *behind])
+        return SentenceJob(recipe, tokens, n_best, partial(self._written, numbers))
+
+    def _written(self, source: list[int], outputs: Sequence[Output], details: bool) -> list[Any]:
+        """Strings, or :class:`Translation` objects, of the outputs of a search."""
+        stripped, results = set(self._content["stripped"]), []
+        for output in outputs:
+            tokens = output.tokens.tolist()
+            text: Any = self._codec.decode([token for token in tokens if token not in stripped])
+            if details:
+                text = Translation.of(
+                    text,
+                    tokens,
+                    output.positional_scores.tolist(),
+                    output.score,
+                    stripped,
+                    self._codec.target.words,
+                    self._codec.source.words(source),
+                )
+            results.append(text)
+        return results
+
+    def _request(self, options: dict[str, Any]) -> tuple[Recipe, int]:
+        """The recipe of a call's options, and how many hypotheses it returns."""
+        if not options and self._kept:
+            return self._usual
+        merged = {**self._options, **options}
+        key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
+        if key not in self._kept:
+            if len(self._kept) >= MOST_REQUESTS:
+                self._kept.clear()
+            self._kept[key] = self._made(merged)
+        return self._kept[key]
+
+    def _made(self, options: dict[str, Any]) -> tuple[Recipe, int]:
+        """
+        Raises:
+            ValueError: for an option that is unknown or that the method cannot honour.
+        """
+        _check(options)
+        content, methods = self._content, self._content["methods"]
+        n_best, beam = options.get("nbest", 1), options.get("beam")
+        usual = "beam" if max(n_best, beam or 1) > 1 else content["method"]
+        method = options.get("decoding", usual)
+        if method not in methods:
+            raise ValueError(
+                f"decoding {method}: the bundle has {', '.join(methods)}; export it with "
+                f"--decoding {method}"
+            )
+        kind, arguments = methods[method]
+        search = KINDS[kind](**arguments)
+        if isinstance(search, BeamOptions):
+            width = search.width if beam is None else beam
+            search = search._replace(width=min(width, content["most_beam"]))
+            if n_best > width:
+                raise ValueError(f"nbest {n_best}: more than beam {width} finds; raise beam")
+        elif max(n_best, beam or 1) > 1:
+            raise ValueError(
+                f"beam {beam}, nbest {n_best}: decoding {method} keeps one hypothesis; use "
+                "decoding beam"
+            )
+        given = {name: value for name, value in options.items() if name in RULES}
+        if "unnormalized" in given:
+            given["normalize"] = not given.pop("unnormalized")
+        rules = replace(SearchRules(**content["rules"]), **given)
+        rules.no_repeat_ngram_size = max(rules.no_repeat_ngram_size, 0)
+        temperature = options.get("temperature", content["temperature"])
+        start = (content["bos"], tuple(content["prefix"]))
+        return Recipe(self._models, rules, search, temperature, *start), n_best
+
+
+def _check(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in OPTIONS:
+            raise ValueError(f"{name}: no option of a bundle, which has {', '.join(OPTIONS)}")
+        valid = HONOURED.get(name)
+        is_number = valid is None or (
+            isinstance(value, valid.kind) and not isinstance(value, bool) and value == value
+        )
+        if valid is not None and not (is_number and valid.least <= value <= valid.most):
+            raise ValueError(f"{name} {value}: must be {valid.reason}")

@@ -1,0 +1,161 @@
+"""Writes a bundle: ``python -m fairseq_fastdec export``."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Optional
+
+from ..bundles.file import write
+from ..data.codec import TextCodec, encodes_as_fairseq, looks_up_as_fairseq
+from ..data.model_files import PathLike
+from ..engine.products.precision import PRECISIONS
+from ..errors import errors_in_one_line
+from ..noise import results_only
+from ..translator import load
+from .command_line import positive, program
+
+DESCRIPTION = """\
+Write a model as one file, which `fairseq_fastdec.load`, `translate` and `serve` take in place of a
+checkpoint. To decode from it needs neither torch nor fairseq. It gives the tokens that the
+checkpoint gives with the same options.
+"""
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Read the command line, load the checkpoint, write the bundle."""
+    name = program("export")
+    parser = argparse.ArgumentParser(prog=name, description=DESCRIPTION)
+    parser.add_argument(
+        "checkpoint",
+        nargs="+",
+        metavar="PATH",
+        help="a checkpoint, or a directory with one; several: an ensemble",
+    )
+    parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="the bundle")
+    parser.add_argument(
+        "--data", metavar="DIR", help="the dictionaries (default: the checkpoint's)"
+    )
+    parser.add_argument("-s", "--source-lang", metavar="LANG")
+    parser.add_argument("-t", "--target-lang", metavar="LANG")
+    parser.add_argument("--bpe-codes", metavar="FILE", help="default: beside the checkpoint")
+    parser.add_argument(
+        "--tokenizer", default="auto", help="moses, none or (default) moses for codes of BPE"
+    )
+    parser.add_argument(
+        "--decoding", help="the method (default: greedy, or beam if --beam is given)"
+    )
+    parser.add_argument("--engine-precision", default="model", choices=list(PRECISIONS))
+    parser.add_argument("--beam", type=positive)
+    parser.add_argument("--lenpen", type=float)
+    parser.add_argument("--max-len-a", type=float)
+    parser.add_argument("--max-len-b", type=int)
+    args = parser.parse_args(arguments)
+    names = ("decoding", "engine_precision", "beam", "lenpen", "max_len_a", "max_len_b")
+    options = {own: getattr(args, own) for own in names if getattr(args, own) is not None}
+    with errors_in_one_line(name), results_only():
+        translator = load(
+            args.checkpoint,
+            args.data,
+            args.source_lang,
+            args.target_lang,
+            tokenizer=None if args.tokenizer == "none" else args.tokenizer,
+            bpe_codes=args.bpe_codes,
+            **options,
+        )
+        export(translator, args.output)
+    print(f"{args.output}: {args.output.stat().st_size / 1e6:.1f} MB")
+
+
+def export(translator: Any, path: PathLike) -> None:
+    """Write what a translator translates with, and its options, to a bundle.
+
+    Args:
+        translator: of :func:`fairseq_fastdec.load`, of checkpoints.
+
+    Raises:
+        ValueError: for a model, a task, an option or a tokeniser that a bundle cannot hold.
+    """
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    write(path, content_of(translator))
+
+
+def content_of(translator: Any) -> dict[str, Any]:
+    """The content of a bundle, as :func:`..bundles.file.write` takes it.
+
+    Raises:
+        ValueError: see :func:`export`.
+    """
+    own = translator.exported()
+    recipe, codec, n_best = own.pop("recipe"), own.pop("codec"), own.pop("nbest")
+    for part in own["models"]:
+        if "encoder" not in part.arguments:
+            raise ValueError("the encoder has no compiled code, which bundles need")
+    search = (type(recipe.options).__name__, recipe.options._asdict())
+    beam = {"threshold": float("inf"), "n_per_entry": None, "lets_wait": False}
+    return {
+        **own,
+        "options": {"nbest": n_best},
+        "rules": {**asdict(recipe.rules), "never": tuple(recipe.rules.never)},
+        "temperature": recipe.temperature,
+        "bos": recipe.bos,
+        "prefix": recipe.prefix,
+        "methods": {
+            "greedy": ("BlockOptions", {"records_blocks": False}),
+            "beam": ("BeamOptions", {"width": 5, **beam}),
+            own["method"]: search,
+        },
+        "text": _text(codec, translator.task),
+    }
+
+
+def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
+    """The arguments of :class:`..bundles.codec.BundleCodec`.
+
+    Raises:
+        ValueError: for a task, a tokeniser or a BPE that is not fairseq's.
+    """
+    dictionaries = (task.source_dictionary, task.target_dictionary)
+    if not encodes_as_fairseq(task) or not all(map(looks_up_as_fairseq, dictionaries)):
+        raise ValueError(f"{type(task).__name__}: it reads text in a way that bundles cannot hold")
+    coders: list[tuple[str, dict[str, Any]]] = []
+    for coder in (codec.tokenizer, codec.bpe):
+        name = f"{type(coder).__module__}.{type(coder).__name__}"
+        if coder is None:
+            continue
+        if name == "fairseq.data.encoders.moses_tokenizer.MosesTokenizer":
+            config = coder.cfg
+            arguments = {
+                "source_lang": config.source_lang,
+                "target_lang": config.target_lang,
+                "dash_splits": not config.moses_no_dash_splits,
+                "escape": not config.moses_no_escape,
+            }
+            coders.append(("Moses", arguments))
+        elif name == "fairseq.data.encoders.subword_nmt_bpe.SubwordNMTBPE":
+            separator = coder.bpe.separator
+            coders.append(("SubwordNMT", {"codes": _bytes(codec), "separator": separator}))
+        elif name == "fairseq.data.encoders.sentencepiece_bpe.SentencepieceBPE":
+            coders.append(("SentencePiece", {"model": _bytes(codec)}))
+        else:
+            raise ValueError(
+                f"{type(coder).__name__}: bundles have moses, subword_nmt and sentencepiece; give "
+                "tokenizer and bpe None, and translate tokens"
+            )
+    source, target = (
+        {
+            "symbols": "\n".join(dictionary.symbols).encode("utf-8"),
+            "bos": dictionary.bos(),
+            "eos": dictionary.eos(),
+            "unk": dictionary.unk(),
+        }
+        for dictionary in dictionaries
+    )
+    return {"source": source, "target": target, "coders": coders}
+
+
+def _bytes(codec: TextCodec) -> bytes:
+    if codec.codes is None:
+        raise ValueError("bpe: an object, whose codes a bundle cannot hold; give bpe_codes=FILE")
+    return Path(codec.codes).read_bytes()

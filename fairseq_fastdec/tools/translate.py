@@ -1,0 +1,79 @@
+"""Lines of text to translations: ``python -m fairseq_fastdec translate``.
+
+With a bundle it imports neither torch nor fairseq.
+"""
+
+import argparse
+import contextlib
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any, Optional
+
+from ..errors import end_with, errors_in_one_line
+from ..noise import results_only
+from ..opening import load
+from ..serving.scheduler import CAPACITY
+from .command_line import positive, program
+
+logger = logging.getLogger(__name__)
+
+DESCRIPTION = """\
+Translate lines of text with a bundle (of `export`) or a checkpoint: one translation a line, in the
+order of the input. Lines that cannot be translated become empty lines, with a warning.
+"""
+OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Read the command line, and lines until there are no more."""
+    name = program("translate")
+    parser = argparse.ArgumentParser(prog=name, description=DESCRIPTION)
+    parser.add_argument("model", metavar="MODEL", help="a bundle, a checkpoint or its directory")
+    parser.add_argument("--input", default="-", metavar="FILE", help="default: standard input")
+    parser.add_argument("--output", default="-", metavar="FILE", help="default: standard output")
+    parser.add_argument("--decoding", help="the method (default: the bundle's, or greedy)")
+    parser.add_argument("--beam", type=positive)
+    parser.add_argument("--nbest", type=positive, help="translations a line, joined by tabs")
+    parser.add_argument("--lenpen", type=float)
+    parser.add_argument("--max-len-a", type=float)
+    parser.add_argument("--max-len-b", type=int)
+    parser.add_argument("--threads", type=positive, help="default: one a core")
+    parser.add_argument(
+        "--batch-size", type=positive, default=CAPACITY, help="sentences a thread decodes at once"
+    )
+    args = parser.parse_args(arguments)
+    options = {own: getattr(args, own) for own in OPTIONS if getattr(args, own) is not None}
+    with errors_in_one_line(name), results_only():
+        translator = load(args.model, **options)
+        translator.schedule(threads=args.threads, batch_size=args.batch_size)
+        with contextlib.ExitStack() as files:
+            source: Any = (
+                sys.stdin if args.input == "-" else files.enter_context(_opened(args.input))
+            )
+            output: Any = sys.stdout
+            if args.output != "-":
+                output = files.enter_context(_opened(args.output, "w"))
+            for stream in (source, output):
+                stream.reconfigure(encoding="utf-8", newline="\n")
+            n_failed = sum(
+                _write(number, found, output)
+                for number, found in translator.translate_stream(source)
+            )
+        translator.close()
+    if n_failed:
+        end_with(f"{name}: lines without a translation: {n_failed}")
+
+
+def _write(number: int, found: Any, output: Any) -> int:
+    """Write the translations of a line; returns 1 if there are none."""
+    translations = found if isinstance(found, list) else [found]
+    error = translations[0].error
+    if error is not None:
+        logger.warning("line %d: %s", number + 1, error)
+    output.write("\t".join(own.text or "" for own in translations) + "\n")
+    return int(error is not None)
+
+
+def _opened(path: str, mode: str = "r") -> Any:
+    return open(path, mode, encoding="utf-8", newline="\n")

@@ -1,0 +1,13 @@
+#!/usr/bin/env python3
+"""Write a model as one file that needs no torch: ``python scripts/export.py --help``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+if __name__ == "__main__":
+    from fairseq_fastdec.tools.export import main
+
+    main()

@@ -1,0 +1,12 @@
+#!/usr/bin/env python3
+"""Translate over HTTP: ``python scripts/serve.py --help``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+if __name__ == "__main__":
+    from fairseq_fastdec.serving.command import main
+
+    main()

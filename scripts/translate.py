@@ -1,0 +1,13 @@
+#!/usr/bin/env python3
+"""Translate lines of text: ``python scripts/translate.py --help``."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+if __name__ == "__main__":
+    from fairseq_fastdec.tools.translate import main
+
+    main()

@@ -1,0 +1,78 @@
+"""``translate``: lines in, translations out, from files and standard streams."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+import fairseq_fastdec
+from examples.common.en_de import DISTILLED_MODEL
+from fairseq_fastdec.tools.export import export
+from fairseq_fastdec.tools.translate import main
+
+LINES = ["Click the Save button.", "", "Don't close the document!", "größer als 1,000"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
+    export(fairseq_fastdec.load(DISTILLED_MODEL), path)
+    return path
+
+
+def test_standard_streams_without_torch(bundle):
+    code = (
+        "import sys; from fairseq_fastdec.__main__ import main; main(sys.argv[1:])\n"
+        "assert 'torch' not in sys.modules and 'fairseq' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "translate", str(bundle)],
+        input="\n".join(LINES).encode(), capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    expected = fairseq_fastdec.load(DISTILLED_MODEL)
+    assert done.stdout.decode().split("\n") == [*map(expected.translate, LINES), ""]
+
+
+@pytest.mark.parametrize("model", ["bundle", "checkpoint"])
+def test_files_and_options(bundle, tmp_path, model):
+    (tmp_path / "in").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    path = bundle if model == "bundle" else DISTILLED_MODEL
+    options = ["--beam", "4", "--nbest", "2", "--lenpen", "0.5", "--threads", "1"]
+    places = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    main([str(path), *places, *options])
+    translator = fairseq_fastdec.load(DISTILLED_MODEL)
+    expected = [translator.translate(line, beam=4, nbest=2, lenpen=0.5) for line in LINES]
+    found = (tmp_path / "out").read_text(encoding="utf-8").splitlines()
+    assert found == ["\t".join(best) for best in expected]
+
+
+def test_lines_that_cannot_be_translated(bundle, capsys, monkeypatch, caplog):
+    lines = io.TextIOWrapper(io.BytesIO(("x\n" + "x " * 3000 + "\nx\n").encode()))
+    monkeypatch.setattr("sys.stdin", lines)
+    monkeypatch.setattr("sys.stdout", out := io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(SystemExit) as stopped:
+        main([str(bundle)])
+    assert stopped.value.code == 2 and "lines without a translation: 1" in str(stopped.value)
+    out.flush()
+    first, empty, last, end = out.buffer.getvalue().decode().split("\n")
+    assert first == last and first and not empty and not end
+    assert "line 2: too long: 3001 tokens" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["nothing.fastdec"], "nothing.fastdec: no such file"),
+        (["{bundle}", "--decoding", "jacobi"], "export it with --decoding jacobi"),
+        (["{bundle}", "--beam", "2", "--nbest", "3"], "nbest 3: more than beam 2 finds"),
+        (["{bundle}", "--input", "nothing"], "nothing"),
+    ],
+)
+def test_errors_in_one_line(bundle, capsys, arguments, message):
+    with pytest.raises(SystemExit) as stopped:
+        main([own.replace("{bundle}", str(bundle)) for own in arguments])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
