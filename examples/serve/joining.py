@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Compare sentences that join running batches with static batches of what waits.
+
+    python examples/serve/joining.py BUNDLE
+    python examples/serve/joining.py BUNDLE --beam 5 --seconds 60
+    python examples/serve/joining.py BUNDLE --ctranslate2 DIRECTORY    # the same model, converted
+
+Sentences arrive at random (a Poisson process) at 50, 80 and 95 % of the rate at which the engine
+translates them offline. Static batches decode with the same search, threads and batch size: a batch
+takes all sentences that wait, at most so many, and answers when the last one is done. CTranslate2
+decodes such batches, too, in the bundle's precision if that is int8 (--compute-type).
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fairseq_fastdec
+from examples.common.table import markdown
+from fairseq_fastdec.engine.kernels import loading
+from fairseq_fastdec.engine.searches import BeamOptions, Recipe
+from fairseq_fastdec.serving.translating import SentenceJob
+
+LOADS = (0.5, 0.8, 0.95)
+# In which one client waits for each of its answers.
+ROUNDS = 7
+Translate = Callable[[str], Awaitable[str]]
+
+
+class StaticBatches:
+    """Threads that decode what waits in batches, one after another."""
+
+    def __init__(
+        self, translator: Any, decoders: list[Callable[[list[SentenceJob]], list[str]]], most: int
+    ) -> None:
+        """
+        Args:
+            decoders: for each thread, from a batch to its translations.
+            most: sentences of a batch.
+        """
+        self._translator, self._most = translator, most
+        self._waiting: list[tuple[SentenceJob, Callable[[str], None]]] = []
+        self._changed = threading.Condition()
+        self._is_open = True
+        self._threads = [threading.Thread(target=self._run, args=(own,)) for own in decoders]
+        for thread in self._threads:
+            thread.start()
+
+    async def translate(self, text: str) -> str:
+        """Translate a sentence with those that wait with it."""
+        job, loop = self._translator.job(text, {}), asyncio.get_running_loop()
+        translated = loop.create_future()
+
+        def done(translation: str) -> None:
+            loop.call_soon_threadsafe(translated.set_result, translation)
+
+        with self._changed:
+            self._waiting.append((job, done))
+            self._changed.notify()
+        return await translated
+
+    def close(self) -> None:
+        """End the threads."""
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, decode: Callable[[list[SentenceJob]], list[str]]) -> None:
+        while True:
+            with self._changed:
+                while self._is_open and not self._waiting:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                batch = self._waiting[: self._most]
+                del self._waiting[: self._most]
+            for (_, done), text in zip(batch, decode([job for job, _ in batch])):
+                done(text)
+
+
+class EngineBatches:
+    """Decodes whole batches with a search of the engine. For one thread."""
+
+    def __init__(self, recipe: Recipe, n_threads: int) -> None:
+        # Of a copy: a search is for one thread.
+        self._recipe, self._n_threads = replace(recipe), n_threads
+
+    def __call__(self, batch: list[SentenceJob]) -> list[str]:
+        recipe, search = self._recipe, self._recipe.search
+        is_beam = isinstance(recipe.options, BeamOptions)
+        for number, job in enumerate(batch):
+            max_len = recipe.rules.max_len(len(job.tokens))
+            given = {"sources": job.tokens[None], "bos": recipe.bos, "prefix": recipe.forced}
+            if is_beam:
+                lens, waived = np.array([max_len]), np.array([0])
+                search.admit(ids=np.array([number]), max_lens=lens, waived=waived, **given)
+            else:
+                search.admit(first_id=number, max_len=max_len, **given)
+        search.advance(loading.library().ALL_STEPS, self._n_threads)
+        found = search.finished()
+        ends = np.cumsum(found.outputs.lengths)[:-1]
+        parts = zip(np.split(found.outputs.tokens, ends), np.split(found.outputs.scores, ends))
+        totals = found.totals.tolist() if is_beam else [0.0] * len(found.outputs.lengths)
+        hypotheses = iter([(*part, total) for part, total in zip(parts, totals)])
+        texts = [""] * len(batch)
+        for number, n in zip(found.ids, found.n_hypotheses if is_beam else [1] * len(found.ids)):
+            outputs = recipe.outputs(list(islice(hypotheses, n)))
+            texts[number] = batch[number].results(outputs, False)[0]
+        return texts
+
+
+def ctranslate2_batches(
+    args: argparse.Namespace, translator: Any
+) -> Callable[[list[SentenceJob]], list[str]]:
+    """Decodes whole batches with CTranslate2; for any number of threads."""
+    import ctranslate2
+
+    model = ctranslate2.Translator(
+        args.ctranslate2,
+        inter_threads=args.threads,
+        intra_threads=1,
+        compute_type=args.compute_type,
+    )
+    codec = translator._codec
+
+    def decode(batch: list[SentenceJob]) -> list[str]:
+        # CTranslate2 adds the end mark.
+        sources = [codec.source.words(job.tokens.tolist()).split() for job in batch]
+        found = model.translate_batch(sources, beam_size=args.beam or 1, max_decoding_length=200)
+        return [codec.text_of(" ".join(result.hypotheses[0])) for result in found]
+
+    return decode
+
+
+async def latencies(translate: Translate, lines: list[str], rate: float) -> list[float]:
+    """The seconds that each sentence takes when ``rate`` of them arrive in a second."""
+    taken: list[float] = []
+
+    async def one(line: str) -> None:
+        started = time.perf_counter()
+        await translate(line)
+        taken.append(time.perf_counter() - started)
+
+    drawn, tasks, begin, due = random.Random(1), [], time.perf_counter(), 0.0
+    for line in lines:
+        due += drawn.expovariate(rate)
+        await asyncio.sleep(max(0.0, begin + due - time.perf_counter()))
+        tasks.append(asyncio.create_task(one(line)))
+    await asyncio.gather(*tasks)
+    return taken
+
+
+async def saturated(translate: Translate, lines: list[str]) -> float:
+    """Sentences a second if all of them wait."""
+    started = time.perf_counter()
+    await asyncio.gather(*(translate(line) for line in lines))
+    return len(lines) / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Measure, print, and write JSON."""
+    args = parse_args()
+    options = {} if args.beam is None else {"beam": args.beam}
+    translator = fairseq_fastdec.load(args.model, **options)
+    lines = args.input.read_text(encoding="utf-8").splitlines()
+    loading.measured(args.threads)
+    translator.schedule(threads=args.threads, batch_size=args.batch_size)
+    recipe = translator.job(lines[0], {}).recipe
+    engines: list[Any] = [EngineBatches(recipe, args.threads) for _ in range(args.threads)]
+    static = {"static batches": StaticBatches(translator, engines, args.batch_size)}
+    if args.ctranslate2:
+        others = [ctranslate2_batches(args, translator)] * args.threads
+        static["CTranslate2"] = StaticBatches(translator, others, args.batch_size)
+    ways: dict[str, Translate] = {"joining": translator.translate_async}
+    ways.update({name: batches.translate for name, batches in static.items()})
+    translator.translate(lines[:200])
+    started = time.perf_counter()
+    translator.translate(lines)
+    offline = len(lines) / (time.perf_counter() - started)
+    found: dict[str, Any] = {"offline": offline}
+    for name, translate in ways.items():
+        found[name] = {"saturated": asyncio.run(saturated(translate, lines))}
+    turns: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        for name, translate in ways.items():
+            turns.setdefault(name, []).append(asyncio.run(in_turn(translate, lines[:50])))
+        started = time.perf_counter()
+        for line in lines[:50]:
+            translator.translate(line)
+        turns.setdefault("direct call", []).append((time.perf_counter() - started) / 50)
+    alone = {name: statistics.median(seconds) for name, seconds in turns.items()}
+    found["alone"] = alone
+    rows = []
+    for load in LOADS:
+        row = {"load": f"{load:.0%}"}
+        for name, translate in ways.items():
+            rate = load * offline
+            n = min(int(rate * args.seconds), 20 * len(lines))
+            drawn = [lines[i % len(lines)] for i in range(n)]
+            milliseconds = 1e3 * np.array(asyncio.run(latencies(translate, drawn, rate)))
+            p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99])
+            found[name][f"{load}"] = {"p50": p50, "p95": p95, "p99": p99}
+            row[f"{name}, p50 / p95 / p99 ms"] = f"{p50:.1f} / {p95:.1f} / {p99:.1f}"
+        rows.append(row)
+        print(row, flush=True)
+    for batches in static.values():
+        batches.close()
+    translator.close()
+    title = (
+        f"Offline {offline:.0f} sentences a second; saturated: "
+        + ", ".join(f"{name} {found[name]['saturated']:.0f}" for name in ways)
+        + "; one client, ms a sentence: "
+        + ", ".join(f"{name} {1e3 * seconds:.2f}" for name, seconds in alone.items())
+    )
+    print("\n" + markdown(title, rows))
+    if args.output:
+        args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+async def in_turn(translate: Translate, lines: list[str]) -> float:
+    """The mean seconds of a sentence for one client, which waits for each answer."""
+    started = time.perf_counter()
+    for line in lines:
+        await translate(line)
+    return (time.perf_counter() - started) / len(lines)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", metavar="BUNDLE")
+    parser.add_argument("--ctranslate2", metavar="DIRECTORY", help="of the converted model")
+    parser.add_argument("--compute-type", default="int8", help="of CTranslate2")
+    parser.add_argument("--input", type=Path, default=Path("examples/en_de/data/test.en"))
+    parser.add_argument("--beam", type=int)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=20, help="of each load")
+    parser.add_argument("--output", type=Path, help="JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

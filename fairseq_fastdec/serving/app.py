@@ -1,0 +1,256 @@
+"""The HTTP interface: LibreTranslate's contract, and that of NeMo Curator's translation stage."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from . import markup
+from .config import ServerOptions
+from .errors import QueueFull
+from .languages import name_of
+from .metrics import MeasuredApp, Metrics
+from .openapi import description
+from .requests import (
+    MAX_ALTERNATIVES,
+    alternatives_of,
+    read_fields,
+    string_of,
+    texts_of,
+)
+from .slow_clients import in_time, while_connected
+from .texts import translate_texts
+from .translating import JoiningTranslator
+
+PAGE = Path(__file__).with_name("page.html")
+AUTO = "auto"
+# Nothing detects languages; a server with one source language answers that, and claims nothing.
+CONFIDENCE = 0.0
+# Sentences of a request that are in a model's queue at the same time, so that a long text neither
+# fills the queue nor delays all other requests.
+AT_ONCE = 64
+
+
+class LanguagePair(NamedTuple):
+    """A model and the languages of its requests.
+
+    Attributes:
+        beam: the model's own, which alternatives widen.
+    """
+
+    source: str
+    target: str
+    translator: JoiningTranslator
+    beam: int = 1
+
+
+class Service:
+    """The models, limits and metrics of a server, and its answers to each path."""
+
+    def __init__(self, pairs: list[LanguagePair], options: ServerOptions) -> None:
+        """
+        Raises:
+            ValueError: if two models have the same languages.
+        """
+        self.pairs = {(pair.source.lower(), pair.target.lower()): pair for pair in pairs}
+        if len(self.pairs) < len(pairs):
+            raise ValueError("models: two models have the same source and target")
+        self.options = options
+        self.metrics = Metrics()
+        for pair in pairs:
+            self.metrics.watch(pair.source, pair.target, pair.translator)
+        self.sources = list(dict.fromkeys(pair.source for pair in pairs))
+
+    async def translate(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        if "texts" in fields:
+            return await self._translate_for_curator(request, fields)
+        texts = texts_of(fields, "q", self.options)
+        source, target = string_of(fields, "source", AUTO), string_of(fields, "target")
+        kind = string_of(fields, "format", "text")
+        if kind not in ("text", "html"):
+            raise HTTPException(400, f"format {kind!r}: choose from text, html")
+        pair, n = self._pair(source, target), 1 + alternatives_of(fields)
+        found = await self._translated(request, pair, texts, kind == "html", n)
+        answer: dict[str, Any] = {"translatedText": [best[0] for best in found]}
+        if n > 1:
+            # Hypotheses of different tokens can have equal text.
+            answer["alternatives"] = [
+                [text for text in dict.fromkeys(best) if text != best[0]] for best in found
+            ]
+        if source.lower() == AUTO:
+            detected = {"language": pair.source, "confidence": CONFIDENCE}
+            answer["detectedLanguage"] = [detected] * len(texts)
+        if isinstance(fields["q"], str):
+            answer = {name: value[0] for name, value in answer.items()}
+        return JSONResponse(answer)
+
+    async def _translate_for_curator(self, request: Request, fields: dict[str, Any]) -> Response:
+        if not isinstance(fields["texts"], list):
+            raise HTTPException(400, "texts: must be a list of strings")
+        texts = texts_of(fields, "texts", self.options)
+        pair = self._pair(string_of(fields, "src_lang"), string_of(fields, "tgt_lang"))
+        found = await self._translated(request, pair, texts, False, 1)
+        return JSONResponse({"translations": [best[0] for best in found]})
+
+    async def detect(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        texts_of(fields, "q", self.options)
+        return JSONResponse([{"confidence": CONFIDENCE, "language": self._only_source()}])
+
+    async def languages(self, request: Request) -> Response:
+        pairs = self.pairs.values()
+        codes = dict.fromkeys([*self.sources, *(pair.target for pair in pairs)])
+        return JSONResponse(
+            [
+                {
+                    "code": code,
+                    "name": name_of(code),
+                    "targets": [pair.target for pair in pairs if pair.source == code],
+                }
+                for code in codes
+            ]
+        )
+
+    async def settings(self, request: Request) -> Response:
+        first = next(iter(self.pairs.values()))
+        languages = {
+            name: {"code": code, "name": name_of(code)}
+            for name, code in (("source", first.source), ("target", first.target))
+        }
+        return JSONResponse(
+            {
+                "apiKeys": bool(self.options.api_keys),
+                "charLimit": self.options.max_chars,
+                "filesTranslation": False,
+                "frontendTimeout": 500,
+                "keyRequired": bool(self.options.api_keys),
+                "language": languages,
+                "suggestions": False,
+                "supportedFilesFormat": [],
+            }
+        )
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def show_metrics(self, request: Request) -> Response:
+        text = generate_latest(self.metrics.registry)
+        return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def openapi(self, request: Request) -> Response:
+        targets = list(dict.fromkeys(pair.target for pair in self.pairs.values()))
+        return JSONResponse(description(self.sources, targets, MAX_ALTERNATIVES, self.options))
+
+    async def page(self, request: Request) -> Response:
+        return HTMLResponse(PAGE.read_text(encoding="utf-8"))
+
+    async def _fields(self, request: Request) -> dict[str, Any]:
+        return await in_time(
+            read_fields(request, self.options),
+            self.options.timeout_seconds,
+            408,
+            "the body did not arrive in time",
+        )
+
+    def _pair(self, source: str, target: str) -> LanguagePair:
+        if source.lower() == AUTO:
+            source = self._only_source()
+        pair = self.pairs.get((source.lower(), target.lower()))
+        if pair is None:
+            known = ", ".join(f"{pair.source} to {pair.target}" for pair in self.pairs.values())
+            raise HTTPException(400, f"source {source}, target {target}: choose from {known}")
+        return pair
+
+    def _only_source(self) -> str:
+        if len(self.sources) > 1:
+            known = ", ".join(self.sources)
+            raise HTTPException(400, f"languages are not detected; give source: {known}")
+        return self.sources[0]
+
+    async def _translated(
+        self, request: Request, pair: LanguagePair, texts: list[str], is_html: bool, n: int
+    ) -> list[list[str]]:
+        """For each text its n translations, best first."""
+        work = while_connected(request, self._translate_texts(pair, texts, is_html, n))
+        limit = self.options.timeout_seconds
+        try:
+            found = await in_time(work, limit, 504, f"not translated within {limit} seconds")
+        except QueueFull as error:
+            raise HTTPException(429, str(error), {"Retry-After": "1"}) from error
+        except ValueError as error:
+            # SentenceError has the reason for each sentence; its module needs torch.
+            reasons = getattr(error, "errors", None) or {0: error}
+            raise HTTPException(400, str(next(iter(reasons.values())))) from error
+        self.metrics.characters.labels(pair.source, pair.target).inc(sum(map(len, texts)))
+        return found
+
+    async def _translate_texts(
+        self, pair: LanguagePair, texts: list[str], is_html: bool, n: int
+    ) -> list[list[str]]:
+        sentences = self.metrics.sentences.labels(pair.source, pair.target)
+        options: dict[str, Any] = {}
+        if n > 1:
+            options = {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
+
+        async def translate(sentence: str) -> list[str]:
+            best = await pair.translator.translate_async(sentence, **options)
+            sentences.inc()
+            return [best] if isinstance(best, str) else best
+
+        if not is_html:
+            return await translate_texts(texts, pair.source, translate, n, AT_ONCE)
+        documents = [await run_in_threadpool(markup.split, text) for text in texts]
+        strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
+        found = await translate_texts(strings, pair.source, translate, n, AT_ONCE)
+        ranks = [iter(best) for best in zip(*found)] or [iter(()) for _ in range(n)]
+        return [[markup.join(pieces, rank) for rank in ranks] for pieces in documents]
+
+
+def create_app(pairs: list[LanguagePair], options: ServerOptions) -> MeasuredApp:
+    """The ASGI application.
+
+    Raises:
+        ValueError: if two models have the same languages.
+    """
+    service = Service(pairs, options)
+    get, post = partial(Route, methods=["GET"]), partial(Route, methods=["POST"])
+    routes = [
+        get("/", service.page),
+        post("/translate", service.translate),
+        post("/detect", service.detect),
+        get("/languages", service.languages),
+        get("/frontend/settings", service.settings),
+        get("/health", service.health),
+        get("/metrics", service.show_metrics),
+        get("/openapi.json", service.openapi),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={
+            HTTPException: _refused,
+            ClientDisconnect: _left,
+            Exception: _failed,
+        },
+    )
+    return MeasuredApp(app, service.metrics, {route.path for route in routes})
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+def _left(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "internal error"}, 500)

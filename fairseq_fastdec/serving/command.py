@@ -1,0 +1,199 @@
+"""The command line of ``python -m fairseq_fastdec serve``, and the server process."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from ..errors import end_with, errors_in_one_line
+from ..opening import load
+from .config import ModelOptions, ServerOptions, ServiceConfig, read
+from .scheduler import CAPACITY, POLICIES
+
+if TYPE_CHECKING:
+    from .app import LanguagePair
+
+CONSOLE_SCRIPT = "fastdec-serve"
+# Options of the command line that are the server's; the others are the model's.
+OF_SERVER = ("host", "port", "max_chars", "max_queue", "timeout_seconds", "threads")
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Serve until SIGTERM or an interrupt, and report errors of the input in one line."""
+    is_script = Path(sys.argv[0]).stem == CONSOLE_SCRIPT
+    program = CONSOLE_SCRIPT if is_script else "python -m fairseq_fastdec serve"
+    parser = _parser(program)
+    args = parser.parse_args(arguments)
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+
+        from . import app, slow_clients  # noqa: F401
+    except ModuleNotFoundError as error:
+        end_with(
+            f"{program}: the package {error.name} is not installed: "
+            "pip install 'fairseq_fastdec[serve]'"
+        )
+    with errors_in_one_line(program):
+        serve(config_of(args))
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(program, description="Translate over HTTP.")
+    add = parser.add_argument
+    add("model", nargs="?", metavar="MODEL", help="a bundle, or a checkpoint")
+    add("--config", metavar="FILE", help="a TOML file with models and options, instead of MODEL")
+    server = ServerOptions()
+    add("--host", help=f"the address to listen at (default: {server.host})")
+    add("--port", type=_positive, metavar="N", help=f"(default: {server.port})")
+    add("--api-key", action="append", metavar="KEY", help="refuse requests without one of these; "
+        "FASTDEC_API_KEYS in the environment has several, separated by commas")  # fmt: skip
+    add("--max-chars", type=_positive, metavar="N", help=f"of a request ({server.max_chars})")
+    add("--max-queue", type=_positive, metavar="N",
+        help=f"sentences that may wait ({server.max_queue})")  # fmt: skip
+    add("--timeout-seconds", type=_positive, metavar="N",
+        help=f"of a request ({server.timeout_seconds})")  # fmt: skip
+    add("--threads", type=_positive, metavar="N", help="of decoding")
+    group = parser.add_argument_group("decoding")
+    add = group.add_argument
+    add("--source", metavar="LANG", help="of requests (default: the model's)")
+    add("--target", metavar="LANG", help="likewise")
+    add("--decoding", metavar="METHOD", help="such as greedy, lookahead and beam")
+    add("--beam", type=_positive, metavar="K")
+    add("--engine-precision", metavar="NAME", help="fp32, bf16 or int8")
+    add("--batch-size", type=_positive, metavar="N", help="sentences decoded together")
+    add("--max-wait-ms", type=_positive, metavar="N", help="how long a sentence waits for others")
+    add("--policy", choices=POLICIES, help="which waiting sentence is next")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
+    return int(text)
+
+
+def config_of(args: argparse.Namespace) -> ServiceConfig:
+    """The options of the command line, or of the file that it names.
+
+    Raises:
+        OSError: if there is no such file.
+        ValueError: for options that do not go together.
+    """
+    given = {name: value for name, value in vars(args).items() if value is not None}
+    if (args.config is None) == (args.model is None):
+        raise ValueError("give either MODEL or --config FILE")
+    if args.config is not None:
+        besides = sorted(given.keys() - {"config"})
+        if besides:
+            flag = besides[0].replace("_", "-")
+            raise ValueError(f"--{flag}: not possible with --config; write it into the file")
+        config = read(args.config)
+    else:
+        server: dict[str, Any] = {name: given.pop(name) for name in OF_SERVER if name in given}
+        keys = tuple(given.pop("api_key", ()))
+        model = ModelOptions(given.pop("model"), **given)
+        config = ServiceConfig((model,), ServerOptions(api_keys=keys, **server))
+    more = [key for key in os.environ.get("FASTDEC_API_KEYS", "").split(",") if key]
+    server_options = {**vars(config.server), "api_keys": (*config.server.api_keys, *more)}
+    return ServiceConfig(config.models, ServerOptions(**server_options))
+
+
+def serve(config: ServiceConfig) -> None:
+    """Open the models, and answer requests until SIGTERM or an interrupt.
+
+    Raises:
+        OSError: if a file is not there.
+        ValueError: for a wrong option.
+    """
+    from .app import create_app
+
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
+    # uvicorn answers the accepted requests when a signal comes, and then raises the signal again.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    pairs: list[LanguagePair] = []
+    try:
+        for model in config.models:
+            pairs.append(_open(model, config.server))
+        server_of(create_app(pairs, config.server), config.server).run()
+    finally:
+        for pair in pairs:
+            pair.translator.close()
+
+
+def _open(model: ModelOptions, server: ServerOptions) -> "LanguagePair":
+    from .app import LanguagePair
+
+    options = model.decoding_options()
+    if server.threads is not None:
+        options["threads"] = server.threads
+    translator = open_translator(model.path, max_queue=server.max_queue, **options)
+    source, target = model.source or translator.source_lang, model.target or translator.target_lang
+    if not source or not target:
+        translator.close()
+        raise ValueError(f"{model.path}: does not name its languages; give --source and --target")
+    return LanguagePair(source, target, translator, model.beam or 1)
+
+
+def open_translator(
+    path: str,
+    *,
+    threads: Optional[int] = None,
+    batch_size: int = CAPACITY,
+    max_queue: int = 2000,
+    max_wait_ms: int = 0,
+    policy: str = "fcfs",
+    **options: Any,
+) -> Any:
+    """A translator of a bundle or a checkpoint, whose sentences can join running batches.
+
+    Args:
+        options: of ``fairseq_fastdec.load``; the others are those of ``schedule``.
+
+    Raises:
+        OSError: if a file is not there.
+        ValueError: for a wrong option, and for a model or a method that takes whole batches only.
+    """
+    translator = load(path, **options)
+    if translator.job("a", {}) is None:
+        raise ValueError(
+            f"{path}: sentences cannot join running batches; use --decoding greedy, blockwise, "
+            "lookahead, beam or variable_beam, with a model for which there is compiled code"
+        )
+    translator.schedule(
+        threads=threads,
+        batch_size=batch_size,
+        max_queue=max_queue,
+        max_wait_ms=max_wait_ms,
+        policy=policy,
+    )
+    return translator
+
+
+def server_of(app: Any, options: ServerOptions) -> Any:
+    """uvicorn's server for an application."""
+    import uvicorn
+
+    from .slow_clients import PatientProtocol
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=options.host,
+            port=options.port,
+            http=PatientProtocol,
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            # uvicorn's would close the handlers of all loggers of the process.
+            log_config=None,
+            timeout_graceful_shutdown=options.timeout_seconds,
+        )
+    )

@@ -1,0 +1,122 @@
+"""The OpenAPI description of the interface."""
+
+from typing import Any
+
+from .config import ServerOptions
+
+JSON = "application/json"
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+def description(
+    sources: list[str], targets: list[str], max_alternatives: int, options: ServerOptions
+) -> dict[str, Any]:
+    """The description of a server with these languages and limits."""
+    text = {"type": "string", "maxLength": options.max_chars}
+    texts = {"type": "array", "items": text, "maxItems": options.max_texts}
+    key = {"api_key": {"type": "string"}}
+    libretranslate = _object(
+        {
+            "q": {"oneOf": [text, texts]},
+            "source": {"type": "string", "enum": ["auto", *sources]},
+            "target": {"type": "string", "enum": targets},
+            "format": {"type": "string", "enum": ["text", "html"], "default": "text"},
+            "alternatives": {"type": "integer", "minimum": 0, "maximum": max_alternatives},
+            **key,
+        },
+        ["q", "source", "target"],
+    )
+    form = _object({**libretranslate["properties"], "q": text}, libretranslate["required"])
+    curator = _object(
+        {
+            "texts": texts,
+            "src_lang": {"type": "string", "enum": sources},
+            "tgt_lang": {"type": "string", "enum": targets},
+            **key,
+        },
+        ["texts", "src_lang", "tgt_lang"],
+    )
+    detected = _object(
+        {"language": {"type": "string"}, "confidence": {"type": "number"}},
+        ["language", "confidence"],
+    )
+    strings = {"type": "array", "items": {"type": "string"}}
+    one = _object(
+        {
+            "translatedText": {"type": "string"},
+            "alternatives": strings,
+            "detectedLanguage": detected,
+        },
+        ["translatedText"],
+    )
+    many = _object(
+        {
+            "translatedText": strings,
+            "alternatives": {"type": "array", "items": strings},
+            "detectedLanguage": {"type": "array", "items": detected},
+        },
+        ["translatedText"],
+    )
+    translated = {"oneOf": [one, many, _object({"translations": strings}, ["translations"])]}
+    language = _object(
+        {"code": {"type": "string"}, "name": {"type": "string"}, "targets": strings},
+        ["code", "name", "targets"],
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "fairseq_fastdec", "version": "1"},
+        "paths": {
+            "/translate": _post(
+                "Translate a text or a list of texts",
+                {JSON: {"anyOf": [libretranslate, curator]}, **dict.fromkeys(FORMS, form)},
+                translated,
+            ),
+            "/detect": _post(
+                "The language of a text, if the server has one source language",
+                dict.fromkeys((JSON, *FORMS), _object({"q": text, **key}, ["q"])),
+                {"type": "array", "items": detected},
+            ),
+            "/languages": _get("The languages", JSON, {"type": "array", "items": language}),
+            "/frontend/settings": _get("Limits and defaults", JSON, {"type": "object"}),
+            "/health": _get("Whether the server is up", JSON, {"type": "object"}),
+            "/metrics": _get("Metrics for Prometheus", "text/plain", {"type": "string"}),
+            "/openapi.json": _get("This description", JSON, {"type": "object"}),
+            "/": _get("A page to translate what is typed", "text/html", {"type": "string"}),
+        },
+    }
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _get(summary: str, kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    answer = {"description": summary, "content": {kind: {"schema": schema}}}
+    return {"get": {"summary": summary, "responses": {"200": answer}}}
+
+
+def _post(
+    summary: str, bodies: dict[str, dict[str, Any]], schema: dict[str, Any]
+) -> dict[str, Any]:
+    error = {JSON: {"schema": _object({"error": {"type": "string"}}, ["error"])}}
+    reasons = {
+        "400": "a wrong field",
+        "403": "the api_key is missing or wrong",
+        "408": "the body did not arrive in time",
+        "413": "the body or its texts are too long",
+        "429": "too many sentences are waiting; see Retry-After",
+        "500": "internal error",
+        "504": "the translation took too long",
+    }
+    answers: dict[str, Any] = {
+        status: {"description": reason, "content": error} for status, reason in reasons.items()
+    }
+    answers["200"] = {"description": summary, "content": {JSON: {"schema": schema}}}
+    content = {kind: {"schema": body} for kind, body in bodies.items()}
+    return {
+        "post": {
+            "summary": summary,
+            "requestBody": {"required": True, "content": content},
+            "responses": answers,
+        }
+    }

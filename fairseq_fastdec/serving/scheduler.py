@@ -1,0 +1,190 @@
+"""Sentences that arrive one by one join the running batches: streaming's refill (Yang et al. 2020).
+
+The engine's threads decode, with batches of their own over one copy of the weights
+(``engine/cpp/service.h``). What a sentence gets does not depend on the sentences beside it; when it
+gets it does. The order in which sentences begin minimises the longest wait (``fcfs``: first come,
+first served) or the mean wait (``shortest``: the paper's fewest tokens first).
+"""
+
+import atexit
+import ctypes
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Optional, Union
+
+import numpy as np
+
+from .. import cores
+from ..engine.kernels import loading
+from ..engine.searches import Output, Recipe, hypotheses_of
+from .errors import QueueFull
+
+POLICIES = ("fcfs", "shortest")
+# The sentences that a thread decodes at once.
+CAPACITY = 32
+# With the policy ``shortest``, a sentence that has waited so many seconds begins next.
+LONGEST_WAIT = 2.0
+
+SearchOutcome = Union[list[Output], Exception]
+Callback = Callable[[SearchOutcome], None]
+
+
+class Scheduler:
+    """Decodes sentences in threads. Any number of threads may call the methods."""
+
+    def __init__(
+        self,
+        *,
+        n_workers: Optional[int] = None,
+        capacity: int = CAPACITY,
+        most_waiting: Optional[int] = None,
+        max_wait: float = 0.0,
+        policy: str = "fcfs",
+    ) -> None:
+        """
+        Args:
+            n_workers: threads that decode (default: the number of usable cores).
+            capacity: the most sentences that a thread decodes at once.
+            most_waiting: the most sentences that may wait; ``None`` for any number.
+            max_wait: how long, in seconds, sentences may wait for others, so that more of them
+                begin together. They begin at once if half of a thread's capacity is free.
+            policy: one of :data:`POLICIES`.
+
+        Raises:
+            ValueError: for a number that is too small, or another policy.
+        """
+        check_settings(n_workers, capacity, most_waiting, max_wait, policy)
+        n_cores = cores.n_usable(cores.usable_cores())
+        n_workers = n_cores if n_workers is None else n_workers
+        self._most_waiting = most_waiting
+        self._service = loading.library().Service(
+            workers=n_workers,
+            capacity=capacity,
+            threads=loading.measured(n_cores),
+            max_wait=max_wait,
+            takes_shortest=policy == "shortest",
+            longest_wait=LONGEST_WAIT,
+        )
+        self.process = os.getpid()
+        self._ids = itertools.count()
+        self._under_way: dict[int, tuple[Recipe, Callback]] = {}
+        self._is_open = True
+        collector = threading.Thread(target=self._collect, name="fastdec-collector", daemon=True)
+        collector.start()
+        self._collector = collector
+        _OPEN.add(self)
+
+    def submit(
+        self, recipe: Recipe, tokens: np.ndarray, done: Callback, is_bounded: bool = False
+    ) -> int:
+        """Have a sentence decoded.
+
+        Args:
+            tokens: of the source, int64 ``[n]`` with EOS.
+            done: is called in another thread with the outputs, best first, or with an error; it
+                must not block.
+            is_bounded: whether ``most_waiting`` holds.
+
+        Returns:
+            the number by which the sentence can be cancelled
+
+        Raises:
+            QueueFull: if so many sentences wait.
+            IndexError: for tokens that are not in the dictionary.
+            ValueError: if --min-len does not fit in.
+            RuntimeError: after :meth:`close`.
+        """
+        number = next(self._ids)
+        most = self._most_waiting if is_bounded else None
+        self._under_way[number] = recipe, done
+        is_taken = False
+        try:
+            if not self._is_open:
+                raise RuntimeError("the translator is closed")
+            is_taken = self._service.submit(
+                recipe.search,
+                number,
+                tokens[None],
+                recipe.bos,
+                recipe.rules.max_len(len(tokens)),
+                recipe.forced,
+                loading.bounded(most),
+            )
+            if not is_taken:
+                raise QueueFull(f"{most} sentences wait already")
+        finally:
+            if not is_taken:
+                self._under_way.pop(number, None)
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Forget a sentence, wherever it is; its ``done`` is not called any more."""
+        if self._under_way.pop(number, None) is not None:
+            self._service.cancel(number)
+
+    def queued(self) -> tuple[int, int]:
+        """The numbers of sentences that wait, and that are under way."""
+        return self._service.queued()
+
+    def close(self) -> None:
+        """Decode what was submitted, and end the threads."""
+        if self.process != os.getpid():
+            return
+        self._is_open = False
+        _OPEN.discard(self)
+        self._service.close()
+        self._collector.join()
+
+    def _collect(self) -> None:
+        """Pass outputs on as sentences end."""
+        while True:
+            collected = self._service.collect()
+            if not collected.ids:
+                return
+            for number, error, found in hypotheses_of(collected):
+                # A sentence may have been cancelled in the meantime.
+                recipe, done = self._under_way.pop(number, (None, None))
+                if recipe is not None and done is not None:
+                    done(RuntimeError(error) if error else recipe.outputs(found))
+
+
+def check_settings(
+    n_workers: Optional[int],
+    capacity: int,
+    most_waiting: Optional[int],
+    max_wait: float,
+    policy: str,
+) -> None:
+    """
+    Raises:
+        ValueError: for a setting of :class:`Scheduler` that means nothing.
+    """
+    counts = [count for count in (n_workers, capacity, most_waiting) if count is not None]
+    if min(counts) < 1 or not max_wait >= 0:
+        raise ValueError("threads, batch_size, max_queue: at least 1; max_wait_ms: at least 0")
+    if policy not in POLICIES:
+        raise ValueError(f"policy {policy}: unknown; choose from {', '.join(POLICIES)}")
+
+
+# Schedulers with threads, which have to end before the interpreter does.
+_OPEN: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for scheduler in list(_OPEN):
+        scheduler.close()
+
+
+def _forget_all() -> None:
+    """A forked process has none of the threads: to end them would wait for ever."""
+    for scheduler in list(_OPEN):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(scheduler._service))
+    _OPEN.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,246 @@
+"""The base of translators of checkpoints and of bundles: sentences that join running batches."""
+
+import asyncio
+import contextlib
+import math
+import os
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy as np
+
+from ..engine.searches import Output, Recipe
+from ..results import NOT_FINITE, Problem, SentenceError, Translation
+from .scheduler import CAPACITY, Scheduler, SearchOutcome, check_settings
+
+# The sentences that a stream has under way or waiting.
+STREAM_BUFFER = 512
+
+
+class SentenceJob(NamedTuple):
+    """A sentence to decode.
+
+    Attributes:
+        tokens: of the source as the model reads it, int64 ``[n]`` with EOS.
+        n_best: how many hypotheses the caller wants.
+        written: from these hypotheses to strings, or with ``True`` to :class:`Translation`.
+    """
+
+    recipe: Recipe
+    tokens: np.ndarray
+    n_best: int
+    written: Callable[[Sequence[Output], bool], list[Any]]
+
+    def results(self, outcome: SearchOutcome, details: bool) -> Union[list[Any], Problem]:
+        """The best hypotheses, best first.
+
+        Raises:
+            Exception: what the search has raised.
+        """
+        if isinstance(outcome, Exception):
+            raise outcome
+        best = outcome[: self.n_best]
+        if not best or not math.isfinite(best[0].score):
+            return NOT_FINITE
+        return self.written(best, details)
+
+
+class JoiningTranslator(ABC):
+    """Translates sentences that arrive one by one, in batches that they join and leave.
+
+    Translations are those that :meth:`translate` gives a sentence alone. Any number of threads may
+    call the methods.
+    """
+
+    def __init__(self) -> None:
+        self._scheduler: Optional[Scheduler] = None
+        self._settings: dict[str, Any] = {}
+        self._starting = threading.Lock()
+
+    @abstractmethod
+    def translate(self, texts: Any, *, details: bool = False, **options: Any) -> Any:
+        """Translate a sentence or a list of sentences."""
+
+    @abstractmethod
+    def job(self, text: str, options: dict[str, Any]) -> Union[SentenceJob, Problem, None]:
+        """A sentence as it is decoded; ``None`` if the method cannot take sentences one by one.
+
+        Args:
+            text: not empty, without white space around it.
+
+        Raises:
+            ValueError: for an option that is unknown or that the method cannot honour.
+        """
+
+    def schedule(
+        self,
+        *,
+        threads: Optional[int] = None,
+        batch_size: int = CAPACITY,
+        max_queue: Optional[int] = None,
+        max_wait_ms: float = 0.0,
+        policy: str = "fcfs",
+    ) -> None:
+        """Set how :meth:`translate_async` and :meth:`translate_stream` decode.
+
+        Args:
+            threads: that decode, each with batches of its own (default: one a core).
+            batch_size: the most sentences of a thread's batches together.
+            max_queue: the most sentences that may wait (default: any number).
+            max_wait_ms: how long sentences may wait for others while more than half of a batch is
+                in use, so that several begin together.
+            policy: which sentence begins next: ``"fcfs"``, first come, first served, keeps the
+                longest wait short, and ``"shortest"``, fewest tokens first, the mean wait.
+
+        Raises:
+            ValueError: for a value that means nothing.
+        """
+        settings: dict[str, Any] = {
+            "n_workers": threads,
+            "capacity": batch_size,
+            "most_waiting": max_queue,
+            "max_wait": max_wait_ms / 1000,
+            "policy": policy,
+        }
+        check_settings(**settings)
+        self.close()
+        self._settings = settings
+
+    async def translate_async(self, text: str, *, details: bool = False, **options: Any) -> Any:
+        """Translate a sentence without blocking the event loop.
+
+        Cancelling the task takes the sentence out of its batch.
+
+        Args:
+            details, options: see :meth:`translate`.
+
+        Returns:
+            a string or a :class:`Translation`; a list of ``nbest`` of these if it is above 1
+
+        Raises:
+            QueueFull: if ``max_queue`` sentences wait.
+            SentenceError: without ``details``, for a sentence that cannot be translated.
+            ValueError: for an option that is unknown or that the method cannot honour.
+        """
+        text = text.strip()
+        job = self.job(text, options) if text else None
+        if not text or job is None:
+            return await asyncio.to_thread(self.translate, text, details=details, **options)
+        if isinstance(job, Problem):
+            return _failed(job, details)
+        loop = asyncio.get_running_loop()
+        decoded: asyncio.Future[SearchOutcome] = loop.create_future()
+
+        def done(outcome: SearchOutcome) -> None:
+            # A loop that has ended waits for nothing.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle, decoded, outcome)
+
+        scheduler = self._started()
+        sentence = scheduler.submit(job.recipe, job.tokens, done, is_bounded=True)
+        try:
+            outcome = await decoded
+        except asyncio.CancelledError:
+            scheduler.cancel(sentence)
+            raise
+        return _result(job, outcome, details)
+
+    def translate_stream(
+        self, texts: Iterable[str], *, in_order: bool = True, **options: Any
+    ) -> Iterator[tuple[int, Any]]:
+        """Translate sentences while they are read; batches are refilled as sentences finish.
+
+        Args:
+            texts: any source of sentences; at most some hundred are read in advance.
+            in_order: whether translations come in the order of ``texts``, and not as they finish.
+            options: see :meth:`translate`.
+
+        Yields:
+            the number of a sentence, from 0, and its :class:`Translation`, or a list of ``nbest``
+            of these if it is above 1. One that could not be translated has an ``error``.
+        """
+        source = enumerate(text.strip() for text in texts)
+        ended: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        under_way: dict[int, Any] = {}
+        held: dict[int, Any] = {}
+        n_yielded = 0
+        try:
+            while True:
+                n_free = STREAM_BUFFER - len(under_way) - len(held)
+                for number, text in islice(source, n_free):
+                    under_way[number] = self._begin(number, text, options, ended)
+                if not under_way and not held:
+                    return
+                if not in_order or n_yielded not in held:
+                    number, result = ended.get()
+                    del under_way[number]
+                    held[number] = result() if callable(result) else result
+                ready = list(held) if not in_order else [n_yielded] * (n_yielded in held)
+                for number in ready:
+                    n_yielded += 1
+                    yield number, held.pop(number)
+        finally:
+            for sentence in under_way.values():
+                if sentence is not None:
+                    self._started().cancel(sentence)
+
+    def queued(self) -> tuple[int, int]:
+        """The numbers of sentences that wait, and that are under way."""
+        return (0, 0) if self._scheduler is None else self._scheduler.queued()
+
+    def close(self) -> None:
+        """Translate what has been submitted, and end the threads; a later call starts new ones."""
+        with self._starting:
+            scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.close()
+
+    def _started(self) -> Scheduler:
+        scheduler = self._scheduler
+        # A forked process has none of the threads.
+        if scheduler is None or scheduler.process != os.getpid():
+            with self._starting:
+                scheduler = self._scheduler
+                if scheduler is None or scheduler.process != os.getpid():
+                    self._scheduler = scheduler = Scheduler(**self._settings)
+        return scheduler
+
+    def _begin(
+        self, number: int, text: str, options: dict[str, Any], ended: "queue.SimpleQueue[Any]"
+    ) -> Any:
+        """Submit a sentence of a stream; its result comes to ``ended``."""
+        job = self.job(text, options) if text else None
+        if isinstance(job, Problem):
+            ended.put((number, _failed(job, details=True)))
+            return None
+        if job is None:
+            ended.put((number, self.translate(text, details=True, **options)))
+            return None
+
+        def done(outcome: SearchOutcome) -> None:
+            ended.put((number, lambda: _result(job, outcome, True)))
+
+        return self._started().submit(job.recipe, job.tokens, done)
+
+
+def _settle(future: "asyncio.Future[SearchOutcome]", outcome: SearchOutcome) -> None:
+    if not future.done():
+        future.set_result(outcome)
+
+
+def _result(job: SentenceJob, outcome: SearchOutcome, details: bool) -> Any:
+    """The value that a call returns for a sentence that is decoded."""
+    results = job.results(outcome, details)
+    if isinstance(results, Problem):
+        return _failed(results, details)
+    return results[0] if job.n_best == 1 else results
+
+
+def _failed(problem: Problem, details: bool) -> Translation:
+    if not details:
+        raise SentenceError({0: str(problem)}, [None])
+    return Translation(None, error=str(problem))

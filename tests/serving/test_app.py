@@ -1,0 +1,143 @@
+"""The contracts of LibreTranslate and NeMo Curator."""
+
+import asyncio
+import re
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from tests.support.services import UpperCase, app_with, call, client_of, running, translate
+
+
+def test_a_text():
+    answer = translate(app_with(), q="Hello. How are you?\n")
+    assert answer.status_code == 200
+    assert answer.json() == {"translatedText": "HELLO. HOW ARE YOU?\n"}
+
+
+def test_a_list_of_texts():
+    assert translate(app_with(), q=["a", "", "b"]).json() == {"translatedText": ["A", "", "B"]}
+    assert translate(app_with(), q=[]).json() == {"translatedText": []}
+
+
+def test_html():
+    answer = translate(app_with(), q='<p title="a">b &amp; c</p>', format="html", alternatives=1)
+    assert answer.json() == {
+        "translatedText": '<p title="a">B &amp; C</p>',
+        "alternatives": ['<p title="a">B &amp; C!</p>'],
+    }
+    answer = translate(app_with(), q=["<b>a</b>", "<br>", "c"], format="html")
+    assert answer.json() == {"translatedText": ["<b>A</b>", "<br>", "C"]}
+    answer = translate(app_with(), q="<br>", format="html", alternatives=2)
+    assert answer.json() == {"translatedText": "<br>", "alternatives": []}
+
+
+def test_alternatives():
+    translator = UpperCase()
+    answer = translate(app_with(translator), q=["a", "1"], alternatives=2)
+    assert answer.json() == {"translatedText": ["A", "1"], "alternatives": [["A!", "A!!"], []]}
+    assert translator.options == {"nbest": 3, "beam": 3, "decoding": "beam"}
+
+
+def test_the_source_language_is_known_if_there_is_one():
+    app = app_with(UpperCase(), UpperCase("en", "fr"))
+    detected = {"language": "en", "confidence": 0.0}
+    answer = translate(app, q="a", source="auto")
+    assert answer.json() == {"translatedText": "A", "detectedLanguage": detected}
+    answer = translate(app, q=["a", "b"], source="auto", target="FR")
+    assert answer.json()["detectedLanguage"] == [detected, detected]
+    assert call(app, "POST", "/detect", data={"q": "a"}).json() == [detected]
+
+
+def test_languages_are_not_detected_if_there_are_several():
+    app = app_with(UpperCase(), UpperCase("de", "en"))
+    for path in ("/translate", "/detect"):
+        answer = call(app, "POST", path, json={"q": "a", "source": "auto", "target": "de"})
+        assert answer.status_code == 400
+        assert answer.json() == {"error": "languages are not detected; give source: en, de"}
+
+
+def test_the_contract_of_nemo_curator():
+    fields = {"texts": ["a", "b"], "src_lang": "en", "tgt_lang": "de"}
+    answer = call(app_with(UpperCase("EN", "DE")), "POST", "/translate", json=fields)
+    assert answer.json() == {"translations": ["A", "B"]}
+
+
+def test_languages():
+    app = app_with(UpperCase(), UpperCase("en", "fr"), UpperCase("de", "en"))
+    assert call(app, "GET", "/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["de", "fr"]},
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "fr", "name": "French", "targets": []},
+    ]
+
+
+def test_settings_and_health():
+    answer = call(app_with(api_keys=("k",), max_chars=7), "GET", "/frontend/settings").json()
+    assert (answer["charLimit"], answer["keyRequired"], answer["apiKeys"]) == (7, True, True)
+    assert answer["language"]["target"] == {"code": "de", "name": "German"}
+    assert call(app_with(), "GET", "/health").json() == {"status": "ok"}
+
+
+def test_the_page_needs_no_other_site():
+    answer = call(app_with(), "GET", "/")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "://" not in answer.text and "<textarea" in answer.text
+    assert not re.search(r"(src|href)=", answer.text)
+
+
+def test_two_models_of_one_pair_are_refused():
+    with pytest.raises(ValueError, match="the same source and target"):
+        app_with(UpperCase(), UpperCase("EN", "de"))
+
+
+@pytest.mark.parametrize(
+    "method, path, status",
+    [("GET", "/translate", 405), ("POST", "/languages", 405), ("GET", "/nowhere", 404)],
+)
+def test_other_paths_and_methods(method, path, status):
+    answer = call(app_with(), method, path)
+    assert answer.status_code == status and set(answer.json()) == {"error"}
+
+
+def test_errors_of_sentences():
+    answer = translate(app_with(), q="Good. This fails.")
+    assert (answer.status_code, answer.json()) == (400, {"error": "too long: 9 tokens"})
+    answer = translate(app_with(), q="Good. This is broken.")
+    assert (answer.status_code, answer.json()) == (500, {"error": "internal error"})
+
+
+def test_a_full_queue():
+    async def post():
+        async with client_of(app_with(UpperCase(seconds=0.2, max_queue=1))) as client:
+            fields = {"q": "a", "source": "en", "target": "de"}
+            return await asyncio.gather(*(client.post("/translate", json=fields) for _ in range(3)))
+
+    answers = asyncio.run(post())
+    assert sorted(answer.status_code for answer in answers) == [200, 429, 429]
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused.headers["retry-after"] == "1"
+    assert refused.json() == {"error": "the queue is full"}
+
+
+def test_a_long_text_does_not_fill_the_queue():
+    app = app_with(UpperCase(seconds=0.001, max_queue=100))
+    assert translate(app, q="a\n" * 500).status_code == 200
+
+
+def test_a_translation_that_takes_too_long():
+    translator = UpperCase(seconds=60)
+    answer = translate(app_with(translator, timeout_seconds=0.1), q="a")
+    assert (answer.status_code, answer.json()) == (
+        504,
+        {"error": "not translated within 0.1 seconds"},
+    )
+    assert translator.cancelled == 1
+
+
+def test_libretranslates_client():
+    with running(api_keys=("key",)) as port:
+        client = LibreTranslateAPI(f"http://127.0.0.1:{port}", "key")
+        assert client.translate("Grüße. Ja?", "en", "de", timeout=20) == "GRÜSSE. JA?"
+        assert client.detect("Hello") == [{"confidence": 0.0, "language": "en"}]
+        assert [language["code"] for language in client.languages()] == ["en", "de"]

@@ -1,0 +1,114 @@
+"""A real model behind the HTTP interface."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+import fairseq_fastdec
+from fairseq_fastdec.serving.app import LanguagePair, create_app
+from fairseq_fastdec.serving.command import open_translator
+from fairseq_fastdec.serving.config import ServerOptions
+from fairseq_fastdec.serving.texts import split
+from fairseq_fastdec.tools.export import export
+from tests.support.services import call, translate
+
+ROOT = Path(__file__).resolve().parents[2]
+MODEL = ROOT / "examples" / "en_de" / "distilled_model"
+TEXT = "Click the button. The file is open.\n\nSave the document!"
+
+
+@pytest.fixture(scope="module")
+def translator():
+    opened = open_translator(str(MODEL), threads=2)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def app(translator):
+    assert (translator.source_lang, translator.target_lang) == ("en", "de")
+    return create_app([LanguagePair("en", "de", translator)], ServerOptions())
+
+
+def test_translations_are_the_models(app):
+    model = fairseq_fastdec.load(str(MODEL))
+    first, second, third = model.translate(
+        ["Click the button.", "The file is open.", "Save the document!"]
+    )
+    answer = translate(app, q=TEXT)
+    assert answer.json() == {"translatedText": f"{first} {second}\n\n{third}"}
+    html = translate(app, q="<p>Click the button. <b>The file is open.</b></p>", format="html")
+    assert html.json() == {"translatedText": f"<p>{first} <b>{second}</b></p>"}
+
+
+def test_alternatives(app):
+    answer = translate(app, q="Save the document!", alternatives=2).json()
+    assert len({answer["translatedText"], *answer["alternatives"]}) == 3
+
+
+def test_a_sentence_that_is_too_long(app):
+    answer = translate(app, q="Save " * 5000)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("too long: ")
+    assert "details=True" not in answer.json()["error"]
+
+
+def test_wrong_options():
+    with pytest.raises(ValueError, match="beem"):
+        open_translator(str(MODEL), beem=3)
+
+
+def test_methods_that_take_whole_batches():
+    with pytest.raises(ValueError, match="sentences cannot join running batches; use --decoding"):
+        open_translator(str(MODEL), decoding="auto")
+
+
+def test_translations_do_not_depend_on_the_load(translator, app):
+    """Many requests at once, of which some are given up."""
+    lines = (ROOT / "examples" / "en_de" / "everyday.en").read_text(encoding="utf-8").splitlines()
+    alone = fairseq_fastdec.load(str(MODEL))
+    expected = [alone.translate(line) for line in lines]
+
+    async def run():
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://test", timeout=60
+        ) as client:
+            bodies = [{"q": line, "source": "en", "target": "de"} for line in lines * 4]
+            tasks = [asyncio.ensure_future(client.post("/translate", json=body)) for body in bodies]
+            await asyncio.sleep(0.01)
+            for task in tasks[::5]:
+                task.cancel()
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+    for number, answer in enumerate(asyncio.run(run())):
+        if number % 5 or not isinstance(answer, asyncio.CancelledError):
+            text = answer.json()["translatedText"]
+            # A line of several sentences is translated sentence by sentence.
+            if len(split(lines[number % len(lines)], "en").sentences) == 1:
+                assert text == expected[number % len(lines)]
+    deadline = time.monotonic() + 30
+    while translator.queued() != (0, 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_bundle_is_served_without_torch(tmp_path):
+    path = tmp_path / "model.fastdec"
+    export(fairseq_fastdec.load(str(MODEL)), path)
+    code = (
+        "import sys; from fairseq_fastdec.serving import app, command\n"
+        f"translator = command.open_translator({str(path)!r}, threads=1)\n"
+        "print('torch' in sys.modules or 'fairseq' in sys.modules, translator.queued())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False (0, 0)", done.stderr
+
+
+def test_metrics_of_a_real_model(app):
+    text = call(app, "GET", "/metrics").text
+    assert 'fastdec_sentences_waiting{source="en",target="de"} 0.0' in text

@@ -1,0 +1,246 @@
+"""Sentences join the batches of several threads, in the order of a policy, and leave them."""
+
+import os
+import queue
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fairseq_fastdec
+from fairseq_fastdec.serving.errors import QueueFull
+from fairseq_fastdec.serving.scheduler import Scheduler
+
+# Outputs of so many tokens keep a thread busy while a test submits other sentences.
+SANITIZED = "FASTDEC_SANITIZED" in os.environ
+LONG = {"min_len": 900, "max_len_b": 1000, "beam": 2 if SANITIZED else 20}
+LETTERS = "a b c d e f g h i j"
+
+
+@pytest.fixture(scope="module")
+def translator(corpus, baseline):
+    return fairseq_fastdec.load(baseline, corpus)
+
+
+@pytest.fixture(scope="module")
+def jobs(translator):
+    """From a sentence to what the scheduler takes."""
+
+    def job(text, **options):
+        own = translator.job(text, options)
+        return own.recipe, own.tokens
+
+    return job
+
+
+@pytest.fixture
+def scheduler():
+    made = []
+
+    def start(**settings):
+        made.append(Scheduler(**{"n_workers": 1, **settings}))
+        return made[-1]
+
+    yield start
+    for own in made:
+        own.close()
+
+
+def of_length(n):
+    return " ".join(LETTERS.split()[:n])
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def busy(scheduler, jobs):
+    """Have the only thread decode a long output."""
+    number = scheduler.submit(*jobs("a b", **LONG), lambda found: None)
+    wait_until(lambda: scheduler.queued()[0] == 0)
+    return number
+
+
+@pytest.mark.parametrize("policy, order", [("fcfs", [5, 2, 9, 3]), ("shortest", [2, 3, 5, 9])])
+def test_the_order_of_a_policy(scheduler, jobs, policy, order, monkeypatch):
+    monkeypatch.setattr("fairseq_fastdec.serving.scheduler.LONGEST_WAIT", 1e9)
+    own, done = scheduler(capacity=1, policy=policy), []
+    busy(own, jobs)
+    for n in (5, 2, 9, 3):
+        own.submit(*jobs(of_length(n)), lambda found, n=n: done.append(n))
+    assert own.queued() == (4, 1)
+    own.close()
+    assert done == order
+
+
+def test_a_long_sentence_does_not_starve(scheduler, jobs, monkeypatch):
+    monkeypatch.setattr("fairseq_fastdec.serving.scheduler.LONGEST_WAIT", 0.001)
+    own, done = scheduler(capacity=1, policy="shortest"), []
+    busy(own, jobs)
+    for n in (9, 2, 3):
+        own.submit(*jobs(of_length(n)), lambda found, n=n: done.append(n))
+    time.sleep(0.005)
+    own.close()
+    assert done == [9, 2, 3]
+
+
+def test_sentences_join_while_others_are_under_way(scheduler, jobs):
+    own, done = scheduler(capacity=4), queue.SimpleQueue()
+    busy(own, jobs)
+    for n in (5, 3, 1):
+        own.submit(*jobs(of_length(n)), lambda found, n=n: done.put(n))
+    assert sorted(done.get(timeout=30) for _ in range(3)) == [1, 3, 5]
+    # The long output was under way all the time.
+    assert own.queued() == (0, 1)
+
+
+def test_capacity_is_kept(scheduler, jobs):
+    own = scheduler(capacity=2)
+    for _ in range(5):
+        own.submit(*jobs("a b", **LONG), lambda found: None)
+    wait_until(lambda: own.queued() == (3, 2))
+
+
+def test_threads_share_what_waits(scheduler, jobs):
+    own = scheduler(n_workers=2, capacity=4)
+    for _ in range(8):
+        own.submit(*jobs("a b", **LONG), lambda found: None)
+    wait_until(lambda: own.queued() == (0, 8))
+
+
+def test_waiting_for_others(scheduler, jobs):
+    """With a thread that is more than half in use, sentences wait for others for a while."""
+    own, done = scheduler(capacity=3, max_wait=60.0), []
+    busy(own, jobs)
+    number = own.submit(*jobs("a b", **LONG), lambda found: done.append("long"))
+    wait_until(lambda: own.queued() == (0, 2))
+    own.submit(*jobs("a"), lambda found: done.append("short"))
+    time.sleep(0.005)
+    assert own.queued() == (1, 2) and done == []
+    own.cancel(number)
+    own.close()
+    assert done == ["short"]
+
+
+def test_a_queue_that_is_full(scheduler, jobs):
+    own = scheduler(capacity=1, most_waiting=2)
+    busy(own, jobs)
+    for _ in range(2):
+        own.submit(*jobs("a"), lambda found: None, is_bounded=True)
+    with pytest.raises(QueueFull, match="2 sentences wait already"):
+        own.submit(*jobs("a"), lambda found: None, is_bounded=True)
+    own.submit(*jobs("a"), lambda found: None)  # not bounded
+    assert own.queued() == (3, 1)
+
+
+def test_cancelling(scheduler, jobs):
+    own, done = scheduler(capacity=1), []
+    under_way = busy(own, jobs)
+    waiting = own.submit(*jobs("a b c"), lambda found: done.append("waiting"))
+    own.submit(*jobs("a"), lambda found: done.append("last"))
+    own.cancel(waiting)
+    own.cancel(waiting)
+    assert own.queued() == (1, 1)
+    own.cancel(under_way)
+    own.close()
+    assert done == ["last"] and own.queued() == (0, 0)
+    own.cancel(12345)
+
+
+def test_a_sentence_that_cannot_be_decoded(scheduler, jobs):
+    own, (recipe, tokens) = scheduler(), jobs("a b")
+    with pytest.raises(IndexError, match="not in the dictionary"):
+        own.submit(recipe, np.array([10**6, 2]), lambda found: None)
+    assert own._under_way == {} and own.queued() == (0, 0)
+    done = queue.SimpleQueue()
+    own.submit(recipe, tokens, done.put)
+    assert done.get(timeout=30)[0].tokens.tolist()
+
+
+def test_closing_decodes_what_was_submitted(jobs):
+    own, done = Scheduler(n_workers=2, capacity=1), []
+    for _ in range(9):
+        own.submit(*jobs("a b c"), done.append)
+    own.close()
+    own.close()
+    assert len(done) == 9
+    with pytest.raises(RuntimeError, match="closed"):
+        own.submit(*jobs("a"), done.append)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"capacity": 0}, "at least 1"),
+        ({"n_workers": 0}, "at least 1"),
+        ({"most_waiting": 0}, "at least 1"),
+        ({"max_wait": -1.0}, "at least 0"),
+        ({"max_wait": float("nan")}, "at least 0"),
+        ({"policy": "lifo"}, "policy lifo: unknown; choose from fcfs, shortest"),
+    ],
+)
+def test_settings_that_mean_nothing(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Scheduler(**settings)
+
+
+@pytest.mark.skipif(
+    SANITIZED or not hasattr(os, "fork"),
+    reason="sanitizers do not follow forks: run it without them, where processes can be forked",
+)
+def test_a_forked_process_starts_threads_of_its_own(translator):
+    expected = translator.translate(LETTERS)
+    assert [found.text for _, found in translator.translate_stream([LETTERS])] == [expected]
+    child = os.fork()
+    if not child:
+        stream = translator.translate_stream([LETTERS] * 3)
+        translator_is_right = [found.text for _, found in stream] == [expected] * 3
+        translator.close()
+        os._exit(0 if translator_is_right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [found.text for _, found in translator.translate_stream([LETTERS])] == [expected]
+    translator.close()
+
+
+OPTIONS = [{}, {"beam": 3}, {"decoding": "lookahead"}, {"beam": 2, "lenpen": 2.0}, {"min_len": 5}]
+
+
+@settings(deadline=None, max_examples=8 if SANITIZED else 25)
+@given(
+    drawn=st.lists(st.tuples(st.integers(1, 10), st.integers(0, 4)), max_size=40),
+    cancelled=st.sets(st.integers(0, 39)),
+    n_workers=st.integers(1, 3),
+    capacity=st.integers(1, 5),
+    max_wait=st.sampled_from([0.0, 0.002]),
+    policy=st.sampled_from(["fcfs", "shortest"]),
+)
+def test_every_sentence_ends_once_with_its_own_output(
+    translator, jobs, drawn, cancelled, n_workers, capacity, max_wait, policy
+):
+    own = Scheduler(n_workers=n_workers, capacity=capacity, max_wait=max_wait, policy=policy)
+    ended = []
+    numbers = [
+        own.submit(
+            *jobs(of_length(n), **OPTIONS[option]),
+            lambda found, place=place: ended.append((place, found)),
+        )
+        for place, (n, option) in enumerate(drawn)
+    ]
+    for place in cancelled & set(range(len(drawn))):
+        own.cancel(numbers[place])
+    own.close()
+    places = {place for place, _ in ended}
+    assert len(places) == len(ended)
+    assert set(range(len(drawn))) - cancelled <= places
+    assert own.queued() == (0, 0)
+    for place, found in ended:
+        n, option = drawn[place]
+        alone = translator.translate(of_length(n), details=True, **OPTIONS[option])
+        words = translator.task.target_dictionary.string(found[0].tokens)
+        assert tuple(words.split()) == alone.tokens
+        assert found[0].score == alone.score

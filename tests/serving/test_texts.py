@@ -1,0 +1,85 @@
+"""Texts come back whole: sentences are translated, and what is between them stays."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_fastdec.serving import texts
+
+ODD = st.text(st.sampled_from("aB .!?\n\r\t\0\u2028\x85\u00a0«»\"')(。！？؟ابשЖ漢😀1"), max_size=60)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(ODD, st.text(max_size=80)), st.sampled_from(["en", "ar", "zh", "xx", "", "pt_BR"]))
+def test_a_text_is_its_sentences_and_separators(text, language):
+    parts = texts.split(text, language)
+    assert parts.join(parts.sentences) == text
+    assert all(sentence == sentence.strip() != "" for sentence in parts.sentences)
+    letters = [char for separator in parts.separators for char in separator if char.isalpha()]
+    assert letters == []
+
+
+@pytest.mark.parametrize(
+    "text, sentences",
+    [
+        ("Mr. Smith came. He saw!", ["Mr. Smith came.", "He saw!"]),
+        ("One\n\ntwo\r\n  three ", ["One", "two", "three"]),
+        ("Thanks.\t\n\nNew", ["Thanks.", "New"]),
+        ("今天很好。明天呢？", ["今天很好。", "明天呢？"]),
+        ("…\n12\n😀", []),
+        ("", []),
+    ],
+)
+def test_sentences(text, sentences):
+    assert texts.split(text, "en").sentences == sentences
+
+
+def run(given, translate, n=1, at_once=8):
+    return asyncio.run(texts.translate_texts(given, "en", translate, n, at_once))
+
+
+def test_alternatives_are_of_whole_texts():
+    async def translate(sentence):
+        return {"A.": ["a1", "a2", "a3"], "B.": ["b1"]}[sentence]
+
+    found = run(["A.\n B. ", ""], translate, n=4)
+    assert found == [["a1\n b1 ", "a2\n b1 ", "a3\n b1 ", "a3\n b1 "], [""] * 4]
+
+
+def test_so_many_sentences_at_once():
+    now, most = 0, 0
+
+    async def translate(sentence):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+        return [sentence]
+
+    text = "A\n" * 50
+    assert run([text], translate, at_once=7) == [[text]]
+    assert most == 7
+
+
+def test_one_failure_cancels_the_others():
+    cancelled = []
+
+    async def translate(sentence):
+        if sentence == "B":
+            raise ValueError("no")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(sentence)
+            raise
+
+    async def fail():
+        with pytest.raises(ValueError, match="no"):
+            await texts.translate_texts(["A\nB\nC"], "en", translate, 1, 8)
+        await asyncio.sleep(0)
+
+    asyncio.run(fail())
+    assert sorted(cancelled) == ["A", "C"]

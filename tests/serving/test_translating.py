@@ -1,0 +1,218 @@
+"""Sentences that arrive one by one get the translations that they get alone."""
+
+import asyncio
+import itertools
+import threading
+import time
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fairseq_fastdec
+from examples.common.en_de import DISTILLED_MODEL
+from fairseq_fastdec import SentenceError, Translation
+from fairseq_fastdec.serving.errors import QueueFull
+from fairseq_fastdec.tools.export import export
+
+LINES = [
+    "Click the Save button.",
+    "Don't close the document!",
+    "The quick brown fox, e.g. in “LibreOffice Writer”, jumps over 1,000 lazy dogs.",
+    "x",
+    "Format - Cells - Numbers",
+    "Choose Tools - Options, and then select the fonts that you want to use in new documents.",
+]
+METHODS = {
+    "greedy": {"decoding": "greedy"},
+    "int8": {"decoding": "greedy", "engine_precision": "int8"},
+    "blockwise": {"decoding": "blockwise"},
+    "tree": {"decoding": "blockwise", "proposal_tree": 15},
+    "lookahead": {"decoding": "lookahead"},
+    "jacobi": {"decoding": "jacobi"},
+    "beam": {"decoding": "beam", "beam": 5},
+    "bans": {"beam": 4, "no_repeat_ngram_size": 2, "lenpen": 0.5},
+    "variable_beam": {"decoding": "variable_beam", "beam": 5},
+    "nbest": {"beam": 4, "nbest": 3},
+}
+# What no running batch can take.
+ALONE = {
+    "fairseq": {"decoding": "fairseq", "beam": 2},
+    "auto": {"decoding": "auto"},
+    "streaming": {"decoding": "streaming", "beam": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def translator():
+    made = fairseq_fastdec.load(DISTILLED_MODEL)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def bundle(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
+    export(translator, path)
+    made = fairseq_fastdec.load(path)
+    yield made
+    made.close()
+
+
+def all_at_once(translator, lines, **options):
+    async def run():
+        return await asyncio.gather(
+            *(translator.translate_async(line, **options) for line in lines)
+        )
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", {**METHODS, **ALONE})
+def test_as_alone(translator, name):
+    options = {**METHODS, **ALONE}[name]
+    lines = LINES * 4
+    alone = [translator.translate(line, **options) for line in LINES] * 4
+    assert all_at_once(translator, lines, **options) == alone
+    detailed = [translator.translate(line, details=True, **options) for line in LINES] * 4
+    assert all_at_once(translator, lines, details=True, **options) == detailed
+    assert list(translator.translate_stream(iter(lines), **options)) == list(enumerate(detailed))
+    found = sorted(translator.translate_stream(lines, in_order=False, **options))
+    assert found == list(enumerate(detailed))
+    assert translator.queued() == (0, 0)
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    lines=st.lists(st.sampled_from([*LINES, "", " x "]), max_size=12),
+    names=st.lists(st.sampled_from(["greedy", "beam", "blockwise", "nbest"]), min_size=1),
+    cancelled=st.sets(st.integers(0, 11)),
+    policy=st.sampled_from(["fcfs", "shortest"]),
+    batch_size=st.sampled_from([1, 2, 32]),
+)
+def test_methods_mixed_with_cancellations(translator, lines, names, cancelled, policy, batch_size):
+    translator.schedule(batch_size=batch_size, policy=policy)
+    options = [METHODS[name] for _, name in zip(lines, itertools.cycle(names))]
+
+    async def run():
+        tasks = [
+            asyncio.create_task(translator.translate_async(line, **own))
+            for line, own in zip(lines, options)
+        ]
+        await asyncio.sleep(0)
+        for number in cancelled & set(range(len(tasks))):
+            tasks[number].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    for number, found in enumerate(asyncio.run(run())):
+        is_cancelled = isinstance(found, asyncio.CancelledError)
+        assert is_cancelled <= (number in cancelled)
+        if not is_cancelled:
+            assert found == translator.translate(lines[number], **options[number])
+    deadline = time.monotonic() + 30
+    while translator.queued() != (0, 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_errors_stay_with_their_sentence(translator, bundle):
+    long = "x " * 3000
+    for own in (translator, bundle):
+        found = [result for _, result in own.translate_stream(["x", long, "", "x"])]
+        assert found[0] == found[3] == own.translate("x", details=True)
+        assert found[1].text is None and found[1].error.startswith("too long: 3001 tokens")
+        assert found[2] == Translation("")
+        with pytest.raises(SentenceError, match="too long"):
+            asyncio.run(own.translate_async(long))
+        assert asyncio.run(own.translate_async(long, details=True)).error == found[1].error
+        assert asyncio.run(own.translate_async("")) == ""
+        with pytest.raises(ValueError, match="decodign"):
+            asyncio.run(own.translate_async("x", decodign="beam"))
+        with pytest.raises(ValueError, match="decodign"):
+            list(own.translate_stream(["x"], decodign="beam"))
+
+
+def test_a_stream_reads_little_in_advance_and_can_be_left(bundle):
+    n_read = itertools.count()
+
+    def endless():
+        for _ in n_read:
+            yield "x"
+
+    stream = bundle.translate_stream(endless())
+    assert [next(stream)[0] for _ in range(3)] == [0, 1, 2]
+    stream.close()
+    assert next(n_read) < 2000
+    deadline = time.monotonic() + 30
+    while bundle.queued() != (0, 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_full_queue(bundle):
+    bundle.schedule(threads=1, batch_size=1, max_queue=2)
+    try:
+
+        async def run():
+            lines = [LINES[-1]] * 50
+            calls = (bundle.translate_async(line) for line in lines)
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        found = asyncio.run(run())
+        expected = bundle.translate(LINES[-1])
+        assert any(isinstance(own, QueueFull) for own in found)
+        assert all(isinstance(own, QueueFull) or own == expected for own in found)
+        # Lists and streams wait for their turn instead.
+        assert bundle.translate([LINES[-1]] * 20) == [expected] * 20
+    finally:
+        bundle.schedule()
+
+
+def test_several_event_loops_and_threads(translator):
+    expected = [translator.translate(line) for line in LINES]
+    wrong = []
+
+    def run():
+        for _ in range(3):
+            if all_at_once(translator, LINES) != expected:
+                wrong.append(1)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_after_close_a_call_starts_again(bundle):
+    before = bundle.translate("x")
+    bundle.close()
+    assert bundle.queued() == (0, 0)
+    assert asyncio.run(bundle.translate_async("x")) == before
+
+
+def test_scores_that_are_not_finite(corpus, baseline):
+    translator = fairseq_fastdec.load(baseline, corpus)
+    with torch.no_grad():
+        translator._models[0].decoder.layers[0].fc1.weight.fill_(float("nan"))
+    with pytest.raises(SentenceError, match="not finite"):
+        asyncio.run(translator.translate_async("a b c"))
+    translator.close()
+
+
+def test_words_that_the_dictionary_lacks(corpus, baseline):
+    translator = fairseq_fastdec.load(baseline, corpus)
+    assert asyncio.run(translator.translate_async("a zz b")) == translator.translate("a zz b")
+    translator.close()
+
+
+def test_without_compiled_code(corpus, baseline, nothing_compiled):
+    """Each sentence is decoded alone, in torch."""
+    translator = fairseq_fastdec.load(baseline, corpus)
+    translator.schedule(threads=2, batch_size=4)
+    assert asyncio.run(translator.translate_async("a b c")) == translator.translate("a b c")
+    found = [result.text for _, result in translator.translate_stream(["a b", "", "c"])]
+    assert found == [translator.translate("a b"), "", translator.translate("c")]
+    assert translator.queued() == (0, 0)
