@@ -1,7 +1,10 @@
 """What the documents tell people to type still works."""
 
 import argparse
+import ast
+import asyncio
 import importlib.util
+import inspect
 import runpy
 import shutil
 import sys
@@ -28,7 +31,8 @@ PARSERS = {
 }
 # Programs of others, whose options are not ours to know.
 FOREIGN = {
-    "bash", "cd", "curl", "docker", "kubectl", "mypy", "pip", "ray", "ruff", "sacrebleu", "tar",
+    "bash", "cd", "curl", "docker", "echo", "kubectl", "mypy", "pip", "ray", "ruff", "sacrebleu",
+    "tar",
 }  # fmt: skip
 # What a newcomer types one after the other: trainings come before what decodes with their models.
 GUIDES = [
@@ -68,6 +72,8 @@ def test_options_exist(command, monkeypatch):
         _check_fairseq(program, arguments)
     elif _is_front(command):
         name, *rest = arguments[2:]
+        if name in front.COMMANDS:
+            return _check_script([f"scripts/{name.replace('-', '_')}.py", *rest], monkeypatch)
         plugin = ["--user-dir", front.USER_DIR, "--task", "translation_fastdec"]
         _check_fairseq(f"fairseq-{name}", [*rest, *plugin])
     elif arguments[0] == "setup.py":
@@ -209,7 +215,11 @@ def test_the_python_code_of_its_page_runs(monkeypatch):
     monkeypatch.chdir(ROOT)
     names = {}
     for block in snippets.blocks(ROOT / "docs" / "python.md", "python"):
-        exec(compile(block, "python.md", "exec"), names)
+        code = compile(block, "python.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(code, names))
+        else:
+            exec(code, names)
     assert names["translation"].text and names["translation"].alignment
 
 
