@@ -101,3 +101,21 @@ class SentenceError(ValueError):
         )
         self.errors = errors
         self.translations = translations
+
+
+def stripped_lines(texts: Sequence[str]) -> list[str]:
+    """Texts without white space around them.
+
+    Raises:
+        TypeError: for anything else than text.
+    """
+    try:
+        return [text.strip() for text in texts]
+    except AttributeError as error:
+        number, text = next(
+            (number, text) for number, text in enumerate(texts) if not isinstance(text, str)
+        )
+        raise TypeError(
+            f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give text, or a "
+            "list of texts"
+        ) from error

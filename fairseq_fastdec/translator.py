@@ -34,7 +34,7 @@ from .decoding.options import DecodingOptions
 from .decoding.registry import STOCK
 from .engine.searches import Output, Recipe
 from .kept_generators import KeptGenerators, key_of
-from .results import NOT_FINITE, Problem, SentenceError, Translation
+from .results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
 from .serving.translating import JoiningTranslator, SentenceJob
 from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_fairseq
 
@@ -349,7 +349,7 @@ class Translator(JoiningTranslator):
             raise ValueError("alignment True: strings have none; give details=True, too")
         request = self._request_of(options) if options else self._usual
         is_one = isinstance(texts, str)
-        lines = _stripped([texts] if is_one else texts)
+        lines = stripped_lines([texts] if is_one else texts)
         encoded = self._codec.encode(lines)
         found, stripped = self._hypotheses(lines, encoded, request, alignment)
         tokens = [
@@ -691,16 +691,3 @@ def stripped_by(generator: Any) -> set[int]:
     """The tokens that a generator leaves out of its output."""
     eos = {getattr(generator, "eos", None)} - {None}
     return getattr(generator, "symbols_to_strip_from_output", eos)
-
-
-def _stripped(texts: Sequence[str]) -> list[str]:
-    try:
-        return [text.strip() for text in texts]
-    except AttributeError as error:
-        number, text = next(
-            (number, text) for number, text in enumerate(texts) if not isinstance(text, str)
-        )
-        raise TypeError(
-            f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give text, or a "
-            "list of texts"
-        ) from error

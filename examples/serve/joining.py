@@ -7,7 +7,7 @@
 
 Sentences arrive at random (a Poisson process) at 50, 80 and 95 % of the rate at which the engine
 translates them offline. Static batches decode with the same search, threads and batch size: a batch
-takes all sentences that wait, at most so many, and answers when the last one is done. CTranslate2
+takes at most --batch-size sentences that wait, and answers when the last one is done. CTranslate2
 decodes such batches, too, in the bundle's precision if that is int8 (--compute-type).
 """
 

@@ -6,11 +6,8 @@ import threading
 from typing import Any, Union
 
 from ..data.moses import skip_idle_work
-from ..data.vocabulary import joined, numbered
+from ..data.vocabulary import MOST_WORDS, joined, numbered
 from ..results import Problem
-
-# subword-nmt keeps each word that it has seen.
-MOST_WORDS = 50_000
 
 
 class Moses:

@@ -83,9 +83,7 @@ def read(path: PathLike) -> dict[str, Any]:
                 "export it again"
             )
         if size < length:
-            raise ValueError(
-                f"{path}: cut short, {size} of {length} bytes; copy or export it again"
-            )
+            raise ValueError(f"{path}: cut short, {size} of {length} bytes; {again}")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     content = memoryview(mapped)[HEAD.size :]
     found = hashlib.sha256(head[:-DIGEST])

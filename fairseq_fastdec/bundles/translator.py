@@ -13,7 +13,7 @@ from ..decoding.generation_options import HONOURED
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
-from ..results import Problem, SentenceError, Translation
+from ..results import Problem, SentenceError, Translation, stripped_lines
 from ..serving.translating import JoiningTranslator, SentenceJob
 from .codec import BundleCodec
 from .file import read
@@ -89,12 +89,13 @@ class BundleTranslator(JoiningTranslator):
             best first, if ``nbest`` is above 1; for a list of sentences a list of that.
 
         Raises:
+            TypeError: for anything else than text.
             ValueError: for an option that is unknown or that the method cannot honour.
             SentenceError: without ``details``, for a sentence that cannot be translated. With
                 ``details`` the sentence's :class:`Translation` has an ``error``.
         """
         is_one = isinstance(texts, str)
-        lines = [text.strip() for text in ([texts] if isinstance(texts, str) else texts)]
+        lines = stripped_lines([texts] if isinstance(texts, str) else texts)
         _, n_best = self._request(options)
         scheduler, ended = self._started(), queue.SimpleQueue[tuple[int, Any]]()
         jobs: dict[int, SentenceJob] = {}

@@ -15,14 +15,12 @@ from torch import Tensor
 
 from ..results import Problem
 from .moses import skip_idle_work
-from .vocabulary import joined, numbered
+from .vocabulary import MOST_WORDS, joined, numbered
 
 logger = logging.getLogger(__name__)
 
 # By the mark of its subwords, how each BPE joins them: its name, and the option of its file.
 MARKS = {"@@": ("subword_nmt", "--bpe-codes"), "\u2581": ("sentencepiece", "--sentencepiece-model")}
-# subword-nmt's BPE and GPT-2's keep each word that they have seen; a corpus always has new ones.
-MOST_WORDS = 50_000
 
 
 class PlainText(NamedTuple):

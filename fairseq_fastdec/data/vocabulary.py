@@ -2,6 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+# subword-nmt's BPE and GPT-2's keep each word that they have seen; a corpus always has new ones.
+MOST_WORDS = 50_000
+
 
 def numbered(indices: Mapping[str, int], unknown: int, eos: int, text: str) -> list[int]:
     """The numbers of words, and EOS."""

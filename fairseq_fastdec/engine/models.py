@@ -112,7 +112,7 @@ class EngineModels:
 
     @torch.no_grad()
     def parts(self, n_source: int, n_target: int) -> list[EnginePart]:
-        """The models with positions for sources and outputs of so many tokens.
+        """The models with positions for sources and outputs of at most these lengths.
 
         Raises:
             ReleasedWeights: see :meth:`reaching`.

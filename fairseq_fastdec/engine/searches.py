@@ -115,7 +115,24 @@ class BeamOptions(NamedTuple):
         )
 
 
-SearchOptions = Union[BlockOptions, JacobiOptions]
+class PairOptions(NamedTuple):
+    """Double-token decoding, the arguments of ``_engine.PairOptions``.
+
+    Attributes:
+        width: W, the most hypotheses of a beam.
+        right_bos: the token beside the one before the first.
+    """
+
+    width: int
+    right_bos: int
+
+    def search(self, module: ModuleType, **shared: Any) -> Any:
+        """A search of ``_engine`` over the models of ``shared``, for any number of sentences."""
+        options = module.PairOptions(self.width, self.right_bos, capacity=module.ALL_STEPS)
+        return module.PairSearch(options=options, **shared)
+
+
+SearchOptions = Union[BlockOptions, JacobiOptions, BeamOptions, PairOptions]
 
 
 class Output(NamedTuple):
@@ -148,7 +165,7 @@ class Recipe:
 
     models: list[Any]
     rules: SearchRules
-    options: Union[SearchOptions, BeamOptions]
+    options: SearchOptions
     temperature: float
     bos: int
     prefix: tuple[int, ...] = ()

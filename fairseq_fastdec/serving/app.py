@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from ..results import SentenceError
 from . import markup
 from .config import ServerOptions
 from .errors import QueueFull
@@ -185,10 +186,10 @@ class Service:
             found = await in_time(work, limit, 504, f"not translated within {limit} seconds")
         except QueueFull as error:
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from error
+        except SentenceError as error:
+            raise HTTPException(400, next(iter(error.errors.values()))) from error
         except ValueError as error:
-            # SentenceError has the reason for each sentence; its module needs torch.
-            reasons = getattr(error, "errors", None) or {0: error}
-            raise HTTPException(400, str(next(iter(reasons.values())))) from error
+            raise HTTPException(400, str(error)) from error
         self.metrics.characters.labels(pair.source, pair.target).inc(sum(map(len, texts)))
         return found
 

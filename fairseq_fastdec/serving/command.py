@@ -6,13 +6,15 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..errors import end_with, errors_in_one_line
 from ..opening import load
+from ..tools.command_line import positive
 from .config import ModelOptions, ServerOptions, ServiceConfig, read
-from .scheduler import CAPACITY, POLICIES
+from .scheduler import POLICIES, SchedulerOptions
 
 if TYPE_CHECKING:
     from .app import LanguagePair
@@ -25,9 +27,8 @@ OF_SERVER = ("host", "port", "max_chars", "max_queue", "timeout_seconds", "threa
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Serve until SIGTERM or an interrupt, and report errors of the input in one line."""
     is_script = Path(sys.argv[0]).stem == CONSOLE_SCRIPT
-    program = CONSOLE_SCRIPT if is_script else "python -m fairseq_fastdec serve"
-    parser = _parser(program)
-    args = parser.parse_args(arguments)
+    name = CONSOLE_SCRIPT if is_script else "python -m fairseq_fastdec serve"
+    args = _parser(name).parse_args(arguments)
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -35,46 +36,40 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         from . import app, slow_clients  # noqa: F401
     except ModuleNotFoundError as error:
         end_with(
-            f"{program}: the package {error.name} is not installed: "
+            f"{name}: the package {error.name} is not installed: "
             "pip install 'fairseq_fastdec[serve]'"
         )
-    with errors_in_one_line(program):
+    with errors_in_one_line(name):
         serve(config_of(args))
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(program, description="Translate over HTTP.")
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(name, description="Translate over HTTP.")
     add = parser.add_argument
     add("model", nargs="?", metavar="MODEL", help="a bundle, or a checkpoint")
     add("--config", metavar="FILE", help="a TOML file with models and options, instead of MODEL")
     server = ServerOptions()
     add("--host", help=f"the address to listen at (default: {server.host})")
-    add("--port", type=_positive, metavar="N", help=f"(default: {server.port})")
+    add("--port", type=positive, metavar="N", help=f"(default: {server.port})")
     add("--api-key", action="append", metavar="KEY", help="refuse requests without one of these; "
         "FASTDEC_API_KEYS in the environment has several, separated by commas")  # fmt: skip
-    add("--max-chars", type=_positive, metavar="N", help=f"of a request ({server.max_chars})")
-    add("--max-queue", type=_positive, metavar="N",
+    add("--max-chars", type=positive, metavar="N", help=f"of a request ({server.max_chars})")
+    add("--max-queue", type=positive, metavar="N",
         help=f"sentences that may wait ({server.max_queue})")  # fmt: skip
-    add("--timeout-seconds", type=_positive, metavar="N",
+    add("--timeout-seconds", type=positive, metavar="N",
         help=f"of a request ({server.timeout_seconds})")  # fmt: skip
-    add("--threads", type=_positive, metavar="N", help="of decoding")
+    add("--threads", type=positive, metavar="N", help="of decoding")
     group = parser.add_argument_group("decoding")
     add = group.add_argument
     add("--source", metavar="LANG", help="of requests (default: the model's)")
     add("--target", metavar="LANG", help="likewise")
     add("--decoding", metavar="METHOD", help="such as greedy, lookahead and beam")
-    add("--beam", type=_positive, metavar="K")
+    add("--beam", type=positive, metavar="K")
     add("--engine-precision", metavar="NAME", help="fp32, bf16 or int8")
-    add("--batch-size", type=_positive, metavar="N", help="sentences decoded together")
-    add("--max-wait-ms", type=_positive, metavar="N", help="how long a sentence waits for others")
+    add("--batch-size", type=positive, metavar="N", help="sentences decoded together")
+    add("--max-wait-ms", type=positive, metavar="N", help="how long a sentence waits for others")
     add("--policy", choices=POLICIES, help="which waiting sentence is next")
     return parser
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
-    return int(text)
 
 
 def config_of(args: argparse.Namespace) -> ServiceConfig:
@@ -140,38 +135,25 @@ def _open(model: ModelOptions, server: ServerOptions) -> "LanguagePair":
     return LanguagePair(source, target, translator, model.beam or 1)
 
 
-def open_translator(
-    path: str,
-    *,
-    threads: Optional[int] = None,
-    batch_size: int = CAPACITY,
-    max_queue: int = 2000,
-    max_wait_ms: int = 0,
-    policy: str = "fcfs",
-    **options: Any,
-) -> Any:
+def open_translator(path: str, **options: Any) -> Any:
     """A translator of a bundle or a checkpoint, whose sentences can join running batches.
 
     Args:
-        options: of ``fairseq_fastdec.load``; the others are those of ``schedule``.
+        options: of :class:`~.scheduler.SchedulerOptions` and of ``fairseq_fastdec.load``.
 
     Raises:
         OSError: if a file is not there.
         ValueError: for a wrong option, and for a model or a method that takes whole batches only.
     """
+    names = {own.name for own in fields(SchedulerOptions)} & options.keys()
+    scheduling = {name: options.pop(name) for name in names}
     translator = load(path, **options)
     if translator.job("a", {}) is None:
         raise ValueError(
             f"{path}: sentences cannot join running batches; use --decoding greedy, blockwise, "
             "lookahead, beam or variable_beam, with a model for which there is compiled code"
         )
-    translator.schedule(
-        threads=threads,
-        batch_size=batch_size,
-        max_queue=max_queue,
-        max_wait_ms=max_wait_ms,
-        policy=policy,
-    )
+    translator.schedule(**scheduling)
     return translator
 
 

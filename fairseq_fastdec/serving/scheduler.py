@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Optional, Union
 
 import numpy as np
@@ -25,47 +26,56 @@ from .errors import QueueFull
 POLICIES = ("fcfs", "shortest")
 # The sentences that a thread decodes at once.
 CAPACITY = 32
-# With the policy ``shortest``, a sentence that has waited so many seconds begins next.
+# With the policy ``shortest``, a sentence that has waited longer begins next. In seconds.
 LONGEST_WAIT = 2.0
 
 SearchOutcome = Union[list[Output], Exception]
 Callback = Callable[[SearchOutcome], None]
 
 
+@dataclass(frozen=True)
+class SchedulerOptions:
+    """The threads, the batches and the queue of a scheduler.
+
+    Attributes:
+        threads: that decode, each with batches of its own (default: the number of usable cores).
+        batch_size: the most sentences that a thread decodes at once.
+        max_queue: the most sentences that may wait; ``None`` for any number.
+        max_wait_ms: how long sentences may wait for others while more than half of a batch is in
+            use, so that several begin together.
+        policy: which sentence begins next: ``"fcfs"``, first come, first served, keeps the longest
+            wait short, and ``"shortest"``, fewest tokens first, the mean wait.
+
+    Raises:
+        ValueError: for a number that is too small, or another policy.
+    """
+
+    threads: Optional[int] = None
+    batch_size: int = CAPACITY
+    max_queue: Optional[int] = None
+    max_wait_ms: float = 0.0
+    policy: str = "fcfs"
+
+    def __post_init__(self) -> None:
+        counts = (self.threads, self.batch_size, self.max_queue)
+        if min(n for n in counts if n is not None) < 1 or not self.max_wait_ms >= 0:
+            raise ValueError("threads, batch_size, max_queue: at least 1; max_wait_ms: at least 0")
+        if self.policy not in POLICIES:
+            raise ValueError(f"policy {self.policy}: unknown; choose from {', '.join(POLICIES)}")
+
+
 class Scheduler:
     """Decodes sentences in threads. Any number of threads may call the methods."""
 
-    def __init__(
-        self,
-        *,
-        n_workers: Optional[int] = None,
-        capacity: int = CAPACITY,
-        most_waiting: Optional[int] = None,
-        max_wait: float = 0.0,
-        policy: str = "fcfs",
-    ) -> None:
-        """
-        Args:
-            n_workers: threads that decode (default: the number of usable cores).
-            capacity: the most sentences that a thread decodes at once.
-            most_waiting: the most sentences that may wait; ``None`` for any number.
-            max_wait: how long, in seconds, sentences may wait for others, so that more of them
-                begin together. They begin at once if half of a thread's capacity is free.
-            policy: one of :data:`POLICIES`.
-
-        Raises:
-            ValueError: for a number that is too small, or another policy.
-        """
-        check_settings(n_workers, capacity, most_waiting, max_wait, policy)
+    def __init__(self, options: SchedulerOptions) -> None:
         n_cores = cores.n_usable(cores.usable_cores())
-        n_workers = n_cores if n_workers is None else n_workers
-        self._most_waiting = most_waiting
+        self._most_waiting = options.max_queue
         self._service = loading.library().Service(
-            workers=n_workers,
-            capacity=capacity,
+            workers=n_cores if options.threads is None else options.threads,
+            capacity=options.batch_size,
             threads=loading.measured(n_cores),
-            max_wait=max_wait,
-            takes_shortest=policy == "shortest",
+            max_wait=options.max_wait_ms / 1000,
+            takes_shortest=options.policy == "shortest",
             longest_wait=LONGEST_WAIT,
         )
         self.process = os.getpid()
@@ -86,13 +96,13 @@ class Scheduler:
             tokens: of the source, int64 ``[n]`` with EOS.
             done: is called in another thread with the outputs, best first, or with an error; it
                 must not block.
-            is_bounded: whether ``most_waiting`` holds.
+            is_bounded: whether ``max_queue`` holds.
 
         Returns:
             the number by which the sentence can be cancelled
 
         Raises:
-            QueueFull: if so many sentences wait.
+            QueueFull: if ``max_queue`` sentences wait.
             IndexError: for tokens that are not in the dictionary.
             ValueError: if --min-len does not fit in.
             RuntimeError: after :meth:`close`.
@@ -151,24 +161,6 @@ class Scheduler:
                     done(RuntimeError(error) if error else recipe.outputs(found))
 
 
-def check_settings(
-    n_workers: Optional[int],
-    capacity: int,
-    most_waiting: Optional[int],
-    max_wait: float,
-    policy: str,
-) -> None:
-    """
-    Raises:
-        ValueError: for a setting of :class:`Scheduler` that means nothing.
-    """
-    counts = [count for count in (n_workers, capacity, most_waiting) if count is not None]
-    if min(counts) < 1 or not max_wait >= 0:
-        raise ValueError("threads, batch_size, max_queue: at least 1; max_wait_ms: at least 0")
-    if policy not in POLICIES:
-        raise ValueError(f"policy {policy}: unknown; choose from {', '.join(POLICIES)}")
-
-
 # Schedulers with threads, which have to end before the interpreter does.
 _OPEN: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
 
@@ -180,7 +172,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    """A forked process has none of the threads: to end them would wait for ever."""
+    """A forked process has none of the threads: joining them would never return."""
     for scheduler in list(_OPEN):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(scheduler._service))
     _OPEN.clear()

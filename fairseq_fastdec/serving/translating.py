@@ -15,7 +15,7 @@ import numpy as np
 
 from ..engine.searches import Output, Recipe
 from ..results import NOT_FINITE, Problem, SentenceError, Translation
-from .scheduler import CAPACITY, Scheduler, SearchOutcome, check_settings
+from .scheduler import Scheduler, SchedulerOptions, SearchOutcome
 
 # The sentences that a stream has under way or waiting.
 STREAM_BUFFER = 512
@@ -58,7 +58,7 @@ class JoiningTranslator(ABC):
 
     def __init__(self) -> None:
         self._scheduler: Optional[Scheduler] = None
-        self._settings: dict[str, Any] = {}
+        self._scheduling = SchedulerOptions()
         self._starting = threading.Lock()
 
     @abstractmethod
@@ -76,39 +76,19 @@ class JoiningTranslator(ABC):
             ValueError: for an option that is unknown or that the method cannot honour.
         """
 
-    def schedule(
-        self,
-        *,
-        threads: Optional[int] = None,
-        batch_size: int = CAPACITY,
-        max_queue: Optional[int] = None,
-        max_wait_ms: float = 0.0,
-        policy: str = "fcfs",
-    ) -> None:
+    def schedule(self, **options: Any) -> None:
         """Set how :meth:`translate_async` and :meth:`translate_stream` decode.
 
         Args:
-            threads: that decode, each with batches of its own (default: one a core).
-            batch_size: the most sentences of a thread's batches together.
-            max_queue: the most sentences that may wait (default: any number).
-            max_wait_ms: how long sentences may wait for others while more than half of a batch is
-                in use, so that several begin together.
-            policy: which sentence begins next: ``"fcfs"``, first come, first served, keeps the
-                longest wait short, and ``"shortest"``, fewest tokens first, the mean wait.
+            options: ``threads``, ``batch_size``, ``max_queue``, ``max_wait_ms`` and ``policy``, see
+                :class:`~.scheduler.SchedulerOptions`; the others get their defaults.
 
         Raises:
             ValueError: for a value that means nothing.
         """
-        settings: dict[str, Any] = {
-            "n_workers": threads,
-            "capacity": batch_size,
-            "most_waiting": max_queue,
-            "max_wait": max_wait_ms / 1000,
-            "policy": policy,
-        }
-        check_settings(**settings)
+        given = SchedulerOptions(**options)
         self.close()
-        self._settings = settings
+        self._scheduling = given
 
     async def translate_async(self, text: str, *, details: bool = False, **options: Any) -> Any:
         """Translate a sentence without blocking the event loop.
@@ -173,14 +153,13 @@ class JoiningTranslator(ABC):
                 n_free = STREAM_BUFFER - len(under_way) - len(held)
                 for number, text in islice(source, n_free):
                     under_way[number] = self._begin(number, text, options, ended)
-                if not under_way and not held:
+                if not under_way:
                     return
-                if not in_order or n_yielded not in held:
-                    number, result = ended.get()
-                    del under_way[number]
-                    held[number] = result() if callable(result) else result
-                ready = list(held) if not in_order else [n_yielded] * (n_yielded in held)
-                for number in ready:
+                number, result = ended.get()
+                del under_way[number]
+                held[number] = result() if callable(result) else result
+                while held and (not in_order or n_yielded in held):
+                    number = n_yielded if in_order else next(iter(held))
                     n_yielded += 1
                     yield number, held.pop(number)
         finally:
@@ -206,7 +185,7 @@ class JoiningTranslator(ABC):
             with self._starting:
                 scheduler = self._scheduler
                 if scheduler is None or scheduler.process != os.getpid():
-                    self._scheduler = scheduler = Scheduler(**self._settings)
+                    self._scheduler = scheduler = Scheduler(self._scheduling)
         return scheduler
 
     def _begin(

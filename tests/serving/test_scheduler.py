@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import fairseq_fastdec
 from fairseq_fastdec.serving.errors import QueueFull
-from fairseq_fastdec.serving.scheduler import Scheduler
+from fairseq_fastdec.serving.scheduler import Scheduler, SchedulerOptions
 
-# Outputs of so many tokens keep a thread busy while a test submits other sentences.
+# Outputs of 900 tokens keep a thread busy while a test submits other sentences.
 SANITIZED = "FASTDEC_SANITIZED" in os.environ
 LONG = {"min_len": 900, "max_len_b": 1000, "beam": 2 if SANITIZED else 20}
 LETTERS = "a b c d e f g h i j"
@@ -40,7 +40,7 @@ def scheduler():
     made = []
 
     def start(**settings):
-        made.append(Scheduler(**{"n_workers": 1, **settings}))
+        made.append(Scheduler(SchedulerOptions(**{"threads": 1, **settings})))
         return made[-1]
 
     yield start
@@ -69,7 +69,7 @@ def busy(scheduler, jobs):
 @pytest.mark.parametrize("policy, order", [("fcfs", [5, 2, 9, 3]), ("shortest", [2, 3, 5, 9])])
 def test_the_order_of_a_policy(scheduler, jobs, policy, order, monkeypatch):
     monkeypatch.setattr("fairseq_fastdec.serving.scheduler.LONGEST_WAIT", 1e9)
-    own, done = scheduler(capacity=1, policy=policy), []
+    own, done = scheduler(batch_size=1, policy=policy), []
     busy(own, jobs)
     for n in (5, 2, 9, 3):
         own.submit(*jobs(of_length(n)), lambda found, n=n: done.append(n))
@@ -80,7 +80,7 @@ def test_the_order_of_a_policy(scheduler, jobs, policy, order, monkeypatch):
 
 def test_a_long_sentence_does_not_starve(scheduler, jobs, monkeypatch):
     monkeypatch.setattr("fairseq_fastdec.serving.scheduler.LONGEST_WAIT", 0.001)
-    own, done = scheduler(capacity=1, policy="shortest"), []
+    own, done = scheduler(batch_size=1, policy="shortest"), []
     busy(own, jobs)
     for n in (9, 2, 3):
         own.submit(*jobs(of_length(n)), lambda found, n=n: done.append(n))
@@ -90,7 +90,7 @@ def test_a_long_sentence_does_not_starve(scheduler, jobs, monkeypatch):
 
 
 def test_sentences_join_while_others_are_under_way(scheduler, jobs):
-    own, done = scheduler(capacity=4), queue.SimpleQueue()
+    own, done = scheduler(batch_size=4), queue.SimpleQueue()
     busy(own, jobs)
     for n in (5, 3, 1):
         own.submit(*jobs(of_length(n)), lambda found, n=n: done.put(n))
@@ -100,14 +100,14 @@ def test_sentences_join_while_others_are_under_way(scheduler, jobs):
 
 
 def test_capacity_is_kept(scheduler, jobs):
-    own = scheduler(capacity=2)
+    own = scheduler(batch_size=2)
     for _ in range(5):
         own.submit(*jobs("a b", **LONG), lambda found: None)
     wait_until(lambda: own.queued() == (3, 2))
 
 
 def test_threads_share_what_waits(scheduler, jobs):
-    own = scheduler(n_workers=2, capacity=4)
+    own = scheduler(threads=2, batch_size=4)
     for _ in range(8):
         own.submit(*jobs("a b", **LONG), lambda found: None)
     wait_until(lambda: own.queued() == (0, 8))
@@ -115,7 +115,7 @@ def test_threads_share_what_waits(scheduler, jobs):
 
 def test_waiting_for_others(scheduler, jobs):
     """With a thread that is more than half in use, sentences wait for others for a while."""
-    own, done = scheduler(capacity=3, max_wait=60.0), []
+    own, done = scheduler(batch_size=3, max_wait_ms=60_000.0), []
     busy(own, jobs)
     number = own.submit(*jobs("a b", **LONG), lambda found: done.append("long"))
     wait_until(lambda: own.queued() == (0, 2))
@@ -128,7 +128,7 @@ def test_waiting_for_others(scheduler, jobs):
 
 
 def test_a_queue_that_is_full(scheduler, jobs):
-    own = scheduler(capacity=1, most_waiting=2)
+    own = scheduler(batch_size=1, max_queue=2)
     busy(own, jobs)
     for _ in range(2):
         own.submit(*jobs("a"), lambda found: None, is_bounded=True)
@@ -139,7 +139,7 @@ def test_a_queue_that_is_full(scheduler, jobs):
 
 
 def test_cancelling(scheduler, jobs):
-    own, done = scheduler(capacity=1), []
+    own, done = scheduler(batch_size=1), []
     under_way = busy(own, jobs)
     waiting = own.submit(*jobs("a b c"), lambda found: done.append("waiting"))
     own.submit(*jobs("a"), lambda found: done.append("last"))
@@ -163,7 +163,7 @@ def test_a_sentence_that_cannot_be_decoded(scheduler, jobs):
 
 
 def test_closing_decodes_what_was_submitted(jobs):
-    own, done = Scheduler(n_workers=2, capacity=1), []
+    own, done = Scheduler(SchedulerOptions(threads=2, batch_size=1)), []
     for _ in range(9):
         own.submit(*jobs("a b c"), done.append)
     own.close()
@@ -176,17 +176,17 @@ def test_closing_decodes_what_was_submitted(jobs):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"capacity": 0}, "at least 1"),
-        ({"n_workers": 0}, "at least 1"),
-        ({"most_waiting": 0}, "at least 1"),
-        ({"max_wait": -1.0}, "at least 0"),
-        ({"max_wait": float("nan")}, "at least 0"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"threads": 0}, "at least 1"),
+        ({"max_queue": 0}, "at least 1"),
+        ({"max_wait_ms": -1.0}, "at least 0"),
+        ({"max_wait_ms": float("nan")}, "at least 0"),
         ({"policy": "lifo"}, "policy lifo: unknown; choose from fcfs, shortest"),
     ],
 )
 def test_settings_that_mean_nothing(settings, message):
     with pytest.raises(ValueError, match=message):
-        Scheduler(**settings)
+        SchedulerOptions(**settings)
 
 
 @pytest.mark.skipif(
@@ -214,15 +214,16 @@ OPTIONS = [{}, {"beam": 3}, {"decoding": "lookahead"}, {"beam": 2, "lenpen": 2.0
 @given(
     drawn=st.lists(st.tuples(st.integers(1, 10), st.integers(0, 4)), max_size=40),
     cancelled=st.sets(st.integers(0, 39)),
-    n_workers=st.integers(1, 3),
-    capacity=st.integers(1, 5),
-    max_wait=st.sampled_from([0.0, 0.002]),
+    threads=st.integers(1, 3),
+    batch_size=st.integers(1, 5),
+    max_wait_ms=st.sampled_from([0.0, 2.0]),
     policy=st.sampled_from(["fcfs", "shortest"]),
 )
 def test_every_sentence_ends_once_with_its_own_output(
-    translator, jobs, drawn, cancelled, n_workers, capacity, max_wait, policy
+    translator, jobs, drawn, cancelled, threads, batch_size, max_wait_ms, policy
 ):
-    own = Scheduler(n_workers=n_workers, capacity=capacity, max_wait=max_wait, policy=policy)
+    options = dict(threads=threads, batch_size=batch_size, max_wait_ms=max_wait_ms, policy=policy)
+    own = Scheduler(SchedulerOptions(**options))
     ended = []
     numbers = [
         own.submit(

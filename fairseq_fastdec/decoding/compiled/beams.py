@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from types import ModuleType
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
-from ...engine.searches import BeamOptions, Recipe
-from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, hypotheses_of
 from ..sources import Sources
 from ..statistics import INVOCATIONS, Statistics
@@ -66,17 +62,6 @@ class BeamResult(NamedTuple):
 class CompiledBeams(CompiledSearch):
     """A compiled beam search."""
 
-    def __init__(
-        self,
-        models: EngineModels,
-        rules: GenerationRules,
-        temperature: float,
-        options: BeamOptions,
-        shortlist: Optional[Shortlist] = None,
-    ) -> None:
-        super().__init__(models, rules, temperature, shortlist)
-        self._options = options
-
     def results(
         self,
         sources: Sources,
@@ -111,15 +96,6 @@ class CompiledBeams(CompiledSearch):
                 n_left = search.advance(STEPS_AT_ONCE, loading.n_threads())
                 yield from self._finished(search)
         _count(before, search.counts, statistics)
-
-    def recipe(self, n_source: int, bos: int) -> Optional[Recipe]:
-        if self._options.sampling is not None:
-            return None
-        models = self._models.reaching(n_source, self._rules.max_positions)
-        return Recipe(models, self._rules, self._options, self._temperature, bos)
-
-    def new_search(self, module: ModuleType, **shared: Any) -> Any:
-        return self._options.search(module, **shared)
 
     def _finished(self, search: Any) -> Iterator[BeamResult]:
         finished = search.finished()

@@ -1,16 +1,13 @@
 """Methods with one hypothesis for each sentence, in compiled code."""
 
 from itertools import islice
-from types import ModuleType
 from typing import Any, Optional
 
 import torch
 from torch import Tensor
 
-from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
-from ...engine.searches import Recipe, SearchOptions
-from ..constraints import GenerationRules, prefix_lengths
+from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
 from ..sources import Sources
 from ..statistics import INVOCATIONS, SentenceRecord, Statistics
@@ -19,17 +16,6 @@ from .search import CompiledSearch
 
 class CompiledOutputs(CompiledSearch):
     """The search of a method that keeps one hypothesis for each sentence."""
-
-    def __init__(
-        self,
-        models: EngineModels,
-        rules: GenerationRules,
-        temperature: float,
-        options: SearchOptions,
-        shortlist: Optional[Shortlist] = None,
-    ) -> None:
-        super().__init__(models, rules, temperature, shortlist)
-        self._options = options
 
     def translate(
         self,
@@ -67,13 +53,6 @@ class CompiledOutputs(CompiledSearch):
             search.advance(loading.library().ALL_STEPS, loading.n_threads())
         self._count(before, search.counts, statistics)
         return self._results(search.finished(), sources, ids)
-
-    def recipe(self, n_source: int, bos: int) -> Optional[Recipe]:
-        models = self._models.reaching(n_source, self._rules.max_positions)
-        return Recipe(models, self._rules, self._options, self._temperature, bos)
-
-    def new_search(self, module: ModuleType, **shared: Any) -> Any:
-        return self._options.search(module, **shared)
 
     def _count(self, before: Any, now: Any, statistics: Statistics) -> None:
         """Add what the search has counted since ``before``."""

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from types import ModuleType
-from typing import Any, NamedTuple, Optional
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
-from ..constraints import GenerationRules
 from ..sources import Sources
 from ..statistics import INVOCATIONS, Statistics
 from .search import CompiledSearch
@@ -33,24 +30,6 @@ class PairResult(NamedTuple):
 
 class CompiledPairs(CompiledSearch):
     """A compiled search for pairs of tokens."""
-
-    def __init__(
-        self,
-        models: EngineModels,
-        rules: GenerationRules,
-        temperature: float,
-        width: int,
-        right_bos: int,
-        shortlist: Optional[Shortlist],
-    ) -> None:
-        """
-        Args:
-            rules: whose EOS is the end token of pairs.
-            width: W, the most hypotheses of a beam.
-            right_bos: the token beside the one before the first.
-        """
-        super().__init__(models, rules, temperature, shortlist)
-        self._width, self._right_bos = width, right_bos
 
     def results(
         self, sources: Sources, bos: int, max_len: int, forced: Tensor, statistics: Statistics
@@ -83,8 +62,3 @@ class CompiledPairs(CompiledSearch):
         costs = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
         for number, n, steps, expansions in zip(*costs):
             yield PairResult(number, list(islice(hypotheses, n)), steps, expansions)
-
-    def new_search(self, module: ModuleType, **shared: Any) -> Any:
-        # fairseq's batches are decoded as a whole.
-        options = module.PairOptions(self._width, self._right_bos, capacity=module.ALL_STEPS)
-        return module.PairSearch(options=options, **shared)

@@ -1,9 +1,7 @@
 """The base of compiled searches: one search serves many batches, until the models change."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Optional
 
 import numpy as np
@@ -11,12 +9,12 @@ import numpy as np
 from ...engine import EngineModels, Shortlist
 from ...engine.kernels import loading
 from ...engine.kernels.parts import EnginePart
-from ...engine.searches import Recipe
+from ...engine.searches import PairOptions, Recipe
 from ..constraints import GenerationRules
 from ..sources import Sources, are_tokens
 
 
-class CompiledSearch(ABC):
+class CompiledSearch:
     """A compiled search over an ensemble. For one thread at a time."""
 
     def __init__(
@@ -24,25 +22,19 @@ class CompiledSearch(ABC):
         models: EngineModels,
         rules: GenerationRules,
         temperature: float,
+        options: Any,
         shortlist: Optional[Shortlist] = None,
     ) -> None:
         """
         Args:
             temperature: divides the logits before the softmax.
+            options: of :mod:`~...engine.searches`.
             shortlist: the target types that may be used (default: all).
         """
         self._models, self._rules, self._temperature = models, rules, temperature
-        self._shortlist = shortlist
+        self._options, self._shortlist = options, shortlist
         self._search: Any = None
         self._models_of_search: list[Any] = []
-
-    @abstractmethod
-    def new_search(self, module: ModuleType, **shared: Any) -> Any:
-        """A search of the module ``_engine``.
-
-        Args:
-            shared: the arguments ``models`` and ``rules``.
-        """
 
     def recipe(self, n_source: int, bos: int) -> Optional[Recipe]:
         """The search for sentences that come one by one; ``None`` if they cannot.
@@ -51,10 +43,14 @@ class CompiledSearch(ABC):
             n_source: the most tokens of a source.
             bos: the token before the first.
         """
-        return None
+        options = self._options
+        if isinstance(options, PairOptions) or getattr(options, "sampling", None) is not None:
+            return None
+        models = self._models.reaching(n_source, self._rules.max_positions)
+        return Recipe(models, self._rules, options, self._temperature, bos)
 
     def parts(self, n_source: int) -> list[EnginePart]:
-        """The models, with positions for sources of so many tokens."""
+        """The models, with positions for sources of at most ``n_source`` tokens."""
         return self._models.parts(n_source, self._rules.max_positions)
 
     @contextmanager
@@ -67,7 +63,7 @@ class CompiledSearch(ABC):
         models = self._models.reaching(n_source, n_target)
         if self._search is None or models is not self._models_of_search:
             rules = self._rules.compiled(self._temperature)
-            self._search = self.new_search(loading.library(), models=models, rules=rules)
+            self._search = self._options.search(loading.library(), models=models, rules=rules)
             self._models_of_search = models
         # A search that an error ends is not used again: sentences would be under way.
         search, self._search = self._search, None

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...data.special_tokens import start_tokens
 from ...data.token_order import common_order
 from ...engine import EngineModels
+from ...engine.searches import PairOptions
 from ..compiled.pairs import CompiledPairs
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
@@ -43,8 +44,8 @@ class DoubleToken(DecodingGenerator):
 
     def compiled_search(self, models: EngineModels) -> CompiledPairs:
         _, right = start_tokens(self.order, self.dictionary)
-        given = (models, self.rules, self.temperature, self._width, right, self.shortlist)
-        return CompiledPairs(*given)
+        options = PairOptions(self._width, right)
+        return CompiledPairs(models, self.rules, self.temperature, options, self.shortlist)
 
     def run(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]

@@ -163,7 +163,7 @@ void Service::step(OwnBatch &own, std::vector<Ended> &ended) {
   try {
     own.batch->advance(options.threads, ended);
     for (size_t i = first; i < ended.size(); ++i) own.ids.erase(ended[i].id);
-  } catch (const std::exception &error) {  // of memory, for example: nobody waits for ever
+  } catch (const std::exception &error) {  // such as std::bad_alloc: all callers get an answer
     ended.resize(first);
     for (int64_t id : own.ids) ended.push_back({id, {}, error.what()});
     own.ids.clear();

@@ -77,7 +77,7 @@ struct ServiceOptions {
   double max_wait = 0;
   // The waiting sentence with the fewest tokens begins next, and not the one that came first.
   bool takes_shortest = false;
-  // But one that has waited so many seconds begins before.
+  // A sentence that has waited longer, in seconds, begins before all others.
   double longest_wait = 2;
 };
 
@@ -89,7 +89,7 @@ class Service {
   Service(const Service &) = delete;
   Service &operator=(const Service &) = delete;
 
-  // Returns whether the sentence is taken: not if so many wait already.
+  // Returns whether the sentence is taken: not if most_waiting sentences wait already.
   bool submit(Arrival arrival, int64_t most_waiting);
   // Forgets a sentence; returns whether it was there.
   bool cancel(int64_t id);
