@@ -2,9 +2,10 @@
 
 import math
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 CPUS = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
@@ -76,3 +77,38 @@ def _range(text: str) -> range:
     """``0-3`` or ``5``, as the kernel writes lists of processors."""
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
+
+
+class CoreTurns:
+    """Lets at most as many threads decode at the same time as there are cores.
+
+    The engine shares the cores among the calls that are under way.
+    """
+
+    def __init__(self) -> None:
+        self._n_decoding = 0
+        self._changed = threading.Condition()
+        self._n_cores = n_usable(usable_cores())
+
+    def __enter__(self) -> None:
+        with self._changed:
+            while self._n_decoding >= self._n_cores:
+                self._changed.wait()
+            self._n_decoding += 1
+
+    def __exit__(self, *error: Any) -> None:
+        with self._changed:
+            self._n_decoding -= 1
+            self._changed.notify()
+
+
+TURNS = CoreTurns()
+
+
+def _forget_turns() -> None:
+    """A forked process has none of the threads that had a turn."""
+    TURNS.__init__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_turns)

@@ -5,13 +5,12 @@ sentence with a small model.
 """
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from . import cores
+from .cores import TURNS
 from .decoding import DecodingGenerator
 
 # Idle generators keep the caches of the largest batch that they have decoded.
@@ -38,8 +37,8 @@ class KeptGenerators:
     def lent(self, key: Optional[Key], build: Callable[[], Any]) -> Iterator[Any]:
         """A generator for one call, put back at the end of the ``with`` block.
 
-        A call waits until there is a core for it (:class:`CoreTurns`). A generator whose call
-        raised an error is dropped.
+        A call waits until there is a core for it (:class:`~.cores.CoreTurns`). A generator whose
+        call raised an error is dropped.
 
         Args:
             key: everything that ``build`` depends on; see :func:`key_of`. ``None`` for a generator
@@ -105,41 +104,6 @@ def key_of(options: dict[str, Any]) -> Optional[Key]:
     except TypeError:
         return None
     return key
-
-
-class CoreTurns:
-    """Lets at most as many threads decode at the same time as there are cores.
-
-    The engine shares the cores among the calls that are under way.
-    """
-
-    def __init__(self) -> None:
-        self._n_decoding = 0
-        self._changed = threading.Condition()
-        self._n_cores = cores.n_usable(cores.usable_cores())
-
-    def __enter__(self) -> None:
-        with self._changed:
-            while self._n_decoding >= self._n_cores:
-                self._changed.wait()
-            self._n_decoding += 1
-
-    def __exit__(self, *error: Any) -> None:
-        with self._changed:
-            self._n_decoding -= 1
-            self._changed.notify()
-
-
-TURNS = CoreTurns()
-
-
-def _forget_turns() -> None:
-    """A forked process has none of the threads that had a turn."""
-    TURNS.__init__()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_turns)
 
 
 def _may_be_kept(generator: Any) -> bool:

@@ -6,19 +6,19 @@ translator = fairseq_fastdec.load("checkpoint_best.pt", "data-bin/en-de")
 translator.translate("Hello world.")
 """
 
-import contextlib
 import math
 import os
 from argparse import Namespace
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from .data.batches import DirectBatches, batches_of
@@ -27,11 +27,12 @@ from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, co
 from .data.token_order import LEFT_TO_RIGHT
 from .decoding import DecodingGenerator, check_asked_for
 from .decoding.alignments import hard_alignments
-from .decoding.hypothesis import Hypothesis, NotFinite
+from .decoding.hypothesis import NONE, Hypothesis, NotFinite
 from .decoding.methods.streaming import Capacity, Streaming
 from .decoding.option_rules import given
 from .decoding.options import DecodingOptions
 from .decoding.registry import STOCK
+from .engine.kernels import loading
 from .engine.searches import Output, Recipe
 from .kept_generators import KeptGenerators, key_of
 from .results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
@@ -260,8 +261,17 @@ class Joining(NamedTuple):
         return self.recipes[key]
 
 
-class Called(Exception):  # noqa: N818 (it is no error)
-    """A generator that raises itself, with the arguments that a task calls it with."""
+class RecordingGenerator:
+    """A generator that decodes nothing, and records the arguments that a task passes to it.
+
+    Attributes:
+        hypotheses: what it returns.
+    """
+
+    def __init__(self, eos: int) -> None:
+        scores = torch.zeros(1)
+        nothing = {"attention": NONE, "alignment": NONE, "positional_scores": scores}
+        self.hypotheses = [[{"tokens": torch.tensor([eos]), "score": scores[0], **nothing}]]
 
     def generate(
         self,
@@ -271,9 +281,23 @@ class Called(Exception):  # noqa: N818 (it is no error)
         constraints: Optional[Tensor] = None,
         bos_token: Optional[int] = None,
     ) -> Any:
-        """Raises: itself."""
+        """See :meth:`.decoding.DecodingGenerator.generate`."""
         self.sample, self.prefix, self.bos = sample, prefix_tokens, bos_token
-        raise self
+        return self.hypotheses
+
+
+class Start(NamedTuple):
+    """The arguments that a task passes to its generator for a sentence.
+
+    Attributes:
+        source: int64 ``[n]``.
+        bos: the token before the first; ``None`` if the task leaves it to the generator.
+        prefix: forced first tokens.
+    """
+
+    source: np.ndarray
+    bos: Optional[int] = None
+    prefix: tuple[int, ...] = ()
 
 
 class Translator(JoiningTranslator):
@@ -350,6 +374,11 @@ class Translator(JoiningTranslator):
         request = self._request_of(options) if options else self._usual
         is_one = isinstance(texts, str)
         lines = stripped_lines([texts] if is_one else texts)
+        if len(lines) == 1 and lines[0] and not alignment:
+            job = self._job(lines[0], request)
+            if job is not None:
+                result = self.decoded_alone(job, details)
+                return result if is_one else [result]
         encoded = self._codec.encode(lines)
         found, stripped = self._hypotheses(lines, encoded, request, alignment)
         tokens = [
@@ -399,32 +428,50 @@ class Translator(JoiningTranslator):
 
     def job(self, text: str, options: dict[str, Any]) -> Union[SentenceJob, Problem, None]:
         """See :meth:`.serving.translating.JoiningTranslator.job`."""
-        request = self._request_of(options) if options else self._usual
+        return self._job(text, self._request_of(options) if options else self._usual)
+
+    def n_threads(self) -> int:
+        """The number of threads that decode one sentence: torch's."""
+        return loading.n_threads()
+
+    def _job(self, text: str, request: Request) -> Union[SentenceJob, Problem, None]:
+        joining = self._joining(request)
+        if joining is None:
+            return None
         (source,) = self._codec.encode([text])
         if isinstance(source, Problem):
             return source
         problem = SourceLimit.of(self._positions, request.max_tokens).problem(source)
-        joining = None if problem is not None else self._joining(request)
-        if joining is None:
+        start = None if problem is not None else self._start(source, request)
+        if start is None:
             return problem
         self._codec.forget_words()
-        tokens, bos, prefix = self._called_with(source, request)
         written = partial(self._written, source, joining.stripped)
-        return SentenceJob(joining.recipe(bos, prefix), tokens, request.nbest, written)
+        recipe = joining.recipe(start.bos, start.prefix)
+        return SentenceJob(recipe, start.source, request.nbest, written)
 
-    def _called_with(
-        self, source: Tensor, request: Request
-    ) -> tuple[np.ndarray, Optional[int], tuple[int, ...]]:
-        """The source tokens, first token and forced tokens that the task makes of a sentence.
+    def _start(self, source: Tensor, request: Request) -> Optional[Start]:
+        """The start of a sentence's decoding; ``None`` if the task changes hypotheses afterwards.
 
-        The first token is ``None`` if the task leaves it to the generator.
+        Args:
+            source: tokens int64 ``[n]`` with EOS.
         """
-        called = Called()
+        if self._starts_as_fairseq:
+            return Start(source.numpy())
+        generator = RecordingGenerator(self.task.target_dictionary.eos())
         (batch,) = self._batches(None, [source], request)
-        with contextlib.suppress(Called):
-            self.task.inference_step(called, self._models, batch)
-        prefix = () if called.prefix is None else tuple(called.prefix[0].tolist())
-        return called.sample["net_input"]["src_tokens"][0].numpy(), called.bos, prefix
+        hypotheses = self.task.inference_step(generator, self._models, batch)
+        if hypotheses is not generator.hypotheses:
+            return None
+        prefix = () if generator.prefix is None else tuple(generator.prefix[0].tolist())
+        return Start(generator.sample["net_input"]["src_tokens"][0].numpy(), generator.bos, prefix)
+
+    @cached_property
+    def _starts_as_fairseq(self) -> bool:
+        """Whether the task passes sources to generators as they are, and nothing else."""
+        step = type(self.task).inference_step
+        is_plain = step is FairseqTask.inference_step
+        return is_plain and self._direct_batches(torch.tensor([self._eos])).is_possible
 
     def exported(self) -> dict[str, Any]:
         """The content of a bundle of the models, with the options of :func:`load`.
@@ -470,15 +517,20 @@ class Translator(JoiningTranslator):
         for n in (1, 2, 5):
             unk, eos = self.task.source_dictionary.unk(), self.task.source_dictionary.eos()
             source = [*[unk] * n, eos]
-            tokens, bos, prefix = self._called_with(torch.tensor(source), request)
-            own = tokens.tolist()
+            start = self._start(torch.tensor(source), request)
+            if start is None:
+                raise ValueError(
+                    f"{type(self.task).__name__}: it changes translations after decoding, which a "
+                    "bundle cannot do"
+                )
+            own = start.source.tolist()
             first = next(
                 (at for at in range(len(own)) if own[at : at + len(source)] == source), None
             )
             around = None
             if first is not None:
                 around = tuple(own[:first]), tuple(own[first + len(source) :])
-            seen.add((around, bos, prefix))
+            seen.add((around, start.bos, start.prefix))
         if len(seen) > 1 or None in (around for around, _, _ in seen):
             raise ValueError(
                 f"{type(self.task).__name__}: it changes sources in a way that a bundle cannot hold"
@@ -488,7 +540,9 @@ class Translator(JoiningTranslator):
 
     def _joining(self, request: Request) -> Optional[Joining]:
         """``None`` if sentences of the request cannot join a running batch."""
-        if request.key is None or self._device != "cpu":
+        # To build a generator draws a seed, or empties the file of statistics.
+        acts = request.decoding.get("sampling") or request.decoding.get("decoding_stats")
+        if request.key is None or self._device != "cpu" or acts:
             return None
         if request.key not in self._joinings:
             generator = self._built(request.decoding)
@@ -614,10 +668,7 @@ class Translator(JoiningTranslator):
     def _batches(
         self, generator: Any, tokens: list[Tensor], request: Request
     ) -> Iterable[dict[str, Any]]:
-        direct = self._direct
-        if direct is None:
-            direct = self._direct = DirectBatches(self.task, tokens[0])
-            direct.is_possible &= makes_batches_as_fairseq(type(self.task))
+        direct = self._direct_batches(tokens[0])
         batch_size, max_tokens = request.batch_size, request.max_tokens
         if isinstance(generator, Streaming):
             generator.capacity = Capacity(batch_size, max_tokens)
@@ -630,6 +681,16 @@ class Translator(JoiningTranslator):
         if len(tokens) == 1:
             return [direct.single(tokens[0])]
         return direct.several(tokens, max_tokens, batch_size)
+
+    def _direct_batches(self, tokens: Tensor) -> DirectBatches:
+        """
+        Args:
+            tokens: any sentence, int64 ``[n]`` with EOS.
+        """
+        if self._direct is None:
+            self._direct = DirectBatches(self.task, tokens)
+            self._direct.is_possible &= makes_batches_as_fairseq(type(self.task))
+        return self._direct
 
     def _align(self, batch: dict[str, Any], best: list[Union[list[Hypothesis], Problem]]) -> None:
         """Set the alignments of the hypotheses of a batch."""

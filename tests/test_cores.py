@@ -1,6 +1,7 @@
 """Which cores there are, and who gets which."""
 
 import os
+import threading
 
 import pytest
 
@@ -72,3 +73,40 @@ def test_pinning(monkeypatch):
     cores.pin(None)
     cores.pin([1, 2])
     assert pinned == [(0, [1, 2])]
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_at_most_one_thread_for_each_core_decodes(most, monkeypatch):
+    turns = cores.CoreTurns()
+    monkeypatch.setattr(turns, "_n_cores", most)
+    lock, n_now, seen = threading.Lock(), [0], []
+    leave = threading.Event()
+
+    def decode():
+        with turns:
+            with lock:
+                n_now[0] += 1
+                seen.append(n_now[0])
+                if len(seen) >= most:
+                    leave.set()
+            leave.wait(10)
+            with lock:
+                n_now[0] -= 1
+
+    threads = [threading.Thread(target=decode) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(seen) == most and len(seen) == 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork: run it on Linux or macOS")
+def test_a_forked_process_has_all_turns():
+    with cores.TURNS:
+        process = os.fork()
+        if process == 0:
+            with cores.TURNS:
+                os._exit(7)
+        _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 7

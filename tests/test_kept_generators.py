@@ -1,7 +1,5 @@
 """Generators are built once for each set of options, and serve one call at a time."""
 
-import os
-import threading
 from argparse import Namespace
 
 import pytest
@@ -10,7 +8,7 @@ import torch
 from fairseq_fastdec import kept_generators
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.kept_generators import CoreTurns, KeptGenerators, key_of
+from fairseq_fastdec.kept_generators import KeptGenerators, key_of
 from tests.support import tiny
 from tests.support.trained_models import TASK
 
@@ -112,41 +110,3 @@ def test_keys():
     assert key_of({"beam": 1, "lenpen": 0.5}) == key_of({"lenpen": 0.5, "beam": 1})
     assert key_of({"beam": 1}) != key_of({"beam": True})
     assert key_of({"beam": []}) is None
-
-
-@pytest.mark.parametrize("n_cores, n_threads, most", [(4, 1, 4), (4, 2, 2), (2, 2, 1), (2, 8, 1)])
-def test_threads_decode_at_once_if_each_has_cores(n_cores, n_threads, most, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: n_threads)
-    turns = CoreTurns()
-    monkeypatch.setattr(turns, "_n_cores", n_cores)
-    lock, n_now, seen = threading.Lock(), [0], []
-    leave = threading.Event()
-
-    def decode():
-        with turns:
-            with lock:
-                n_now[0] += 1
-                seen.append(n_now[0])
-                if len(seen) >= most:
-                    leave.set()
-            leave.wait(10)
-            with lock:
-                n_now[0] -= 1
-
-    threads = [threading.Thread(target=decode) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert max(seen) == most and len(seen) == 6
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no os.fork: run it on Linux or macOS")
-def test_a_forked_process_has_all_turns():
-    with kept_generators.TURNS:
-        process = os.fork()
-        if process == 0:
-            with kept_generators.TURNS:
-                os._exit(7)
-        _, status = os.waitpid(process, 0)
-    assert os.waitstatus_to_exitcode(status) == 7

@@ -246,8 +246,8 @@ def _network(
         "tokens_per_step": tokens_per_step,
         "embed": weights.embed.numpy(),
         "embed_scale": weights.embed_scale,
-        "embed_norm": _norm(weights.embed_norm),
-        "final_norm": _norm(weights.final_norm),
+        "embed_norm": _part(weights.embed_norm),
+        "final_norm": _part(weights.final_norm),
         "positions": None if positions.table is None else positions.table.numpy(),
     }
     return EnginePart("Network", arguments)
@@ -319,15 +319,12 @@ def _linears(linears: dict[str, PackedLinear]) -> dict[str, EnginePart]:
     return {name: packed.part for name, packed in linears.items()}
 
 
+def _part(norm: Optional[PreparedNorm]) -> Optional[EnginePart]:
+    return None if norm is None else norm.part
+
+
 def _norms(norms: dict[str, Optional[PreparedNorm]]) -> dict[str, Optional[EnginePart]]:
-    return {name: _norm(norm) for name, norm in norms.items()}
-
-
-def _norm(norm: Optional[PreparedNorm]) -> Optional[EnginePart]:
-    if norm is None:
-        return None
-    arrays = {"weight": _array(norm.weight), "bias": _array(norm.bias)}
-    return EnginePart("Norm", {**arrays, "epsilon": norm.eps})
+    return {name: _part(norm) for name, norm in norms.items()}
 
 
 def _array(tensor: Tensor) -> Any:

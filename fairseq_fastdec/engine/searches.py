@@ -3,6 +3,7 @@
 Neither torch nor fairseq is imported.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -170,11 +171,42 @@ class Recipe:
     bos: int
     prefix: tuple[int, ...] = ()
 
+    def new_search(self) -> Any:
+        """A search without sentences."""
+        rules = self.rules.compiled(self.temperature)
+        return self.options.search(loading.library(), models=self.models, rules=rules)
+
     @cached_property
     def search(self) -> Any:
         """A search without sentences, as ``_engine.Service`` takes it."""
-        rules = self.rules.compiled(self.temperature)
-        return self.options.search(loading.library(), models=self.models, rules=rules)
+        return self.new_search()
+
+    @cached_property
+    def _idle(self) -> "deque[Any]":
+        """Searches that decode one sentence at a time, and that no thread uses now."""
+        return deque()
+
+    def decoded(self, tokens: np.ndarray, n_threads: int) -> list[Output]:
+        """The outputs of one sentence, best first, decoded in the calling thread.
+
+        Args:
+            tokens: of the source, int64 ``[n]`` with EOS.
+            n_threads: the most threads of the engine that take part.
+
+        Raises:
+            IndexError: for tokens that are not in the dictionary.
+            ValueError: if --min-len does not fit in.
+        """
+        try:
+            search = self._idle.pop()
+        except IndexError:
+            search = self.new_search()
+        max_len = self.rules.max_len(len(tokens))
+        found = search.decode(tokens[None], self.bos, max_len, self.forced, n_threads)
+        # A search that has raised an error is not used again.
+        self._idle.append(search)
+        ((_, _, hypotheses),) = hypotheses_of(found)
+        return self.outputs(hypotheses)
 
     @cached_property
     def forced(self) -> Optional[np.ndarray]:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
+from .. import cores
+from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..results import NOT_FINITE, Problem, SentenceError, Translation
 from .scheduler import Scheduler, SchedulerOptions, SearchOutcome
@@ -75,6 +77,25 @@ class JoiningTranslator(ABC):
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
         """
+
+    def n_threads(self) -> int:
+        """The number of threads that decode one sentence."""
+        return loading.measured(cores.n_usable(cores.usable_cores()))
+
+    def decoded_alone(self, job: Union[SentenceJob, Problem], details: bool) -> Any:
+        """A sentence's translation, decoded in the calling thread.
+
+        Returns:
+            what :meth:`translate` returns for a sentence.
+
+        Raises:
+            SentenceError: without ``details``, for a sentence that cannot be translated.
+        """
+        if isinstance(job, Problem):
+            return _failed(job, details)
+        with cores.TURNS:
+            outcome = job.recipe.decoded(job.tokens, self.n_threads())
+        return _result(job, outcome, details)
 
     def schedule(self, **options: Any) -> None:
         """Set how :meth:`translate_async` and :meth:`translate_stream` decode.

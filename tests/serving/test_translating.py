@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 import fairseq_fastdec
 from examples.common.en_de import DISTILLED_MODEL
 from fairseq_fastdec import SentenceError, Translation
+from fairseq_fastdec.data.codec import TextCodec
 from fairseq_fastdec.serving.errors import QueueFull
 from fairseq_fastdec.tools.export import export
+from fairseq_fastdec.translator import Translator
+from tests.support import tiny
 
 LINES = [
     "Click the Save button.",
@@ -73,8 +76,10 @@ def all_at_once(translator, lines, **options):
 def test_as_alone(translator, name):
     options = {**METHODS, **ALONE}[name]
     lines = LINES * 4
-    alone = [translator.translate(line, **options) for line in LINES] * 4
-    assert all_at_once(translator, lines, **options) == alone
+    # A list is translated by a generator, in batches.
+    expected = translator.translate(LINES, **options)
+    assert [translator.translate(line, **options) for line in LINES] == expected
+    assert all_at_once(translator, lines, **options) == expected * 4
     detailed = [translator.translate(line, details=True, **options) for line in LINES] * 4
     assert all_at_once(translator, lines, details=True, **options) == detailed
     assert list(translator.translate_stream(iter(lines), **options)) == list(enumerate(detailed))
@@ -114,6 +119,19 @@ def test_methods_mixed_with_cancellations(translator, lines, names, cancelled, p
     while translator.queued() != (0, 0):
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "beam"])
+def test_a_task_that_changes_hypotheses(decoding):
+    task = tiny.double_token_task("r2l", 1)
+    model = tiny.build_model(task)
+    own = Translator(task, [model], TextCodec(task, None, None), "cpu", {"max_len_b": 10})
+    expected = own.translate(["a b c", "c"], decoding=decoding)
+    assert [own.translate(line, decoding=decoding) for line in ("a b c", "c")] == expected
+    assert all_at_once(own, ["a b c", "c"], decoding=decoding) == expected
+    own.close()
+    with pytest.raises(ValueError, match="changes translations after decoding"):
+        own.exported()
 
 
 def test_errors_stay_with_their_sentence(translator, bundle):

@@ -742,7 +742,7 @@ void admit_pairs(Checked<PairSearch> &own, std::optional<Array<int64_t>> tokens,
   own.admit(read);
 }
 
-// The sentences that a service has collected.
+// Sentences that are done.
 struct Collected {
   std::vector<int64_t> ids, n_hypotheses;
   std::vector<std::string> errors;  // empty where there are hypotheses
@@ -750,12 +750,7 @@ struct Collected {
   Outputs outputs;
 };
 
-Collected collected(Service &service) {
-  std::vector<Ended> ended;
-  {
-    const py::gil_scoped_release unlocked;
-    ended = service.collect();
-  }
+Collected collected(const std::vector<Ended> &ended) {
   std::vector<const Hypothesis *> hypotheses;
   for (const Ended &sentence : ended)
     for (const Hypothesis &own : sentence.hypotheses) hypotheses.push_back(&own);
@@ -770,20 +765,51 @@ Collected collected(Service &service) {
   return all;
 }
 
+Collected collect(Service &service) {
+  std::vector<Ended> ended;
+  {
+    const py::gil_scoped_release unlocked;
+    ended = service.collect();
+  }
+  return collected(ended);
+}
+
 void prepare(Request &request) { request.horizon = request.max_len + 1; }
 void prepare(BeamRequest &request) { request.n_source = int64_t(request.source.size()); }
 
 // source: the tokens of one sentence [1, S]; prefix: [1, P]
 template <typename Kind, typename Given>
-bool submit(Service &service, const Checked<Kind> &own, int64_t id, Array<int64_t> source,
-            int64_t bos, int64_t max_len, std::optional<Array<int64_t>> prefix,
-            int64_t most_waiting) {
+Given read_one(const Checked<Kind> &own, int64_t id, Array<int64_t> source, int64_t bos,
+               int64_t max_len, std::optional<Array<int64_t>> prefix) {
   require(source.ndim() == 2 && source.shape(0) == 1, "source: not [1, S]");
   auto read = own.requests.template read<Given>(
       {source, {}}, bos, [&](int64_t) { return max_len; }, prefix, {});
-  Given &request = read[0];
+  Given request = std::move(read[0]);
   request.id = id, request.n_waived = prefix ? std::min<int64_t>(prefix->size(), max_len) : 0;
   prepare(request);
+  return request;
+}
+
+// Decodes one sentence with a search that has no others.
+template <typename Kind, typename Given>
+Collected decode(Checked<Kind> &own, Array<int64_t> source, int64_t bos, int64_t max_len,
+                 std::optional<Array<int64_t>> prefix, int64_t n_threads) {
+  Given request = read_one<Kind, Given>(own, 0, source, bos, max_len, prefix);
+  std::vector<Ended> ended;
+  {
+    const py::gil_scoped_release unlocked;
+    own.search->admit(std::move(request));
+    own.search->advance(std::numeric_limits<int64_t>::max(), n_threads);
+    for (auto &result : own.search->finished()) ended.push_back(ended_of(std::move(result)));
+  }
+  return collected(ended);
+}
+
+template <typename Kind, typename Given>
+bool submit(Service &service, const Checked<Kind> &own, int64_t id, Array<int64_t> source,
+            int64_t bos, int64_t max_len, std::optional<Array<int64_t>> prefix,
+            int64_t most_waiting) {
+  const Given request = read_one<Kind, Given>(own, id, source, bos, max_len, prefix);
   Arrival arrival;
   arrival.id = id, arrival.n_tokens = source.size(), arrival.recipe = own.recipe;
   arrival.join = [request](Batch &batch) {
@@ -800,10 +826,14 @@ std::unique_ptr<Service> service(int64_t workers, int64_t capacity, int64_t thre
       ServiceOptions{workers, capacity, threads, max_wait, takes_shortest, longest_wait});
 }
 
+// What Python calls for sentences one by one.
 template <typename Kind, typename Given>
-void bind_submit(py::class_<Service> &python) {
-  python.def("submit", &submit<Kind, Given>, py::arg("recipe"), py::arg("id"), py::arg("source"),
-             py::arg("bos"), py::arg("max_len"), py::arg("prefix"), py::arg("most_waiting"));
+void bind_one(py::class_<Checked<Kind>> &search, py::class_<Service> &service) {
+  search.def("decode", &decode<Kind, Given>, py::arg("source"), py::arg("bos"),
+             py::arg("max_len"), py::arg("prefix"), py::arg("n_threads"));
+  service.def("submit", &submit<Kind, Given>, py::arg("recipe"), py::arg("id"),
+              py::arg("source"), py::arg("bos"), py::arg("max_len"), py::arg("prefix"),
+              py::arg("most_waiting"));
 }
 
 py::dict by_part(const Seconds &own) {
@@ -987,11 +1017,11 @@ PYBIND11_MODULE(_engine, module) {
       .def(py::init(&service), py::arg("workers"), py::arg("capacity"), py::arg("threads"),
            py::arg("max_wait"), py::arg("takes_shortest"), py::arg("longest_wait"))
       .def("cancel", &Service::cancel, py::arg("id"), py::call_guard<py::gil_scoped_release>())
-      .def("collect", &collected)
+      .def("collect", &collect)
       .def("queued", &Service::queued, py::call_guard<py::gil_scoped_release>())
       .def("close", &Service::close, py::call_guard<py::gil_scoped_release>());
-  bind_submit<Search, Request>(serving);
-  bind_submit<BeamSearch, BeamRequest>(serving);
+  bind_one<Search, Request>(search, serving);
+  bind_one<BeamSearch, BeamRequest>(beams, serving);
 }
 
 }  // namespace fastdec

@@ -25,6 +25,11 @@ struct Ended {
   std::string error;                   // why there are none
 };
 
+inline Ended ended_of(Translation own) {
+  return {own.id, {{std::move(own.tokens), std::move(own.scores), 0}}, {}};
+}
+inline Ended ended_of(BeamResult own) { return {own.id, std::move(own.hypotheses), {}}; }
+
 // A search of any kind.
 class Batch {
  public:
@@ -46,12 +51,6 @@ class BatchOf : public Batch {
   void cancel(int64_t id) override { search->cancel(id); }
 
   const std::unique_ptr<Kind> search;
-
- private:
-  static Ended ended_of(Translation own) {
-    return {own.id, {{std::move(own.tokens), std::move(own.scores), 0}}, {}};
-  }
-  static Ended ended_of(BeamResult own) { return {own.id, std::move(own.hypotheses), {}}; }
 };
 
 // Sentences of one recipe share a batch.

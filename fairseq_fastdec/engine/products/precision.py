@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
+from ..kernels.parts import EnginePart
 
 
 class PreparedNorm(NamedTuple):
@@ -18,6 +19,12 @@ class PreparedNorm(NamedTuple):
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+    @property
+    def part(self) -> EnginePart:
+        """The same for the engine."""
+        arrays = {name: getattr(self, name).contiguous().numpy() for name in ("weight", "bias")}
+        return EnginePart("Norm", {**arrays, "epsilon": self.eps})
 
 
 class Precision(NamedTuple):

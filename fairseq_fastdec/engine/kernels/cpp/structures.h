@@ -24,6 +24,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "norm.h"
+
 namespace fastdec {
 
 constexpr int BLOCK = 32;
@@ -79,11 +81,6 @@ struct Linear {
 
   int64_t n_groups() const { return (inputs + format->group - 1) / format->group; }
   bool rounds_inputs() const { return format->rounds_inputs; }
-};
-
-struct Norm {
-  const float *weight, *bias;  // [dim]
-  float epsilon;
 };
 
 // Without outputs of cross_query a layer does not attend to sources. The last two norms and the

@@ -11,13 +11,6 @@
 namespace fastdec {
 namespace {
 
-template <typename Vec>
-INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
-  const float center = mean<Vec>(x, n);
-  const float scale = 1 / std::sqrt(dot<Vec>(x, nullptr, n, center) / n + norm.epsilon);
-  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
-}
-
 // The embeddings of the thread's tokens.
 template <typename Vec>
 INLINE void embed(const Step &step, const Workspace &own) {

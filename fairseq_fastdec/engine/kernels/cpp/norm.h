@@ -1,0 +1,27 @@
+// Layer normalisation over the last dimension.
+
+#pragma once
+
+#include <cmath>
+
+#include "simd.h"
+
+namespace fastdec {
+
+// Without a weight there is no norm.
+struct Norm {
+  const float *weight, *bias;  // [dim]
+  float epsilon;
+};
+
+namespace {
+
+template <typename Vec>
+INLINE void normalize(const Norm &norm, const float *x, float *y, int64_t n) {
+  const float center = mean<Vec>(x, n);
+  const float scale = 1 / std::sqrt(dot<Vec>(x, nullptr, n, center) / n + norm.epsilon);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * scale * norm.weight[i] + norm.bias[i];
+}
+
+}  // namespace
+}  // namespace fastdec
