@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from . import __version__
 from .engine import kernels
@@ -20,7 +20,7 @@ ARCH = {"--arch", "-a"}
 PROGRAM = "python -m fairseq_fastdec"
 USER_DIR = str(Path(__file__).resolve().parent)
 # Each with the frame that it runs in. Training is not quiet: it reports its progress by its log.
-FAIRSEQ_COMMANDS = {
+FAIRSEQ_COMMANDS: dict[str, tuple[str, Any]] = {
     "generate": ("translate binarised data", results_only),
     "interactive": ("translate lines of text", results_only),
     "train": ("train a model", contextlib.nullcontext),
@@ -97,7 +97,8 @@ def overview() -> str:
 
     commands = {name: text for name, (text, _) in {**FAIRSEQ_COMMANDS, **COMMANDS}.items()}
     methods = {
-        name: generator_class(name).__doc__.splitlines()[0].replace("``", "") for name in METHODS
+        name: str(generator_class(name).__doc__).splitlines()[0].replace("``", "")
+        for name in METHODS
     }
     return (
         f"usage: {PROGRAM} COMMAND ...      (COMMAND --help says more)\n"

@@ -39,7 +39,7 @@ from fairseq.trainer import Trainer
 try:
     from numpy._core import multiarray
 except ImportError:  # numpy 1
-    from numpy.core import multiarray
+    from numpy.core import multiarray  # type: ignore[no-redef]
 
 from . import help, progress
 from .data.languages import infer_languages

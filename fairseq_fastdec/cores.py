@@ -107,7 +107,7 @@ TURNS = CoreTurns()
 
 def _forget_turns() -> None:
     """A forked process has none of the threads that had a turn."""
-    TURNS.__init__()
+    TURNS.__init__()  # type: ignore[misc]
 
 
 if hasattr(os, "register_at_fork"):

@@ -71,9 +71,10 @@ def errors_in_one_line(program: str, *besides: type[Exception]) -> Iterator[None
     Args:
         besides: what counts as such an error besides ``ValueError`` and ``OSError``.
     """
+    expected: tuple[type[Exception], ...] = (ValueError, OSError, *besides)
     try:
         yield
-    except (ValueError, OSError, *besides) as error:
+    except expected as error:
         end_with(f"{program}: {error}")
 
 
@@ -104,7 +105,7 @@ def _hook_before(previous: Hook) -> Hook:
             # python ends with the code of a SystemExit that its hook raises.
             end_with(f"{os.path.basename(sys.argv[0])}: {of_input}")
 
-    tell.previous = previous
+    tell.previous = previous  # type: ignore[attr-defined]
     return tell
 
 

@@ -63,7 +63,7 @@ def set_help(parser: argparse.ArgumentParser, args: argparse.Namespace, is_short
     def format_help() -> str:
         return _formatted(parser, shown.__contains__ if is_short else None)
 
-    parser.format_help = format_help
+    parser.format_help = format_help  # type: ignore[method-assign]
 
 
 def _own_options(args: argparse.Namespace) -> set[str]:

@@ -24,6 +24,7 @@ from omegaconf import Container, DictConfig, open_dict
 from torch import Tensor
 
 from .data.batches import DirectBatches
+from .data.moses import skip_idle_work
 from .decoding.methods.streaming import Streaming
 from .decoding.options import DecodingOptions
 from .kept_generators import KeptGenerators, key_of
@@ -77,6 +78,7 @@ def _with_kept_generators(generate: Callable) -> Callable:
             )
         if hub not in _CALLS:
             _CALLS[hub] = HubCalls(hub.task, sentences[0])
+            skip_idle_work(hub.tokenizer)
         options["beam"] = beam
         hypotheses = _CALLS[hub].generated(
             hub, sentences, options, leaves_out_long, inference_step_args or {}

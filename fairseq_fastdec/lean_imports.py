@@ -220,6 +220,7 @@ _calls: dict[str, list[Callable[[], object]]] = {}
 def _run(module: ModuleType) -> None:
     _deferred.remove(module)
     module.__class__ = ModuleType
+    assert module.__spec__ is not None
     path = module.__spec__.submodule_search_locations
     if path is not None:
         module.__path__ = path

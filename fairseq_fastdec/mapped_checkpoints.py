@@ -45,7 +45,7 @@ DRAWS = {
     nn.init.kaiming_normal_, nn.init.xavier_uniform_, nn.init.xavier_normal_,
 }  # fmt: skip
 
-_DATA = Tensor.data.__get__
+_DATA = Tensor.data.__get__  # type: ignore[attr-defined]
 _one_at_a_time = threading.RLock()
 _copying: ContextVar[Optional["CopyByPieces"]] = ContextVar("copying", default=None)
 
@@ -160,7 +160,7 @@ def _copying_by_pieces(load_models: Callable) -> Callable:
     return load_sparingly
 
 
-def read_weights(modules: Iterable[nn.Module], but: Collection[nn.Parameter] = ()) -> None:
+def read_weights(modules: Iterable[nn.Module], but: Collection[Tensor] = ()) -> None:
     """Read the parameters that were left in their files.
 
     Args:
@@ -174,7 +174,7 @@ def read_weights(modules: Iterable[nn.Module], but: Collection[nn.Parameter] = (
                 read_weight(parameter)
 
 
-def read_weight(parameter: nn.Parameter) -> None:
+def read_weight(parameter: Tensor) -> None:
     """Read a parameter that was left in its file; others stay as they are."""
     source = getattr(parameter, IN_FILE, None)
     if source is not None:
@@ -219,7 +219,7 @@ def _mapping_files(load_checkpoint: Callable) -> Callable:
         with _torch_maps(copying):
             return load_checkpoint(*args, **kwargs)
 
-    load_mapped.maps_files = True
+    load_mapped.maps_files = True  # type: ignore[attr-defined]
     return load_mapped
 
 
@@ -240,7 +240,7 @@ def _torch_maps(copying: CopyByPieces) -> Iterator[None]:
         return state
 
     with _one_at_a_time:
-        read, torch.load = torch.load, load
+        read, torch.load = torch.load, load  # type: ignore[assignment]
         try:
             yield
         finally:

@@ -373,7 +373,7 @@ class Translator(JoiningTranslator):
             raise ValueError("alignment True: strings have none; give details=True, too")
         request = self._request_of(options) if options else self._usual
         is_one = isinstance(texts, str)
-        lines = stripped_lines([texts] if is_one else texts)
+        lines = stripped_lines([texts] if isinstance(texts, str) else texts)
         if len(lines) == 1 and lines[0] and not alignment:
             job = self._job(lines[0], request)
             if job is not None:
@@ -393,6 +393,7 @@ class Translator(JoiningTranslator):
             elif not best:
                 own = [Translation("") if details else ""]
             elif details:
+                assert isinstance(source, Tensor)
                 own = [
                     self._detailed(
                         next(decoded_texts).text,
@@ -636,7 +637,10 @@ class Translator(JoiningTranslator):
         found: list[Union[list[Hypothesis], Problem]] = []
         numbers, tokens = [], []
         for number, (line, source) in enumerate(zip(lines, encoded)):
-            problem = source if isinstance(source, Problem) else limit.problem(source)
+            if isinstance(source, Problem):
+                found.append(source if line else [])
+                continue
+            problem = limit.problem(source)
             found.append(problem or LEFT_OUT if line else [])
             if line and problem is None:
                 numbers.append(number)
@@ -750,5 +754,5 @@ class Translator(JoiningTranslator):
 
 def stripped_by(generator: Any) -> set[int]:
     """The tokens that a generator leaves out of its output."""
-    eos = {getattr(generator, "eos", None)} - {None}
-    return getattr(generator, "symbols_to_strip_from_output", eos)
+    eos = getattr(generator, "eos", None)
+    return getattr(generator, "symbols_to_strip_from_output", set[int]() if eos is None else {eos})

@@ -138,8 +138,8 @@ class RandomSubLoss(FairseqCriterion):
         heads = []
         losses = []
         n_targets = []
-        for head, *prediction in self._predictions(model, sample, sub_loss):
-            loss, counts = self._sub_loss(*prediction)
+        for head, logits, target, chances in self._predictions(model, sample, sub_loss):
+            loss, counts = self._sub_loss(logits, target, chances)
             heads.append(head)
             losses.append(loss)
             n_targets.append(counts["targets"])

@@ -51,6 +51,7 @@ class DecodingGenerator(ABC):
             Torch decodes for an observer.
     """
 
+    search: Any
     keeps_one_hypothesis = False
     tokens_per_step = 1
     honours: frozenset[str] = frozenset({NO_REPEAT})

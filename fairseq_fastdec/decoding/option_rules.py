@@ -133,9 +133,10 @@ def _check_has_a_use(options: Any, option: Field, value: Any) -> None:
             f"{flag}: means nothing to --decoding {options.decoding}; remove it or use "
             f"--decoding {' or '.join(methods)}"
         )
-    if rule_of(option).needs is None:
+    needs = rule_of(option).needs
+    if needs is None:
         return
-    name, values = rule_of(option).needs
+    name, values = needs
     chosen, needed = options.chosen(name), flag_of(name)
     if not values and chosen is None:
         raise ValueError(f"{flag}: means nothing without {needed}; remove it or give {needed}")

@@ -106,7 +106,7 @@ class DecodingOptions(
         ``model.translate(text, decoding="greedy")`` arrive as ``generation_args``. ``None`` there
         means that an option was not given: a parsed command line has all of the task's.
         """
-        values = {}
+        values: dict[str, Any] = {}
         for own in fields(cls):
             if own.name == "_name":
                 continue
@@ -151,7 +151,7 @@ class DecodingOptions(
         check_options(self)
         for declared in type(self).__mro__:
             if "check_together" in vars(declared):
-                declared.check_together(self)
+                vars(declared)["check_together"](self)
 
 
 def check_names(names: Iterable[str], where: str) -> None:
@@ -210,7 +210,7 @@ def store_config(task: str, config: type[FairseqDataclass]) -> None:
     ConfigStore.instance().store(name=task, group="task", node=node, provider="fairseq_fastdec")
 
 
-def _subclasses(kind: type) -> Iterator[type]:
+def _subclasses(kind: Any) -> Iterator[Any]:
     for own in kind.__subclasses__():
         yield own
         yield from _subclasses(own)

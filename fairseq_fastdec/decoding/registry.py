@@ -6,7 +6,7 @@ A new method is one file with a :class:`~.generator.DecodingGenerator` (most are
 
 import importlib
 from collections.abc import Callable
-from typing import Optional, TypeVar, Union
+from typing import Any, Optional, TypeVar, Union
 
 # fairseq's own generator, which is not ours to build.
 STOCK = "fairseq"
@@ -67,7 +67,7 @@ def decoding_names() -> tuple[str, ...]:
     return (STOCK, *METHODS)
 
 
-def generator_class(name: str) -> type:
+def generator_class(name: str) -> Any:
     """The class behind one of the names in :data:`METHODS`."""
     place = METHODS[name]
     if not isinstance(place, str):

@@ -5,7 +5,7 @@ fairseq's batches hold them under one of three names, as its ``SequenceGenerator
 models with a padding mask.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -86,6 +86,7 @@ def without_padding(net_input: dict[str, Any], pad: int) -> dict[str, Any]:
         pad: the source dictionary's padding, of no meaning to speech.
     """
     sources = Sources.of({"net_input": net_input}, pad)
+    columns: Union[Tensor, slice]
     if are_tokens(sources.content):
         columns = sources.content.ne(pad).any(dim=0)
     else:

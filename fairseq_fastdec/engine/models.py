@@ -1,6 +1,6 @@
 """The models that the engine decodes with, from fairseq's models."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -323,7 +323,7 @@ def _part(norm: Optional[PreparedNorm]) -> Optional[EnginePart]:
     return None if norm is None else norm.part
 
 
-def _norms(norms: dict[str, Optional[PreparedNorm]]) -> dict[str, Optional[EnginePart]]:
+def _norms(norms: Mapping[str, Optional[PreparedNorm]]) -> dict[str, Optional[EnginePart]]:
     return {name: _part(norm) for name, norm in norms.items()}
 
 

@@ -63,15 +63,15 @@ class JacobiOptions(NamedTuple):
         block_size: the paper's b; ``None`` for the whole output.
         ends_inside_blocks, waits_behind_eos: see ``cpp/jacobi.h``.
         drafts: the arguments of ``_engine.Drafts``.
+        n_heads, records_blocks: see :class:`BlockOptions`.
     """
 
     block_size: Optional[int]
     ends_inside_blocks: bool
     waits_behind_eos: bool
     drafts: Arguments
-
-    n_heads = 1
-    records_blocks = True
+    n_heads: int = 1
+    records_blocks: bool = True
 
     def search(self, module: ModuleType, **shared: Any) -> Any:
         """A search of ``_engine`` over the models of ``shared``, for any number of sentences."""

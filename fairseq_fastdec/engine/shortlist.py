@@ -183,8 +183,8 @@ def _read_table(
             targets.append(target_type)
             probabilities.append(probability)
     _check_words(path, len(sources), n_unknown)
-    columns = (np.array(column) for column in (sources, targets, probabilities))
-    return Table(*_keep_best(*columns, n_sources=len(source), best=best), n_skipped)
+    columns = (np.array(sources), np.array(targets), np.array(probabilities))
+    return Table(*_keep_best(*columns, len(source), best), n_skipped)
 
 
 def _check_words(path: str, n_known: int, n_unknown: int) -> None:

@@ -47,7 +47,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             dropout=args.dropout,
             activation_dropout=args.activation_dropout or getattr(args, "relu_dropout", 0.0),
         )
-        self.heads: nn.Module
+        self.heads: Any
         if self.heads_are_sequential:
             self.heads = self._sequential_heads(args, embed_tokens, options)
         else:
@@ -79,9 +79,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             )
         return rank
 
-    def draft_context(
-        self, prev_output_tokens: Tensor, encoder_out: dict[str, Any]
-    ) -> Optional[DraftContext]:
+    def draft_context(self, prev_output_tokens: Tensor, encoder_out: Any) -> Optional[DraftContext]:
         """Gather all that sequential heads see besides the features; ``None`` for parallel heads.
 
         Args:

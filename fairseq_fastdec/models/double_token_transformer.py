@@ -75,6 +75,8 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
             **options,
         )
 
+    _future_mask: Tensor
+
     def buffered_future_mask(self, tensor: Tensor) -> Tensor:
         """Additive mask ``[T, T]``, queries by keys, for inputs ``[T, B, C]``."""
         length = tensor.size(0)

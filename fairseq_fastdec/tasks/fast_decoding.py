@@ -1,6 +1,5 @@
 """A mixin that lets any task of fairseq's decode with our methods."""
 
-import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable
@@ -250,7 +249,6 @@ class FastDecoding(Task):
             )
 
 
-@functools.cache
 def makes_batches_as_fairseq(task: type) -> bool:
     """Whether a class is a task of ours, and its batches are made by fairseq's base class."""
     makers = {kind for kind in task.__mro__ if "get_batch_iterator" in vars(kind)}

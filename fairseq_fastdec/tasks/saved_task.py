@@ -9,7 +9,7 @@ import functools
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, cast
 
 from fairseq.trainer import Trainer
 
@@ -52,5 +52,5 @@ def stock_task(options: Any) -> Any:
         added = {option.name for option in fields(DecodingOptions)}
         kept = {name: value for name, value in values.items() if name not in added}
         return Namespace(**{**kept, key: stock})
-    known = {option.name for option in fields(STOCK[stock].options)}
+    known = {option.name for option in fields(cast(Any, STOCK[stock].options))}
     return {name: value for name, value in values.items() if name in known} | {key: stock}

@@ -109,8 +109,9 @@ class TokenOrders(Task):
             ValueError: for an option that goes with no other order than the natural one, or that
                 the method cannot honour; it names the flag.
         """
-        if self._is_reordered:
-            _check_generation_options(args, prefix_allowed_tokens_fn, self.token_order)
+        order = self._other_order
+        if order is not None:
+            _check_generation_options(args, prefix_allowed_tokens_fn, order)
         generator = super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn
         )
@@ -149,19 +150,21 @@ class TokenOrders(Task):
         elif prefix_tokens is not None and self.token_order is not None:
             self.token_order.check_prefix()
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
-        if not self._is_reordered or _is_natural(generator):
+        order = self._other_order
+        if order is None or _is_natural(generator):
             return hypotheses
         dictionary = self.target_dictionary
-        end = end_token(self.token_order, dictionary)
-        reordered = in_natural_order(hypotheses, self.token_order, end, dictionary)
+        end = end_token(order, dictionary)
+        reordered = in_natural_order(hypotheses, order, end, dictionary)
         if scores_reference:
             for (hypothesis,) in reordered:
                 hypothesis["score"] = hypothesis["positional_scores"].mean()
         return reordered
 
     @property
-    def _is_reordered(self) -> bool:
-        return self.token_order not in (None, LEFT_TO_RIGHT)
+    def _other_order(self) -> Optional[TokenOrder]:
+        """The order of decoding; ``None`` if it is the natural one."""
+        return None if self.token_order == LEFT_TO_RIGHT else self.token_order
 
     def _folded(self, sample: dict[str, Any]) -> dict[str, Any]:
         """The batch as criterions and scorers need it."""

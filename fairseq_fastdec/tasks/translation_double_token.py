@@ -14,7 +14,7 @@ from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTas
 class TranslationDoubleTokenConfig(TranslationFastdecConfig):
     """All options of ``translation_fastdec``, and the order of decoding."""
 
-    decoding: Optional[str] = field(
+    decoding: Optional[str] = field(  # type: ignore[assignment]
         default=None,
         metadata={
             "help": "decoding method: double_token, or with --tokens-per-step 1 any that "

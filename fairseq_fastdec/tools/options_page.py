@@ -43,7 +43,7 @@ INTRODUCTIONS = {
     "loss of the heads": "`--criterion random_sub_loss` takes these. See [training](training.md).",
 }
 ORDER = tuple(INTRODUCTIONS)
-NAMES_OF_TYPES = {int: "N", float: "NUMBER"}
+NAMES_OF_TYPES: dict[Any, str] = {int: "N", float: "NUMBER"}
 
 
 class Option(NamedTuple):

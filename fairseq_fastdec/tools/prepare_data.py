@@ -274,15 +274,15 @@ def _encode_line(line: str) -> str:
 
 def clean(pairs: list[tuple[str, ...]], max_len: int, max_ratio: float) -> list[tuple[str, ...]]:
     """Leave out training pairs that teach nothing: empty, overlong or badly aligned."""
-    kept = [pair for pair in pairs if _is_good(*(len(s.split()) for s in pair), max_len, max_ratio)]
+    kept = [pair for pair in pairs if _is_good([len(s.split()) for s in pair], max_len, max_ratio)]
     print(f"training pairs: {len(kept)} kept, {len(pairs) - len(kept)} left out", flush=True)
     if not kept:
         raise DataError(f"--max-len {max_len} --max-ratio {max_ratio}: no training pair is left")
     return kept
 
 
-def _is_good(n_source: int, n_target: int, max_len: int, max_ratio: float) -> bool:
-    shorter, longer = sorted((n_source, n_target))
+def _is_good(lengths: list[int], max_len: int, max_ratio: float) -> bool:
+    shorter, longer = sorted(lengths)
     # Among a few tokens a high ratio is normal: "OK" has long translations.
     return shorter > 0 and longer <= max_len and (longer <= 10 or longer <= max_ratio * shorter)
 

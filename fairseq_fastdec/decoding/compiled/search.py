@@ -87,5 +87,8 @@ class CompiledSearch:
         if numbers is not None:
             tokens, prefix = (None if own is None else own[numbers] for own in (tokens, prefix))
             states = states and [(own[numbers], lengths[numbers]) for own, lengths in states]
-        types = None if self._shortlist is None else self._shortlist.types_of(tokens, prefix)
+        types = None
+        if self._shortlist is not None:
+            assert tokens is not None  # a shortlist is of tokens
+            types = self._shortlist.types_of(tokens, prefix)
         return {"sources": tokens, "prefix": prefix, "types": types, "states": states}

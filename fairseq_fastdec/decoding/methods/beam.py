@@ -107,7 +107,8 @@ class FixedBeam(DecodingGenerator):
                 copies = [found[0]] * self.rule.width
                 found = [{name: own.clone() for name, own in copy.items()} for copy in copies]
             hypotheses[number] = found
-            costs = (n_source[number], found[0]["tokens"].numel(), steps, [], expansions)
+            n_tokens = found[0]["tokens"].numel()
+            costs = (n_source[number], n_tokens, steps, list[int](), expansions)
             records.append(BeamRecord(ids[number], *costs))
         return hypotheses, records
 

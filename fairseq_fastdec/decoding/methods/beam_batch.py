@@ -46,7 +46,7 @@ class BeamBatch:
             beam.growing[0].row = row
         self.beams = [*self.beams, *beams]
         if self._shortlist is not None:
-            allowed = [beam.allowed for beam in self.beams]
+            allowed: list[Any] = [beam.allowed for beam in self.beams]
             self._network.restrict(union(self._shortlist, allowed, device))
         self._network.encode(net_input)
         self._statistics.encoder_invocations += 1
@@ -120,7 +120,7 @@ class BeamBatch:
         rule = self._rule
         if rule.draws is None:
             n = min(rule.n_extensions, rule.per_candidate or rule.n_extensions, log_probs.size(1))
-            choices = zip(*log_probs.topk(n))
+            choices: Any = zip(*log_probs.topk(n))
         else:
             choices = self._drawn(rule.draws, log_probs, candidates)
         for (_, own), (scores, tokens) in zip(candidates, choices):

@@ -74,7 +74,7 @@ class BlockwiseOptions:
         at_most=(1, "it is a probability"),
     )
 
-    def check_together(self: "DecodingOptions") -> None:
+    def check_together(self: "DecodingOptions") -> None:  # type: ignore[misc]
         """
         Raises:
             ValueError: for options that are right alone and not together.
@@ -218,12 +218,12 @@ def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> tuple[
     paths = []
     columns = (tokens.tolist(), parents.tolist(), log_probs.argmax(dim=-1).tolist())
     for of_row, follows, best in zip(*columns):
-        path = [0]
+        kept = [0]
         for index in range(1, len(of_row)):
             # A token comes behind the one that it follows, and no two tokens that follow it agree.
-            if follows[index] == path[-1] and of_row[index] == best[path[-1]]:
-                path.append(index)
-        paths.append(path)
-    n = [len(path) for path in paths]
-    padded = [path + [0] * (max(n) - len(path)) for path in paths]
+            if follows[index] == kept[-1] and of_row[index] == best[kept[-1]]:
+                kept.append(index)
+        paths.append(kept)
+    n = [len(kept) for kept in paths]
+    padded = [kept + [0] * (max(n) - len(kept)) for kept in paths]
     return tokens.new_tensor(padded), tokens.new_tensor(n)

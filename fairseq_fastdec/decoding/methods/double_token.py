@@ -59,9 +59,12 @@ class DoubleToken(DecodingGenerator):
         n_source = sources.lengths.tolist()
         given = (sources, self._start[0], self._max_len, forced, self.statistics)
         for number, ended, steps, expansions in self.search.results(*given):
-            found = self._best_first([PairHypothesis(*own, total=0.0) for own in ended])
+            found = self._best_first(
+                [PairHypothesis(tokens, scores, 0.0) for tokens, scores in ended]
+            )
             hypotheses[number] = found
-            costs = (n_source[number], found[0]["tokens"].numel(), steps, [], expansions)
+            n_tokens = found[0]["tokens"].numel()
+            costs = (n_source[number], n_tokens, steps, list[int](), expansions)
             records.append(BeamRecord(ids[number], *costs))
         return hypotheses, sorted(records, key=lambda record: ids.index(record.id))
 
@@ -81,7 +84,8 @@ class DoubleToken(DecodingGenerator):
             done = [own for own in beams if len(own.ended) >= self._width or not own.beam]
             for own in done:
                 hypotheses[own.number] = found = self._best_first(own.ended)
-                costs = (n_source[own.number], found[0]["tokens"].numel(), t, [], own.expansions)
+                n_tokens = found[0]["tokens"].numel()
+                costs = (n_source[own.number], n_tokens, t, list[int](), own.expansions)
                 records.append(BeamRecord(ids[own.number], *costs))
             beams = [own for own in beams if own not in done]
             self._select_rows([pairs for own in beams for pairs in own.beam])

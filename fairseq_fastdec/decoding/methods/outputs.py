@@ -196,9 +196,9 @@ class OutputBatch:
         Returns:
             ``tokens``, ``scores`` and ``of_rows`` of the rows that stay
         """
-        tokens, scores, *of_rows = self.without_finished(tokens, scores, *of_rows)
+        tokens, scores, *left = self.without_finished(tokens, scores, *of_rows)
         self.append(tokens[:, None], scores[:, None], tokens.eq(self.rules.eos).long())
-        return self.without_finished(tokens, scores, *of_rows)
+        return self.without_finished(tokens, scores, *left)
 
     def tail(self, n: int, filler: int) -> Tensor:
         """The last n tokens of each row, int64 ``[R, n]``; ``filler`` where it has fewer."""
@@ -236,7 +236,10 @@ class OutputBatch:
         """The cost of each sentence; its blocks are its tokens that were kept at once."""
         columns = (self.sources.lengths, self._lengths, self._invocations)
         rows = zip(ids, *(column.tolist() for column in columns), self._blocks)
-        return [SentenceRecord(*costs, blocks if with_blocks else []) for *costs, blocks in rows]
+        return [
+            SentenceRecord(number, n_source, n, invocations, blocks if with_blocks else [])
+            for number, n_source, n, invocations, blocks in rows
+        ]
 
     def _hypothesis(self, sentence: int, n: int) -> Hypothesis:
         tokens, scores = (part[sentence, :n].clone() for part in (self._tokens, self._scores))

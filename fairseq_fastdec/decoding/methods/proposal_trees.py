@@ -146,7 +146,7 @@ def _level_by_level(
         level, numbers = PathsOfRows(*(part[row, place] for part in children)), n_before + place
         level = level._replace(scores=scores)
     rows = zip(next_tokens.tolist(), *(part.tolist() for part in found))
-    return [_tree_of_best(*of_row, n) for of_row in rows]
+    return [_tree_of_best(n, *of_row) for of_row in rows]
 
 
 def _best(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -156,7 +156,7 @@ def _best(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _tree_of_best(
-    root: int, tokens: list[int], parents: list[int], scores: list[float], n: int
+    n: int, root: int, tokens: list[int], parents: list[int], scores: list[float]
 ) -> PathTree:
     """The tree of the n best paths. A path comes behind the one that it prolongs."""
     tree, index = PathTree(root), {-1: 0}

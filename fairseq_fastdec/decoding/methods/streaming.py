@@ -109,7 +109,7 @@ class RefillSchedule:
         Args:
             beams: those under way.
         """
-        used = [
+        used: list[float] = [
             len(beams),
             sum(self._n_tokens[beam.number] for beam in beams),
             sum(len(beam.growing) for beam in beams),

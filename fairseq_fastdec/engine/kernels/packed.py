@@ -1,6 +1,6 @@
 """Linear layers with weights as compiled code reads them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 import torch
@@ -103,7 +103,7 @@ class PackedInt8(PackedLinear):
 
 
 def _in_blocks(
-    parts: Iterable[Tensor], shape: tuple[int, int], dtype: torch.dtype, group: int
+    parts: Iterable[Tensor], shape: Sequence[int], dtype: torch.dtype, group: int
 ) -> Tensor:
     """A weight as ``[blocks, groups of inputs, BLOCK, group]``, filled up with zeros.
 

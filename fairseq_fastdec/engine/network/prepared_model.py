@@ -76,7 +76,8 @@ class PreparedModule:
         # Not every encoder is prepared: those of speech are fairseq's own.
         with _PREPARED_LOCK:
             known = _PREPARED.get(encoder)
-        make = partial(DecoderWeights.of, sources=known and known._rehearsed("encoder", precision))
+        sources = None if known is None else known._rehearsed("encoder", precision)
+        make = partial(DecoderWeights.of, sources=sources)
         return self._get(("decoder", precision), make, precision, self._own)
 
     def vocabulary(self, precision: Precision, n_types: Optional[int] = None) -> PackedLinear:

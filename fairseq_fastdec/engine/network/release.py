@@ -6,14 +6,14 @@ from itertools import chain
 from typing import Any
 
 from fairseq.models import FairseqEncoderDecoderModel
-from torch import nn
+from torch import Tensor, nn
 
 from .prepared_model import prepared
 from .support import runs_prepared, unsupported_part
 from .weights import key_value_linears, layer_linears, layers_of
 
 
-def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[nn.Parameter]:
+def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[Tensor]:
     """Have weights of models on a CPU freed, layer by layer, when the engine prepares them.
 
     This is for commands that only decode, with one generator: afterwards the models are good for
@@ -24,7 +24,7 @@ def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[
     Returns:
         the weights that will go
     """
-    will_go: list[nn.Parameter] = []
+    will_go: list[Tensor] = []
     parameters = chain.from_iterable(
         model.named_parameters(remove_duplicate=False) for model in models
     )

@@ -125,7 +125,7 @@ def _embeddings(decoder: TransformerDecoderBase) -> tuple[Tensor, float]:
     return F.linear(decoder.embed_scale * embed, in_fp32(projection.weight), bias), 1.0
 
 
-def layers_of(coder: Any) -> list[nn.Module]:
+def layers_of(coder: Any) -> list[Any]:
     """A coder's layers in order. Iterating ``coder.layers`` skips some of them under LayerDrop."""
     return [coder.layers[index] for index in range(len(coder.layers))]
 

@@ -1,7 +1,7 @@
 """The precisions in which the engine computes."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, overload
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,11 @@ def in_fp32(parameter: Tensor) -> Tensor:
     return parameter.detach().float()
 
 
-def norm_of(module: Optional[nn.Module]) -> Optional[PreparedNorm]:
+@overload
+def norm_of(module: None) -> None: ...
+@overload
+def norm_of(module: nn.Module) -> PreparedNorm: ...
+def norm_of(module: Any) -> Optional[PreparedNorm]:
     """The same normalisation; ``None`` stays ``None``."""
     if module is None:
         return None

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 try:
     import matplotlib
@@ -73,7 +74,7 @@ def save(trace: SentenceTrace, path: Path) -> None:
         path: ends in ``.png`` or ``.svg``. SVG holds its texts as text.
     """
     is_svg = path.suffix == ".svg"
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "ddgviz", "font.size": LABEL_SIZE}
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "ddgviz", "font.size": LABEL_SIZE}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # fonts.families says it once for all characters.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
@@ -133,8 +134,8 @@ class _Picture:
         for panel, panel_height in zip(self.panels, heights):
             self._panel(panel, y)
             y += panel_height
-        for line in legend:
-            self._legend_line(line, y)
+        for parts in legend:
+            self._legend_line(parts, y)
             y += TITLE_LINE
         return figure
 
@@ -182,7 +183,8 @@ class _Picture:
         for i, j in self.edges:
             if not panel.start <= j < panel.end:
                 continue
-            parallel = self.found[j] is not None and self.found[j].parallel
+            token = self.found[j]
+            parallel = token is not None and token.parallel
             x = stub if i < panel.start else LEFT + panel.center(i)
             end = LEFT + panel.center(j)
             top = base - _height(j - i)
@@ -244,7 +246,7 @@ class _Picture:
             ha="right",
             color=FAINT,
         )
-        frontier = []
+        frontier: list[Any] = []
         for n in panel.rows:
             if n in gaps:
                 note = f"⋮  {gaps[n]} more"
@@ -283,8 +285,8 @@ class _Picture:
 
     def _choose_look(self, position: int, cell: Cell) -> Look:
         token = self.found[position]
-        shows_parallel = cell.kind in ("found", "kept") and token is not None
-        return cell.kind, shows_parallel and token.parallel
+        shows_parallel = cell.kind in ("found", "kept")
+        return cell.kind, shows_parallel and token is not None and token.parallel
 
     def _legend_lines(self) -> list[list[str]]:
         """The explanations below the picture, broken into lines."""
@@ -327,7 +329,7 @@ class _Picture:
             x = start + self._legend_width(meaning)
 
     def _box(self, x: float, y: float, width: float, height: float, look: Look) -> None:
-        style = dict(facecolor=FILLS[look], edgecolor="white", lw=0.8)
+        style: dict[str, Any] = dict(facecolor=FILLS[look], edgecolor="white", lw=0.8)
         self.axes.add_patch(Rectangle((x, y), width, height, **style))
 
     def _dot(self, x: float, y: float) -> None:

@@ -58,7 +58,7 @@ class SentenceTrace(Generic[Token]):
     blocks: list[int] = field(default_factory=list)
 
     def named(
-        self,
+        self: "SentenceTrace[int]",
         source_symbol: Callable[[int], str],
         target_symbol: Callable[[int], str],
         subwords: str = "show",
