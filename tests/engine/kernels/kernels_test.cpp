@@ -1,0 +1,211 @@
+// Kernels against naive loops in double precision, for vectors of 4, 8 and 16 floats.
+//
+// test_kernels.py compiles and runs it. With the flags of one processor, vectors that are wider than
+// its registers become several instructions.
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include "attention.h"
+#include "linear.h"
+#include "norm.h"
+#include "top_k.h"
+
+using namespace fastdec;
+
+namespace {
+
+std::mt19937 generator(1);
+
+std::vector<float> random_floats(int64_t n, float least = -2, float greatest = 2) {
+  std::uniform_real_distribution<float> numbers(least, greatest);
+  std::vector<float> made(n);
+  for (float &number : made) number = numbers(generator);
+  return made;
+}
+
+void check_close(double found, double expected, double tolerance, const char *what) {
+  if (std::abs(found - expected) <= tolerance * std::max(1.0, std::abs(expected))) return;
+  std::printf("%s: %.9g, not %.9g\n", what, found, expected);
+  std::exit(1);
+}
+
+double normal_distribution(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+template <typename Vec>
+void test_functions() {
+  for (float x = -20; x <= 20; x += 0.037f) {
+    const auto first = [](Vec y) { return double(y[0]); };
+    check_close(first(exponential(Vec{} - std::abs(x))) / std::exp(-std::abs(double(x))), 1, 3e-7,
+                "exponential");
+    check_close(first(hyperbolic_tangent(Vec{} + x)), std::tanh(double(x)), 1e-6, "tangent");
+    check_close(first(gelu(Vec{} + x)), x * normal_distribution(x), 1e-6, "gelu");
+    const double inner = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+    check_close(first(gelu_by_tangent(Vec{} + x)), 0.5 * x * (1 + std::tanh(inner)), 3e-6,
+                "gelu by tangent");
+  }
+}
+
+template <typename Vec>
+void test_sums() {
+  for (int64_t n : {1, 3, 4, 15, 16, 17, 64, 100}) {
+    const auto a = random_floats(n), b = random_floats(n), weight = random_floats(n);
+    double sum = 0, product = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) sum += a[i], product += double(a[i]) * b[i];
+    for (int64_t i = 0; i < n; ++i) squares += (a[i] - sum / n) * (a[i] - sum / n);
+    check_close(dot<Vec>(a.data(), b.data(), n), product, 1e-5, "dot");
+    check_close(mean<Vec>(a.data(), n), sum / n, 1e-5, "mean");
+    std::vector<float> y(n);
+    normalize<Vec>({weight.data(), b.data(), 1e-5f}, a.data(), y.data(), n);
+    for (int64_t i = 0; i < n; ++i)
+      check_close(y[i], (a[i] - sum / n) / std::sqrt(squares / n + 1e-5) * weight[i] + b[i], 1e-4,
+                  "normalize");
+  }
+  Vec vectors[width<Vec>()];
+  double sums[width<Vec>()] = {};
+  for (int i = 0; i < width<Vec>(); ++i) {
+    const auto numbers = random_floats(width<Vec>());
+    vectors[i] = load<Vec>(numbers.data());
+    for (float number : numbers) sums[i] += number;
+    check_close(reduce_add(vectors[i]), sums[i], 1e-5, "reduce_add");
+    check_close(reduce_max(vectors[i]), *std::max_element(numbers.begin(), numbers.end()), 0,
+                "reduce_max");
+  }
+  const Vec reduced = reduce_each<width<Vec>()>(vectors);
+  for (int i = 0; i < width<Vec>(); ++i) check_close(reduced[i], sums[i], 1e-5, "reduce_each");
+}
+
+template <typename Vec>
+void test_products() {
+  for (int64_t inputs : {1, 5, 32, 67})
+    for (int64_t outputs : {1, 31, 32, 70})
+      for (int64_t n : {1, 7, 9}) {
+        const int64_t n_blocks = (outputs + BLOCK - 1) / BLOCK;
+        const auto weight = random_floats(n_blocks * inputs * BLOCK);
+        const auto bias = random_floats(n_blocks * BLOCK), x = random_floats(n * inputs);
+        Linear linear = {};
+        linear.format = &FP32, linear.weight = weight.data(), linear.bias = bias.data();
+        linear.inputs = inputs, linear.outputs = outputs;
+        std::vector<float> y(n * outputs);
+        multiply_fp32<Vec>(linear, x.data(), y.data(), n, {0, 1}, Epilogue::RELU);
+        for (int64_t token = 0; token < n; ++token)
+          for (int64_t output = 0; output < outputs; ++output) {
+            double sum = bias[output];
+            for (int64_t i = 0; i < inputs; ++i)
+              sum += double(x[token * inputs + i]) *
+                     weight[(output / BLOCK * inputs + i) * BLOCK + output % BLOCK];
+            check_close(y[token * outputs + output], std::max(sum, 0.0), 1e-4, "multiply_fp32");
+          }
+      }
+}
+
+// Some tokens see all keys before them, or the keys of a path in a tree.
+template <typename Vec, typename Number>
+void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries, bool in_tree) {
+  const auto keys = random_floats(n_keys * dim), values = random_floats(n_keys * dim);
+  const auto queries = random_floats(n_queries * dim);
+  std::vector<Number> own_keys(n_keys * dim), own_values(n_keys * dim);
+  round_to(keys.data(), own_keys.data(), n_keys * dim);
+  round_to(values.data(), own_values.data(), n_keys * dim);
+  std::vector<float> contexts(n_queries * dim), of_queries(MOST_QUERIES * dim);
+  std::vector<float> weights(MOST_QUERIES * (n_keys + 16));
+  Workspace own = {};
+  own.query = of_queries.data(), own.attention_weights = weights.data(), own.n_weights = n_keys + 16;
+  const std::vector<int64_t> path = {0, 2};
+  Attention task = {own_keys.data(), own_values.data(), std::is_same_v<Number, Bf16>, dim,
+                    n_queries, queries.data(), contexts.data(), dim, dim, {}};
+  for (int64_t t = 0; t < n_queries; ++t)
+    task.visible[t] = in_tree ? VisibleKeys{n_keys - 3, 2, path.data()}
+                              : VisibleKeys{n_keys - n_queries + 1 + t};
+  attend_to_head<Vec>(task, own);
+  for (int64_t t = 0; t < n_queries; ++t) {
+    const VisibleKeys &visible = task.visible[t];
+    std::vector<double> powers;
+    double sum = 0;
+    for (int64_t key = 0; key < visible.count(); ++key) {
+      double product = 0;
+      for (int64_t i = 0; i < dim; ++i)
+        product += double(queries[t * dim + i]) * to_float(own_keys[visible.place(key) * dim + i]);
+      powers.push_back(std::exp(product));
+      sum += powers.back();
+    }
+    for (int64_t i = 0; i < dim; ++i) {
+      double expected = 0;
+      for (int64_t key = 0; key < visible.count(); ++key)
+        expected += powers[key] / sum * to_float(own_values[visible.place(key) * dim + i]);
+      check_close(contexts[t * dim + i], expected, 1e-4, "attention");
+    }
+  }
+}
+
+// The best candidates of beams of two rows, against a sort of all of them.
+template <typename Vec>
+void test_top_k(int64_t n_types, int64_t n_best, int64_t n_parts) {
+  const int64_t n_rows = 4, n_beams = 2;
+  const auto logits = random_floats(n_rows * n_types, -5, 5), totals = random_floats(n_rows, -5, 0);
+  const std::vector<int64_t> never = {1}, rows = {0, 1, 2, 3}, starts = {0, 2, 4};
+  const std::vector<uint8_t> no_end = {0, 1, 0, 0};
+  const float *const scores[] = {logits.data()};
+  std::vector<float> best(n_beams * n_best);
+  std::vector<int64_t> tokens(n_beams * n_best), origins(n_beams * n_best);
+  TopK task = {};
+  task.n_rows = n_rows, task.n_types = n_types, task.n_best = task.n_per_row = n_best;
+  task.n_threads = 1, task.normalize = 1, task.never = never.data(), task.n_never = 1;
+  task.eos = 2, task.penalized = 3, task.penalty = 0.5f, task.scores = scores, task.n_members = 1;
+  task.no_end = no_end.data(), task.n_beams = n_beams, task.rows = rows.data();
+  task.starts = starts.data(), task.totals = totals.data(), task.n_parts = n_parts;
+  task.best = best.data(), task.tokens = tokens.data(), task.origins = origins.data();
+  std::vector<char> scratch(top_k_scratch_size(task));
+  task.scratch = scratch.data();
+  top_k_of_parts<Vec>(task, {0, 1});
+  if (n_parts > 1) merge_parts(task, {0, 1});
+  for (int64_t beam = 0; beam < n_beams; ++beam) {
+    std::vector<double> candidates;
+    for (int64_t row = starts[beam]; row < starts[beam + 1]; ++row) {
+      double sum = 0;
+      for (int64_t token = 0; token < n_types; ++token)
+        sum += std::exp(double(logits[row * n_types + token]));
+      const auto total = [&](int64_t token) {
+        return totals[row] + logits[row * n_types + token] - std::log(sum) -
+               (token == task.penalized ? task.penalty : 0);
+      };
+      for (int64_t token = 0; token < n_types; ++token)
+        if (token != never[0] && !(token == task.eos && no_end[row]))
+          candidates.push_back(total(token));
+      for (int64_t i = beam * n_best; i < (beam + 1) * n_best; ++i)
+        if (origins[i] == row) check_close(best[i], total(tokens[i]), 1e-5, "a token's score");
+    }
+    std::sort(candidates.rbegin(), candidates.rend());
+    for (int64_t i = 0; i < n_best; ++i)
+      check_close(best[beam * n_best + i], candidates[i], 1e-5, "top_k");
+  }
+}
+
+template <typename Vec>
+void test_all() {
+  test_functions<Vec>();
+  test_sums<Vec>();
+  test_products<Vec>();
+  for (int64_t dim : {8, 20, 32, 64})
+    for (int64_t n_queries : {1, 2, 4})
+      for (int64_t n_keys : {4, 17, 40}) {
+        test_attention<Vec, float>(dim, n_keys, n_queries, false);
+        test_attention<Vec, Bf16>(dim, n_keys, n_queries, false);
+        if (n_queries == 1) test_attention<Vec, float>(dim, n_keys, 1, true);
+      }
+  for (int64_t n_parts : {1, 2}) {
+    test_top_k<Vec>(40, 5, n_parts);
+    test_top_k<Vec>(1000, 12, n_parts);
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_all<Vec4>();
+  test_all<Vec8>();
+  test_all<Vec16>();
+  std::puts("all kernels agree");
+}
