@@ -84,9 +84,9 @@ class PretendedRay:
         return self.machines[name]
 
     def actor(self, node):
-        self.n_started[node.id] += 1
-        self.machines[node.id].n_under_way = 0
-        return self.machines[node.id]
+        self.n_started[node] += 1
+        self.machines[node].n_under_way = 0
+        return self.machines[node]
 
     def init(self, **_):
         if self._refuses:

@@ -98,11 +98,11 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
     group.add_argument("--num-shards", type=int, default=1)
     group.add_argument("--shard-id", type=int, default=0)
     args, unknown = parser.parse_known_args(arguments)
-    flag = next((word.partition("=")[0] for word in unknown if word.startswith("-")), None)
-    if flag is not None or args.model != bundle or unknown:
+    if unknown or args.model != bundle:
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         raise ValueError(
-            f"{flag or bundle}: not possible with a bundle, which has the data and the options of "
-            "its export; name the bundle and remove this, or name a data directory and --path "
+            f"{[*flags, bundle][0]}: not possible with a bundle, which has the data and the options "
+            "of its export; name the bundle and remove this, or name a data directory and --path "
             "CHECKPOINT"
         )
     return args

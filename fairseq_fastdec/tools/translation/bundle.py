@@ -3,18 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Optional
+from typing import Any, Optional
 
 from ...bundles.translator import BundleTranslator
 from ...results import Problem, Translation
 from ..command_line import version
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
 from .text_files import content_of
-from .worker import LineTranslator, Progress
+from .worker import CorpusModel, LineTranslator, Progress
 
 
 @dataclass(frozen=True)
-class BundleModel:
+class BundleModel(CorpusModel):
     """A bundle and the decoding options of a command line.
 
     Attributes:
@@ -26,39 +26,19 @@ class BundleModel:
     path: str
     options: dict[str, Any]
     batch_size: int
-
-    may_use_gpus: ClassVar[bool] = False
+    may_use_gpus: bool = False
 
     def n_gpus(self) -> int:
-        """Bundles are decoded on CPUs."""
         return 0
 
     def settings(self) -> dict[str, Any]:
-        """All settings that translations depend on, with the digest of the bundle.
-
-        Raises:
-            OSError: if the bundle cannot be read.
-        """
         digest = content_of(self.path).sha256
         return {"bundle": digest, "options": self.options, "version": version()}
 
     def translator(self, rules: OutputRules, device: Optional[int]) -> "BundleLineTranslator":
-        """Load the bundle.
-
-        Args:
-            device: is not used.
-
-        Raises:
-            OSError, ValueError: see :meth:`...bundles.translator.BundleTranslator.of`.
-        """
         return BundleLineTranslator(self, rules)
 
     def portable(self) -> tuple["BundleModel", dict[str, str]]:
-        """The model for another machine, and its files.
-
-        Returns:
-            a copy that names its file by a relative path; this path, and the file here
-        """
         return replace(self, path="bundle"), {"bundle": self.path}
 
 
@@ -78,13 +58,11 @@ class BundleLineTranslator(LineTranslator):
         """The weights of a bundle are prepared."""
 
     def use_threads(self, n_threads: int) -> None:
-        """See :class:`~.worker.ChunkTranslator`."""
         self._translator.schedule(threads=n_threads, batch_size=self._batch_size)
 
     def translate_lines(
         self, texts: Sequence[str], seed: int = 0, progress: Progress = lambda n: None
     ) -> list[LineResult]:
-        """See :class:`~.worker.LineTranslator`."""
         # Sentences of similar lengths end together.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         results: list[LineResult] = [EMPTY_LINE] * len(texts)

@@ -8,7 +8,6 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -25,7 +24,7 @@ from ..command_line import to_config, version
 from ..corpus import load_models, on_device, uses_cuda
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
 from .text_files import content_of
-from .worker import LineTranslator, Progress
+from .worker import CorpusModel, LineTranslator, Progress
 
 # The groups of fairseq's configuration that change translations.
 GROUPS = ("task", "generation", "tokenizer", "bpe")
@@ -35,15 +34,16 @@ DICTIONARIES = "dict*.txt"
 DEFAULT_RULES = OutputRules()
 
 
-@dataclass(frozen=True)
-class CheckpointModel:
+class CheckpointModel(CorpusModel):
     """The checkpoints of a command line.
 
     Attributes:
         cfg: the configuration of fairseq-generate's command line.
     """
 
-    cfg: Any
+    def __init__(self, cfg: Any) -> None:
+        self.cfg = cfg
+        self.may_use_gpus = not cfg.common.cpu
 
     @classmethod
     def of(cls, args: Any) -> "CheckpointModel":
@@ -57,37 +57,17 @@ class CheckpointModel:
         warn_of_subwords(cfg, tasks.setup_task(cfg.task), args.data)
         return cls(cfg)
 
-    @property
-    def may_use_gpus(self) -> bool:
-        """Whether it is decoded on GPUs if a machine has them."""
-        return not self.cfg.common.cpu
-
     def n_gpus(self) -> int:
-        """The GPUs of this machine that it uses."""
         return torch.cuda.device_count() if uses_cuda(self.cfg) else 0
 
     def settings(self) -> dict[str, Any]:
-        """See :func:`settings_of`."""
         return settings_of(self.cfg, tasks.setup_task(self.cfg.task))
 
     def translator(self, rules: OutputRules, device: Optional[int]) -> "CheckpointTranslator":
-        """Load the model.
-
-        Args:
-            device: the number of the GPU.
-
-        Raises:
-            OSError, ValueError: see :class:`CheckpointTranslator`.
-        """
         settle(device)
         return CheckpointTranslator(self.cfg, rules)
 
     def portable(self) -> tuple["CheckpointModel", dict[str, str]]:
-        """The model for another machine, and its files.
-
-        Returns:
-            a copy that names its files by relative paths; these paths, and the files here
-        """
         cfg, files = copy.deepcopy(self.cfg), {}
         paths = utils.split_paths(cfg.common_eval.path)
         for number, path in enumerate(paths):
@@ -152,13 +132,11 @@ class CheckpointTranslator(LineTranslator):
             )
 
     def use_threads(self, n_threads: int) -> None:
-        """See :class:`~.worker.ChunkTranslator`."""
         torch.set_num_threads(n_threads)
 
     def translate_lines(
         self, texts: Sequence[str], seed: int, progress: Progress = lambda n: None
     ) -> list[LineResult]:
-        """See :class:`~.worker.LineTranslator`."""
         utils.set_torch_seed(seed)
         stripped = [text.strip() for text in texts]
         encoded = self._codec.encode(stripped)
@@ -169,7 +147,7 @@ class CheckpointTranslator(LineTranslator):
             for text, of_line in zip(stripped, encoded)
         ]
         numbers = [number for number, problem in enumerate(results) if problem is None]
-        tokens = [encoded[number] for number in numbers]
+        tokens = [own for own in map(encoded.__getitem__, numbers) if isinstance(own, Tensor)]
         progress(len(texts) - len(numbers))
         found = self._decoded(tokens, progress)
         hypotheses = [hypo for best in found.values() if isinstance(best, list) for hypo in best]
@@ -200,10 +178,11 @@ class CheckpointTranslator(LineTranslator):
         for batch in list(batches):
             batch = on_device(batch, self._cfg)
             for place, best in decoded(self.task, self._generator, self._models, batch):
-                found[place] = best
-                if not isinstance(best, Problem):
-                    own = [(hypo["tokens"], hypo["score"]) for hypo in best[: self._nbest]]
-                    found[place] = own
+                found[place] = (
+                    best
+                    if isinstance(best, Problem)
+                    else [(hypo["tokens"], hypo["score"]) for hypo in best[: self._nbest]]
+                )
             progress(batch["nsentences"])
         return found
 

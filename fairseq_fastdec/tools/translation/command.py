@@ -124,10 +124,14 @@ def to_file(
         n_chunks = CHUNKS_WANTED if args.cluster is None else CHUNKS_WANTED_ON_CLUSTER
         chunk_size = args.chunk_size or manifest.chunk_size or chunk_size_for(n_lines, n_chunks)
         manifest.check({**model.settings(), **_own_settings(args, content, chunk_size)})
-        if _is_there(output, manifest):
-            shutil.rmtree(directory, ignore_errors=True)
-            tell(f"{output}: is there already: {in_words(manifest.finished['counts'], TRANSLATED)}")
-            return
+        if manifest.finished is not None:
+            if output.exists() and output.stat().st_size == manifest.finished["size"]:
+                counts = in_words(manifest.finished["counts"], TRANSLATED)
+                shutil.rmtree(directory, ignore_errors=True)
+                tell(f"{output}: is there already: {counts}")
+                return
+            # The output was removed, and is made again.
+            manifest.finish(None)
         store = ChunkStore(directory)
         coordinator = _coordinator(args, model, text, rules, store, chunk_size, n_lines)
         if args.num_shards > 1:
@@ -142,16 +146,6 @@ def to_file(
         store.remove_all()
         shutil.rmtree(directory, ignore_errors=True)
         tell(f"{output}: {in_words(result['counts'], TRANSLATED)}")
-
-
-def _is_there(output: Path, manifest: Manifest) -> bool:
-    """Whether the output is complete; if it was removed, it is made again."""
-    if manifest.finished is None:
-        return False
-    if output.exists() and output.stat().st_size == manifest.finished["size"]:
-        return True
-    manifest.finish(None)
-    return False
 
 
 def _coordinator(

@@ -144,16 +144,13 @@ class LocalPool(ChunkPool):
 
     @property
     def has_room(self) -> bool:
-        """See :class:`ChunkPool`."""
         return any(worker.is_ready and worker.chunk is None for worker in self._workers)
 
     @property
     def is_busy(self) -> bool:
-        """See :class:`ChunkPool`."""
         return any(worker.chunk is not None for worker in self._workers)
 
     def submit(self, chunk: Chunk) -> None:
-        """See :class:`ChunkPool`."""
         worker = next(own for own in self._workers if own.is_ready and own.chunk is None)
         worker.chunk = chunk
         _send_chunk(worker)

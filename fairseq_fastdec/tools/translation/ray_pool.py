@@ -11,7 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -38,26 +38,16 @@ class NoMachine(ValueError):
     """No machine of the cluster can take part."""
 
 
-class Node(NamedTuple):
-    """A machine of a cluster.
+@dataclass
+class _Machine:
+    """A node of the cluster, its actor, and the number of workers that have no chunk.
 
     Attributes:
         id: unique, also among machines that have left.
-        name: for messages.
-        n_cpus, n_gpus: the processors and GPUs that Ray has there.
     """
 
     id: str
     name: str
-    n_cpus: int
-    n_gpus: int
-
-
-@dataclass
-class _Machine:
-    """A node, its actor, and the number of workers that have no chunk."""
-
-    node: Node
     actor: Any
     n_workers: int = 0
     n_free: int = 0
@@ -95,16 +85,13 @@ class RayPool(ChunkPool):
 
     @property
     def has_room(self) -> bool:
-        """See :class:`~.pool.ChunkPool`."""
         return sum(machine.n_free for machine in self._machines.values()) > len(self._waiting)
 
     @property
     def is_busy(self) -> bool:
-        """See :class:`~.pool.ChunkPool`."""
         return bool(self._waiting) or any(chunk for _, chunk in self._calls.values())
 
     def submit(self, chunk: Chunk) -> None:
-        """See :class:`~.pool.ChunkPool`."""
         self._waiting.append(chunk)
         self._send()
 
@@ -160,12 +147,12 @@ class RayPool(ChunkPool):
 
     def _lost(self, machine: _Machine, chunk: Optional[Chunk], reason: str) -> list[ChunkResult]:
         """Forget a machine; others translate its chunks."""
-        name = machine.node.name
+        name = machine.name
         calls = [call for call, (own, _) in self._calls.items() if own is machine]
         chunks = [own for own in (chunk, *(self._calls.pop(call)[1] for call in calls)) if own]
         if not machine.n_workers:
-            self._failures[machine.node.id] += 1
-            if self._failures[machine.node.id] >= MOST_DEATHS:
+            self._failures[machine.id] += 1
+            if self._failures[machine.id] >= MOST_DEATHS:
                 self._leave_out(machine, reason)
                 return []
         self._remove(machine)
@@ -179,61 +166,53 @@ class RayPool(ChunkPool):
         if now - self._last_look < BETWEEN_LOOKS:
             return
         self._last_look = now
-        nodes = self._nodes()
-        for node in nodes:
-            if node.id not in self._machines and node.id not in self._left_out:
-                self._start(node)
-        if nodes and all(node.id in self._left_out for node in nodes):
-            raise NoMachine(f"--cluster: no machine can take part; {self._left_out[nodes[0].id]}")
+        nodes = {
+            node["NodeID"]: node
+            for node in self._ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
+        }
+        for id in nodes.keys() - self._machines.keys() - self._left_out.keys():
+            self._start(nodes[id])
+        if nodes and nodes.keys() <= self._left_out.keys():
+            reason = self._left_out[next(iter(nodes))]
+            raise NoMachine(f"--cluster: no machine can take part; {reason}")
         if any(machine.n_workers for machine in self._machines.values()):
             self._alone_since = now
         elif self._alone_since is not None and now - self._alone_since > TO_WARN:
             self._alone_since = None
             logger.warning("the cluster has no machine with room for a worker; waiting for one")
 
-    def _nodes(self) -> list[Node]:
-        """The machines that are there, and have room for a worker."""
-        nodes = [
-            Node(
-                node["NodeID"],
-                f"{node['NodeManagerHostname']} ({node['NodeID'][:6]})",
-                int(node["Resources"].get("CPU", 0)),
-                int(node["Resources"].get("GPU", 0)),
-            )
-            for node in self._ray.nodes()
-            if node["Alive"]
-        ]
-        return [node for node in nodes if node.n_cpus >= 1]
-
-    def _start(self, node: Node) -> None:
-        n_gpus = node.n_gpus if self._job.model.may_use_gpus else 0
-        n_threads = self._job.n_threads
-        n_workers = self._job.n_workers or n_gpus or max(1, node.n_cpus // n_threads)
-        machine = _Machine(node, self._actor(node, n_workers, n_gpus))
-        self._machines[node.id] = machine
+    def _start(self, node: dict[str, Any]) -> None:
+        n_cpus, n_gpus = (int(node["Resources"].get(kind, 0)) for kind in ("CPU", "GPU"))
+        n_gpus = n_gpus if self._job.model.may_use_gpus else 0
+        n_workers = self._job.n_workers or n_gpus or max(1, n_cpus // self._job.n_threads)
+        id = node["NodeID"]
+        name = f"{node['NodeManagerHostname']} ({id[:6]})"
+        actor = self._actor(id, n_workers, min(n_cpus, n_workers * self._job.n_threads), n_gpus)
+        machine = self._machines[id] = _Machine(id, name, actor)
         job = self._job._replace(n_workers=n_workers)
-        self._calls[machine.actor.start.remote(job, self._files)] = machine, None
+        self._calls[actor.start.remote(job, self._files)] = machine, None
 
-    def _actor(self, node: Node, n_workers: int, n_gpus: int) -> Any:
+    def _actor(self, node: str, n_workers: int, n_cpus: int, n_gpus: int) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         actor = self._ray.remote(Machine).options(
-            num_cpus=min(node.n_cpus, n_workers * self._job.n_threads),
+            num_cpus=n_cpus,
             num_gpus=n_gpus,
             max_restarts=0,
             # Calls wait for their chunks; close() needs a thread beside them.
             max_concurrency=n_workers + 1,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
         return actor.remote(self._ray.get)
 
     def _leave_out(self, machine: _Machine, reason: str) -> None:
         self._remove(machine)
-        self._left_out[machine.node.id] = f"{machine.node.name}: {reason}"
-        logger.warning("%s takes no part: %s", machine.node.name, reason)
+        self._left_out[machine.id] = f"{machine.name}: {reason}"
+        logger.warning("%s takes no part: %s", machine.name, reason)
 
     def _remove(self, machine: _Machine) -> None:
-        del self._machines[machine.node.id]
+        del self._machines[machine.id]
         self._ray.kill(machine.actor)
 
 

@@ -89,24 +89,45 @@ class LineTranslator(ABC):
         )
 
 
-class CorpusModel(Protocol):
-    """The model of a command line, and its decoding options. It can be sent to other processes."""
+class CorpusModel(ABC):
+    """The model of a command line, and its decoding options. It can be sent to other processes.
 
-    @property
-    def may_use_gpus(self) -> bool:
-        """Whether it is decoded on GPUs if a machine has them."""
+    Attributes:
+        may_use_gpus: whether it is decoded on GPUs if a machine has them.
+    """
 
+    may_use_gpus: bool
+
+    @abstractmethod
     def n_gpus(self) -> int:
         """The number of GPUs of this machine that it uses."""
 
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """All settings that translations depend on, in values that JSON has."""
+        """All settings that translations depend on, in values that JSON has.
 
+        Raises:
+            OSError: for files that cannot be read.
+        """
+
+    @abstractmethod
     def translator(self, rules: OutputRules, device: Optional[int]) -> ChunkTranslator:
-        """Load the model, on the GPU with this number if it is not ``None``."""
+        """Load the model.
 
+        Args:
+            device: the number of the GPU; ``None`` for the processors.
+
+        Raises:
+            OSError, ValueError: for a file or an option that cannot be used.
+        """
+
+    @abstractmethod
     def portable(self) -> tuple["CorpusModel", dict[str, str]]:
-        """The model for another machine, with relative paths, and by these paths the files here."""
+        """The model for another machine.
+
+        Returns:
+            a copy that names its files by relative paths; these paths, and the files here
+        """
 
 
 @dataclass(frozen=True)
