@@ -101,8 +101,8 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
     if unknown or args.model != bundle:
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         raise ValueError(
-            f"{[*flags, bundle][0]}: not possible with a bundle, which has the data and the options "
-            "of its export; name the bundle and remove this, or name a data directory and --path "
+            f"{[*flags, bundle][0]}: not possible with a bundle, which has the data and options of "
+            "its export; name the bundle and remove this, or name a data directory and --path "
             "CHECKPOINT"
         )
     return args
