@@ -74,10 +74,19 @@ WITHOUT_FAIRSEQ = (
     "__main__", "bundles", "cores", "data.model_files", "data.moses", "data.vocabulary",
     "decoding.generation_options", "decoding.registry", "engine.kernels.loading",
     "engine.kernels.parts", "engine.rules", "engine.searches", "errors", "known_modules", "lazy",
-    "lean_imports", "noise", "opening", "results", "serving", "tools.command_line",
-    "tools.translate",
+    "lean_imports", "noise", "opening", "results", "serving", "tools.atomic_files",
+    "tools.command_line", "tools.distillation.filters",
+    "tools.kept_settings", "tools.translate", "tools.translation.arguments",
+    "tools.translation.bundle", "tools.translation.chunks", "tools.translation.command",
+    "tools.translation.coordinator", "tools.translation.directory_lock",
+    "tools.translation.manifest", "tools.translation.output_lines", "tools.translation.pool",
+    "tools.translation.progress_bar", "tools.translation.ray_node",
+    "tools.translation.ray_pool", "tools.translation.text_files", "tools.translation.worker",
 )  # fmt: skip
-PACKAGES = ("data", "decoding", "engine", "engine.kernels", "tools")
+PACKAGES = (
+    "data", "decoding", "engine", "engine.kernels", "tools", "tools.distillation",
+    "tools.translation",
+)  # fmt: skip
 
 
 class _Registering:

@@ -39,13 +39,13 @@ from examples.engine.beside_ctranslate2 import prepare_small
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive, to_config
 from fairseq_fastdec.tools.translation.arguments import parse_args as parse_translation
-from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore, Translated
-from fairseq_fastdec.tools.translation.coordinator import Coordinator, TextWork, complete
-from fairseq_fastdec.tools.translation.machine import limit_batches, start_workers
-from fairseq_fastdec.tools.translation.output_lines import TRANSLATED, OutputRules
+from fairseq_fastdec.tools.translation.checkpoint import CheckpointTranslator, settle
+from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore, Translated, chunks_of
+from fairseq_fastdec.tools.translation.coordinator import Coordinator
+from fairseq_fastdec.tools.translation.output_lines import TRANSLATED
+from fairseq_fastdec.tools.translation.pool import LocalPool, places, start_workers
 from fairseq_fastdec.tools.translation.progress_bar import LineBar
 from fairseq_fastdec.tools.translation.text_files import TextInput
-from fairseq_fastdec.tools.translation.worker import ChunkTranslator
 
 OURS, TOKENISING, NOTHING, CTRANSLATE2 = "ours", "tokenising", "nothing", "CTranslate2"
 
@@ -142,26 +142,24 @@ def of_ours(
     given += ["--decoding", "greedy"] if beam == 1 else ["--beam", beam]
     given += ["--max-tokens", max_tokens]
     cfg = to_config(parse_translation([str(word) for word in given]))
-    limit_batches(cfg)
     decoding = multiprocessing.get_context("fork").Value("d", 0.0)
 
-    def load() -> Any:
-        if engine == NOTHING:
-            return Echo()
-        return _timed(ChunkTranslator(cfg, OutputRules()), decoding)
+    def load(_: Any) -> Any:
+        settle(None)
+        return Echo() if engine == NOTHING else _timed(CheckpointTranslator(cfg), decoding)
 
     with tempfile.TemporaryDirectory(dir=work) as directory:
         store = ChunkStore(Path(directory))
-        pool = start_workers(load, False, n_workers, n_threads, store)
-        while not pool.all_are_ready:
-            pool.messages()
+        bar = LineBar(None, False)
+        pool = start_workers(load, places(n_workers, n_threads, 0), store, bar.update)
+        _wait_for_workers(pool)
         decoding.value = 0.0
         own, began = time.process_time(), time.perf_counter()
         text = TextInput([str(source)])
         coordinator = Coordinator(
-            TextWork(text, 512), store, lambda: pool, functools.partial(LineBar, None, False)
+            functools.partial(chunks_of, text, 512), store, lambda _: pool, lambda: bar
         )
-        complete(coordinator, text, store, Path(directory) / "output.txt")
+        coordinator.complete(Path(directory) / "output.txt")
         seconds = time.perf_counter() - began
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
@@ -172,11 +170,19 @@ def of_ours(
     }
 
 
+def _wait_for_workers(pool: LocalPool) -> None:
+    while not all(worker.is_ready for worker in pool._workers):
+        pool.results()
+
+
 class Echo:
     """Translates nothing."""
 
     def prepare(self) -> None:
         """Nothing is to be prepared."""
+
+    def use_threads(self, n_threads: int) -> None:
+        """It decodes nothing."""
 
     def translate(self, chunk: Chunk, progress: Callable[[int], Any]) -> Translated:
         """The lines as they are."""
@@ -186,7 +192,7 @@ class Echo:
 
 def _timed(translator: Any, decoding: Any) -> Any:
     """Have a translator add the processor's time of its decoding to a shared number."""
-    task = translator._translator.task
+    task = translator.task
     plain: Callable = task.inference_step
 
     @functools.wraps(plain)

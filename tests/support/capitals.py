@@ -1,4 +1,4 @@
-"""What stands for models where only processes are tested: translation is writing in capitals."""
+"""A stand-in for models in tests of processes: translation is writing in capitals."""
 
 import os
 import signal
@@ -18,6 +18,12 @@ class Capitals:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+
+    def prepare(self):
+        pass
+
+    def use_threads(self, n_threads):
+        pass
 
     def translate(self, chunk, progress):
         for place, line in enumerate(chunk.lines):

@@ -1,105 +1,122 @@
-"""A cluster without machines: each call of one is answered in this process, when its time comes."""
+"""Ray without machines: each call is answered in this process, when its result is wanted."""
 
 import collections
+from types import SimpleNamespace
 
-from fairseq_fastdec.tools.translation.cluster.node import Started
-from fairseq_fastdec.tools.translation.cluster.pool import MachineLost, Node
 from fairseq_fastdec.tools.translation.output_lines import UntranslatedLine
-from fairseq_fastdec.tools.translation.pool import Lost
-from fairseq_fastdec.tools.translation.worker import Done, Failed, Progress, Stopped
+
+
+class PretendedError(Exception):
+    """Ray's error for a machine that is gone."""
 
 
 class PretendedMachine:
-    """Answers with one chunk at a time.
+    """An actor that translates in this process.
 
     Attributes:
-        told: what it says instead of starting, if anything.
-        dies_with: the machine is lost when it has so many more chunks.
-        n_finished: how many it has translated.
+        answer: to ``start``: a number of workers, a reason, or an error.
+        dies_with: the machine is lost when it has this number of chunks.
+        n_finished: the chunks that it has translated.
+        n_under_way: the chunks that it has.
     """
 
-    def __init__(self, node, translator, n_workers=2, told=None, dies_with=None):
-        self.node = node
-        self.translator = translator
-        self.n_workers = n_workers
-        self.told = told
+    def __init__(self, name, translator, answer=2, dies_with=None, **resources):
+        self.name = name
+        self.answer = answer
         self.dies_with = dies_with
-        self.n_finished = 0
-        self.waiting = collections.deque()
+        self.resources = resources or {"CPU": 2.0}
+        self.n_finished = self.n_under_way = 0
+        self._translator = translator
+        self.start, self.translate, self.close = (
+            SimpleNamespace(remote=lambda *given, own=own: self._called(own, given))
+            for own in (self._started, self._translated, lambda: None)
+        )
 
-    def started(self):
-        if isinstance(self.told, Exception):
-            raise self.told
-        return self.told or Started(self.n_workers)
+    def _called(self, function, given):
+        if function == self._translated:
+            self.n_under_way += 1
+        return SimpleHashable(machine=self, function=function, given=given)
 
-    def reported(self):
-        if self.dies_with is not None and len(self.waiting) >= self.dies_with:
-            raise MachineLost("somebody pulled the plug")
-        if not self.waiting:
-            return []
-        chunk, report = self.waiting.popleft(), []
-        if chunk.lines[0] == b"worker dies":
-            return [
-                (chunk.number, Progress(1)),
-                (chunk.number, Progress(-1)),
-                (chunk.number, Lost()),
-            ]
+    def _started(self, job, files):
+        self.job = job
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def _translated(self, chunk):
+        if self.dies_with is not None and self.n_under_way >= self.dies_with:
+            raise PretendedError("its plug was pulled")
+        self.n_under_way -= 1
         try:
-            translated = self.translator.translate(
-                chunk, lambda n: report.append((chunk.number, Progress(n)))
-            )
-        except UntranslatedLine as error:
-            return [(chunk.number, Stopped(error.number, error.problem))]
-        except OSError as error:
-            return [(chunk.number, Failed(str(error)))]
+            outcome = self._translator.translate(chunk, lambda n: None)
+        except (UntranslatedLine, OSError) as error:
+            return error
         self.n_finished += 1
-        return [*report, (chunk.number, Done(translated))]
+        return outcome
 
 
-class PretendedCluster:
-    """What :class:`~fairseq_fastdec.tools.translation.cluster.pool.Cluster` asks for.
+class SimpleHashable(SimpleNamespace):
+    """A call: it is equal to itself only."""
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+class PretendedRay:
+    """The functions of Ray that :class:`fairseq_fastdec.tools.translation.ray_pool.RayPool` calls.
 
     Attributes:
         machines: by name; take one out, and its node is gone.
-        at_wait: is called whenever somebody waits.
+        at_wait: is called before each wait.
     """
 
-    def __init__(self, translator):
-        self.translator = translator
+    exceptions = SimpleNamespace(RayError=PretendedError)
+
+    def __init__(self, translator=None, refuses=False):
         self.machines = {}
         self.released = []
         self.n_started = collections.Counter()
         self.at_wait = lambda: None
         self.is_closed = False
+        self._translator, self._refuses = translator, refuses
 
     def add(self, name, **options):
-        self.machines[name] = PretendedMachine(Node(name, name, 2, 0), self.translator, **options)
+        self.machines[name] = PretendedMachine(name, self._translator, **options)
         return self.machines[name]
 
+    def actor(self, node):
+        self.n_started[node] += 1
+        self.machines[node].n_under_way = 0
+        return self.machines[node]
+
+    def init(self, **_):
+        if self._refuses:
+            raise ConnectionError("Could not find any running Ray instance.\nPlease specify one")
+
+    def put(self, piece):
+        return bytes(piece)
+
     def nodes(self):
-        return [machine.node for machine in self.machines.values()]
+        return [
+            {
+                "NodeID": machine.name,
+                "NodeManagerHostname": machine.name,
+                "Alive": machine.answer is not None,
+                "Resources": machine.resources,
+            }
+            for machine in self.machines.values()
+        ]
 
-    def start(self, node):
-        self.n_started[node.name] += 1
-        machine = self.machines[node.name]
-        return machine, (machine, "started", self.n_started[node.name])
-
-    def exchange(self, machine, chunks):
-        machine.waiting += chunks
-        return (machine, "reported", 0)
-
-    def wait(self, calls, seconds):
+    def wait(self, calls, **_):
         self.at_wait()
-        return list(calls)
+        return list(calls), []
 
-    def result(self, call):
-        machine, method, _ = call
-        if machine.node.name not in self.machines:
-            raise MachineLost("its node is gone")
-        return getattr(machine, method)()
+    def get(self, call):
+        if call.machine.name not in self.machines:
+            raise PretendedError("its node is gone")
+        return call.function(*call.given)
 
-    def release(self, machine):
-        self.released.append(machine.node.name)
+    def kill(self, machine):
+        self.released.append(machine.name)
 
-    def close(self):
+    def shutdown(self):
         self.is_closed = True

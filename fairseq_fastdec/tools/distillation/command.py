@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+import torch
 from fairseq import options
 
 from ...errors import errors_in_one_line
@@ -25,14 +26,14 @@ from ..command_line import (
 )
 from ..corpus import Corpus, uses_cuda
 from ..kept_settings import check_settings
+from ..translation.checkpoint import limit_batches, settings_of
 from ..translation.chunks import ChunkStore
-from ..translation.coordinator import Coordinator, Part
-from ..translation.machine import limit_batches, start_workers
-from ..translation.manifest import settings_of
+from ..translation.coordinator import Coordinator
+from ..translation.pool import places, start_workers
 from ..translation.progress_bar import LineBar
 from .dataset import KEPT, build
 from .filters import Filters, add_filter_options
-from .shards import Shards
+from .shards import shards_of, translations_in
 from .teacher import Teacher
 
 DESCRIPTION = """\
@@ -108,22 +109,18 @@ def run(args: argparse.Namespace) -> None:
     cfg = to_config(args)
     limit_batches(cfg)
     corpus = Corpus(cfg)
-    shards = Shards(len(corpus), args.shard_size)
     store = ChunkStore(args.destdir / "shards")
     store.directory.mkdir(parents=True, exist_ok=True)
-    settings = settings_of(
-        cfg,
-        corpus.task,
-        {
-            "task.data": os.path.abspath(cfg.task.data),
-            "gen_subset": cfg.dataset.gen_subset,
-            "skip_invalid_size_inputs": cfg.dataset.skip_invalid_size_inputs_valid_test,
-            "sentences": len(corpus),
-            "shard_size": args.shard_size,
-        },
-    )
+    settings = {
+        **settings_of(cfg, corpus.task),
+        "task.data": os.path.abspath(cfg.task.data),
+        "gen_subset": cfg.dataset.gen_subset,
+        "skip_invalid_size_inputs": cfg.dataset.skip_invalid_size_inputs_valid_test,
+        "sentences": len(corpus),
+        "shard_size": args.shard_size,
+    }
     check_settings(args.destdir / "settings.json", settings, "--destdir")
-    translate(args, cfg, corpus, shards, store)
+    n_shards = translate(args, cfg, corpus, store)
     if args.num_shards > 1:
         print("translated; when all processes have ended, run this without --num-shards")
         return
@@ -131,7 +128,7 @@ def run(args: argparse.Namespace) -> None:
         args.destdir / "data",
         Path(args.data),
         corpus,
-        shards.translations(store),
+        translations_in(store, n_shards),
         Filters.of(args),
         args.workers or 1,
     )
@@ -160,10 +157,11 @@ def check(args: argparse.Namespace) -> None:
     check_shard(args)
 
 
-def translate(
-    args: argparse.Namespace, cfg: Any, corpus: Corpus, shards: Shards, store: ChunkStore
-) -> None:
+def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, store: ChunkStore) -> int:
     """Translate the shards that are missing or damaged, or this process's part of them.
+
+    Returns:
+        the number of all shards
 
     Raises:
         OSError: if a checkpoint cannot be read, or a shard not be written.
@@ -172,13 +170,13 @@ def translate(
             again.
     """
     # Workers that are forked have the corpus of this process; those of GPUs load their own.
-    load = functools.partial(Teacher, cfg, None if uses_cuda(cfg) else corpus)
+    n_gpus = torch.cuda.device_count() if uses_cuda(cfg) else 0
+    load = functools.partial(Teacher, cfg, None if n_gpus else corpus)
+    own_places = places(args.workers, args.threads_per_worker, n_gpus)
     coordinator = Coordinator(
-        shards,
+        functools.partial(shards_of, len(corpus), args.shard_size),
         store,
-        functools.partial(
-            start_workers, load, uses_cuda(cfg), args.workers, args.threads_per_worker, store
-        ),
+        functools.partial(start_workers, load, own_places, store),
         functools.partial(LineBar, len(corpus), not cfg.common.no_progress_bar),
     )
-    coordinator.translate(Part(args.shard_id, args.num_shards))
+    return coordinator.translate(args.shard_id, args.num_shards)

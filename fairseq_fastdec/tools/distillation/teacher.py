@@ -4,26 +4,32 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 import numpy as np
+import torch
 from fairseq import utils
 
 from ..corpus import Corpus, best_translations, load_models, on_device
-from ..translation.chunks import Translated
-from .shards import Shard, rendered
+from ..translation.checkpoint import settle
+from ..translation.chunks import Chunk, Translated
+from .shards import rendered
 
 
 class Teacher:
     """Translates as fairseq-generate does."""
 
-    def __init__(self, cfg: Any, corpus: Optional[Corpus] = None) -> None:
+    def __init__(
+        self, cfg: Any, corpus: Optional[Corpus] = None, device: Optional[int] = None
+    ) -> None:
         """
         Args:
             cfg: the configuration of fairseq-generate's command line.
-            corpus: its corpus; ``None`` to load it, in a process where it is not yet.
+            corpus: its corpus; ``None`` to load it, in a process that has not loaded it.
+            device: the number of the GPU.
 
         Raises:
             OSError: if a checkpoint cannot be read.
             ValueError: for an option that the method cannot honour.
         """
+        settle(device)
         self._cfg = cfg
         self._corpus = Corpus(cfg) if corpus is None else corpus
         task = self._corpus.task
@@ -37,13 +43,18 @@ class Teacher:
         shortest = int(sizes.reshape(len(sizes), -1)[:, 0].argmin())
         self._translations(range(shortest, shortest + 1), lambda n: None)
 
-    def translate(self, shard: Shard, progress: Callable[[int], Any]) -> Translated:
+    def use_threads(self, n_threads: int) -> None:
+        """Set the number of threads of a decoding step."""
+        torch.set_num_threads(n_threads)
+
+    def translate(self, shard: Chunk, progress: Callable[[int], Any]) -> Translated:
         """The best hypotheses, as tokens separated by spaces, by the sentences' numbers.
 
         Args:
-            progress: told how many sentences have just been translated.
+            progress: is called with the number of sentences that have just been translated.
         """
-        return rendered(self._translations(shard.sentences, progress))
+        sentences = range(shard.first, shard.first + shard.n_lines)
+        return rendered(self._translations(sentences, progress))
 
     def _translations(self, sentences: range, progress: Callable[[int], Any]) -> dict[int, str]:
         # Sampling does not depend on where a run was interrupted.

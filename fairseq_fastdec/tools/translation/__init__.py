@@ -1,19 +1,19 @@
-"""Translation of whole corpora, text to text: every core, and nothing lost.
+"""Translation of whole corpora, text to text, with all cores and without losses.
 
 From the bottom up:
 
 - ``text_files``      lines of files, compressed or not, in constant memory
-- ``chunks``          consecutive lines, and files of what became of them: whole or absent
-- ``translator``      lines to hypotheses, as fairseq-interactive does it
+- ``chunks``          consecutive lines, and the files of their translations
 - ``output_lines``    hypotheses to lines of the output; lines that cannot be translated
-- ``cores``           which processors a worker gets
-- ``worker``          a process that translates chunk after chunk
-- ``pool``            the workers of one machine; whoever dies is replaced
-- ``machine``         how many workers it gets, and what they share
-- ``cluster``         the workers of many machines
-- ``progress_bar``    lines a second, and the time left
-- ``coordinator``     hands out what is missing, and puts the output together
-- ``manifest``        what the output depends on
+- ``worker``          a process that translates chunk after chunk, with any model
+- ``checkpoint``      lines to hypotheses with checkpoints, as fairseq-interactive does it
+- ``bundle``          the same with a bundle, without torch and fairseq
+- ``pool``            the workers of one machine; a worker that dies is replaced
+- ``ray_node``        the workers of one machine of a Ray cluster
+- ``ray_pool``        the machines of a Ray cluster
+- ``progress_bar``    lines a second, and the remaining time
+- ``coordinator``     has the missing chunks translated, and writes the output
+- ``manifest``        the settings that the output depends on
 - ``directory_lock``  no two processes do the same work
 
 ``scripts/translate_corpus.py`` is the command.

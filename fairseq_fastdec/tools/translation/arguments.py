@@ -2,11 +2,10 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Optional
 
-from fairseq import options
-
-from ...help import as_ours
+from ...bundles.file import is_bundle
+from ...serving.scheduler import CAPACITY
 from ..command_line import (
     check_one_directory,
     check_places,
@@ -26,25 +25,45 @@ Translate text of any length, line for line, with every core of a machine.
         --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes \\
         --input mono.en.gz --output mono.de
 
-writes as many lines as it reads, in the same order. Text is tokenised and segmented as by
+writes a line for each line that it reads, in the same order. Text is tokenised and segmented as by
 fairseq-interactive, whose options all work; the default is --decoding streaming with --beam 5, and
---decoding beam with --nbest. With --input - --output - it is a filter.
+--decoding beam with --nbest. With --input - --output - it is a filter. A bundle takes the place of
+data and checkpoint:
 
-However the command was ended, the same command goes on from there: translations are kept in
-OUTPUT.parts, chunk by chunk, until OUTPUT is there as a whole. Several machines with a common file
-system share the work with --num-shards N --shard-id I, I from 0 on; when all have ended, the
-command without these puts the output together.
+    python scripts/translate_corpus.py model.fastdec --input mono.en.gz --output mono.de
+
+If the command is ended, the same command continues: translations are kept in OUTPUT.parts, chunk
+by chunk, until OUTPUT is complete. Several machines with a common file system share the work with
+--num-shards N --shard-id I, I from 0; when all have ended, the command without these options writes
+the output.
 """
-# Lines of a chunk: of files by their length, of a stream whose length nobody knows.
+# Lines of a chunk: of files by their length, of a stream, whose length is unknown.
 LEAST_LINES, MOST_LINES, LINES_OF_A_STREAM = 512, 8192, 4096
+BUNDLE_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
-    """fairseq-generate's command line and our own options."""
+    """Parse a command line: fairseq-generate's options, or those of a bundle, and our own.
+
+    Returns:
+        the values; ``bundle`` is the path of the bundle, or ``None`` with a checkpoint
+
+    Raises:
+        ValueError: for an option that is not for bundles.
+    """
+    bundle = next((argument for argument in arguments if is_bundle(argument)), None)
+    args = _parse_checkpoint(arguments) if bundle is None else _parse_bundle(arguments, bundle)
+    args.bundle = bundle
+    return args
+
+
+def _parse_checkpoint(arguments: Sequence[str]) -> argparse.Namespace:
+    from fairseq import options
+
+    from ...help import as_ours
+
     parser = options.get_generation_parser()
-    parser.prog = program("translate-corpus")
-    parser.description = DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    _describe(parser)
     _add_text_options(as_ours(parser.add_argument_group("text")))
     _add_worker_options(as_ours(parser.add_argument_group("workers")))
     has_methods = is_translation(arguments)
@@ -59,6 +78,42 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     return args
 
 
+def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    _describe(parser)
+    parser.add_argument("model", metavar="BUNDLE")
+    _add_text_options(parser.add_argument_group("text"))
+    _add_worker_options(parser.add_argument_group("workers"))
+    group = parser.add_argument_group("decoding (default: as in the export)")
+    group.add_argument("--decoding", help="the method of the export, greedy or beam")
+    for flag in ("--beam", "--nbest"):
+        group.add_argument(flag, type=positive, metavar="N")
+    for flag in ("--lenpen", "--max-len-a"):
+        group.add_argument(flag, type=float)
+    group.add_argument("--max-len-b", type=int)
+    group.add_argument(
+        "--batch-size", type=positive, default=CAPACITY, help="sentences a thread decodes at once"
+    )
+    group.add_argument("--no-progress-bar", action="store_true")
+    group.add_argument("--num-shards", type=int, default=1)
+    group.add_argument("--shard-id", type=int, default=0)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown or args.model != bundle:
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        raise ValueError(
+            f"{[*flags, bundle][0]}: not possible with a bundle, which has the data and options of "
+            "its export; name the bundle and remove this, or name a data directory and --path "
+            "CHECKPOINT"
+        )
+    return args
+
+
+def _describe(parser: argparse.ArgumentParser) -> None:
+    parser.prog = program("translate-corpus")
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+
+
 def _add_text_options(group: Any) -> None:
     # fairseq has an option of this name, for one file.
     group.add_argument(
@@ -68,22 +123,20 @@ def _add_text_options(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--output", required=True, metavar="FILE",
-        help="the translations; compressed as the name says; - is standard output, in order as "
-        "they come, and cannot be resumed; with --input -, each within 0.2 seconds and the time of "
+        help="the translations; compressed according to the extension; - is standard output, in "
+        "order, which cannot be resumed; with --input -, each within 0.2 seconds and the time of "
         "its translation",
     )  # fmt: skip
     group.add_argument(
         "--format", choices=FORMATS, default=PLAIN,
         help="plain: a line of text for a line (default); tsv: a line for each hypothesis, with "
-        "the number of the source line from 1 on, the score (base 2) and the text; jsonl: an "
-        "object for a line",
+        "the number of the source line from 1, the score (base 2) and the text; jsonl: an object "
+        "for a line",
     )  # fmt: skip
-    group.add_argument(
-        "--with-source", action="store_true", help="tsv and jsonl have the source, too"
-    )
+    group.add_argument("--with-source", action="store_true", help="add the source to tsv and jsonl")
     group.add_argument(
         "--on-error", choices=ON_ERROR, default=STOP,
-        help="for a line that cannot be translated (too long, no UTF-8): stop there; or write the "
+        help="for a line that cannot be translated (too long, no UTF-8): stop; or write the "
         "source, or nothing, and count it (default: stop)",
     )  # fmt: skip
     add_filter_options(group, "lines", "not with --format plain")
@@ -100,9 +153,8 @@ def _add_worker_options(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--cluster", type=_cluster, metavar="ray[://HOST:PORT]",
-        help="translate on all machines of a Ray cluster: ray, the one that RAY_ADDRESS names or "
-        "that this machine is part of; ray://HOST:PORT, another; --workers are those of each "
-        "machine then",
+        help="translate on all machines of a Ray cluster: ray, the one of RAY_ADDRESS or of this "
+        "machine; ray://HOST:PORT, another; --workers is the number for each machine",
     )  # fmt: skip
     group.add_argument(
         "--chunk-size", type=positive, metavar="N",
@@ -123,8 +175,33 @@ def check(args: argparse.Namespace) -> None:
     """Find mistakes in the command line.
 
     Raises:
-        ValueError: it names the flag.
+        ValueError: for a mistake; the message names the flag.
     """
+    if args.bundle is None:
+        _check_checkpoint(args)
+    check_shard(args)
+    if args.num_shards > 1 and STANDARD_STREAM in (args.output, *args.texts):
+        raise ValueError("--num-shards: needs files that all processes see; name them")
+    nbest, beam = args.nbest or 1, args.beam
+    if beam is not None and nbest > beam:
+        raise ValueError(f"--nbest {nbest}: more than --beam {beam}; raise --beam")
+    samples = getattr(args, "sampling", False)
+    if samples and nbest != beam:
+        raise ValueError(
+            f"--sampling: draws --beam {beam} translations of a line; give --nbest {beam}, or "
+            f"--beam {nbest}"
+        )
+    if nbest > 1 and not samples and _prunes(args):
+        raise ValueError(
+            f"--nbest {nbest}: --decoding {args.decoding} with its options prunes the beam, "
+            "and finds fewer hypotheses for some lines; use --decoding beam without "
+            "--prune-threshold, --max-candidates and --finalize"
+        )
+    if args.format == PLAIN:
+        _check_plain(args)
+
+
+def _check_checkpoint(args: argparse.Namespace) -> None:
     check_places(
         argparse.Namespace(**{**vars(args), "nbest": 1}),
         {
@@ -139,24 +216,6 @@ def check(args: argparse.Namespace) -> None:
     if args.path is None:
         raise ValueError("--path: name the checkpoint, or several separated by colons")
     check_one_directory(args.data, "name the one with the dictionaries")
-    check_shard(args)
-    if args.num_shards > 1 and STANDARD_STREAM in (args.output, *args.texts):
-        raise ValueError("--num-shards: needs files that all processes see; name them")
-    if args.nbest > args.beam:
-        raise ValueError(f"--nbest {args.nbest}: more than --beam {args.beam}; raise --beam")
-    if args.sampling and args.nbest != args.beam:
-        raise ValueError(
-            f"--sampling: draws --beam {args.beam} translations of a line; give --nbest "
-            f"{args.beam}, or --beam {args.nbest}"
-        )
-    if args.nbest > 1 and not args.sampling and _prunes(args):
-        raise ValueError(
-            f"--nbest {args.nbest}: --decoding {args.decoding} with its options prunes the beam, "
-            "and finds fewer hypotheses for some lines; use --decoding beam without "
-            "--prune-threshold, --max-candidates and --finalize"
-        )
-    if args.format == PLAIN:
-        _check_plain(args)
 
 
 def _prunes(args: argparse.Namespace) -> bool:
@@ -168,9 +227,9 @@ def _prunes(args: argparse.Namespace) -> bool:
 
 
 def _check_plain(args: argparse.Namespace) -> None:
-    """Plain text stays in step with its source."""
+    """Check that the output has one line for each line of the input."""
     given = {
-        "--nbest": args.nbest > 1,
+        "--nbest": (args.nbest or 1) > 1,
         "--with-source": args.with_source,
         "--drop-empty": args.drop_empty,
         "--drop-longer-a": args.drop_longer_a is not None,
@@ -182,3 +241,9 @@ def _check_plain(args: argparse.Namespace) -> None:
                 f"{flag}: --format plain has a line of text for a line, and nothing else; use "
                 "--format tsv or jsonl"
             )
+
+
+def bundle_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The decoding options of a command line with a bundle that are given."""
+    values: dict[str, Optional[Any]] = {name: getattr(args, name) for name in BUNDLE_OPTIONS}
+    return {name: value for name, value in values.items() if value is not None}

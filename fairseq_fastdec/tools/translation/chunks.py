@@ -1,26 +1,29 @@
-"""Chunks: consecutive lines of the input that are translated, kept and lost together."""
+"""Chunks: consecutive lines of the input, and the files of their translations."""
 
 import hashlib
-import itertools
 import json
+import logging
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from .. import atomic_files
 from .text_files import TextInput
 
-# Changes with what a chunk's file looks like.
+logger = logging.getLogger(__name__)
+
+# Changes with the format of a chunk's file.
 FORMAT = b"fastdec-chunk 1 "
 AGAIN = "run the command again, which translates these lines anew"
 
 
 class Chunk(NamedTuple):
-    """Lines to be translated.
+    """Lines that are translated, kept and lost together.
 
     Attributes:
-        number: from 0 on.
-        first: the number of the first line, from 0 on.
+        number: from 0.
+        first: the number of the first line, from 0.
         source: the lines, each with ``\\n`` at its end.
     """
 
@@ -38,28 +41,23 @@ class Chunk(NamedTuple):
         return self.source.count(b"\n")
 
 
-def chunks_of(text: TextInput, size: int) -> Iterator[Chunk]:
-    """The input in chunks of ``size`` lines; the last one can be shorter.
+def chunks_of(text: TextInput, size: Optional[int]) -> Iterator[Optional[Chunk]]:
+    """The input in chunks.
+
+    Args:
+        size: the lines of a chunk; the last one can have fewer. ``None`` for the lines that have
+            arrived on standard input.
+
+    Yields:
+        chunks; with the size ``None`` also ``None`` while there are no lines.
 
     Raises:
         OSError, ValueError: for a file that cannot be read, or is damaged.
     """
-    lines = text.lines()
-    for number in itertools.count():
-        source = b"".join(itertools.islice(lines, size))
-        if not source:
-            return
-        yield Chunk(number, number * size, source)
-
-
-def chunks_that_arrive(text: TextInput) -> Iterator[Optional[Chunk]]:
-    """Standard input in chunks of the lines that have arrived; ``None`` while there are none.
-
-    Raises:
-        OSError: if standard input cannot be read.
-    """
     number = first = 0
-    for source in text.arriving():
+    lines = text.lines()
+    pieces = text.arriving() if size is None else iter(lambda: b"".join(islice(lines, size)), b"")
+    for source in pieces:
         chunk = Chunk(number, first, source) if source else None
         yield chunk
         if chunk is not None:
@@ -70,7 +68,7 @@ class Translated(NamedTuple):
     """The output of a chunk, and its counts.
 
     Attributes:
-        content: the bytes that go into the output.
+        content: the bytes of the output.
         counts: how many lines were translated, and how many were not, by reason.
     """
 
@@ -79,7 +77,7 @@ class Translated(NamedTuple):
 
 
 class OtherSource(ValueError):
-    """A chunk's file is of other lines than those that are to be translated now."""
+    """A chunk's file was made of other lines than those of the input."""
 
 
 class DamagedChunk(ValueError):
@@ -87,17 +85,16 @@ class DamagedChunk(ValueError):
 
 
 class ChunkStore:
-    """A directory of translated chunks, each in a file that is there as a whole or not at all.
+    """A directory of translated chunks. The file of a chunk is complete, or there is none.
 
-    The first line of a file has the digest of all that follows: a description (which chunk it is,
-    the digest of the lines that were translated, the counts) and the content. So whatever a crash
-    of the machine or another program did to a file is noticed.
+    The first line of a file has the digest of the rest: a description (the chunk's number, the
+    digest of the source, the counts) and the content. So any damage is noticed.
     """
 
     def __init__(self, directory: Path) -> None:
         """
         Args:
-            directory: is there.
+            directory: an existing one.
         """
         self.directory = directory
 
@@ -106,10 +103,10 @@ class ChunkStore:
         return self.directory / f"{number:08}.chunk"
 
     def write(self, chunk: Chunk, translated: Translated) -> None:
-        """Write a chunk. A power failure right after it may take it away, and never a part of it.
+        """Write a chunk. A power failure right after it may remove it as a whole.
 
         Raises:
-            OSError: if the disk is full, for example; then nothing is left of it.
+            OSError: if the disk is full, for example; then nothing is left of the chunk.
         """
         description = {
             "chunk": chunk.number,
@@ -118,21 +115,25 @@ class ChunkStore:
         }
         body = json.dumps(description).encode("ascii") + b"\n" + translated.content
         header = FORMAT + _digest(body).encode("ascii") + b"\n"
-        # Nobody decodes while a worker waits for the disk, and chunks can be translated again.
+        # A worker that waits for the disk does not decode, and chunks can be translated again.
         atomic_files.write_bytes(self.path(chunk.number), header + body, flushes_name=False)
 
     def has(self, chunk: Chunk) -> bool:
-        """Whether a chunk is there.
+        """Whether there is an undamaged file of a chunk; a damaged one causes a warning.
 
         Raises:
-            DamagedChunk: if its file is not what was written.
             OSError: if it cannot be read.
             OtherSource: if it was made of other lines.
         """
         path = self.path(chunk.number)
         if not path.exists():
             return False
-        if self._description(path)["source_sha256"] != _digest(chunk.source):
+        try:
+            description, _ = self._checked(path)
+        except DamagedChunk:
+            logger.warning("%s: damaged; translated again", path)
+            return False
+        if description["source_sha256"] != _digest(chunk.source):
             raise OtherSource(
                 f"{path}: was made of other lines than those that the input has now; name another "
                 "--output, or delete this directory"
@@ -140,46 +141,42 @@ class ChunkStore:
         return True
 
     def read(self, number: int) -> Translated:
-        """A chunk that is there.
+        """The translation of a chunk.
 
         Raises:
-            DamagedChunk: if its file is not what was written.
+            DamagedChunk: if its file is damaged or missing.
             OSError: if it cannot be read.
         """
-        path = self.path(number)
-        description, content = self._checked(path)
+        description, content = self._checked(self.path(number))
         return Translated(content, description["counts"])
 
     def remove(self, number: int) -> None:
-        """Forget a chunk."""
+        """Remove a chunk."""
         self.path(number).unlink(missing_ok=True)
 
     def remove_all(self) -> None:
-        """Forget all chunks."""
+        """Remove all chunks."""
         for path in self.directory.glob("*.chunk"):
             path.unlink(missing_ok=True)
         self.remove_beginnings()
 
     def remove_beginnings(self) -> None:
-        """Remove what processes began to write that were killed."""
+        """Remove the unfinished files of processes that were killed."""
         for path in self.directory.glob("*.partial"):
             path.unlink(missing_ok=True)
 
-    def _description(self, path: Path) -> dict[str, Any]:
-        return self._checked(path)[0]
-
-    def _checked(self, path: Path) -> Any:
+    def _checked(self, path: Path) -> tuple[dict[str, Any], bytes]:
         try:
             header, _, body = path.read_bytes().partition(b"\n")
         except FileNotFoundError as error:
             raise DamagedChunk(f"{path}: is gone; {AGAIN}") from error
         if header != FORMAT + _digest(body).encode("ascii"):
             raise DamagedChunk(f"{path}: damaged; {AGAIN}")
-        description, _, content = body.partition(b"\n")
-        kept = json.loads(description)
-        if path != self.path(kept["chunk"]):
-            raise DamagedChunk(f"{path}: holds chunk {kept['chunk']}; {AGAIN}")
-        return kept, content
+        line, _, content = body.partition(b"\n")
+        description = json.loads(line)
+        if path != self.path(description["chunk"]):
+            raise DamagedChunk(f"{path}: holds chunk {description['chunk']}; {AGAIN}")
+        return description, content
 
 
 def _digest(content: bytes) -> str:

@@ -1,6 +1,5 @@
-"""Hands out the chunks that are missing, and puts the output together when all are there."""
+"""Has the missing chunks translated, and writes the output once all are there."""
 
-import collections
 import contextlib
 import hashlib
 import logging
@@ -8,107 +7,60 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Optional, Protocol
+from typing import Any, BinaryIO, Optional
 
 from .. import atomic_files
-from .chunks import Chunk, ChunkStore, DamagedChunk, chunks_of, chunks_that_arrive
-from .output_lines import UntranslatedLine
-from .pool import Lost
+from .chunks import Chunk, ChunkStore, DamagedChunk
+from .pool import ChunkPool
 from .progress_bar import LineBar
-from .text_files import TextInput, packed
-from .worker import Crashed, Done, Failed, Progress, Stopped
+from .text_files import packed
+from .worker import MENDABLE, Progress
 
 logger = logging.getLogger(__name__)
 
-# How often damaged chunks are translated again before somebody should look at the disk.
+# How often damaged chunks are translated again before the disk has to be checked.
 ATTEMPTS = 3
-# Seconds until the input is looked at again while it has no whole line.
+# Seconds until the input is read again while it has no whole line.
 BETWEEN_LOOKS = 0.05
-MENDABLE = "mend that, and the same command goes on from here"
-
-
-class Part(NamedTuple):
-    """The chunks of this process: those whose numbers leave ``index`` when divided by ``count``."""
-
-    index: int = 0
-    count: int = 1
-
-    def has(self, chunk: Chunk) -> bool:
-        return chunk.number % self.count == self.index
-
-
-class Work(Protocol):
-    """The chunks to be translated, of any kind that workers and store understand."""
-
-    def chunks(self) -> Iterator[Optional[Any]]:
-        """All of them, with the numbers 0, 1, 2 and so on; ``None`` while the next is not there."""
-
-    def share_read(self) -> Optional[float]:
-        """The share of all that the chunks so far are; ``None`` where nobody knows."""
-
-    def place(self, number: int) -> str:
-        """Where the user finds a line."""
-
-
-class TextWork(NamedTuple):
-    """A text in chunks.
-
-    Attributes:
-        chunk_size: the lines of a chunk; ``None`` for those that have arrived on standard input.
-    """
-
-    text: TextInput
-    chunk_size: Optional[int]
-
-    def chunks(self) -> Iterator[Optional[Chunk]]:
-        """See :class:`Work`."""
-        if self.chunk_size is None:
-            return chunks_that_arrive(self.text)
-        return chunks_of(self.text, self.chunk_size)
-
-    def share_read(self) -> Optional[float]:
-        """See :class:`Work`."""
-        return None if self.chunk_size is None else self.text.share_read()
-
-    def place(self, number: int) -> str:
-        """See :class:`Work`."""
-        return self.text.place(number)
+# Stands for the chunk after the last one.
+END = Chunk(-1, -1, b"")
 
 
 class Coordinator:
-    """Translates with a pool of workers."""
+    """Translates the chunks of a text with a pool of workers."""
 
     def __init__(
         self,
-        work: Work,
-        store: Any,
-        start_pool: Callable[[], Any],
+        chunks: Callable[[], Iterator[Optional[Chunk]]],
+        store: ChunkStore,
+        start_pool: Callable[[Progress], ChunkPool],
         new_bar: Callable[[], LineBar],
     ) -> None:
         """
         Args:
-            store: a :class:`~.chunks.ChunkStore`, or what has its ``has`` and ``path``.
-            start_pool: is called if there is something to translate; gives a
-                :class:`~.pool.Pool`, or what has its methods.
-            new_bar: gives the bar that shows how far it is.
+            chunks: returns all chunks, numbered from 0, with ``None`` while the next one has not
+                arrived.
+            start_pool: starts the workers, if there is something to translate.
+            new_bar: returns a bar for the progress.
         """
-        self._work = work
+        self._chunks = chunks
         self._store = store
         self._start_pool = start_pool
         self._new_bar = new_bar
         self._n_chunks = 0
-        self._has_ended = False
-        self._lost: collections.deque[Chunk] = collections.deque()
 
-    def translate(self, part: Part = Part(), written: Callable[[], Any] = lambda: None) -> int:
-        """Translate the chunks that are not in the store, or damaged.
+    def translate(
+        self, index: int = 0, count: int = 1, written: Callable[[], Any] = lambda: None
+    ) -> int:
+        """Translate the chunks that are damaged or not in the store.
 
         Args:
-            part: which of them.
-            written: is called whenever a chunk has come into the store.
+            index, count: the chunks of this process: those whose number modulo ``count`` is
+                ``index``.
+            written: is called after a chunk has been stored.
 
         Returns:
-            how many chunks the text has.
+            the number of all chunks
 
         Raises:
             OSError: if an input cannot be read, or a chunk not written.
@@ -116,96 +68,86 @@ class Coordinator:
             ValueError: for an input that is damaged or has changed, a line that cannot be
                 translated, or workers that die again and again.
         """
-        self._n_chunks, self._has_ended = 0, False
-        with contextlib.closing(self._new_bar()) as self._bar:
-            missing = self._missing(part)
-            # One chunk is read ahead: no worker waits for the disk.
-            chunk = self._next(missing)
-            if chunk is not None or not self._has_ended:
-                with self._start_pool() as pool:
-                    self._hand_out(chunk, missing, pool, written)
+        with contextlib.closing(self._new_bar()) as bar:
+            missing = self._missing(index, count, bar)
+            # One chunk is read in advance, so that no worker waits for the disk.
+            chunk = next(missing, END)
+            if chunk is not END:
+                with self._start_pool(bar.update) as pool:
+                    while chunk is not END or pool.is_busy:
+                        while chunk and chunk is not END and pool.has_room:
+                            pool.submit(chunk)
+                            chunk = next(missing, END)
+                        self._collect(pool, None if chunk else BETWEEN_LOOKS, written)
+                        chunk = chunk or next(missing, END)
         return self._n_chunks
 
-    def _hand_out(
-        self,
-        chunk: Optional[Chunk],
-        missing: Iterator[Optional[Chunk]],
-        pool: Any,
-        written: Callable[[], Any],
-    ) -> None:
-        while chunk is not None or pool.is_busy or not self._has_ended:
-            while chunk is not None and pool.has_room:
-                pool.submit(chunk)
-                chunk = self._next(missing)
-            is_awaited = chunk is None and not self._has_ended
-            for about, message in pool.messages(BETWEEN_LOOKS if is_awaited else None):
-                self._hear(about, message)
-                if isinstance(message, Done):
-                    written()
-            chunk = chunk or self._next(missing)
+    def complete(self, output: Path, can_be_read_again: bool = True) -> dict[str, Any]:
+        """Translate what is missing, and write the output.
 
-    def _next(self, missing: Iterator[Optional[Chunk]]) -> Optional[Chunk]:
-        """The next chunk to translate; ``None`` if there is none, at least for now."""
-        if self._lost:
-            return self._lost.popleft()
-        for chunk in missing:
-            return chunk
-        self._has_ended = True
-        return None
+        Args:
+            can_be_read_again: whether chunks that are damaged meanwhile can be translated again.
 
-    def _missing(self, part: Part) -> Iterator[Optional[Chunk]]:
-        for chunk in self._work.chunks():
+        Returns:
+            as :func:`put_together`
+
+        Raises:
+            OSError, RuntimeError, ValueError: see :meth:`translate` and :func:`put_together`.
+        """
+        for _ in range(ATTEMPTS - 1):
+            n_chunks = self.translate()
+            try:
+                return put_together(self._store, n_chunks, output)
+            except DamagedChunk as error:
+                if not can_be_read_again:
+                    raise
+                logger.warning("%s", error)
+        return put_together(self._store, self.translate(), output)
+
+    def _missing(self, index: int, count: int, bar: LineBar) -> Iterator[Optional[Chunk]]:
+        self._n_chunks = 0
+        for chunk in self._chunks():
             if chunk is None:
                 yield None
                 continue
             self._n_chunks = chunk.number + 1
-            self._bar.has_read(chunk, self._work.share_read())
-            if part.has(chunk) and not self._is_there(chunk):
+            bar.has_read(chunk.n_lines)
+            if chunk.number % count == index and not self._store.has(chunk):
                 yield chunk
             else:
-                self._bar.count_earlier(chunk.n_lines)
+                bar.count_earlier(chunk.n_lines)
 
-    def _is_there(self, chunk: Chunk) -> bool:
-        try:
-            return self._store.has(chunk)
-        except DamagedChunk:
-            logger.warning("%s: damaged; translated again", self._store.path(chunk.number))
-            return False
-
-    def _hear(self, chunk: Chunk, message: Any) -> None:
-        if isinstance(message, Progress):
-            self._bar.update(message.n_lines)
-        elif isinstance(message, Lost):
-            # The worker may have died after its last step and before it said so.
-            if self._is_there(chunk):
-                self._bar.update(chunk.n_lines)
-            else:
-                self._lost.append(chunk)
-        elif isinstance(message, Stopped):
-            raise UntranslatedLine(
-                message.line, f"{self._work.place(message.line)}: {message.problem}"
-            )
-        elif isinstance(message, Failed):
-            raise OSError(f"{message.message}; {MENDABLE}")
-        elif isinstance(message, Crashed):
-            raise RuntimeError(f"in a worker:\n{message.traceback}")
+    def _collect(
+        self, pool: ChunkPool, seconds: Optional[float], written: Callable[[], Any]
+    ) -> None:
+        """Wait for chunks, and write those that workers have not written."""
+        for chunk, outcome in pool.results(seconds):
+            if isinstance(outcome, Exception):
+                raise outcome
+            assert chunk is not None
+            if outcome is not None:
+                try:
+                    self._store.write(chunk, outcome)
+                except OSError as error:
+                    raise OSError(f"{error}; {MENDABLE}") from error
+            written()
 
 
 class InOrder:
-    """Hands chunks on as soon as all before them are there, and forgets them."""
+    """Writes the chunks of a store in order, each as soon as all before it are written."""
 
     def __init__(self, store: ChunkStore, output: BinaryIO) -> None:
-        self.counts: Counter[str] = collections.Counter()
+        self.counts: Counter[str] = Counter()
         self._store = store
         self._output = output
         self._next = 0
 
     def advance(self) -> None:
-        """Write what can be written.
+        """Write the chunks that can be written, and remove them.
 
         Raises:
-            DamagedChunk: if a chunk is not what was written to the disk.
-            OSError: if nobody reads the output any more, for example.
+            DamagedChunk: if a chunk is damaged.
+            OSError: if the output cannot be written.
         """
         while self._store.path(self._next).exists():
             translated = self._store.read(self._next)
@@ -216,44 +158,21 @@ class InOrder:
             self._next += 1
 
 
-def complete(coordinator: Coordinator, text: TextInput, store: ChunkStore, output: Path) -> dict:
-    """Translate what is missing, and put the output together.
-
-    Returns:
-        as :func:`put_together`.
-
-    Raises:
-        OSError, RuntimeError, ValueError: see there, and :meth:`Coordinator.translate`.
-    """
-    for _ in range(ATTEMPTS - 1):
-        n_chunks = coordinator.translate()
-        try:
-            return put_together(store, n_chunks, output)
-        except DamagedChunk as error:
-            if not text.can_be_read_again:
-                raise
-            logger.warning("%s", error)
-    return put_together(store, coordinator.translate(), output)
-
-
 def put_together(store: ChunkStore, n_chunks: int, output: Path) -> dict[str, Any]:
-    """Write all chunks, in order, into one file, which is then there as a whole.
-
-    Until then it grows among the chunks.
+    """Write all chunks in order into one file, which replaces ``output`` once it is complete.
 
     Args:
-        output: is compressed as its name says.
+        output: is compressed according to its extension.
 
     Returns:
-        the file's size in bytes, the digest of what it holds (not compressed), and the counts of
-        the chunks.
+        the size of the file in bytes, the digest of its content before compression, and the counts
+        of the chunks
 
     Raises:
-        DamagedChunk: for a chunk that is damaged or gone.
+        DamagedChunk: for a chunk that is damaged or missing.
         OSError: if the output cannot be written.
     """
-    digest = hashlib.sha256()
-    counts: Counter[str] = collections.Counter()
+    digest, counts = hashlib.sha256(), Counter[str]()
     whole = store.directory / "output"
     try:
         with atomic_files.replacing(whole) as partial, packed(partial, output.name) as file:

@@ -1,4 +1,4 @@
-"""One process at a time works in a directory, or several on parts of their own."""
+"""One process at a time works in a directory, or several with a part each."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from typing import BinaryIO
 try:
     import fcntl
 except ImportError:  # not on Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 
@@ -23,32 +23,32 @@ WHOLE = "lock"
 def locked(directory: Path, index: int = 0, count: int = 1) -> Iterator[None]:
     """Within, no other process does the same work in this directory.
 
-    A process that was killed leaves workers behind that finish their chunks. They keep its lock,
-    and whoever comes next waits for them: nothing is done twice.
+    Workers of a process that was killed finish their chunks and keep its lock until then. The next
+    process waits for them, so that nothing is done twice.
 
     Args:
-        directory: is there.
-        index, count: the part of the work; ``count`` 1 is all of it.
+        directory: an existing one.
+        index, count: the part of the work; a ``count`` of 1 is all of it.
 
     Raises:
         OSError: if the files cannot be written.
-        ValueError: if another process is at work; it names it.
+        ValueError: if another process is at work; the message names it.
     """
     if fcntl is None:
         yield
         return
     with contextlib.ExitStack() as files:
+
+        def lock(name: str, kind: int) -> None:
+            file = files.enter_context(open(directory / name, "ab+", buffering=0))
+            _lock(file, kind)
+
         if count == 1:
-            _lock(files.enter_context(_opened(directory / WHOLE)), fcntl.LOCK_EX)
+            lock(WHOLE, fcntl.LOCK_EX)
         else:
-            _lock(files.enter_context(_opened(directory / WHOLE)), fcntl.LOCK_SH)
-            part = directory / f"{WHOLE}-{index}-of-{count}"
-            _lock(files.enter_context(_opened(part)), fcntl.LOCK_EX)
+            lock(WHOLE, fcntl.LOCK_SH)
+            lock(f"{WHOLE}-{index}-of-{count}", fcntl.LOCK_EX)
         yield
-
-
-def _opened(path: Path) -> BinaryIO:
-    return open(path, "ab+", buffering=0)
 
 
 def _lock(file: BinaryIO, kind: int) -> None:
@@ -67,16 +67,19 @@ def _lock(file: BinaryIO, kind: int) -> None:
 
 
 def _check_owner(file: BinaryIO) -> None:
-    """Find out whether the process that took a lock goes on."""
+    """Check that the process that took a lock has ended.
+
+    Raises:
+        ValueError: if it has not, or may not have.
+    """
     file.seek(0)
     try:
         kept = json.loads(file.read())
-        host, process = kept["host"], kept["process"]
-        owner = f"process {process} on {host}"
-    except (ValueError, KeyError, TypeError):  # processes that share the lock do not sign it
-        host, process, owner = None, None, "another process"
-    if host == socket.gethostname() and not _is_alive(process):
-        return
+        owner = f"process {kept['process']} on {kept['host']}"
+        if kept["host"] == socket.gethostname() and not _is_alive(kept["process"]):
+            return
+    except (ValueError, KeyError, TypeError):  # a process with a part of the work has no name here
+        owner = "another process"
     raise ValueError(
         f"{Path(file.name).parent}: {owner} is at work there; wait until it has ended, or end it"
     )

@@ -1,18 +1,17 @@
-"""Lines of the output: text, columns or JSON; and what stands for a line without translation.
+"""The lines of the output: text, columns or JSON, also for lines that cannot be translated.
 
-Every line of the input is in the output or in the counts; usually it is in both.
+Each line of the input is in the output or in the counts; most are in both.
 """
 
 import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional, Union
 
 from ...results import Problem
 from ..distillation.filters import Filters
 from .chunks import Chunk, Translated
-from .translator import LineResult, Outcome
 
 PLAIN, TSV, JSONL = "plain", "tsv", "jsonl"
 FORMATS = (PLAIN, TSV, JSONL)
@@ -22,11 +21,42 @@ TRANSLATED = "translated"
 NOT_UTF8 = Problem("not UTF-8", "the bytes are no UTF-8; convert the file, by iconv for example")
 
 
+class TextHypothesis(NamedTuple):
+    """One translation of a line.
+
+    Attributes:
+        text: detokenised.
+        score: as fairseq prints it: of base 2.
+        n_tokens: subwords, without EOS.
+    """
+
+    text: str
+    score: float
+    n_tokens: int
+
+
+class Outcome(NamedTuple):
+    """The translations of a line.
+
+    Attributes:
+        n_source_tokens: subwords, without EOS.
+        hypotheses: best first, ``--nbest`` of them; one for an empty line.
+    """
+
+    n_source_tokens: int
+    hypotheses: list[TextHypothesis]
+
+
+LineResult = Union[Outcome, Problem]
+# A model would translate an empty line to some text.
+EMPTY_LINE = Outcome(0, [TextHypothesis("", 0.0, 0)])
+
+
 class UntranslatedLine(ValueError):
     """With ``--on-error stop``: a line cannot be translated.
 
     Attributes:
-        number: among all lines of the input, from 0 on.
+        number: among all lines of the input, from 0.
     """
 
     def __init__(self, number: int, problem: str) -> None:
@@ -43,14 +73,14 @@ class UntranslatedLine(ValueError):
 
 @dataclass(frozen=True)
 class OutputRules:
-    """The format of the output, and what is left out of it.
+    """The format of the output, and the lines that are left out of it.
 
     Attributes:
         format: ``plain``, a line of text for a line; ``tsv``, a line for each hypothesis: the
-            number of the source line from 1 on, the score, the translation; ``jsonl``, an object
-            for a line.
-        with_source: ``tsv`` and ``jsonl`` have the source, too.
-        on_error: what stands for a line that cannot be translated.
+            number of the source line from 1, the score, the translation; ``jsonl``, an object for
+            a line.
+        with_source: whether ``tsv`` and ``jsonl`` have the source.
+        on_error: what is written for a line that cannot be translated.
         filters: which translations are left out of ``tsv`` and ``jsonl``.
     """
 
@@ -66,15 +96,14 @@ class OutputRules:
             results: one for each line.
 
         Raises:
-            UntranslatedLine: with ``--on-error stop``, for the first line that calls for it.
+            UntranslatedLine: with ``--on-error stop``, for the first line without a translation.
         """
-        counts: Counter = Counter()
+        counts: Counter[str] = Counter()
         written: list[bytes] = []
-        for place, (source, result) in enumerate(zip(chunk.lines, results)):
-            number = chunk.first + place
+        for number, (source, result) in enumerate(zip(chunk.lines, results), chunk.first):
             if isinstance(result, Problem):
                 if self.on_error == STOP:
-                    raise UntranslatedLine(number, f"{result.kind}: {result.details}")
+                    raise UntranslatedLine(number, str(result))
                 counts[result.kind] += 1
                 written.append(self._untranslated(number, source, result))
                 continue
@@ -85,7 +114,7 @@ class OutputRules:
         return Translated(b"".join(written), dict(counts))
 
     def _reason(self, outcome: Outcome) -> Optional[str]:
-        """Why a line is left out; its best hypothesis counts."""
+        """The reason why a line is left out, from its best hypothesis."""
         reason = self.filters.reason_of_lengths(
             outcome.n_source_tokens, outcome.hypotheses[0].n_tokens
         )
@@ -135,5 +164,5 @@ def _in_one_column(text: str) -> str:
 
 
 def _readable(source: bytes) -> str:
-    """Text for JSON, which has no bytes: marks stand where they are no UTF-8."""
+    """Text for JSON; bytes that are no UTF-8 are replaced by marks."""
     return source.decode("utf-8", "replace")

@@ -1,214 +1,241 @@
-"""Workers on one machine: each has a chunk at a time, and whoever dies is replaced."""
+"""Workers that translate chunks, and those of this machine: a worker that dies is replaced."""
 
 import contextlib
-import functools
+import gc
 import logging
 import multiprocessing
+import os
 import signal
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
-from multiprocessing import connection
-from typing import Any, NamedTuple, Optional
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Optional, Union
 
-from .chunks import Chunk, ChunkStore
-from .worker import ChunkTranslator, Place, Progress, Ready, serve
+from ... import cores
+from .chunks import Chunk, ChunkStore, Translated
+from .worker import Load, Place, Progress, serve
 
 logger = logging.getLogger(__name__)
 
-# Whoever dies so often over one chunk, or before the first, will always do so.
+# The deaths over the lines of one chunk, or before the first chunk, that end the command.
 MOST_DEATHS = 5
 # Seconds that workers without a chunk have to end by themselves.
 PATIENCE = 10
 
-
-class Lost(NamedTuple):
-    """The worker died; its chunk is to be translated by another."""
+ChunkOutcome = Union[Translated, None, Exception]
+ChunkResult = tuple[Optional[Chunk], ChunkOutcome]
 
 
 class WorkersDie(ValueError):
-    """Workers die again and again; the message says over which lines."""
+    """Workers die again and again; the message names the lines."""
 
 
-class Pool:
-    """Processes that translate chunks, one at a time each.
+class ChunkPool(ABC):
+    """Workers that translate chunks, one at a time each. As a context manager it ends them."""
 
-    As a context manager it lets them end, or ends them where an error comes.
-    """
+    def __init__(self, progress: Progress) -> None:
+        """
+        Args:
+            progress: is called with the number of lines that have just been translated, and with
+                a negative number for those that are lost.
+        """
+        self._progress = progress
+        self._deaths: Counter[Optional[int]] = Counter()
+
+    def __enter__(self) -> "ChunkPool":
+        return self
+
+    @abstractmethod
+    def __exit__(self, error: Optional[type], *_: Any) -> None:
+        """End the workers; those that have no chunk may end by themselves."""
+
+    @property
+    @abstractmethod
+    def has_room(self) -> bool:
+        """Whether :meth:`submit` may be called: a worker has no chunk."""
+
+    @property
+    @abstractmethod
+    def is_busy(self) -> bool:
+        """Whether chunks are under way."""
+
+    @abstractmethod
+    def submit(self, chunk: Chunk) -> None:
+        """Have a worker translate a chunk; if it dies, another one does."""
+
+    @abstractmethod
+    def results(self, seconds: Optional[float] = None) -> list[ChunkResult]:
+        """Wait for something to happen.
+
+        Args:
+            seconds: how long at most (default: any time).
+
+        Returns:
+            chunks that have ended, each with its translation, ``None`` if this is in the store, or
+            an exception. An exception without a chunk is about the workers themselves.
+        """
+
+    def _death(self, chunk: Optional[Chunk], reason: str) -> Optional[WorkersDie]:
+        """Count a death, and return an error if there were too many."""
+        key = None if chunk is None else chunk.number
+        self._deaths[key] += 1
+        if self._deaths[key] < MOST_DEATHS:
+            return None
+        if chunk is None:
+            return WorkersDie(
+                f"workers end before they translate anything ({reason}); see the messages above"
+            )
+        return WorkersDie(
+            f"lines {chunk.first + 1} to {chunk.first + chunk.n_lines} of the input: {MOST_DEATHS} "
+            f"workers ended over them ({reason}); if that is for lack of memory, use fewer "
+            "--workers or a smaller --batch-size; the same command goes on from here"
+        )
+
+
+@dataclass
+class _Worker:
+    """A place, the process there, and its chunk."""
+
+    place: Place
+    process: Any = None
+    connection: Any = None
+    chunk: Optional[Chunk] = None
+    n_done: int = 0
+    is_ready: bool = False
+
+
+class LocalPool(ChunkPool):
+    """Processes of this machine."""
 
     def __init__(
         self,
         places: Sequence[Place],
-        load: Callable[[], ChunkTranslator],
+        load: Load,
         store: Optional[ChunkStore],
+        progress: Progress,
         forks: bool,
     ) -> None:
         """
         Args:
             places: of each worker.
-            load: gives each worker what translates. Forked workers share with this process what
-                was in memory before; others call it after they have begun, and it travels there.
-            store: see :func:`~.worker.serve`.
+            load: gives each worker what translates. Forked workers share the memory of this
+                process; others receive a copy of the function.
+            store: where workers write their chunks; ``None`` to return them.
+            progress: see :class:`ChunkPool`.
             forks: whether workers are forked from this process. It must not have computed in
-                several threads then, nor on a GPU.
+                several threads, nor on a GPU.
         """
-        context = multiprocessing.get_context("fork" if forks else "spawn")
-        start = functools.partial(_started, context, load, store, forks)
-        self._deaths: Counter = Counter()
-        self._workers = [_Worker(place, start) for place in places]
+        super().__init__(progress)
+        self._load, self._store, self._forks = load, store, forks
+        self._workers = [_Worker(place) for place in places]
         for worker in self._workers:
-            worker.start(self._connections())
-
-    def __enter__(self) -> "Pool":
-        return self
+            self._start(worker)
 
     def __exit__(self, error: Optional[type], *_: Any) -> None:
-        if error is None:
-            self._let_end()
-        self._stop()
+        for worker in self._workers:
+            if error is None:
+                worker.connection.close()
+            else:
+                worker.process.terminate()
+        for worker in self._workers:
+            _end(worker)
 
     @property
     def has_room(self) -> bool:
-        """Whether a worker has nothing to do."""
-        return any(worker.has_room for worker in self._workers)
-
-    @property
-    def all_are_ready(self) -> bool:
-        """Whether all workers have loaded their models, for measurements."""
-        return all(worker.is_ready for worker in self._workers)
+        return any(worker.is_ready and worker.chunk is None for worker in self._workers)
 
     @property
     def is_busy(self) -> bool:
-        """Whether a worker has a chunk."""
         return any(worker.chunk is not None for worker in self._workers)
 
     def submit(self, chunk: Chunk) -> None:
-        """Give a worker that has nothing to do a chunk."""
-        worker = next(worker for worker in self._workers if worker.has_room)
-        worker.chunk, worker.n_done = chunk, 0
-        with contextlib.suppress(OSError):  # the worker has died; messages() notices
-            worker.connection.send(chunk)
+        worker = next(own for own in self._workers if own.is_ready and own.chunk is None)
+        worker.chunk = chunk
+        _send_chunk(worker)
 
-    def messages(self, seconds: Optional[float] = None) -> list[tuple[Chunk, Any]]:
-        """Wait for something to happen.
+    def results(
+        self, seconds: Optional[float] = None, others: Sequence[Connection] = ()
+    ) -> list[ChunkResult]:
+        """See :class:`ChunkPool`.
 
         Args:
-            seconds: how long at most (default: as long as it takes).
-
-        Returns:
-            messages of workers, each with their chunk: those of :mod:`~.worker`, or :class:`Lost`.
-            After a message that is no :class:`~.worker.Progress` the worker has no chunk.
-
-        Raises:
-            WorkersDie: if workers die again and again.
+            others: connections; the call also returns when one has a message.
         """
-        busy = {worker.connection: worker for worker in self._workers if worker.connection}
-        found: list[tuple[Chunk, Any]] = []
-        for ready in connection.wait(list(busy), seconds):
-            found += self._received(busy[ready])
-        return found
+        workers = {worker.connection: worker for worker in self._workers}
+        ready = wait([*workers, *others], seconds)
+        return [pair for own in ready if own in workers for pair in self._received(workers[own])]
 
-    def _let_end(self) -> None:
-        """Give the workers time to end by themselves; they have nothing to do."""
-        for worker in self._workers:
-            worker.connection.close()
-        for worker in self._workers:
-            worker.process.join(PATIENCE)
-
-    def _stop(self) -> None:
-        """End the workers, whatever they do."""
-        for worker in self._workers:
-            worker.process.terminate()
-        for worker in self._workers:
-            worker.end()
-
-    def process_ids(self) -> list[int]:
-        """The numbers of the processes, for measurements."""
-        return [worker.process.pid for worker in self._workers]
-
-    def _received(self, worker: "_Worker") -> list[tuple[Chunk, Any]]:
-        chunk = worker.chunk
+    def _received(self, worker: _Worker) -> list[ChunkResult]:
         try:
             message = worker.connection.recv()
         except (EOFError, OSError):
             return self._replaced(worker)
-        if isinstance(message, Ready):
-            worker.is_ready = True
+        if isinstance(message, int):
+            if not worker.is_ready:
+                worker.is_ready = True
+                _send_chunk(worker)
+            self._count(worker, message)
             return []
-        if isinstance(message, Progress):
-            worker.n_done += message.n_lines
-        else:
-            worker.chunk = None
-        return [(chunk, message)]
+        return [self._finished(worker, message)]
 
-    def _replaced(self, worker: "_Worker") -> list[tuple[Chunk, Any]]:
-        """Start another process in a dead one's place."""
-        worker.end()
+    def _count(self, worker: _Worker, n_lines: int) -> None:
+        worker.n_done += n_lines
+        self._progress(n_lines)
+
+    def _finished(self, worker: _Worker, outcome: ChunkOutcome) -> ChunkResult:
+        chunk, worker.chunk = worker.chunk, None
+        if chunk is not None:
+            self._progress(chunk.n_lines - worker.n_done)
+        worker.n_done = 0
+        return chunk, outcome
+
+    def _replaced(self, worker: _Worker) -> list[ChunkResult]:
+        """Start another process in the place of a dead one; it gets the same chunk."""
+        _end(worker)
         reason = _cause_of_death(worker.process.exitcode)
-        chunk, n_done = worker.chunk, worker.n_done
-        self._deaths[None if chunk is None else chunk.number] += 1
-        if self._deaths[None if chunk is None else chunk.number] >= MOST_DEATHS:
-            raise WorkersDie(told_of_deaths(chunk, reason))
-        worker.start(self._connections())
-        if chunk is None:
-            logger.warning("a worker ended (%s) and was replaced", reason)
-            return []
-        logger.warning("a worker ended (%s) and was replaced; chunk %d again", reason, chunk.number)
-        return [(chunk, Progress(-n_done)), (chunk, Lost())]
+        chunk, again = worker.chunk, ""
+        found: list[ChunkResult] = []
+        self._count(worker, -worker.n_done)
+        if chunk is not None and self._store is not None and self._store.has(chunk):
+            # The worker died between its last step and its last message.
+            found.append(self._finished(worker, None))
+        elif error := self._death(chunk, reason):
+            found.append((chunk, error))
+        elif chunk is not None:
+            again = f"; chunk {chunk.number} again"
+        logger.warning("a worker ended (%s) and was replaced%s", reason, again)
+        self._start(worker)
+        return found
 
-    def _connections(self) -> list[connection.Connection]:
-        return [worker.connection for worker in self._workers if worker.connection is not None]
-
-
-class _Worker:
-    """A place, the process there, and its chunk."""
-
-    def __init__(self, place: Place, start: Callable) -> None:
-        self.process: Any = None
-        self.connection: Optional[connection.Connection] = None
-        self.chunk: Optional[Chunk] = None
-        self.n_done = 0
-        self.is_ready = False
-        self._place = place
-        self._start = start
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it waits for a chunk."""
-        return self.is_ready and self.chunk is None
-
-    def start(self, others: Sequence[connection.Connection]) -> None:
-        """
-        Args:
-            others: this process's ends of the connections to other workers.
-        """
-        self.chunk, self.n_done, self.is_ready = None, 0, False
-        self.connection, self.process = self._start(self._place, others)
-
-    def end(self) -> None:
-        """See to it that the process has ended, and close the connection to it."""
-        self.process.join(PATIENCE)
-        self.process.kill()
-        self.process.join()
-        self.connection.close()
+    def _start(self, worker: _Worker) -> None:
+        context = multiprocessing.get_context("fork" if self._forks else "spawn")
+        here, there = context.Pipe()
+        worker.connection, worker.is_ready = here, False
+        connections = [own.connection for own in self._workers if own.connection is not None]
+        inherited = [own for own in connections if self._forks and not own.closed]
+        worker.process = context.Process(  # type: ignore[attr-defined]
+            target=serve,
+            args=(there, inherited, self._load, worker.place, self._store),
+            daemon=True,
+        )
+        worker.process.start()
+        there.close()
 
 
-def _started(
-    context: Any,
-    load: Callable[[], ChunkTranslator],
-    store: Optional[ChunkStore],
-    forks: bool,
-    place: Place,
-    others: Sequence[connection.Connection],
-) -> tuple[connection.Connection, Any]:
-    """A worker's process, and this process's end of the connection to it."""
-    here, there = context.Pipe()
-    inherited = [other for other in [*others, here] if forks and not other.closed]
-    process = context.Process(
-        target=serve, args=(there, inherited, load, place, store), daemon=True
-    )
-    process.start()
-    there.close()
-    return here, process
+def _send_chunk(worker: _Worker) -> None:
+    if worker.chunk is not None:
+        with contextlib.suppress(OSError):  # the worker has died, and is replaced later
+            worker.connection.send(worker.chunk)
+
+
+def _end(worker: _Worker) -> None:
+    """Wait for the end of a process, for a while, and then end it."""
+    worker.process.join(PATIENCE)
+    worker.process.kill()
+    worker.process.join()
+    worker.connection.close()
 
 
 def _cause_of_death(code: Optional[int]) -> str:
@@ -220,16 +247,38 @@ def _cause_of_death(code: Optional[int]) -> str:
         return f"killed by signal {-code}"
 
 
-def told_of_deaths(chunk: Optional[Chunk], reason: str) -> str:
-    """The message where :data:`MOST_DEATHS` workers have ended over a chunk, or before the first.
+def places(n_workers: Optional[int], n_threads: int, n_gpus: int) -> list[Place]:
+    """The places of this machine's workers.
 
     Args:
-        reason: of the last.
+        n_workers: ``None`` for one for each GPU, or for as many as the cores allow.
+        n_gpus: the GPUs, which workers share if there are more of these; 0 to use the cores.
     """
-    if chunk is None:
-        return f"workers end before they translate anything ({reason}); see what they said above"
-    return (
-        f"lines {chunk.first + 1} to {chunk.first + chunk.n_lines} of the input: {MOST_DEATHS} "
-        f"workers ended over them ({reason}); if that is for lack of memory, use fewer --workers "
-        "or a smaller --batch-size; the same command goes on from here"
-    )
+    if n_gpus:
+        return [Place(n_threads, None, own % n_gpus) for own in range(n_workers or n_gpus)]
+    n_workers = n_workers or max(1, cores.n_usable(cores.usable_cores()) // n_threads)
+    return [Place(n_threads, cores.cores_of(own, n_workers, n_threads)) for own in range(n_workers)]
+
+
+def start_workers(
+    load: Load, places: Sequence[Place], store: Optional[ChunkStore], progress: Progress
+) -> LocalPool:
+    """Start workers of this machine.
+
+    On a CPU this process loads the models and prepares the weights, and forks the workers, which
+    share its memory. Workers on GPUs load the models themselves.
+
+    Args:
+        load, places, store, progress: see :class:`LocalPool`.
+
+    Raises:
+        OSError, ValueError: if the models cannot be loaded.
+    """
+    if places[0].device is not None or not hasattr(os, "fork"):
+        return LocalPool(places, load, store, progress, forks=False)
+    translator = load(None)
+    translator.prepare()
+    # Python's garbage collector would write to the shared memory.
+    gc.collect()
+    gc.freeze()
+    return LocalPool(places, lambda _: translator, store, progress, forks=True)

@@ -1,45 +1,40 @@
-"""A bar that shows how many lines are done, how fast, and how long it will take."""
+"""A bar with the number of translated lines, the speed and the remaining time."""
 
+from collections.abc import Callable
 from typing import Optional
 
 from tqdm import tqdm
 
-from .chunks import Chunk
-
 
 class LineBar:
-    """tqdm's bar of the lines of an input, whose number may only be guessed while it is read."""
+    """tqdm's bar of the lines of an input. Their number may be estimated while it is read."""
 
-    def __init__(self, n_lines: Optional[int], is_shown: bool) -> None:
+    def __init__(
+        self,
+        n_lines: Optional[int],
+        is_shown: bool,
+        share_read: Callable[[], Optional[float]] = lambda: None,
+    ) -> None:
         """
         Args:
-            n_lines: of the whole input; ``None`` if nobody knows.
+            n_lines: of the whole input; ``None`` if it is unknown.
+            share_read: the share of the input that has been read, if it is known.
         """
         # tqdm would start a thread, and processes with threads must not be forked.
         tqdm.monitor_interval = 0
         self._bar = tqdm(total=n_lines, unit=" sentences", disable=not is_shown)
-        self._is_known = n_lines is not None
+        self._share_read = share_read if n_lines is None else lambda: None
         self._n_read = 0
+        self.update, self.close = self._bar.update, self._bar.close
 
-    def has_read(self, chunk: Chunk, share: Optional[float]) -> None:
-        """
-        Args:
-            share: of the input that has been read, from 0 to 1, if that is known.
-        """
-        self._n_read += chunk.n_lines
-        if not self._is_known and share:
+    def has_read(self, n_lines: int) -> None:
+        """Count lines that have been read."""
+        self._n_read += n_lines
+        if share := self._share_read():
             self._bar.total = round(self._n_read / share)
 
-    def count_earlier(self, n: int) -> None:
-        """Count lines that were translated before, and say nothing of the speed."""
+    def count_earlier(self, n_lines: int) -> None:
+        """Count lines that were translated earlier, which do not count for the speed."""
         if not self._bar.disable:
-            self._bar.initial += n
-        self._bar.update(n)
-
-    def update(self, n: int) -> None:
-        """Count lines that were translated; fewer than none where they were lost."""
-        self._bar.update(n)
-
-    def close(self) -> None:
-        """Leave the bar as it is."""
-        self._bar.close()
+            self._bar.initial += n_lines
+        self._bar.update(n_lines)

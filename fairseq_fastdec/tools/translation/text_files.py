@@ -1,4 +1,4 @@
-"""Text that is read line by line in constant memory: files, compressed or not, standard input."""
+"""Reads text line by line in constant memory: files, compressed or not, and standard input."""
 
 import bz2
 import contextlib
@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Optional
 
 STANDARD_STREAM = "-"
-PIECE = 1 << 20
-# How long lines of a stream wait for others, in seconds, and how many bytes do not wait.
+# The bytes that are read at once. Compressed ones can become a thousand times as many.
+PIECE = 1 << 16
+# Seconds that the lines of a stream wait for others, and the bytes that do not wait.
 GATHERING, GATHERED = 0.05, 1 << 18
-# What the modules raise for damaged files. OSErrors of theirs have no number of the system's.
-DAMAGES = (EOFError, lzma.LZMAError, zlib.error, OSError)
 
 
 class DamagedFile(ValueError):
@@ -28,11 +27,11 @@ class DamagedFile(ValueError):
 
 
 class FileContent(NamedTuple):
-    """A file's size and digest, so that another content is noticed.
+    """A description of a file's content, by which another content is noticed.
 
     Attributes:
         size: bytes.
-        sha256: of the file as it lies on the disk, in hexadecimal.
+        sha256: of the file, in hexadecimal.
         lines: how many; ``None`` for a compressed file.
     """
 
@@ -44,8 +43,8 @@ class FileContent(NamedTuple):
 class TextInput:
     """The lines of several files, one after the other.
 
-    Lines end with ``\\n`` and nowhere else. Whatever else Python takes for the end of a line can be
-    within one, so that translations stay in step with ``wc -l`` and ``paste``.
+    Lines end with ``\\n`` only. Other characters that Python takes for the end of a line can be
+    within one, so that translations are aligned with ``wc -l`` and ``paste``.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -64,31 +63,32 @@ class TextInput:
                 with open(path, "rb"):
                     pass
         self.paths = list(paths)
-        self._sizes = {path: os.path.getsize(path) for path in paths if _is_regular(path)}
+        self._sizes = {
+            path: os.path.getsize(path)
+            for path in paths
+            if path != STANDARD_STREAM and os.path.isfile(path)
+        }
         self._starts: list[int] = []
-        self._reads: Optional[BinaryIO] = None
-        self._n_bytes_before = 0
+        self._n_bytes_read = 0
 
     @property
     def can_be_read_again(self) -> bool:
-        """Whether all lines come once more where they are asked for again."""
+        """Whether the lines can be read a second time: all inputs are regular files."""
         return len(self._sizes) == len(set(self.paths))
 
     def lines(self) -> Iterator[bytes]:
-        """All lines, each with ``\\n`` at its end, also where the last one of a file has none.
+        """All lines, each with ``\\n`` at its end, which the last one of a file need not have.
 
         Raises:
-            DamagedFile: for a compressed file that is cut short, or is none.
+            DamagedFile: for a compressed file that is cut short or otherwise damaged.
             OSError: for a file that cannot be read.
         """
-        self._starts, self._n_bytes_before = [], 0
-        n_lines = 0
+        self._starts, self._n_bytes_read, n_lines = [], 0, 0
         for path in self.paths:
             self._starts.append(n_lines)
             for line in self._lines_of(path):
                 n_lines += 1
-                yield line if line.endswith(b"\n") else line + b"\n"
-            self._n_bytes_before += self._sizes.get(path, 0)
+                yield line
 
     def arriving(self) -> Iterator[bytes]:
         """The whole lines that have arrived on standard input; empty while there are none.
@@ -112,10 +112,10 @@ class TextInput:
             yield whole + newline
 
     def place(self, number: int) -> str:
-        """Where the user finds a line that has been read: the file, and the line's number there.
+        """The file of a line that has been read, and the number of the line in this file.
 
         Args:
-            number: among all lines, from 0 on.
+            number: among all lines, from 0.
         """
         index = max(i for i, start in enumerate(self._starts) if start <= number)
         path = self.paths[index]
@@ -123,34 +123,66 @@ class TextInput:
         return f"{name}, line {number - self._starts[index] + 1}"
 
     def share_read(self) -> Optional[float]:
-        """The share of all bytes that has been read; ``None`` where nobody knows how many come."""
+        """The share of all bytes that has been read; ``None`` if their number is unknown."""
         total = sum(self._sizes[path] for path in self.paths) if self.can_be_read_again else 0
-        if not total:
-            return None
-        within = self._reads.tell() if self._reads is not None else 0
-        return min(1.0, (self._n_bytes_before + within) / total)
+        return min(1.0, self._n_bytes_read / total) if total else None
 
     def content(self) -> list[Optional[FileContent]]:
         """The content of each file; ``None`` for standard input and pipes, which are read once."""
-        return [_content(path) if path in self._sizes else None for path in self.paths]
+        return [content_of(path) if path in self._sizes else None for path in self.paths]
 
     def _lines_of(self, path: str) -> Iterator[bytes]:
         if path == STANDARD_STREAM:
-            yield from sys.stdin.buffer
+            yield from _lines(iter(sys.stdin.buffer))
             return
+        unpacker = UNPACKERS.get(Path(path).suffix)
         with open(path, "rb") as file:
-            self._reads = file if path in self._sizes else None
-            try:
-                with _unpacked(path, file) as lines:
-                    yield from lines
-            except DAMAGES as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise
-                raise DamagedFile(
-                    f"{path}: damaged, or not what its name says ({error}); fetch it again"
-                ) from error
-            finally:
-                self._reads = None
+            pieces = self._pieces(file)
+            yield from _lines(_unpacked(path, pieces, unpacker) if unpacker else pieces)
+
+    def _pieces(self, file: BinaryIO) -> Iterator[bytes]:
+        while piece := file.read(PIECE):
+            self._n_bytes_read += len(piece)
+            yield piece
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines, each with ``\\n`` at its end."""
+    begun: list[bytes] = []
+    for piece in pieces:
+        for line in io.BytesIO(piece):
+            begun.append(line)
+            if line.endswith(b"\n"):
+                yield b"".join(begun)
+                begun.clear()
+    if begun:
+        yield b"".join(begun) + b"\n"
+
+
+def _unpacked(path: str, pieces: Iterator[bytes], unpacker: Callable[[], Any]) -> Iterator[bytes]:
+    """The content of a compressed file, which may consist of several one after the other.
+
+    Raises:
+        DamagedFile: if it is cut short or otherwise damaged.
+    """
+    unpacking, is_within = unpacker(), False
+    try:
+        for piece in pieces:
+            while piece:
+                yield unpacking.decompress(piece)
+                piece, is_within = b"", not unpacking.eof
+                if unpacking.eof:
+                    # xz and gzip files may be padded with zeros.
+                    piece = unpacking.unused_data.lstrip(b"\0")
+                    unpacking = unpacker()
+        if is_within:
+            raise EOFError("it ends too early")
+    except Exception as error:  # each module has errors of its own
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamagedFile(
+            f"{path}: damaged, or not what its name says ({error}); fetch it again"
+        ) from error
 
 
 def _has_arrived(file: int, end: Optional[float]) -> bool:
@@ -163,20 +195,15 @@ def _has_arrived(file: int, end: Optional[float]) -> bool:
     return bool(select.select([file], [], [], seconds)[0])
 
 
-def packs(path: str) -> bool:
-    """Whether a file of this name is compressed."""
-    return Path(path).suffix in PACKERS
-
-
 @contextlib.contextmanager
 def packed(path: Path, name: str) -> Iterator[BinaryIO]:
-    """A file to write to; what is written is compressed as the ending of ``name`` says.
+    """A file to write to; what is written is compressed according to the extension of ``name``.
 
-    The same content gives the same file: no time of day goes into it.
+    The same content gives the same file: it does not depend on the time.
 
     Raises:
         OSError: if it cannot be written.
-        ValueError: for ``.zst`` where the package for it is not installed.
+        ValueError: for ``.zst`` if the package for it is not installed.
     """
     pack = PACKERS.get(Path(name).suffix)
     with open(path, "wb") as file:
@@ -187,11 +214,12 @@ def packed(path: Path, name: str) -> Iterator[BinaryIO]:
                 yield packing
 
 
-def _is_regular(path: str) -> bool:
-    return path != STANDARD_STREAM and os.path.isfile(path)
+def content_of(path: str) -> FileContent:
+    """The content of a file.
 
-
-def _content(path: str) -> FileContent:
+    Raises:
+        OSError: if it cannot be read.
+    """
     digest, n_lines, last, size = hashlib.sha256(), 0, b"\n", 0
     with open(path, "rb") as file:
         while piece := file.read(PIECE):
@@ -200,50 +228,8 @@ def _content(path: str) -> FileContent:
             size += len(piece)
             last = piece[-1:]
     n_lines += last != b"\n"
-    return FileContent(size, digest.hexdigest(), None if packs(path) else n_lines)
-
-
-def _unpacked(path: str, file: BinaryIO) -> Any:
-    unpack = UNPACKERS.get(Path(path).suffix)
-    return contextlib.nullcontext(file) if unpack is None else unpack(file)
-
-
-class _ZstdFrames(io.RawIOBase):
-    """The content of a ``.zst`` file of any number of frames.
-
-    The package's own reader takes a file that was cut short for a whole one.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._new_frame = _zstandard().ZstdDecompressor().decompressobj
-        self._frame: Any = None
-        self._packed, self._left = b"", memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._left:
-            self._packed = self._packed or self._file.read(PIECE)
-            if not self._packed:
-                if self._frame is not None:
-                    raise EOFError("it ends within a frame")
-                return 0
-            self._frame = self._frame or self._new_frame()
-            self._left = memoryview(self._decompress())
-            self._packed = self._frame.unused_data if self._frame.eof else b""
-            if self._frame.eof:
-                self._frame = None
-        n = min(len(buffer), len(self._left))
-        buffer[:n], self._left = self._left[:n], self._left[n:]
-        return n
-
-    def _decompress(self) -> bytes:
-        try:
-            return self._frame.decompress(self._packed)
-        except _zstandard().ZstdError as error:
-            raise EOFError(str(error)) from error
+    is_packed = Path(path).suffix in PACKERS
+    return FileContent(size, digest.hexdigest(), None if is_packed else n_lines)
 
 
 def _zstandard() -> Any:
@@ -257,23 +243,15 @@ def _zstandard() -> Any:
     return zstandard
 
 
-def _unpack_zstd(file: BinaryIO) -> BinaryIO:
-    return io.BufferedReader(_ZstdFrames(file), PIECE)
-
-
-def _pack_zstd(file: BinaryIO) -> BinaryIO:
-    return _zstandard().ZstdCompressor().stream_writer(file, closefd=False)
-
-
-UNPACKERS: dict[str, Callable[[BinaryIO], Any]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file, mode="rb"),
-    ".xz": lambda file: lzma.LZMAFile(file, "rb"),
-    ".bz2": lambda file: bz2.BZ2File(file, "rb"),
-    ".zst": _unpack_zstd,
+UNPACKERS: dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lzma.LZMADecompressor,
+    ".bz2": bz2.BZ2Decompressor,
+    ".zst": lambda: _zstandard().ZstdDecompressor().decompressobj(),
 }
 PACKERS: dict[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0),
     ".xz": lambda file: lzma.LZMAFile(file, "wb"),
     ".bz2": lambda file: bz2.BZ2File(file, "wb"),
-    ".zst": _pack_zstd,
+    ".zst": lambda file: _zstandard().ZstdCompressor().stream_writer(file, closefd=False),
 }

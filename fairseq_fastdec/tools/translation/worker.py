@@ -1,107 +1,142 @@
-"""A process that translates chunks: it is given one after the other, and keeps or returns each."""
+"""A process that translates chunks, one after the other, and writes or returns each.
+
+A worker sends integers: the number of lines that it has translated since the last one, and 0 once
+its model is loaded. For each chunk it then sends a :class:`~.chunks.Translated`, ``None`` if it has
+written the chunk, or an exception.
+"""
 
 import contextlib
 import signal
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Optional
-
-import torch
+from typing import Any, Optional, Protocol
 
 from ...cores import pin
 from .chunks import Chunk, ChunkStore, Translated
-from .output_lines import NOT_UTF8, OutputRules, UntranslatedLine
-from .translator import LineResult, LineTranslator
+from .output_lines import NOT_UTF8, LineResult, OutputRules, UntranslatedLine
 
-# Seconds between two messages of a worker about its progress: each takes the coordinator's time.
+MENDABLE = "mend that, and the same command goes on from here"
+# Seconds between two messages about progress, each of which takes the coordinator's time.
 BETWEEN_REPORTS = 0.5
 
-
-class Ready(NamedTuple):
-    """The worker has loaded its models."""
+Progress = Callable[[int], Any]
 
 
-class Progress(NamedTuple):
-    """So many more lines of the worker's chunk are done."""
-
-    n_lines: int
-
-
-class Done(NamedTuple):
-    """The worker's chunk is translated.
-
-    Attributes:
-        translated: without its content where the worker has written that.
-    """
-
-    translated: Translated
-
-
-class Stopped(NamedTuple):
-    """A line cannot be translated, and nothing shall stand for it."""
-
-    line: int
-    problem: str
-
-
-class Failed(NamedTuple):
-    """The input or the machine does not allow the worker to go on."""
-
-    message: str
-
-
-class Crashed(NamedTuple):
-    """A mistake in the program."""
-
-    traceback: str
-
-
-class ChunkTranslator:
-    """Everything between a chunk's lines and its part of the output."""
-
-    def __init__(self, cfg: Any, rules: OutputRules) -> None:
-        """
-        Args:
-            cfg: the configuration of fairseq-generate's command line.
-
-        Raises:
-            OSError, ValueError: as :class:`~.translator.LineTranslator`.
-        """
-        self._translator = LineTranslator(cfg)
-        self._rules = rules
-        self._seed = cfg.common.seed
+class ChunkTranslator(Protocol):
+    """The part of a worker that depends on the model."""
 
     def prepare(self) -> None:
-        """See :meth:`.translator.LineTranslator.prepare`."""
-        self._translator.prepare()
+        """Have the engine prepare the weights, for processes that are forked from this one."""
 
-    def translate(self, chunk: Chunk, progress: Callable[[int], Any]) -> Translated:
+    def use_threads(self, n_threads: int) -> None:
+        """Set the number of threads of a decoding step."""
+
+    def translate(self, chunk: Chunk, progress: Progress) -> Translated:
+        """Translate a chunk.
+
+        Args:
+            progress: is called with the number of lines that have just been translated.
+        """
+
+
+# From the number of a GPU, or ``None``, to what translates on it.
+Load = Callable[[Optional[int]], ChunkTranslator]
+
+
+class LineTranslator(ABC):
+    """The base of translators of lines of text, which makes them translate chunks."""
+
+    def __init__(self, rules: OutputRules, seed: int) -> None:
         """
         Args:
-            progress: told how many lines are done, as they are.
+            rules: of the output.
+            seed: of the random numbers of the first chunk.
+        """
+        self._rules = rules
+        self._seed = seed
+
+    @abstractmethod
+    def translate_lines(
+        self, texts: Sequence[str], seed: int, progress: Progress
+    ) -> list[LineResult]:
+        """Translate lines.
+
+        Args:
+            texts: lines; white space around them does not count. An empty line stays empty.
+            seed: of random numbers. The same lines with the same seed have the same translations.
+            progress: is called with the number of lines that have just been translated.
+
+        Returns:
+            the result of each line, in their order.
+        """
+
+    def translate(self, chunk: Chunk, progress: Progress) -> Translated:
+        """See :class:`ChunkTranslator`.
 
         Raises:
             UntranslatedLine: with ``--on-error stop``.
         """
         texts = [_decoded(line) for line in chunk.lines]
         valid = [text for text in texts if text is not None]
-        progress(len(texts) - len(valid))
-        # What is drawn at random depends on the chunk, and on no chunk before it.
-        results = iter(self._translator.translate(valid, self._seed + chunk.number, progress))
-        of_lines: list[LineResult] = [NOT_UTF8 if text is None else next(results) for text in texts]
-        return self._rules.render(chunk, of_lines)
+        # Samples depend on the chunk, and not on earlier ones.
+        results = iter(self.translate_lines(valid, self._seed + chunk.number, progress))
+        return self._rules.render(
+            chunk, [NOT_UTF8 if text is None else next(results) for text in texts]
+        )
+
+
+class CorpusModel(ABC):
+    """The model of a command line, and its decoding options. It can be sent to other processes.
+
+    Attributes:
+        may_use_gpus: whether it is decoded on GPUs if a machine has them.
+    """
+
+    may_use_gpus: bool
+
+    @abstractmethod
+    def n_gpus(self) -> int:
+        """The number of GPUs of this machine that it uses."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """All settings that translations depend on, in values that JSON has.
+
+        Raises:
+            OSError: for files that cannot be read.
+        """
+
+    @abstractmethod
+    def translator(self, rules: OutputRules, device: Optional[int]) -> ChunkTranslator:
+        """Load the model.
+
+        Args:
+            device: the number of the GPU; ``None`` for the processors.
+
+        Raises:
+            OSError, ValueError: for a file or an option that cannot be used.
+        """
+
+    @abstractmethod
+    def portable(self) -> tuple["CorpusModel", dict[str, str]]:
+        """The model for another machine.
+
+        Returns:
+            a copy that names its files by relative paths; these paths, and the files here
+        """
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a worker computes.
+    """The processors or the GPU of a worker.
 
     Attributes:
-        n_threads: in each decoding step.
-        cores: the processors that are its own; ``None`` for any.
+        n_threads: of each decoding step.
+        cores: the processors that it is bound to; ``None`` for any.
         device: the number of its GPU; ``None`` for none.
     """
 
@@ -109,98 +144,81 @@ class Place:
     cores: Optional[Sequence[int]] = None
     device: Optional[int] = None
 
-    def settle(self) -> None:
-        """Have this process compute there."""
-        pin(self.cores)
-        torch.set_num_threads(self.n_threads)
-        if self.device is not None:
-            torch.cuda.set_device(self.device)
-
 
 def serve(
     connection: Connection,
-    others: Sequence[Connection],
-    load: Callable[[], ChunkTranslator],
+    inherited: Sequence[Connection],
+    load: Load,
     place: Place,
     store: Optional[ChunkStore],
 ) -> None:
-    """Translate chunks until the coordinator closes the connection, or is gone.
+    """Translate chunks until the coordinator closes the connection, or has ended.
 
     Args:
-        connection: chunks come from it; messages of the classes above go back.
-        others: what a forked process has inherited and must not keep open: another worker would
-            not notice that the coordinator is gone.
-        store: where the worker writes its chunks; ``None``: they go back with the message.
+        connection: to the coordinator.
+        inherited: the other connections of a forked process. While one is open, its worker does
+            not notice the end of the coordinator.
+        store: where the worker writes its chunks; ``None`` to send them back.
     """
-    # Whoever interrupts the command at a terminal interrupts all its processes; the coordinator
-    # decides what they do.
+    # Ctrl-C at a terminal interrupts all processes of the command; the coordinator ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in others:
+    for other in inherited:
         other.close()
     try:
-        place.settle()
-        translator = load()
+        pin(place.cores)
+        translator = load(place.device)
+        translator.use_threads(place.n_threads)
     except (ValueError, OSError, ImportError) as error:
-        _send(connection, Failed(str(error)))
+        _send(connection, OSError(str(error)))
         return
-    _send(connection, Ready())
+    _send(connection, 0)
     while True:
         try:
             chunk = connection.recv()
         except (EOFError, OSError):
             return
-        _send(connection, _message(chunk, translator, connection, store))
+        _send(connection, _outcome(chunk, translator, connection, store))
 
 
-def _message(
+def _outcome(
     chunk: Chunk,
     translator: ChunkTranslator,
     connection: Connection,
     store: Optional[ChunkStore],
 ) -> Any:
-    """Translate a chunk; what to tell the coordinator."""
-    reporter = _Reporter(connection)
+    """Translate a chunk; the message about it."""
     try:
-        translated = translator.translate(chunk, reporter.count)
-        reporter.tell()
-        if store is not None:
-            store.write(chunk, translated)
-            translated = Translated(b"", translated.counts)
-        return Done(translated)
+        translated = translator.translate(chunk, _reporting(connection))
+        if store is None:
+            return translated
+        store.write(chunk, translated)
+        return None
     except UntranslatedLine as error:
-        return Stopped(error.number, error.problem)
-    except (ValueError, OSError) as error:
-        if isinstance(error, ValueError) and not str(error).startswith("--"):
-            return Crashed(traceback.format_exc())
-        return Failed(str(error))
-    except Exception:
-        return Crashed(traceback.format_exc())
+        return error
+    except Exception as error:
+        names_a_flag = isinstance(error, ValueError) and str(error).startswith("--")
+        if names_a_flag or isinstance(error, OSError):
+            return OSError(f"{error}; {MENDABLE}")
+        return RuntimeError(f"in a worker:\n{traceback.format_exc()}")
 
 
-class _Reporter:
-    """Tells the coordinator how many lines are done, now and then."""
+def _reporting(connection: Connection) -> Progress:
+    """A function that sends the number of lines, but not too often."""
+    n_lines, last = 0, time.monotonic()
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._n_lines = 0
-        self._last = time.monotonic()
+    def count(n: int) -> None:
+        nonlocal n_lines, last
+        n_lines += n
+        if n_lines and time.monotonic() - last >= BETWEEN_REPORTS:
+            _send(connection, n_lines)
+            n_lines, last = 0, time.monotonic()
 
-    def count(self, n_lines: int) -> None:
-        """Count lines; tell, unless that was done a moment ago."""
-        self._n_lines += n_lines
-        if time.monotonic() - self._last >= BETWEEN_REPORTS:
-            self.tell()
-
-    def tell(self) -> None:
-        """Tell what has not been told."""
-        if self._n_lines:
-            _send(self._connection, Progress(self._n_lines))
-        self._n_lines, self._last = 0, time.monotonic()
+    return count
 
 
 def _send(connection: Connection, message: Any) -> None:
-    """A coordinator that is gone is no reason to lose a chunk that is nearly done."""
+    """Send a message. A worker whose coordinator has ended finishes its chunk all the same."""
     with contextlib.suppress(OSError):
         connection.send(message)
 

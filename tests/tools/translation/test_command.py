@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec.tools.translation import command, machine
+from fairseq_fastdec.tools.translation import command
 from tests.support import command_line
 from tests.support.forked import Forked
 
@@ -214,7 +214,7 @@ def test_what_is_done_is_not_done_again(
     source = write(tmp_path / "in", random_lines(20))
     with killed_at_the_end():
         whole = translate("--decoding", "greedy", source=source)
-    monkeypatch.setattr(machine, "Pool", None)
+    monkeypatch.setattr(command, "start_workers", None)
     assert translate("--decoding", "greedy", source=source) == whole
     assert "out: is there already: 20 translated" in capsys.readouterr().err
     assert not (tmp_path / "out.parts").exists()

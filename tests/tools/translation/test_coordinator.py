@@ -6,17 +6,14 @@ import io
 import pytest
 
 from fairseq_fastdec.tools.translation import coordinator as coordinator_module
-from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore, Translated
+from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore, Translated, chunks_of
 from fairseq_fastdec.tools.translation.coordinator import (
     Coordinator,
     InOrder,
-    Part,
-    TextWork,
-    complete,
     put_together,
 )
 from fairseq_fastdec.tools.translation.output_lines import UntranslatedLine
-from fairseq_fastdec.tools.translation.pool import Pool
+from fairseq_fastdec.tools.translation.pool import LocalPool
 from fairseq_fastdec.tools.translation.progress_bar import LineBar
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.translation.worker import Place
@@ -34,10 +31,11 @@ class Job:
         self.bars, self.n_pools = [], 0
         self._directory = directory
 
-    def start_pool(self):
+    def start_pool(self, progress):
         self.n_pools += 1
-        load = functools.partial(Capitals, self._directory)
-        return Pool([Place()] * 2, load, self.store, forks=True)
+        return LocalPool(
+            [Place()] * 2, lambda _: Capitals(self._directory), self.store, progress, forks=True
+        )
 
     def new_bar(self):
         self.bars.append(LineBar(None, False))
@@ -45,10 +43,11 @@ class Job:
 
     @property
     def coordinator(self):
-        return Coordinator(TextWork(self.text, 2), self.store, self.start_pool, self.new_bar)
+        chunks = functools.partial(chunks_of, self.text, 2)
+        return Coordinator(chunks, self.store, self.start_pool, self.new_bar)
 
     def complete(self, output):
-        return complete(self.coordinator, self.text, self.store, output)
+        return self.coordinator.complete(output)
 
 
 @pytest.fixture
@@ -88,11 +87,11 @@ def test_workers_may_die(job, tmp_path):
 
 def test_parts(job, tmp_path):
     run = job("abcdefghij")
-    assert run.coordinator.translate(Part(1, 2)) == 5
+    assert run.coordinator.translate(1, 2) == 5
     assert sorted(p.name for p in run.store.directory.iterdir()) == [
         "00000001.chunk", "00000003.chunk",
     ]  # fmt: skip
-    run.coordinator.translate(Part(0, 2))
+    run.coordinator.translate(0, 2)
     run.complete(tmp_path / "out")
     assert run.n_pools == 2 and len((tmp_path / "out").read_text()) == 20
 
@@ -122,8 +121,9 @@ def test_a_chunk_that_is_damaged_at_the_last_moment(job, tmp_path, monkeypatch):
 
 
 def test_a_line_that_is_not_translated_is_found(job):
-    with pytest.raises(UntranslatedLine, match=r"text, line 4: too long; with --on-error keep-"):
+    with pytest.raises(UntranslatedLine, match=r"too long; with --on-error keep-") as stopped:
         job(["a", "b", "c", "stop"]).coordinator.translate()
+    assert stopped.value.number == 3
 
 
 def test_a_full_disk_says_that_the_command_goes_on(job):

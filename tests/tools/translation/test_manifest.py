@@ -6,7 +6,8 @@ import pytest
 from fairseq import options, tasks
 
 from fairseq_fastdec.tools.command_line import to_config
-from fairseq_fastdec.tools.translation.manifest import Manifest, settings_of
+from fairseq_fastdec.tools.translation.checkpoint import settings_of
+from fairseq_fastdec.tools.translation.manifest import Manifest
 
 OUTPUT = {"on_error": "stop", "format": "plain"}
 
@@ -19,17 +20,17 @@ def settings(corpus, baseline):
         parser = options.get_generation_parser(default_task="translation_fastdec")
         given = [data, "--path", path, "-s", "en", "-t", "de", *arguments]
         cfg = to_config(options.parse_args_and_arch(parser, list(map(str, given))))
-        return settings_of(cfg, tasks.setup_task(cfg.task), OUTPUT)
+        return settings_of(cfg, tasks.setup_task(cfg.task))
 
     return make
 
 
 def test_settings_are_kept_and_compared(tmp_path):
     manifest = Manifest(tmp_path)
-    assert manifest.is_new and manifest.chunk_size() is None and manifest.finished is None
+    assert manifest.chunk_size is None and manifest.finished is None
     manifest.check({"a": [1, (2, None)], "chunk_size": 7, **OUTPUT})
     again = Manifest(tmp_path)
-    assert not again.is_new and again.chunk_size() == 7
+    assert again.chunk_size == 7
     again.check({"chunk_size": 7, "a": (1, [2, None]), **OUTPUT})
     with pytest.raises(ValueError, match=r"made with a = \[1, \[2, None\]\], and now it is 3"):
         again.check({"chunk_size": 7, "a": 3, **OUTPUT})
@@ -50,7 +51,7 @@ def test_the_end_is_noted(tmp_path):
     again = Manifest(tmp_path)
     assert again.finished == {"size": 5, "counts": {}}
     again.check(OUTPUT)
-    again.begin_again()
+    again.finish(None)
     assert Manifest(tmp_path).finished is None
     Manifest(tmp_path).check(OUTPUT)
 

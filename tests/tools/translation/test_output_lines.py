@@ -13,10 +13,11 @@ from fairseq_fastdec.tools.translation.output_lines import (
     KEEP_SOURCE,
     PLAIN,
     TSV,
+    Outcome,
     OutputRules,
+    TextHypothesis,
     UntranslatedLine,
 )
-from fairseq_fastdec.tools.translation.translator import Outcome, TextHypothesis
 
 CHUNK = Chunk(2, 10, "eins\nzwei\tx\nüber\r\n".encode())
 TOO_LONG = Problem("too long", "9 tokens, and 5 fit")

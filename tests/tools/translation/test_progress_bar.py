@@ -1,16 +1,11 @@
 """The number of lines that are done, and of those to come."""
 
-from fairseq_fastdec.tools.translation.chunks import Chunk
 from fairseq_fastdec.tools.translation.progress_bar import LineBar
-
-
-def chunk(n):
-    return Chunk(0, 0, b"\n" * n)
 
 
 def test_lines_are_counted_and_lost_ones_counted_back(capsys):
     bar = LineBar(100, True)
-    bar.has_read(chunk(40), 0.1)
+    bar.has_read(40)
     bar.count_earlier(10)
     bar.update(30)
     bar.update(-20)
@@ -21,17 +16,18 @@ def test_lines_are_counted_and_lost_ones_counted_back(capsys):
 
 
 def test_the_number_is_guessed_while_the_input_is_read():
-    bar = LineBar(None, True)
-    bar.has_read(chunk(40), None)
+    shares = iter([None, 0.1])
+    bar = LineBar(None, True, lambda: next(shares))
+    bar.has_read(40)
     assert bar._bar.total is None
-    bar.has_read(chunk(10), 0.1)
+    bar.has_read(10)
     assert bar._bar.total == 500
     bar.close()
 
 
 def test_no_bar(capsys):
     bar = LineBar(10, False)
-    bar.has_read(chunk(4), 0.5)
+    bar.has_read(4)
     bar.count_earlier(1)
     bar.update(3)
     bar.close()

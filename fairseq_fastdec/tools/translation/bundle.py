@@ -1,0 +1,86 @@
+"""Lines of text to translations with a bundle. It imports neither torch nor fairseq."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Optional
+
+from ...bundles.translator import BundleTranslator
+from ...results import Problem, Translation
+from ..command_line import version
+from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
+from .text_files import content_of
+from .worker import CorpusModel, LineTranslator, Progress
+
+
+@dataclass(frozen=True)
+class BundleModel(CorpusModel):
+    """A bundle and the decoding options of a command line.
+
+    Attributes:
+        path: of the bundle.
+        options: of :meth:`...bundles.translator.BundleTranslator.of`.
+        batch_size: the sentences that a thread decodes at once.
+    """
+
+    path: str
+    options: dict[str, Any]
+    batch_size: int
+    may_use_gpus: bool = False
+
+    def n_gpus(self) -> int:
+        return 0
+
+    def settings(self) -> dict[str, Any]:
+        digest = content_of(self.path).sha256
+        return {"bundle": digest, "options": self.options, "version": version()}
+
+    def translator(self, rules: OutputRules, device: Optional[int]) -> "BundleLineTranslator":
+        return BundleLineTranslator(self, rules)
+
+    def portable(self) -> tuple["BundleModel", dict[str, str]]:
+        return replace(self, path="bundle"), {"bundle": self.path}
+
+
+class BundleLineTranslator(LineTranslator):
+    """Translates with a bundle that it loads."""
+
+    def __init__(self, model: BundleModel, rules: OutputRules) -> None:
+        """
+        Raises:
+            OSError, ValueError: see :meth:`...bundles.translator.BundleTranslator.of`.
+        """
+        super().__init__(rules, seed=0)
+        self._translator = BundleTranslator.of(model.path, **model.options)
+        self._batch_size = model.batch_size
+
+    def prepare(self) -> None:
+        """The weights of a bundle are prepared."""
+
+    def use_threads(self, n_threads: int) -> None:
+        self._translator.schedule(threads=n_threads, batch_size=self._batch_size)
+
+    def translate_lines(
+        self, texts: Sequence[str], seed: int = 0, progress: Progress = lambda n: None
+    ) -> list[LineResult]:
+        # Sentences of similar lengths end together.
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        results: list[LineResult] = [EMPTY_LINE] * len(texts)
+        sources = (texts[number] for number in order)
+        for place, found in self._translator.translate_stream(sources, in_order=False):
+            number = order[place]
+            if texts[number].strip():
+                results[number] = _result(found if isinstance(found, list) else [found])
+            progress(1)
+        return results
+
+
+def _result(found: list[Translation]) -> LineResult:
+    best = found[0]
+    if best.error is not None:
+        kind, _, details = best.error.partition(": ")
+        return Problem(kind, details)
+    hypotheses = [
+        TextHypothesis(own.text or "", own.score / math.log(2), len(own.tokens)) for own in found
+    ]
+    return Outcome(len(best.source_tokens), hypotheses)

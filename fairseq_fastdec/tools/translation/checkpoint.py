@@ -1,0 +1,263 @@
+"""Lines of text to translations with the checkpoints of fairseq-generate's command line.
+
+Lines are translated as by fairseq-interactive, except that an empty line stays empty.
+"""
+
+import copy
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import torch
+from fairseq import checkpoint_utils, tasks, utils
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from ...data.batches import batches_of
+from ...data.codec import TextCodec, warn_of_subwords
+from ...results import Problem
+from ...translator import SourceLimit, decoded, stripped_by
+from ..command_line import to_config, version
+from ..corpus import load_models, on_device, uses_cuda
+from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
+from .text_files import content_of
+from .worker import CorpusModel, LineTranslator, Progress
+
+# The groups of fairseq's configuration that change translations.
+GROUPS = ("task", "generation", "tokenizer", "bpe")
+# Options of these groups that do not: a user who runs out of memory can continue with less.
+WITHOUT_EFFECT = {"task.data", "task.stream_buffer", "task.max_beam_rows", "task.keep_model"}
+DICTIONARIES = "dict*.txt"
+DEFAULT_RULES = OutputRules()
+
+
+class CheckpointModel(CorpusModel):
+    """The checkpoints of a command line.
+
+    Attributes:
+        cfg: the configuration of fairseq-generate's command line.
+    """
+
+    def __init__(self, cfg: Any) -> None:
+        self.cfg = cfg
+        self.may_use_gpus = not cfg.common.cpu
+
+    @classmethod
+    def of(cls, args: Any) -> "CheckpointModel":
+        """The model of a command line; warns if the output will have subwords.
+
+        Raises:
+            OSError, ValueError: for data that cannot be read.
+        """
+        cfg = to_config(args)
+        utils.import_user_module(cfg.common)
+        warn_of_subwords(cfg, tasks.setup_task(cfg.task), args.data)
+        return cls(cfg)
+
+    def n_gpus(self) -> int:
+        return torch.cuda.device_count() if uses_cuda(self.cfg) else 0
+
+    def settings(self) -> dict[str, Any]:
+        return settings_of(self.cfg, tasks.setup_task(self.cfg.task))
+
+    def translator(self, rules: OutputRules, device: Optional[int]) -> "CheckpointTranslator":
+        settle(device)
+        return CheckpointTranslator(self.cfg, rules)
+
+    def portable(self) -> tuple["CheckpointModel", dict[str, str]]:
+        cfg, files = copy.deepcopy(self.cfg), {}
+        paths = utils.split_paths(cfg.common_eval.path)
+        for number, path in enumerate(paths):
+            for file in _checkpoints_of(cfg, path):
+                files[f"model{number}/{Path(file).name}"] = file
+        for dictionary in sorted(Path(cfg.task.data).glob(DICTIONARIES)):
+            files[f"data/{dictionary.name}"] = str(dictionary)
+        names = [f"model{number}/{Path(path).name}" for number, path in enumerate(paths)]
+        changed = {"common_eval.path": ":".join(names), "task.data": "data"}
+        for group in GROUPS:
+            for name, file in _file_options(cfg[group]):
+                changed[f"{group}.{name}"] = place = f"{group}.{name}/{Path(file).name}"
+                files[place] = file
+        user_dir = cfg.common.user_dir
+        if user_dir is not None and os.path.exists(user_dir):
+            changed["common.user_dir"] = os.path.abspath(user_dir)
+        for name, value in changed.items():
+            OmegaConf.update(cfg, name, value)
+        return CheckpointModel(cfg), files
+
+
+class CheckpointTranslator(LineTranslator):
+    """Translates with models that it loads."""
+
+    def __init__(self, cfg: Any, rules: OutputRules = DEFAULT_RULES) -> None:
+        """
+        Args:
+            cfg: the configuration of fairseq-generate's command line.
+
+        Raises:
+            OSError: if a checkpoint cannot be read.
+            ValueError: for an option that the method cannot honour.
+        """
+        super().__init__(rules, cfg.common.seed)
+        utils.import_user_module(cfg.common)
+        limit_batches(cfg)
+        self._cfg = cfg
+        self.task = tasks.setup_task(cfg.task)
+        self._models = load_models(cfg, self.task)
+        # A generator that samples draws one of torch's random numbers.
+        utils.set_torch_seed(cfg.common.seed)
+        self._generator = self.task.build_generator(self._models, cfg.generation)
+        self._max_positions = utils.resolve_max_positions(
+            self.task.max_positions(), *(model.max_positions() for model in self._models)
+        )
+        # Reading the configuration would take longer than using the value for a line.
+        self._limit = SourceLimit.of(self._max_positions, cfg.dataset.max_tokens)
+        self._nbest = cfg.generation.nbest
+        self._stripped = stripped_by(self._generator)
+        self._codec = TextCodec.of_command_line(cfg, self.task)
+
+    def prepare(self) -> None:
+        """See :class:`~.worker.ChunkTranslator`.
+
+        Raises:
+            ValueError: if the command line's tokeniser or BPE fails.
+        """
+        (result,) = self.translate_lines(["a"], seed=0)
+        if isinstance(result, Problem):
+            raise ValueError(
+                f"--tokenizer, --bpe: the line 'a' cannot be translated: {result.details}"
+            )
+
+    def use_threads(self, n_threads: int) -> None:
+        torch.set_num_threads(n_threads)
+
+    def translate_lines(
+        self, texts: Sequence[str], seed: int, progress: Progress = lambda n: None
+    ) -> list[LineResult]:
+        utils.set_torch_seed(seed)
+        stripped = [text.strip() for text in texts]
+        encoded = self._codec.encode(stripped)
+        results: list[Optional[LineResult]] = [
+            (of_line if isinstance(of_line, Problem) else self._limit.problem(of_line))
+            if text
+            else EMPTY_LINE
+            for text, of_line in zip(stripped, encoded)
+        ]
+        numbers = [number for number, problem in enumerate(results) if problem is None]
+        tokens = [own for own in map(encoded.__getitem__, numbers) if isinstance(own, Tensor)]
+        progress(len(texts) - len(numbers))
+        found = self._decoded(tokens, progress)
+        hypotheses = [hypo for best in found.values() if isinstance(best, list) for hypo in best]
+        of_text = iter(self._codec.decode([own for own, _ in hypotheses], self._stripped))
+        for place, best in found.items():
+            if isinstance(best, list):
+                written = [
+                    TextHypothesis(text, float(score) / math.log(2), n_tokens)
+                    for (_, score), (text, n_tokens) in zip(best, of_text)
+                ]
+                results[numbers[place]] = Outcome(len(tokens[place]) - 1, written)
+            else:
+                results[numbers[place]] = best
+        self._codec.forget_words()
+        return [result or Problem("not translated", "the task left it out") for result in results]
+
+    def _decoded(
+        self, tokens: list[Tensor], progress: Progress
+    ) -> dict[int, Union[list[tuple[Tensor, Any]], Problem]]:
+        """The tokens and scores of the ``--nbest`` hypotheses of each place in the list.
+
+        All batches are made before the first is decoded, and text is made after the last:
+        alternating with other work, decoding would find the model gone from the processor's caches.
+        """
+        found: dict[int, Union[list[tuple[Tensor, Any]], Problem]] = {}
+        data, seed = self._cfg.dataset, self._cfg.common.seed
+        batches = batches_of(self.task, tokens, data, self._max_positions, seed) if tokens else []
+        for batch in list(batches):
+            batch = on_device(batch, self._cfg)
+            for place, best in decoded(self.task, self._generator, self._models, batch):
+                found[place] = (
+                    best
+                    if isinstance(best, Problem)
+                    else [(hypo["tokens"], hypo["score"]) for hypo in best[: self._nbest]]
+                )
+            progress(batch["nsentences"])
+        return found
+
+
+def settle(device: Optional[int]) -> None:
+    """Use a GPU in this process, or a single thread, since it may be forked.
+
+    A process that has computed in several threads must not be forked.
+
+    Args:
+        device: the number of the GPU.
+    """
+    torch.set_num_threads(1)
+    if device is not None:
+        torch.cuda.set_device(device)
+
+
+def limit_batches(cfg: Any) -> None:
+    """Set the size of batches for this machine, unless the command line does.
+
+    The memory that a worker needs depends on it. Any line that is allowed fits in a batch.
+    """
+    if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
+        least = 12000 if uses_cuda(cfg) else 1024
+        longest = getattr(cfg.task, "max_source_positions", None) or 0
+        cfg.dataset.max_tokens = max(least, longest)
+
+
+def settings_of(cfg: Any, task: Any) -> dict[str, Any]:
+    """All settings that translations depend on. Files count by their content, not by their names.
+
+    Args:
+        cfg: the configuration of fairseq-generate's command line.
+
+    Raises:
+        OSError: for files that cannot be read.
+    """
+    options: dict[str, Any] = {}
+    for group in GROUPS:
+        options.update({f"{group}.{name}": value for name, value in _options(cfg[group]).items()})
+        for name, file in _file_options(cfg[group]):
+            options[f"{group}.{name}"] = {"sha256": content_of(file).sha256}
+    symbols = [
+        "\n".join(words.symbols) for words in (task.source_dictionary, task.target_dictionary)
+    ]
+    return {
+        **{name: value for name, value in options.items() if name not in WITHOUT_EFFECT},
+        "dictionaries": [hashlib.sha256(text.encode("utf-8")).hexdigest() for text in symbols],
+        "checkpoints": [
+            content_of(file).sha256
+            for path in utils.split_paths(cfg.common_eval.path)
+            for file in _checkpoints_of(cfg, path)
+        ],
+        "model_overrides": cfg.common_eval.model_overrides,
+        "post_process": cfg.common_eval.post_process,
+        "fp16": cfg.common.fp16,
+        "seed": cfg.common.seed,
+        "version": version(),
+    }
+
+
+def _checkpoints_of(cfg: Any, path: str) -> list[str]:
+    """The files of one path of ``--path``; several if the checkpoint is sharded."""
+    suffix, n_shards = cfg.checkpoint.checkpoint_suffix, cfg.checkpoint.checkpoint_shard_count
+    name = checkpoint_utils.get_maybe_sharded_checkpoint_filename
+    return [name(path, suffix, shard, n_shards) for shard in range(n_shards)]
+
+
+def _file_options(group: Any) -> Iterator[tuple[str, str]]:
+    """The options of a group of the configuration whose values name files."""
+    for name, value in _options(group).items():
+        if isinstance(value, str) and os.path.isfile(value):
+            yield name, value
+
+
+def _options(group: Any) -> dict[str, Any]:
+    values: Any = {} if group is None else OmegaConf.to_container(group, enum_to_str=True)
+    return values
