@@ -40,7 +40,16 @@ class BundleTranslator(JoiningTranslator):
         Args:
             content: of a bundle, see :func:`...tools.export.content_of`.
             options: see :meth:`of`.
+
+        Raises:
+            OSError: if there is no compiled code.
+            ValueError: for an option that is unknown or that the method cannot honour.
         """
+        if loading.library() is None:
+            raise OSError(
+                "bundles need compiled code; install a C++ compiler such as g++. "
+                f"{loading.how_to_install()}"
+            )
         super().__init__()
         self.source_lang, self.target_lang = content["languages"]
         self._codec = BundleCodec(**content["text"])
@@ -66,11 +75,6 @@ class BundleTranslator(JoiningTranslator):
             ValueError: for a bundle that was cut short, changed or is of another version, and for
                 an option that is unknown or that the method cannot honour.
         """
-        if loading.library() is None:
-            raise OSError(
-                f"{path}: bundles need compiled code; install a C++ compiler such as g++. "
-                f"{loading.how_to_install()}"
-            )
         return cls(read(path), options)
 
     def translate(
