@@ -171,7 +171,8 @@ def deployed(
     threads = server.threads or 1
     scheduling["threads"] = threads
     at_once = threads * SchedulerOptions(**scheduling).batch_size
-    deployment = serve.deployment(Replica).options(
+    deploy = serve.deployment(
+        name=Replica.__name__,
         ray_actor_options={"num_cpus": threads},
         # A replica has the sentences that it decodes, and as many that are next.
         max_ongoing_requests=2 * at_once,
@@ -192,9 +193,8 @@ def deployed(
     # A server that starts again replaces the replicas that it left.
     name = "-".join(["fastdec", socket.gethostname(), str(server.port), *languages])
     try:
-        handle = serve.run(
-            deployment.bind([data], model.path, options, scheduling), name=name, route_prefix=None
-        )
+        application = deploy(Replica).bind([data], model.path, options, scheduling)
+        handle = serve.run(application, name=name, route_prefix=None)
     except RuntimeError as error:
         raise ValueError(f"{model.path}: no replica starts: {error}") from error
     return ClusterTranslator(handle, partial(serve.delete, name))
