@@ -192,9 +192,14 @@ def deployed(
     )
     # A server that starts again replaces the replicas that it left.
     name = "-".join(["fastdec", socket.gethostname(), str(server.port), *languages])
+    logger.info("starting a replica of %s", model.path)
     try:
+        # Ray keeps the data as long as this process lives.
         application = deploy(Replica).bind([data], model.path, options, scheduling)
         handle = serve.run(application, name=name, route_prefix=None)
-    except RuntimeError as error:
-        raise ValueError(f"{model.path}: no replica starts: {error}") from error
+    except BaseException as error:
+        serve.delete(name)
+        if isinstance(error, RuntimeError):
+            raise ValueError(f"{model.path}: no replica starts: {error}") from error
+        raise
     return ClusterTranslator(handle, partial(serve.delete, name))
