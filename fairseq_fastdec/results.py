@@ -102,6 +102,9 @@ class SentenceError(ValueError):
         self.errors = errors
         self.translations = translations
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SentenceError, (self.errors, self.translations)
+
 
 def stripped_lines(texts: Sequence[str]) -> list[str]:
     """Texts without white space around them.

@@ -1,4 +1,4 @@
-"""A Ray cluster of three nodes on this machine, for programs that kill its nodes."""
+"""A Ray cluster of several nodes on this machine, for programs that kill its nodes."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ class RayCluster:
         client_address: for who is not part of it: ``ray://HOST:PORT``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_nodes: int = N_NODES) -> None:
         """
         Raises:
             ImportError: if Ray is not installed (``pip install -e ".[cluster]"``).
@@ -38,7 +38,7 @@ class RayCluster:
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address = self._cluster.address
         self.client_address = f"ray://{LOCAL['node_ip_address']}:{port}"
-        for _ in range(N_NODES):
+        for _ in range(n_nodes):
             self._add_node()
 
     def __enter__(self) -> "RayCluster":
@@ -47,10 +47,11 @@ class RayCluster:
     def __exit__(self, *_: Any) -> None:
         self._cluster.shutdown()
 
-    def kill_a_node(self) -> None:
-        """Kill a node with all that runs there, and have another join."""
+    def kill_a_node(self, another_joins: bool = True) -> None:
+        """Kill a node with all that runs there."""
         self._cluster.remove_node(next(iter(self._cluster.worker_nodes)), allow_graceful=False)
-        self._add_node()
+        if another_joins:
+            self._add_node()
 
     def _add_node(self) -> None:
         self._cluster.add_node(num_cpus=1, **LOCAL)

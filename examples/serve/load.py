@@ -12,7 +12,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional
 
@@ -110,26 +110,32 @@ def table(results: Sequence[LoadResult]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def plot(results: Sequence[LoadResult], path: Path) -> None:
+def plot(results: Mapping[str, Sequence[LoadResult]], path: Path) -> None:
     """Draw latency against load.
+
+    Args:
+        results: by the names of servers.
 
     Raises:
         ImportError: without matplotlib.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6, 4), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    rates = [result.rate for result in results]
-    for name in ("p50", "p95", "p99"):
-        axes.plot(rates, [getattr(result, name) for result in results], "o-", label=name)
-    axes.set(xlabel="requests per second", ylabel="latency in ms", yscale="log")
+    for number, (name, found) in enumerate(results.items()):
+        rates = [result.rate for result in found]
+        for quantile_name, style in (("p50", "o-"), ("p95", "o--")):
+            values = [getattr(result, quantile_name) for result in found]
+            label = f"{name}, {quantile_name}" if name else quantile_name
+            axes.plot(rates, values, style, color=f"C{number}", label=label)
+    axes.set(xlabel="requests per second", ylabel="latency in ms", xscale="log", yscale="log")
     axes.legend(frameon=False)
     figure.savefig(path)
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Load a server, and print the table."""
+def main(arguments: Optional[Sequence[str]] = None) -> list[LoadResult]:
+    """Load a server, print the table, and return it."""
     parser = argparse.ArgumentParser(description="Load a translation server.")
     add = parser.add_argument
     add("url", help="such as http://127.0.0.1:5000")
@@ -149,7 +155,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         text = json.dumps([result._asdict() for result in results], indent=2)
         args.json.write_text(text + "\n", encoding="utf-8")
     if args.plot:
-        plot(results, args.plot)
+        plot({"": results}, args.plot)
+    return results
 
 
 if __name__ == "__main__":

@@ -67,25 +67,37 @@ def read(path: PathLike) -> dict[str, Any]:
         ValueError: if it is no bundle, is of another version, was cut short or changed.
     """
     with open(path, "rb") as file:
+        # An empty file cannot be mapped.
         size = os.fstat(file.fileno()).st_size
-        head = file.read(HEAD.size)
-        if not head.startswith(MARK):
-            raise ValueError(
-                f"{path}: not a bundle; make one with python -m fairseq_fastdec export"
-            )
-        again = "copy or export it again"
-        if len(head) < HEAD.size:
-            raise ValueError(f"{path}: cut short, {size} bytes; {again}")
-        _, version, n_described, length, digest = HEAD.unpack(head)
-        if version != VERSION:
-            raise ValueError(
-                f"{path}: a bundle of version {version}, and this package reads version {VERSION}; "
-                "export it again"
-            )
-        if size < length:
-            raise ValueError(f"{path}: cut short, {size} of {length} bytes; {again}")
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    content = memoryview(mapped)[HEAD.size :]
+        return parse(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"", path)
+
+
+def parse(data: Any, path: PathLike) -> dict[str, Any]:
+    """The content of a bundle in memory; arrays are views of it.
+
+    Args:
+        data: the bytes of the file: an object with a buffer, at an address that 64 divides.
+        path: of the file, for messages.
+
+    Raises:
+        ValueError: see :func:`read`.
+    """
+    whole = memoryview(data).cast("B")
+    head, size = bytes(whole[: HEAD.size]), len(whole)
+    if not head.startswith(MARK):
+        raise ValueError(f"{path}: not a bundle; make one with python -m fairseq_fastdec export")
+    again = "copy or export it again"
+    if len(head) < HEAD.size:
+        raise ValueError(f"{path}: cut short, {size} bytes; {again}")
+    _, version, n_described, length, digest = HEAD.unpack(head)
+    if version != VERSION:
+        raise ValueError(
+            f"{path}: a bundle of version {version}, and this package reads version {VERSION}; "
+            "export it again"
+        )
+    if size < length:
+        raise ValueError(f"{path}: cut short, {size} of {length} bytes; {again}")
+    content = whole[HEAD.size :]
     found = hashlib.sha256(head[:-DIGEST])
     found.update(content)
     if size != length or found.digest() != digest:

@@ -1,6 +1,5 @@
 """Translates with a bundle, without torch and fairseq."""
 
-import queue
 from collections.abc import Hashable, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -40,7 +39,16 @@ class BundleTranslator(JoiningTranslator):
         Args:
             content: of a bundle, see :func:`...tools.export.content_of`.
             options: see :meth:`of`.
+
+        Raises:
+            OSError: if there is no compiled code.
+            ValueError: for an option that is unknown or that the method cannot honour.
         """
+        if loading.library() is None:
+            raise OSError(
+                "bundles need compiled code; install a C++ compiler such as g++. "
+                f"{loading.how_to_install()}"
+            )
         super().__init__()
         self.source_lang, self.target_lang = content["languages"]
         self._codec = BundleCodec(**content["text"])
@@ -66,11 +74,6 @@ class BundleTranslator(JoiningTranslator):
             ValueError: for a bundle that was cut short, changed or is of another version, and for
                 an option that is unknown or that the method cannot honour.
         """
-        if loading.library() is None:
-            raise OSError(
-                f"{path}: bundles need compiled code; install a C++ compiler such as g++. "
-                f"{loading.how_to_install()}"
-            )
         return cls(read(path), options)
 
     def translate(
@@ -97,33 +100,18 @@ class BundleTranslator(JoiningTranslator):
         is_one = isinstance(texts, str)
         lines = stripped_lines([texts] if isinstance(texts, str) else texts)
         _, n_best = self._request(options)
-        scheduler, ended = self._started(), queue.SimpleQueue[tuple[int, Any]]()
-        jobs: dict[int, SentenceJob] = {}
-        results: list[Any] = [None] * len(lines)
+        empty: Any = Translation("") if details else ""
+        results = [empty if n_best == 1 else [empty]] * len(lines)
+        numbers = [number for number, line in enumerate(lines) if line]
         errors: dict[int, str] = {}
-
-        def put(number: int, outcome: Any) -> None:
-            ended.put((number, outcome))
-
-        def keep(number: int, found: Union[list[Any], Problem]) -> None:
-            if isinstance(found, Problem):
-                errors[number] = str(found)
-                found = [Translation(None, error=str(found))] if details else [None]
-                results[number] = found[0]
-            else:
-                results[number] = found[0] if n_best == 1 else found
-
-        for number, line in enumerate(lines):
-            job = self.job(line, options) if line else [Translation("") if details else ""]
-            if isinstance(job, SentenceJob):
-                jobs[number] = job
-                scheduler.submit(job.recipe, job.tokens, partial(put, number))
-            else:
-                keep(number, job)
-        for _ in range(len(jobs)):
-            number, outcome = ended.get()
-            keep(number, jobs[number].results(outcome, details))
-        if errors and not details:
+        found = self._results((lines[number] for number in numbers), options, details, False)
+        for place, result in found:
+            number = numbers[place]
+            try:
+                results[number] = result()
+            except SentenceError as error:
+                results[number], errors[number] = None, error.errors[0]
+        if errors:
             raise SentenceError(dict(sorted(errors.items())), results)
         return results[0] if is_one else results
 

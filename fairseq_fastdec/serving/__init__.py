@@ -6,6 +6,7 @@ Importing these modules imports neither torch nor fairseq; loading a checkpoint 
 - ``translating.py`` the base of translators: sentences one by one
 - ``command.py``     the command line, and the server process
 - ``config.py``      its options, and the TOML file that has them
+- ``ray_serve.py``   replicas on the machines of a Ray cluster
 - ``app.py``         the HTTP interface: what each path answers
 - ``requests.py``    bodies of requests: their limits, formats and fields
 - ``slow_clients.py``  time-outs of connections, and clients that leave

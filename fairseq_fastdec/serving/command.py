@@ -1,33 +1,33 @@
 """The command line of ``python -m fairseq_fastdec serve``, and the server process."""
 
 import argparse
+import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..errors import end_with, errors_in_one_line
 from ..opening import load
-from ..tools.command_line import positive
+from ..tools.command_line import positive, program
 from .config import ModelOptions, ServerOptions, ServiceConfig, read
-from .scheduler import POLICIES, SchedulerOptions
+from .scheduler import POLICIES, split_options
 
 if TYPE_CHECKING:
     from .app import LanguagePair
 
-CONSOLE_SCRIPT = "fastdec-serve"
+logger = logging.getLogger(__name__)
+
 # Options of the command line that are the server's; the others are the model's.
 OF_SERVER = ("host", "port", "max_chars", "max_queue", "timeout_seconds", "threads")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Serve until SIGTERM or an interrupt, and report errors of the input in one line."""
-    is_script = Path(sys.argv[0]).stem == CONSOLE_SCRIPT
-    name = CONSOLE_SCRIPT if is_script else "python -m fairseq_fastdec serve"
+    name = program("serve")
     args = _parser(name).parse_args(arguments)
     try:
         import starlette  # noqa: F401
@@ -40,7 +40,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             "pip install 'fairseq_fastdec[serve]'"
         )
     with errors_in_one_line(name):
-        serve(config_of(args))
+        serve(config_of(args), args.ray)
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
@@ -48,6 +48,8 @@ def _parser(name: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     add("model", nargs="?", metavar="MODEL", help="a bundle, or a checkpoint")
     add("--config", metavar="FILE", help="a TOML file with models and options, instead of MODEL")
+    add("--ray", action="store_true", help="translate on all machines of the Ray cluster of "
+        "RAY_ADDRESS, or of the one that this machine belongs to")  # fmt: skip
     server = ServerOptions()
     add("--host", help=f"the address to listen at (default: {server.host})")
     add("--port", type=positive, metavar="N", help=f"(default: {server.port})")
@@ -80,6 +82,7 @@ def config_of(args: argparse.Namespace) -> ServiceConfig:
         ValueError: for options that do not go together.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
+    del given["ray"]
     if (args.config is None) == (args.model is None):
         raise ValueError("give either MODEL or --config FILE")
     if args.config is not None:
@@ -98,11 +101,14 @@ def config_of(args: argparse.Namespace) -> ServiceConfig:
     return ServiceConfig(config.models, ServerOptions(**server_options))
 
 
-def serve(config: ServiceConfig) -> None:
+def serve(config: ServiceConfig, on_ray: bool = False) -> None:
     """Open the models, and answer requests until SIGTERM or an interrupt.
 
+    Args:
+        on_ray: translate on the machines of a Ray cluster.
+
     Raises:
-        OSError: if a file is not there.
+        OSError: if a file is not there, or the address is in use.
         ValueError: for a wrong option.
     """
     from .app import create_app
@@ -111,17 +117,38 @@ def serve(config: ServiceConfig) -> None:
     # uvicorn answers the accepted requests when a signal comes, and then raises the signal again.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    pairs: list[LanguagePair] = []
-    try:
+    with bound(config.server) as listener, contextlib.ExitStack() as opened:
+        if on_ray:
+            from . import ray_serve
+
+            ray_serve.connect()
+        pairs: list[LanguagePair] = []
         for model in config.models:
-            pairs.append(_open(model, config.server))
-        server_of(create_app(pairs, config.server), config.server).run()
-    finally:
-        for pair in pairs:
-            pair.translator.close()
+            pairs.append(_open(model, config.server, on_ray))
+            opened.callback(pairs[-1].translator.close)
+        app = create_app(pairs, config.server)
+        logger.info("listening at http://%s:%d", config.server.host, config.server.port)
+        server_of(app, config.server).run([listener])
 
 
-def _open(model: ModelOptions, server: ServerOptions) -> "LanguagePair":
+def bound(options: ServerOptions) -> socket.socket:
+    """A socket with the server's address, at which it does not listen yet.
+
+    Raises:
+        OSError: if the address is in use or not this machine's; names it.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((options.host, options.port))
+    except OSError as error:
+        listener.close()
+        place = f"--host {options.host} --port {options.port}"
+        raise OSError(f"{place}: cannot listen there: {error.strerror}") from error
+    return listener
+
+
+def _open(model: ModelOptions, server: ServerOptions, on_ray: bool = False) -> "LanguagePair":
     from .app import LanguagePair
 
     options = model.decoding_options()
@@ -132,6 +159,10 @@ def _open(model: ModelOptions, server: ServerOptions) -> "LanguagePair":
     if not source or not target:
         translator.close()
         raise ValueError(f"{model.path}: does not name its languages; give --source and --target")
+    if on_ray:
+        from .ray_serve import deployed
+
+        translator = deployed(translator, model, (source, target), server)
     return LanguagePair(source, target, translator, model.beam or 1)
 
 
@@ -145,9 +176,8 @@ def open_translator(path: str, **options: Any) -> Any:
         OSError: if a file is not there.
         ValueError: for a wrong option, and for a model or a method that takes whole batches only.
     """
-    names = {own.name for own in fields(SchedulerOptions)} & options.keys()
-    scheduling = {name: options.pop(name) for name in names}
-    translator = load(path, **options)
+    scheduling, decoding = split_options(options)
+    translator = load(path, **decoding)
     if translator.job("a", {}) is None:
         raise ValueError(
             f"{path}: sentences cannot join running batches; use --decoding greedy, blockwise, "

@@ -53,7 +53,7 @@ class ServerOptions:
         max_texts: texts of a request.
         max_queue: sentences that may wait for one model.
         timeout_seconds: how long a request may take, and how long its body may take to arrive.
-        threads: of each model; ``None`` for the translator's default.
+        threads: of each model, and with Ray of each replica; ``None`` for the default.
     """
 
     host: str = "127.0.0.1"

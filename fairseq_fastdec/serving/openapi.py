@@ -65,6 +65,8 @@ def description(
     return {
         "openapi": "3.1.0",
         "info": {"title": "fairseq_fastdec", "version": "1"},
+        # The header replaces the field api_key.
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "paths": {
             "/translate": _post(
                 "Translate a text or a list of texts",
@@ -116,6 +118,7 @@ def _post(
     return {
         "post": {
             "summary": summary,
+            "security": [{"key": []}, {}],
             "requestBody": {"required": True, "content": content},
             "responses": answers,
         }

@@ -44,8 +44,14 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
         raise HTTPException(400, f"the body is not valid {kind}") from error
     if not isinstance(fields, dict):
         raise HTTPException(400, "the body must be an object with fields")
-    check_key(fields.get("api_key"), options.api_keys)
+    check_key(fields.get("api_key", _bearer(request)), options.api_keys)
     return fields
+
+
+def _bearer(request: Request) -> str:
+    """The key of an ``Authorization: Bearer`` header; empty without one."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
 
 
 async def _read_body(request: Request, limit: int) -> bytes:

@@ -13,8 +13,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Optional, Union
+from dataclasses import dataclass, fields
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -62,6 +62,13 @@ class SchedulerOptions:
             raise ValueError("threads, batch_size, max_queue: at least 1; max_wait_ms: at least 0")
         if self.policy not in POLICIES:
             raise ValueError(f"policy {self.policy}: unknown; choose from {', '.join(POLICIES)}")
+
+
+def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those for :class:`SchedulerOptions`, and the others."""
+    names = {own.name for own in fields(SchedulerOptions)}
+    scheduling = {name: value for name, value in options.items() if name in names}
+    return scheduling, {name: value for name, value in options.items() if name not in names}
 
 
 class Scheduler:

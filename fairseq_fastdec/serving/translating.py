@@ -8,6 +8,7 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Optional, Union
 
@@ -21,6 +22,10 @@ from .scheduler import Scheduler, SchedulerOptions, SearchOutcome
 
 # The sentences that a stream has under way or waiting.
 STREAM_BUFFER = 512
+
+
+# Returns what a call returns for a sentence, or raises its error.
+Result = Callable[[], Any]
 
 
 class SentenceJob(NamedTuple):
@@ -127,28 +132,21 @@ class JoiningTranslator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
             ValueError: for an option that is unknown or that the method cannot honour.
         """
-        text = text.strip()
-        job = self.job(text, options) if text else None
-        if not text or job is None:
-            return await asyncio.to_thread(self.translate, text, details=details, **options)
-        if isinstance(job, Problem):
-            return _failed(job, details)
         loop = asyncio.get_running_loop()
-        decoded: asyncio.Future[SearchOutcome] = loop.create_future()
+        ended: asyncio.Future[Result] = loop.create_future()
 
-        def done(outcome: SearchOutcome) -> None:
+        def done(result: Result) -> None:
             # A loop that has ended waits for nothing.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, decoded, outcome)
+                loop.call_soon_threadsafe(_settle, ended, result)
 
-        scheduler = self._started()
-        sentence = scheduler.submit(job.recipe, job.tokens, done, is_bounded=True)
+        number = self._submit(text.strip(), options, details, done, is_bounded=True)
         try:
-            outcome = await decoded
+            result = await ended
         except asyncio.CancelledError:
-            scheduler.cancel(sentence)
+            self._cancel(number)
             raise
-        return _result(job, outcome, details)
+        return await asyncio.to_thread(result) if number is None else result()
 
     def translate_stream(
         self, texts: Iterable[str], *, in_order: bool = True, **options: Any
@@ -164,29 +162,9 @@ class JoiningTranslator(ABC):
             the number of a sentence, from 0, and its :class:`Translation`, or a list of ``nbest``
             of these if it is above 1. One that could not be translated has an ``error``.
         """
-        source = enumerate(text.strip() for text in texts)
-        ended: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
-        under_way: dict[int, Any] = {}
-        held: dict[int, Any] = {}
-        n_yielded = 0
-        try:
-            while True:
-                n_free = STREAM_BUFFER - len(under_way) - len(held)
-                for number, text in islice(source, n_free):
-                    under_way[number] = self._begin(number, text, options, ended)
-                if not under_way:
-                    return
-                number, result = ended.get()
-                del under_way[number]
-                held[number] = result() if callable(result) else result
-                while held and (not in_order or n_yielded in held):
-                    number = n_yielded if in_order else next(iter(held))
-                    n_yielded += 1
-                    yield number, held.pop(number)
-        finally:
-            for sentence in under_way.values():
-                if sentence is not None:
-                    self._started().cancel(sentence)
+        stripped = (text.strip() for text in texts)
+        for number, result in self._results(stripped, options, True, in_order):
+            yield number, result()
 
     def queued(self) -> tuple[int, int]:
         """The numbers of sentences that wait, and that are under way."""
@@ -209,27 +187,78 @@ class JoiningTranslator(ABC):
                     self._scheduler = scheduler = Scheduler(self._scheduling)
         return scheduler
 
-    def _begin(
-        self, number: int, text: str, options: dict[str, Any], ended: "queue.SimpleQueue[Any]"
-    ) -> Any:
-        """Submit a sentence of a stream; its result comes to ``ended``."""
+    def _results(
+        self, texts: Iterable[str], options: dict[str, Any], details: bool, in_order: bool
+    ) -> Iterator[tuple[int, Result]]:
+        """The results of sentences, which are submitted as others end, with their numbers."""
+        source = enumerate(texts)
+        ended: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
+        under_way: dict[int, Optional[int]] = {}
+        held: dict[int, Result] = {}
+        n_yielded = 0
+        try:
+            while True:
+                n_free = STREAM_BUFFER - len(under_way) - len(held)
+                for number, text in islice(source, n_free):
+                    done = partial(_put, ended, number)
+                    under_way[number] = self._submit(text, options, details, done)
+                if not under_way:
+                    return
+                number, result = ended.get()
+                del under_way[number]
+                held[number] = result
+                while held and (not in_order or n_yielded in held):
+                    number = n_yielded if in_order else next(iter(held))
+                    n_yielded += 1
+                    yield number, held.pop(number)
+        finally:
+            for submitted in under_way.values():
+                self._cancel(submitted)
+
+    def _submit(
+        self,
+        text: str,
+        options: dict[str, Any],
+        details: bool,
+        done: Callable[[Result], None],
+        is_bounded: bool = False,
+    ) -> Optional[int]:
+        """Have a sentence translated.
+
+        Args:
+            text: without white space around it.
+            done: gets the result, perhaps in another thread.
+            is_bounded: see :meth:`.scheduler.Scheduler.submit`.
+
+        Returns:
+            its number in the scheduler; ``None`` if it does not join a batch
+        """
         job = self.job(text, options) if text else None
+        if isinstance(job, SentenceJob):
+
+            def decoded(outcome: SearchOutcome) -> None:
+                done(partial(_result, job, outcome, details))
+
+            return self._started().submit(job.recipe, job.tokens, decoded, is_bounded)
         if isinstance(job, Problem):
-            ended.put((number, _failed(job, details=True)))
-            return None
-        if job is None:
-            ended.put((number, self.translate(text, details=True, **options)))
-            return None
+            done(partial(_failed, job, details))
+        else:
+            done(partial(self.translate, text, details=details, **options))
+        return None
 
-        def done(outcome: SearchOutcome) -> None:
-            ended.put((number, lambda: _result(job, outcome, True)))
+    def _cancel(self, number: Optional[int]) -> None:
+        scheduler = self._scheduler
+        if number is not None and scheduler is not None:
+            scheduler.cancel(number)
 
-        return self._started().submit(job.recipe, job.tokens, done)
+
+def _put(ended: "queue.SimpleQueue[tuple[int, Result]]", number: int, result: Result) -> None:
+    ended.put((number, result))
 
 
-def _settle(future: "asyncio.Future[SearchOutcome]", outcome: SearchOutcome) -> None:
+def _settle(future: "asyncio.Future[Result]", result: Result) -> None:
     if not future.done():
-        future.set_result(outcome)
+        future.set_result(result)
 
 
 def _result(job: SentenceJob, outcome: SearchOutcome, details: bool) -> Any:

@@ -1,4 +1,4 @@
-"""The load generator, and the configuration beside it."""
+"""The load generator, the comparison with CTranslate2, and the configuration beside them."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from examples.serve import load as example
+from examples.serve import peers
+from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.serving import config
+from tests.support import skips
 from tests.support.services import UpperCase, running
 
 FOLDER = Path(example.__file__).parent
@@ -32,6 +35,27 @@ def test_failures_are_counted(capsys):
         example.main([f"http://127.0.0.1:{port}", "--rates=40", "--seconds=0.3", "--target=fr"])
     row = capsys.readouterr().out.splitlines()[-1].split(" | ")
     assert row[1] == row[2] != "0" and row[4] == "nan"
+
+
+@pytest.mark.skipif(loading.library() is None, reason=skips.COMPILER)
+def test_a_server_that_translates_one_sentence_after_the_other(tmp_path, monkeypatch, capsys):
+    skips.needs("ctranslate2")
+    files = {name: tmp_path / name for name in ("json", "plot.svg", "text")}
+    files["text"].write_text("Open the file.\nSave the document.\n")
+    monkeypatch.setattr("sys.argv", [
+        "peers.py", "--workdir", str(tmp_path / "work"), "--rounds", "1", "--seconds", "0.5",
+        "--threads", "1", "--clients", "4", "--rates", "20", "--sentences", str(files["text"]),
+        "--json", str(files["json"]), "--plot", str(files["plot.svg"]),
+    ])  # fmt: skip
+    peers.main()
+    document = json.loads(files["json"].read_text("utf-8"))
+    assert document["ratio"] > 0 and document["equal"] > 0 and document["commit"]
+    name = "CTranslate2, one after the other, 1 thread"
+    assert list(document["sentences_per_second"]) == ["fcfs", name]
+    assert list(document["loads"]) == ["fcfs", "shortest", name]
+    assert all(own["failed"] == 0 for (own,) in document["loads"].values())
+    assert files["plot.svg"].stat().st_size > 1000
+    assert "times as many as CTranslate2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("part, expected", [(0.5, 2), (0.95, 4), (0.0, 1), (1.0, 4)])

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from fairseq_fastdec.serving import command
-from tests.support.services import UpperCase, free_port, until
+from tests.support.services import UpperCase, free_port, running, until
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "en_de" / "distilled_model"
@@ -65,9 +65,19 @@ def test_a_package_that_is_missing(monkeypatch):
 
 
 def test_a_model_that_is_not_there(tmp_path):
-    with pytest.raises(SystemExit, match="serve: .*nowhere") as end:
+    with pytest.raises(SystemExit, match="serve.py: .*nowhere") as end:
         command.main([str(tmp_path / "nowhere")])
     assert end.value.code == 2
+
+
+def test_a_port_that_is_taken():
+    with running() as port, pytest.raises(SystemExit) as end:
+        command.main([str(MODEL), "--port", str(port)])
+    assert end.value.code == 2
+    message = (
+        f"serve.py: --host 127.0.0.1 --port {port}: cannot listen there: Address already in use"
+    )
+    assert str(end.value) == message
 
 
 def start(*words):

@@ -171,3 +171,17 @@ def test_keys(path, key, status):
     assert answer.status_code == status
     if status == 403:
         assert answer.json() == {"error": "api_key: missing or wrong"}
+
+
+@pytest.mark.parametrize(
+    "header, status",
+    [("Bearer one", 200), ("bearer one", 200), ("Bearer two", 403), ("Basic one", 403)],
+)
+def test_keys_in_the_header(header, status):
+    app, headers = app_with(api_keys=("one",)), {"Authorization": header}
+    for fields in (
+        {"q": "a", "source": "en", "target": "de"},
+        {"texts": ["a"], "src_lang": "en", "tgt_lang": "de"},
+    ):
+        answer = call(app, "POST", "/translate", json=fields, headers=headers)
+        assert answer.status_code == status

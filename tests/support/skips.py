@@ -8,7 +8,10 @@ COMPILER = (
 )
 GPU = "torch finds no GPU: run it on a machine with one, and with torch's CUDA build"
 TWO_GPUS = "fewer than two GPUs: run it on a machine with two"
-BROWSER = "no browser to draw the page: install chromium (apt-get install chromium)"
+BROWSER = (
+    "no browser to draw the page: install chromium and its driver "
+    "(apt-get install chromium chromium-driver)"
+)
 OLD_FAIRSEQ = (
     "fairseq 0.12.2's encoders have weights without a gradient: run it with 0.12.3 (Python 3.11)"
 )

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Compare the service with a server that translates one sentence after the other by CTranslate2.
+
+    python examples/serve/peers.py --json peers.json
+    python examples/serve/peers.py --rates 20 50 100 200 400 --json peers.json --plot peers.svg
+
+Both servers have the weights of the distilled model in int8, the same HTTP interface and the same
+tokenisation. The second one works as LibreTranslate does: four threads answer requests, and
+CTranslate2 translates what each of them has, in turn, with one thread or with all of --threads; the
+faster one counts. Clients send requests of one sentence and wait for each answer; the servers take
+turns. With --rates, requests arrive at random (load.py), also at the service with the other policy.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import http.client
+import json
+import multiprocessing
+import socket
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from examples.common import commands
+from examples.common.en_de import EN_DE
+from examples.serve import load
+from fairseq_fastdec.serving.scheduler import POLICIES
+from fairseq_fastdec.tools.command_line import positive
+
+MODEL = EN_DE / "distilled_model"
+HOST = "127.0.0.1"
+OURS = POLICIES[0]
+# Of waitress, LibreTranslate's server.
+REQUEST_THREADS = 4
+
+
+class OneByOne:
+    """CTranslate2 translates a sentence at a time."""
+
+    def __init__(self, bundle: str, directory: str, threads: int, beam: int) -> None:
+        import ctranslate2
+
+        import fairseq_fastdec
+
+        self._bundle = fairseq_fastdec.load(bundle)
+        self._model = ctranslate2.Translator(
+            directory, inter_threads=1, intra_threads=threads, compute_type="int8"
+        )
+        self._beam = beam
+        self._threads = ThreadPoolExecutor(REQUEST_THREADS)
+
+    async def translate_async(self, text: str) -> str:
+        """Translate a sentence once it is its turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._of, text)
+
+    def queued(self) -> tuple[int, int]:
+        """Not counted."""
+        return 0, 0
+
+    def _of(self, text: str) -> str:
+        codec = self._bundle._codec
+        # CTranslate2 adds the end mark.
+        words = codec.source.words(self._bundle.job(text, {}).tokens.tolist()).split()
+        (found,) = self._model.translate_batch(
+            [words], beam_size=self._beam, max_decoding_length=200
+        )
+        return codec.text_of(" ".join(found.hypotheses[0]))
+
+
+def serve_one_by_one(port: int, *arguments: Any) -> None:
+    """Serve with :class:`OneByOne`; for a process."""
+    from fairseq_fastdec.serving.app import LanguagePair, create_app
+    from fairseq_fastdec.serving.command import server_of
+    from fairseq_fastdec.serving.config import ServerOptions
+
+    options = ServerOptions(port=port)
+    pair = LanguagePair("en", "de", OneByOne(*arguments))  # type: ignore[arg-type]
+    server_of(create_app([pair], options), options).run()
+
+
+def serve_joining(port: int, bundle: str, threads: int, beam: int, policy: str) -> None:
+    """Serve as `fastdec-serve` does; for a process."""
+    from fairseq_fastdec.serving import command
+
+    words = [bundle, "--port", port, "--threads", threads, "--policy", policy]
+    command.main([str(word) for word in [*words, *(["--beam", beam] if beam > 1 else [])]])
+
+
+@contextlib.contextmanager
+def running(args: argparse.Namespace) -> Iterator[dict[str, int]]:
+    """The servers' ports by their names."""
+    bundle, directory = str(args.workdir / "model.fastdec"), str(args.workdir / "ctranslate2")
+    own = (args.threads, args.beam)
+    peers: dict[str, Any] = {policy: (serve_joining, (bundle, *own, policy)) for policy in POLICIES}
+    for n in sorted({1, args.threads}):
+        name = f"CTranslate2, one after the other, {n} thread" + "s" * (n > 1)
+        peers[name] = (serve_one_by_one, (bundle, directory, n, args.beam))
+    context, processes, ports = multiprocessing.get_context("spawn"), [], {}
+    try:
+        for name, (target, arguments) in peers.items():
+            ports[name] = free_port()
+            process = context.Process(target=target, args=(ports[name], *arguments))
+            process.start()
+            processes.append(process)
+        for name, port in ports.items():
+            while not is_up(port):
+                if not all(process.is_alive() for process in processes):
+                    raise RuntimeError(f"{name}: the server has ended")
+                time.sleep(0.1)
+        yield ports
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def free_port() -> int:
+    """A port that nothing listens at."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def is_up(port: int) -> bool:
+    """Whether a server answers."""
+    try:
+        return translation(http.client.HTTPConnection(HOST, port), "Open it.") != ""
+    except OSError:
+        return False
+
+
+def translation(connection: http.client.HTTPConnection, text: str) -> str:
+    """The answer to a request."""
+    body = json.dumps({"q": text, "source": "en", "target": "de"})
+    connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+    return json.loads(connection.getresponse().read())["translatedText"]
+
+
+def answered(port: int, lines: list[str], args: argparse.Namespace) -> tuple[float, dict[str, str]]:
+    """Answers a second to clients that wait for each of theirs, and the translations."""
+    found: dict[str, str] = {}
+    counts = [0] * args.clients
+    end = time.perf_counter() + args.seconds
+
+    def ask(number: int) -> None:
+        connection = http.client.HTTPConnection(HOST, port)
+        while time.perf_counter() < end:
+            line = lines[(counts[number] * args.clients + number) % len(lines)]
+            found[line] = translation(connection, line)
+            counts[number] += 1
+        connection.close()
+
+    started = time.perf_counter()
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(args.clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.perf_counter() - started), found
+
+
+def prepare(work: Path) -> None:
+    """Write the distilled model as a bundle and for CTranslate2, which does not know heads."""
+    import torch
+    from ctranslate2.converters import FairseqConverter
+
+    import fairseq_fastdec
+    from fairseq_fastdec.tools.export import export
+
+    work.mkdir(parents=True, exist_ok=True)
+    export(fairseq_fastdec.load(MODEL, engine_precision="int8"), work / "model.fastdec")
+    state = torch.load(MODEL / "checkpoint.pt", weights_only=True)
+    state["model"] = {
+        name: value.float()
+        for name, value in state["model"].items()
+        if not name.startswith("decoder.heads.")
+    }
+    model = state["cfg"]["model"]
+    model.arch = model._name = "transformer"
+    model.task = "translation"
+    torch.save(state, work / "checkpoint.pt")
+    converter = FairseqConverter(
+        str(work / "checkpoint.pt"), str(MODEL), source_lang="en", target_lang="de"
+    )
+    converter.convert(str(work / "ctranslate2"), quantization="int8", force=True)
+    commands.mark_finished(work)
+
+
+def commit() -> str:
+    """The commit of this checkout; ``-dirty`` if files have changed."""
+    described = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(described, cwd=commands.ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def main() -> None:
+    """Prepare, measure, print, and write JSON and the picture."""
+    from fairseq_fastdec.tools.benchmark.report import processor
+
+    args = parse_args()
+    if not commands.finished(args.workdir):
+        prepare(args.workdir)
+    lines = args.sentences.read_text(encoding="utf-8").splitlines()
+    loads: dict[str, list[load.LoadResult]] = {}
+    texts: dict[str, dict[str, str]] = {}
+    with running(args) as ports:
+        rates: dict[str, list[float]] = {name: [] for name in ports if name != POLICIES[1]}
+        for number in range(args.rounds + 1):
+            for name, own in rates.items():
+                rate, texts[name] = answered(ports[name], lines, args)
+                if number:  # the first round warms up
+                    own.append(rate)
+                    print(f"{name}: {rate:.0f} sentences a second", flush=True)
+        peer = max(rates.keys() - {OURS}, key=lambda name: statistics.median(rates[name]))
+        for name in (*POLICIES, peer) if args.rates else ():
+            print(name, flush=True)
+            options = ["--rates", *args.rates, "--seconds", args.seconds]
+            words = [f"http://{HOST}:{ports[name]}", *options, "--sentences", args.sentences]
+            loads[name] = load.main([str(word) for word in words])
+    ratio = statistics.median(own / other for own, other in zip(rates[OURS], rates[peer]))
+    both = texts[peer].keys() & texts[OURS].keys()
+    equal = sum(texts[peer][line] == texts[OURS][line] for line in both) / len(both)
+    print(f"{ratio:.2f} times as many as {peer}; {equal:.1%} of the translations are equal")
+    if args.json:
+        document = {
+            "date": str(date.today()),
+            "commit": commit(),
+            "processor": processor(),
+            "settings": {name: str(value) for name, value in vars(args).items()},
+            "sentences_per_second": rates,
+            "ratio": ratio,
+            "equal": equal,
+            "loads": {name: [own._asdict() for own in found] for name, found in loads.items()},
+        }
+        args.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    if args.plot:
+        load.plot(loads, args.plot)
+
+
+def parse_args() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--clients", type=positive, default=32)
+    add("--rounds", type=positive, default=5)
+    add("--seconds", type=float, default=10, help="of each turn, and of each rate (default: 10)")
+    add("--beam", type=positive, default=1)
+    add("--threads", type=positive, default=2)
+    add("--rates", type=float, nargs="+", default=[], help="requests a second")
+    add("--sentences", type=Path, default=EN_DE / "data" / "test.en")
+    add("--workdir", type=Path, default=Path("work/peers"))
+    add("--json", type=Path, metavar="FILE")
+    add("--plot", type=Path, metavar="FILE", help="latency against load, with matplotlib")
+    args = parser.parse_args()
+    if args.plot and not args.rates:
+        parser.error("--plot: give --rates")
+    return args
+
+
+if __name__ == "__main__":
+    main()
