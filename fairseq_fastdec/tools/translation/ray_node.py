@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
@@ -96,7 +96,7 @@ class Machine:
         except (EOFError, OSError):
             process.join()
             return f"the process with the model ended ({process.exitcode})"
-        threading.Thread(target=self._receive, daemon=True).start()
+        threading.Thread(target=self._receive, args=(process,), daemon=True).start()
         return started
 
     def translate(self, chunk: Chunk) -> ChunkOutcome:
@@ -110,10 +110,11 @@ class Machine:
         """End the workers, and remove the files."""
         self._kept.close()
 
-    def _receive(self) -> None:
+    def _receive(self, process: Any) -> None:
         """Pass the outcomes of chunks to the calls that wait for them."""
         with contextlib.suppress(EOFError, OSError):
-            while True:
+            # Workers of a process that has ended may keep the connection open for a while.
+            while self._connection in wait([self._connection, process.sentinel]):
                 number, outcome = self._connection.recv()
                 numbers = list(self._answers) if number is None else [number]
                 for own in numbers:

@@ -111,9 +111,8 @@ class RayPool(ChunkPool):
         ended, others = self._ray.wait(calls, timeout=seconds, fetch_local=False)
         if ended and others:
             # The other calls that have ended, too.
-            ended += self._ray.wait(others, num_returns=len(others), timeout=0, fetch_local=False)[
-                0
-            ]
+            more, _ = self._ray.wait(others, num_returns=len(others), timeout=0, fetch_local=False)
+            ended += more
         return [pair for call in ended for pair in self._received(call)]
 
     def _send(self) -> None:

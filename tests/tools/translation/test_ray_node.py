@@ -73,9 +73,12 @@ def test_a_machine_whose_process_is_killed_ends(machine, job, portable, temporar
     monkeypatch.setattr(ray_node.os, "_exit", lambda code: ended.set())
     machine.start(job, portable[1])
     (process,) = multiprocessing.active_children()
+    # Its worker keeps the connection open while it translates.
+    long = Chunk(0, 0, b"a b c d e f g h\n" * 40_000)
+    threading.Thread(target=machine.translate, args=(long,), daemon=True).start()
+    time.sleep(0.5)
     process.kill()
-    threading.Thread(target=machine.translate, args=(Chunk(0, 0, b"a\n"),), daemon=True).start()
-    assert ended.wait(60) and list(temporary.iterdir()) == []
+    assert ended.wait(5) and list(temporary.iterdir()) == []
 
 
 def test_another_version_takes_no_part(machine, job):
