@@ -1,4 +1,4 @@
-"""ruff, of the version that the dev extra pins, finds nothing to change in the repository."""
+"""ruff, of the version that the dev extra pins, and mypy find nothing to change."""
 
 import re
 import subprocess
@@ -25,6 +25,13 @@ def ruff(*arguments):
 def test_ruff_is_content(command):
     is_content, told = ruff(*command, "--no-cache", ".")
     assert is_content, told
+
+
+def test_types(tmp_path):
+    skips.needs("mypy")
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_ruff_is_of_the_pinned_version():

@@ -21,6 +21,8 @@ from pathlib import Path
 import fairseq_fastdec
 
 PORT = 5099
+# Seconds after which the server has seen all sentences some times.
+WARM_UP = 60
 PATH = f"http://127.0.0.1:{PORT}"
 
 
@@ -74,7 +76,7 @@ def main() -> None:
     with subprocess.Popen(command) as server:
         try:
             wait_for_server()
-            asyncio.run(loaded(5, args.clients, lines, expected))
+            asyncio.run(loaded(WARM_UP, args.clients, lines, expected))
             before = memory(server.pid)
             clients = asyncio.run(loaded(args.seconds, args.clients, lines, expected))
             time.sleep(2)
@@ -85,7 +87,7 @@ def main() -> None:
             server.terminate()
     n, n_wrong = (sum(counts) for counts in zip(*((c.n_answers, c.n_wrong) for c in clients)))
     print(f"{n} answers, {n / args.seconds:.0f} a second, {n_wrong} wrong; {'; '.join(queued)}")
-    print(f"memory {before:.1f} MiB after 5 seconds, {after:.1f} MiB in the end")
+    print(f"memory {before:.1f} MiB after {WARM_UP} seconds, {after:.1f} MiB in the end")
     print(f"exit code {server.returncode}")
 
 

@@ -99,6 +99,9 @@ class BundleTranslator(JoiningTranslator):
         """
         is_one = isinstance(texts, str)
         lines = stripped_lines([texts] if isinstance(texts, str) else texts)
+        if len(lines) == 1 and lines[0]:
+            result = self.decoded_alone(self.job(lines[0], options), details)
+            return result if is_one else [result]
         _, n_best = self._request(options)
         empty: Any = Translation("") if details else ""
         results = [empty if n_best == 1 else [empty]] * len(lines)
