@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent
 PYTHONS = ["3.10", "3.11", "3.12"]
 DEV = nox.project.load_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]["dev"]
 
-nox.options.sessions = ["lint", "docs", "tests"]  # without -s
+nox.options.sessions = ["lint", "types", "docs", "tests"]  # without -s
 nox.options.reuse_existing_virtualenvs = True
 # The pip that Python 3.10 brings installs fairseq 0.12.2; pip 24.1 and later refuse the metadata of
 # its omegaconf.
