@@ -154,7 +154,7 @@ def plot(results: Mapping[str, Sequence[LoadResult]], path: Path) -> None:
             values = [getattr(result, quantile_name) for result in found]
             label = f"{name}, {quantile_name}" if name else quantile_name
             axes.plot(rates, values, style, color=f"C{number}", label=label)
-    axes.set(xlabel="requests per second", ylabel="latency in ms", xscale="log", yscale="log")
+    axes.set(xlabel="requests per second", ylabel="latency in ms", yscale="log")
     axes.legend(frameon=False)
     figure.savefig(path)
 
