@@ -36,6 +36,7 @@ from fairseq_fastdec.tools.command_line import positive
 
 MODEL = EN_DE / "distilled_model"
 HOST = "127.0.0.1"
+SETTINGS = ("clients", "rounds", "seconds", "beam", "threads", "rates")
 OURS = POLICIES[0]
 # Of waitress, LibreTranslate's server.
 REQUEST_THREADS = 4
@@ -233,7 +234,7 @@ def main() -> None:
             "date": str(date.today()),
             "commit": commit(),
             "processor": processor(),
-            "settings": {name: str(value) for name, value in vars(args).items()},
+            "settings": {name: getattr(args, name) for name in SETTINGS},
             "sentences_per_second": rates,
             "ratio": ratio,
             "equal": equal,
