@@ -24,6 +24,7 @@ from examples.common import arguments, commands
 from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.random_base import FORCED, TYPES, save_base, write_sentences
+from examples.common.stock import save_without_heads
 from examples.common.table import markdown
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
@@ -91,16 +92,7 @@ def parse_args() -> argparse.Namespace:
 def prepare_small(work: Path) -> None:
     """The test set of ../en_de in its model's subwords, and that model as a stock transformer."""
     write_test_set(work / "data", MODEL)
-    state = torch.load(MODEL / "checkpoint.pt", weights_only=True)
-    state["model"] = {
-        name: value.float()
-        for name, value in state["model"].items()
-        if not name.startswith("decoder.heads.")
-    }
-    model = state["cfg"]["model"]
-    model.arch = model._name = "transformer"
-    model.task = "translation"
-    torch.save(state, work / "checkpoint.pt")
+    save_without_heads(MODEL / "checkpoint.pt", work / "checkpoint.pt")
 
 
 def prepare_base(work: Path) -> None:

@@ -169,24 +169,15 @@ def answered(port: int, lines: list[str], args: argparse.Namespace) -> tuple[flo
 
 def prepare(work: Path) -> None:
     """Write the distilled model as a bundle and for CTranslate2, which does not know heads."""
-    import torch
     from ctranslate2.converters import FairseqConverter
 
     import fairseq_fastdec
+    from examples.common.stock import save_without_heads
     from fairseq_fastdec.tools.export import export
 
     work.mkdir(parents=True, exist_ok=True)
     export(fairseq_fastdec.load(MODEL, engine_precision="int8"), work / "model.fastdec")
-    state = torch.load(MODEL / "checkpoint.pt", weights_only=True)
-    state["model"] = {
-        name: value.float()
-        for name, value in state["model"].items()
-        if not name.startswith("decoder.heads.")
-    }
-    model = state["cfg"]["model"]
-    model.arch = model._name = "transformer"
-    model.task = "translation"
-    torch.save(state, work / "checkpoint.pt")
+    save_without_heads(MODEL / "checkpoint.pt", work / "checkpoint.pt")
     converter = FairseqConverter(
         str(work / "checkpoint.pt"), str(MODEL), source_lang="en", target_lang="de"
     )
