@@ -443,27 +443,23 @@ class Translator(JoiningTranslator):
         if isinstance(source, Problem):
             return source
         problem = SourceLimit.of(self._positions, request.max_tokens).problem(source)
-        start = None if problem is not None else self._start(source, request)
-        if start is None:
+        if problem is not None:
             return problem
+        start = self._start(source, request)
         self._codec.forget_words()
         written = partial(self._written, source, joining.stripped)
         recipe = joining.recipe(start.bos, start.prefix)
         return SentenceJob(recipe, start.source, request.nbest, written)
 
-    def _start(self, source: Tensor, request: Request) -> Optional[Start]:
-        """The start of a sentence's decoding; ``None`` if the task changes hypotheses afterwards.
+    def _start(self, source: Tensor, request: Request) -> Start:
+        """The start of a sentence's decoding.
 
         Args:
             source: tokens int64 ``[n]`` with EOS.
         """
         if self._starts_as_fairseq:
             return Start(source.numpy())
-        generator = RecordingGenerator(self.task.target_dictionary.eos())
-        (batch,) = self._batches(None, [source], request)
-        hypotheses = self.task.inference_step(generator, self._models, batch)
-        if hypotheses is not generator.hypotheses:
-            return None
+        generator, _ = self._recorded(source, request)
         prefix = () if generator.prefix is None else tuple(generator.prefix[0].tolist())
         return Start(generator.sample["net_input"]["src_tokens"][0].numpy(), generator.bos, prefix)
 
@@ -473,6 +469,20 @@ class Translator(JoiningTranslator):
         step = type(self.task).inference_step
         is_plain = step is FairseqTask.inference_step
         return is_plain and self._direct_batches(torch.tensor([self._eos])).is_possible
+
+    @cached_property
+    def _changes_hypotheses(self) -> bool:
+        """Whether the task changes what a generator returns."""
+        if self._starts_as_fairseq:
+            return False
+        generator, returned = self._recorded(torch.tensor([self._eos]), self._usual)
+        return returned is not generator.hypotheses
+
+    def _recorded(self, source: Tensor, request: Request) -> tuple[RecordingGenerator, Any]:
+        """A generator that the task has called for a sentence, and what the task returned."""
+        generator = RecordingGenerator(self.task.target_dictionary.eos())
+        (batch,) = self._batches(None, [source], request)
+        return generator, self.task.inference_step(generator, self._models, batch)
 
     def exported(self) -> dict[str, Any]:
         """The content of a bundle of the models, with the options of :func:`load`.
@@ -491,7 +501,12 @@ class Translator(JoiningTranslator):
                 "use greedy, blockwise, lookahead, beam or variable_beam without --shortlist and "
                 "--sampling, with models for which there is compiled code"
             )
-        (before, behind), bos, prefix = self._surroundings(self._usual)
+        if self._changes_hypotheses:
+            raise ValueError(
+                f"{type(self.task).__name__}: it changes translations after decoding, which a "
+                "bundle cannot do"
+            )
+        (before, behind), bos, prefix = self._surroundings()
         assert generator.search is not None
         parts = generator.search.parts(n_source or MOST_POSITIONS)
         return {
@@ -507,7 +522,7 @@ class Translator(JoiningTranslator):
         }
 
     def _surroundings(
-        self, request: Request
+        self,
     ) -> tuple[tuple[list[int], list[int]], Optional[int], tuple[int, ...]]:
         """The tokens that the task puts before and behind any source, and those that it forces.
 
@@ -518,12 +533,7 @@ class Translator(JoiningTranslator):
         for n in (1, 2, 5):
             unk, eos = self.task.source_dictionary.unk(), self.task.source_dictionary.eos()
             source = [*[unk] * n, eos]
-            start = self._start(torch.tensor(source), request)
-            if start is None:
-                raise ValueError(
-                    f"{type(self.task).__name__}: it changes translations after decoding, which a "
-                    "bundle cannot do"
-                )
+            start = self._start(torch.tensor(source), self._usual)
             own = start.source.tolist()
             first = next(
                 (at for at in range(len(own)) if own[at : at + len(source)] == source), None
@@ -552,7 +562,7 @@ class Translator(JoiningTranslator):
             if isinstance(generator, DecodingGenerator):
                 recipe = generator.recipe(n_source)
             joining = None
-            if recipe is not None:
+            if recipe is not None and not self._changes_hypotheses:
                 joining = Joining({(recipe.bos, ()): recipe}, stripped_by(generator))
             if len(self._joinings) >= MOST_REQUESTS:
                 self._joinings.clear()

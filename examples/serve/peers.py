@@ -145,7 +145,11 @@ def translation(connection: http.client.HTTPConnection, text: str) -> str:
 
 
 def answered(port: int, lines: list[str], args: argparse.Namespace) -> tuple[float, dict[str, str]]:
-    """Answers a second to clients that wait for each of theirs, and the translations."""
+    """Load a server with clients that each wait for an answer before they send the next request.
+
+    Returns:
+        answers per second, and the translations by sentence
+    """
     found: dict[str, str] = {}
     counts = [0] * args.clients
     end = time.perf_counter() + args.seconds
