@@ -18,9 +18,10 @@ from ..engine import EngineModels, ProposalWays, Shortlist
 from ..engine.searches import Recipe
 from ..network import Ensemble
 from .constraints import GenerationRules
+from .draft_file import DraftFile
 from .generation_options import NO_REPEAT
 from .hypothesis import Hypotheses, check_finite
-from .ids import check_dictionaries, check_request
+from .ids import check_dictionaries, check_ids, check_request
 from .sources import Sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 
@@ -42,17 +43,20 @@ class DecodingGenerator(ABC):
 
     Attributes:
         keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 mean nothing.
+        verifies_drafts: whether it takes drafts that come with sentences.
         tokens_per_step: how many tokens the model has to predict at once.
         honours: the flags of fairseq's options that some methods honour and others do not.
         network: the models, for :meth:`translate`.
         shortlist: the target types of ``--shortlist``; ``None`` for all.
         search: the method in compiled code; ``None`` if it has none.
+        draft_file: the drafts of ``--draft-file``, for samples without ``drafts``.
         observer: is called after every decoder invocation, by methods that keep one hypothesis.
             Torch decodes for an observer.
     """
 
     search: Any
     keeps_one_hypothesis = False
+    verifies_drafts = False
     tokens_per_step = 1
     honours: frozenset[str] = frozenset({NO_REPEAT})
     observer: Optional[Callable[..., None]] = None
@@ -101,6 +105,9 @@ class DecodingGenerator(ABC):
         self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
         self.statistics = Statistics()
         self._file = StatisticsFile(options.decoding_stats)
+        self.draft_file = None
+        if options.draft_file is not None:
+            self.draft_file = DraftFile(options.draft_file, dictionary)
         self._next_id = 0
         self._lock = threading.Lock()
         # At the end of a command fairseq drops its generator without telling it.
@@ -240,7 +247,8 @@ class DecodingGenerator(ABC):
 
         Args:
             models: ignored, as in fairseq: the ensemble was fixed at construction.
-            sample: a fairseq batch with ``net_input``.
+            sample: a fairseq batch with ``net_input``; ``drafts`` of its sentences, int64 ``[D]``
+                each and empty for none, are verified (``--draft-file``).
             prefix_tokens: int64 ``[B, P]``, forced first tokens, padded on the right.
             constraints: must be ``None``.
             bos_token: the token before the first (default: EOS, fairseq's convention).
@@ -266,6 +274,7 @@ class DecodingGenerator(ABC):
             return []
         with self._lock:
             ids = self._ids(sample, sources.n)
+            sources = sources._replace(drafts=self._given_drafts_of(sample, sources.n))
             check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
             hypotheses, records = self.run(sources, ids, bos, prefix_tokens)
             for record in records:
@@ -318,6 +327,32 @@ class DecodingGenerator(ABC):
                 f"--decoding {self.name}: the model predicts one token a step; use --decoding "
                 f"beam, or {TRAINING_OF_TWO}"
             )
+
+    def _given_drafts_of(
+        self, sample: dict[str, Any], n_sentences: int
+    ) -> Optional[Sequence[Tensor]]:
+        """The drafts of a batch; ``None`` if there are none.
+
+        Raises:
+            ValueError: if the method verifies none.
+        """
+        drafts = sample.get("drafts")
+        if drafts is None and self.draft_file is not None:
+            drafts = self.draft_file.of_sample(sample, self.rules.pad)
+        if drafts is None:
+            return None
+        if not (self.verifies_drafts and self.options.keeps_p1_tokens):
+            raise ValueError(
+                f"--decoding {self.name}: does not verify drafts, or accepts tokens that the model "
+                "does not find best; use greedy, blockwise or lookahead with --acceptance exact"
+            )
+        if len(drafts) != n_sentences:
+            raise ValueError(
+                f"drafts: {len(drafts)} for {n_sentences} sentences; give one for each"
+            )
+        for draft in drafts:
+            check_ids("drafts", draft, self.dictionary, "encode them with the target's dictionary")
+        return drafts
 
     def _ids(self, sample: dict[str, Any], n_sentences: int) -> list[int]:
         first = self._next_id

@@ -17,6 +17,7 @@ from .methods.acceptance import AcceptanceOptions
 from .methods.beams import PruningOptions
 from .methods.blockwise import BlockwiseOptions
 from .methods.drafts import DraftOptions
+from .methods.given_drafts import GivenDraftOptions
 from .methods.gs_jacobi import GSJacobiOptions
 from .methods.hybrid_jacobi import HybridJacobiOptions
 from .methods.lookahead import LookaheadOptions
@@ -88,6 +89,7 @@ class DecodingOptions(
     StreamingOptions,
     PruningOptions,
     DraftOptions,
+    GivenDraftOptions,
     LookaheadOptions,
     HybridJacobiOptions,
     GSJacobiOptions,

@@ -5,7 +5,8 @@ fairseq's batches hold them under one of three names, as its ``SequenceGenerator
 models with a padding mask.
 """
 
-from typing import Any, NamedTuple, Union
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
@@ -21,11 +22,13 @@ class Sources(NamedTuple):
             of speech, padded on the right.
         lengths: int64 ``[B]``, tokens or frames, without padding.
         net_input: all that the encoder takes.
+        drafts: of the outputs, int64 ``[D]`` each, empty for none; ``None`` if there are none.
     """
 
     content: Tensor
     lengths: Tensor
     net_input: dict[str, Any]
+    drafts: Optional[Sequence[Tensor]] = None
 
     @classmethod
     def of(cls, sample: dict[str, Any], pad: int) -> "Sources":

@@ -63,6 +63,8 @@ class Statistics:
     oracle_seconds: float = 0.0
     proposed: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
+    drafted: int = 0
+    drafted_right: int = 0
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     def count(self, before: Any, now: Any, names: Iterable[str]) -> None:
@@ -90,6 +92,11 @@ class Statistics:
             self.proposed, self.accepted = [0] * len(proposed), [0] * len(accepted)
         self.proposed = [total + n for total, n in zip(self.proposed, proposed)]
         self.accepted = [total + n for total, n in zip(self.accepted, accepted)]
+
+    def count_drafts(self, proposed: int, right: int) -> None:
+        """Count the tokens of given drafts that were verified, and those that were right."""
+        self.drafted += proposed
+        self.drafted_right += right
 
     def count_sentence(self, record: SentenceRecord) -> None:
         """Count a finished sentence."""
@@ -127,6 +134,8 @@ class Statistics:
             rates = (a / max(p, 1) for a, p in zip(self.accepted, self.proposed))
             heads = " ".join(f"p_{i}={rate:.3f}" for i, rate in enumerate(rates, start=2))
             parts.append(f"acceptance {heads}")
+        if self.drafted:
+            parts.append(f"{self.drafted_right} of {self.drafted} tokens of drafts accepted")
         return ", ".join(parts)
 
 

@@ -13,6 +13,7 @@ from fairseq.tasks import FairseqTask
 
 from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
 from ..decoding import DecodingGenerator, build_generator, check_asked_for
+from ..decoding.draft_file import DraftFile
 from ..decoding.methods.streaming import Capacity, Streaming
 from ..decoding.option_groups import add_options
 from ..decoding.option_rules import given
@@ -53,6 +54,9 @@ class FastDecoding(Task):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._capacity = Capacity()
+        self._draft_file: Optional[DraftFile] = None
+        # What makes subwords of text, in the order of its use.
+        self._segmenters: dict[str, Any] = {}
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
@@ -179,7 +183,45 @@ class FastDecoding(Task):
             args.beam = 1
         if isinstance(generator, Streaming):
             generator.capacity = self._capacity
+        if generator.draft_file is not None:
+            self._check_token_order(options)
+            generator.draft_file.segmented = self._segmented
+            self._draft_file = generator.draft_file
         return generator
+
+    def _check_token_order(self, options: DecodingOptions) -> None:
+        """
+        Raises:
+            ValueError: for drafts, which are in the natural order, if the model has another one.
+        """
+        if self.token_order not in (None, LEFT_TO_RIGHT):
+            raise ValueError(
+                f"--draft-file {options.draft_file}: only for models that decode from left to "
+                f"right, not {self.token_order}; remove it"
+            )
+
+    def build_tokenizer(self, args: Any) -> Any:
+        """As in fairseq; drafts are tokenised likewise."""
+        self._segmenters["tokenizer"] = tokenizer = super().build_tokenizer(args)
+        return tokenizer
+
+    def build_bpe(self, args: Any) -> Any:
+        """As in fairseq; drafts are segmented likewise."""
+        self._segmenters["bpe"] = bpe = super().build_bpe(args)
+        return bpe
+
+    def _segmented(self, text: str) -> str:
+        for name in ("tokenizer", "bpe"):
+            encoder = self._segmenters.get(name)
+            if encoder is not None:
+                text = encoder.encode(text)
+        return text
+
+    def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, **kwargs: Any) -> Any:
+        """As in fairseq; fairseq-interactive calls it for each buffer of lines."""
+        if self._draft_file is not None:
+            self._draft_file.begin_buffer(src_tokens)
+        return super().build_dataset_for_inference(src_tokens, src_lengths, **kwargs)
 
     @property
     def defers_weights(self) -> bool:

@@ -48,6 +48,7 @@ class CompiledOutputs(CompiledSearch):
                 bos=bos,
                 max_len=max_len,
                 horizons=None if horizons is None else horizons.numpy(),
+                drafts=sources.drafts and [draft.numpy() for draft in sources.drafts],
                 **self.arguments(sources, forced),
             )
             search.advance(loading.library().ALL_STEPS, loading.n_threads())
@@ -56,7 +57,7 @@ class CompiledOutputs(CompiledSearch):
 
     def _count(self, before: Any, now: Any, statistics: Statistics) -> None:
         """Add what the search has counted since ``before``."""
-        statistics.count(before, now, INVOCATIONS)
+        statistics.count(before, now, (*INVOCATIONS, "drafted", "drafted_right"))
         n_others = self._options.n_heads - 1
         if n_others:
             pairs = zip(now.accepted, before.accepted)

@@ -8,12 +8,14 @@ import torch
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ...engine.searches import BlockOptions
 from ..option_rules import option
 from .acceptance import AcceptanceTest, acceptance_test, compiled_acceptance
 from .generator import SingleHypothesisMethod
-from .outputs import OutputBatch
+from .given_drafts import GivenDrafts
+from .outputs import OutputBatch, agreeing
 from .proposal_trees import tree_of
 from .proposals import Proposed, chain_of
 
@@ -93,6 +95,8 @@ class Blockwise(SingleHypothesisMethod):
     heads propose several tokens for a place, and p_1 accepts the longest path that it agrees with.
     """
 
+    verifies_drafts = True
+
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
         self._n_heads = number_of_heads(options, self.network.block_sizes)
@@ -119,18 +123,27 @@ class Blockwise(SingleHypothesisMethod):
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        # The first invocation only predicts. p_1's prediction is certain: y_{j+1}, [R].
-        features = batch.step(last[:, None])[:, 0]
-        batch.network.keep(torch.ones_like(last))
-        scores, tokens = batch.log_probs(features[:, None], first=0).max(dim=-1)
-        batch.observe(0, tokens[:, :0], tokens, scores, settled=torch.ones_like(last))
-        certain, certain_score = tokens.squeeze(1), scores.squeeze(1)
+        given = self.given_drafts
+        given.begin(batch)
+        # The first invocation only predicts, unless there are drafts. p_1's prediction behind what
+        # it agrees with is certain: y_{j+1}, [R].
+        drafts = given.put_first(batch, last.new_empty((batch.n_rows, 0)))
+        fed = batch.step(torch.cat([last[:, None], drafts], dim=1))
+        scores, tokens = batch.log_probs(fed, first=0).max(dim=-1)
+        n_right = agreeing(drafts, tokens[:, :-1])
+        given.learn(batch, n_right)
+        batch.observe(0, drafts, tokens, scores, settled=1 + n_right)
+        row = torch.arange(batch.n_rows, device=last.device)
+        certain, certain_score = tokens[row, n_right], scores[row, n_right]
+        features = fed[row, n_right]
+        batch.network.keep(1 + n_right)
+        batch.append(drafts, scores[:, :-1], n_right)
         while True:
             certain, certain_score, features = batch.without_ended(certain, certain_score, features)
             if not batch.n_rows:
                 break
             # Predict: y_{j+i} = argmax p_i(y_{j+i} | y_1 ... y_j, x) for i = 1 ... k (section 3).
-            block = self._predict(batch, features, certain)
+            block = with_drafts(self._predict(batch, features, certain), batch, given)
             # Verify: p_1 predicts the token behind each token of the block. This invocation also
             # computes the features of the next prediction (section 4).
             fed = batch.step(block.tokens, block.parents)
@@ -146,7 +159,8 @@ class Blockwise(SingleHypothesisMethod):
             is_tree = block.parents is not None
             batch.observe(1, tokens[:, 1:], best, best_scores, n, n if is_tree else None)
             n_taken = batch.keep(tokens, scores, n, path if is_tree else None)
-            self._count_heads(n_taken.tolist())
+            self._count_heads(n_taken[given.n_proposed(batch, 0).eq(0)].tolist())
+            given.learn(batch, n - 1)
             # The next prediction starts at the last accepted token.
             certain, certain_score = best[row, n - 1], best_scores[row, n - 1]
             features = fed[row, path[row, n - 1]]
@@ -199,6 +213,29 @@ def number_of_heads(options: "DecodingOptions", trained: Sequence[int]) -> int:
             "lower it or raise --decoding-block-size"
         )
     return n_heads
+
+
+def with_drafts(block: Proposed, batch: OutputBatch, given: GivenDrafts) -> Proposed:
+    """Blocks in which given drafts replace what the heads propose; in trees, as a single path."""
+    certain = block.tokens[:, 0]
+    chains = given.put_first(batch, block.tokens[:, 1:], certain)
+    is_drafted = given.n_proposed(batch, 0).gt(0)[:, None]
+    if not is_drafted.any():
+        return block
+    tokens = torch.cat([certain[:, None], chains], dim=1)
+    if block.parents is None or block.depths is None:
+        return Proposed(tokens)
+    places = torch.arange(tokens.size(1), device=tokens.device)
+    # Padding follows the root, where no path goes on.
+    n_more = tokens.size(1) - block.tokens.size(1)
+    parents, depths = (
+        pad(block.parents, (0, n_more), value=0),
+        pad(block.depths, (0, n_more), value=1),
+    )
+    is_padding = is_drafted & tokens.eq(batch.rules.pad)
+    parents = torch.where(is_drafted, places - 1, parents).masked_fill(is_padding, 0)
+    depths = torch.where(is_drafted, places, depths).masked_fill(is_padding, 1)
+    return Proposed(tokens, parents, depths)
 
 
 def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """The base of the methods that keep one hypothesis for each sentence; shortlists."""
 
+import functools
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Optional
@@ -15,6 +16,7 @@ from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import SentenceRecord
+from .given_drafts import GivenDrafts
 from .outputs import OutputBatch
 
 
@@ -43,6 +45,11 @@ class SingleHypothesisMethod(DecodingGenerator):
             return None
         given = (models, self.rules, self.temperature, options, self.shortlist)
         return CompiledOutputs(*given)
+
+    @functools.cached_property
+    def given_drafts(self) -> GivenDrafts:
+        """Follows the drafts that come with sentences, in methods that verify them."""
+        return GivenDrafts(self.rules.pad, self.eos)
 
     @abstractmethod
     def decode(self, batch: OutputBatch, last: Tensor) -> None:

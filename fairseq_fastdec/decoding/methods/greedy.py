@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from ...engine.searches import BlockOptions
+from .drafts import Draft
 from .generator import SingleHypothesisMethod
+from .lookahead import decode_in_windows
 from .outputs import OutputBatch
 
 
@@ -12,12 +14,16 @@ class Greedy(SingleHypothesisMethod):
     """The output of fairseq's ``--beam 1``, and of every lossless method."""
 
     accepts_blocks = False
+    verifies_drafts = True
 
     def search_options(self) -> BlockOptions:
         return BlockOptions(records_blocks=False)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        decode_greedily(batch, last)
+        if batch.sources.drafts is None:
+            decode_greedily(batch, last)
+        else:
+            decode_in_windows(batch, last, 1, Draft(), self.given_drafts)
 
 
 def decode_greedily(batch: OutputBatch, last: Tensor) -> None:

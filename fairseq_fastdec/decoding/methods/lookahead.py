@@ -17,8 +17,9 @@ from torch import Tensor
 
 from ...engine.searches import BlockOptions
 from ..option_rules import option
-from .drafts import compiled_drafts, draft_of
+from .drafts import Draft, compiled_drafts, draft_of
 from .generator import SingleHypothesisMethod
+from .given_drafts import GivenDrafts
 from .outputs import OutputBatch, agreeing
 
 
@@ -34,6 +35,8 @@ class LookaheadOptions:
 class Lookahead(SingleHypothesisMethod):
     """Drafts and one certain token are fed; the longest prefix that p agrees with stays."""
 
+    verifies_drafts = True
+
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._window = self.options.lookahead_window
         self._drafts = draft_of(
@@ -46,56 +49,73 @@ class Lookahead(SingleHypothesisMethod):
         return BlockOptions(window=self._window, drafts=drafts)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        self._drafts.begin(batch)
-        # The first window begins behind ``last``, which the outputs hold already.
-        n_drafts = min(self._window, batch.most_left(0)) - 1
-        unanswered = last.new_full((batch.n_rows, n_drafts), self.rules.pad)
-        drafts = self._drafts.fill(batch, unanswered, torch.zeros_like(last))
-        drafts = self._within_limits(batch, drafts, first=0)
-        scores, answers = self._answer(batch, last, drafts, first=0)
+        decode_in_windows(batch, last, self._window, self._drafts, self.given_drafts)
+
+
+def decode_in_windows(
+    batch: OutputBatch, last: Tensor, window: int, drafts_of_method: Draft, given: GivenDrafts
+) -> None:
+    """Feed each row its next token, which is certain, and drafts; keep what the answers agree with.
+
+    Args:
+        last: int64 ``[R]``, the token that each row is fed first.
+        window: the most tokens of a block, unless a given draft has more.
+        given: come before the method's drafts.
+    """
+    drafts_of_method.begin(batch)
+    given.begin(batch)
+    # The first window begins behind ``last``, which the outputs hold already.
+    n_drafts = min(window, batch.most_left(0)) - 1
+    unanswered = last.new_full((batch.n_rows, n_drafts), batch.rules.pad)
+    drafts = drafts_of_method.fill(batch, unanswered, torch.zeros_like(last))
+    drafts = given.put_first(batch, _within_limits(batch, drafts, first=0))
+    scores, answers = _answer(batch, last, drafts, first=0)
+    n_right = agreeing(drafts, answers[:, :-1])
+    given.learn(batch, n_right)
+    batch.observe(0, drafts, answers, scores, 1 + n_right)
+    batch.network.keep(1 + n_right)
+    batch.append(drafts, scores[:, :-1], n_right)
+    while True:
+        # The answers to right tokens are final. The last of them is certain, not appended yet.
+        drafts_of_method.learn(batch, answers, 1 + n_right)
+        row = torch.arange(batch.n_rows, device=last.device)
+        certain, certain_score = answers[row, n_right], scores[row, n_right]
+        n_guesses = given.n_proposed(batch, n_drafts) - n_right
+        known = batch.without_ended(certain, certain_score, answers, n_right, n_guesses)
+        certain, certain_score, answers, n_right, n_guesses = known
+        if not batch.n_rows:
+            break
+        # The answers to wrong tokens are guesses at what comes behind the certain token.
+        n_drafts = min(window, batch.most_left(1)) - 1
+        offsets = torch.arange(n_drafts, device=last.device)
+        places = 1 + n_right[:, None] + offsets
+        guesses = answers.gather(1, places.clamp(max=answers.size(1) - 1))
+        guesses = guesses.masked_fill(offsets >= n_guesses[:, None], batch.rules.pad)
+        drafts = drafts_of_method.fill(batch, guesses, n_guesses, certain)
+        drafts = given.put_first(batch, _within_limits(batch, drafts, first=1), certain)
+        # Verify: feed the certain token and the drafts behind it.
+        scores, answers = _answer(batch, certain, drafts, first=1)
         n_right = agreeing(drafts, answers[:, :-1])
-        batch.observe(0, drafts, answers, scores, 1 + n_right)
-        batch.network.keep(1 + n_right)
-        batch.append(drafts, scores[:, :-1], n_right)
-        while True:
-            # The answers to right tokens are final. The last of them is certain, not appended yet.
-            self._drafts.learn(batch, answers, 1 + n_right)
-            row = torch.arange(batch.n_rows, device=last.device)
-            certain, certain_score = answers[row, n_right], scores[row, n_right]
-            known = batch.without_ended(certain, certain_score, answers, n_right)
-            certain, certain_score, answers, n_right = known
-            if not batch.n_rows:
-                break
-            # The answers to wrong tokens are guesses at what comes behind the certain token.
-            n_drafts = min(self._window, batch.most_left(1)) - 1
-            places = 1 + n_right[:, None] + torch.arange(n_drafts, device=last.device)
-            n_guesses = answers.size(1) - 1 - n_right
-            guesses = answers.gather(1, places.clamp(max=answers.size(1) - 1))
-            guesses = guesses.masked_fill(places >= answers.size(1), self.rules.pad)
-            drafts = self._drafts.fill(batch, guesses, n_guesses, certain)
-            drafts = self._within_limits(batch, drafts, first=1)
-            # Verify: feed the certain token and the drafts behind it.
-            scores, answers = self._answer(batch, certain, drafts, first=1)
-            n_right = agreeing(drafts, answers[:, :-1])
-            batch.observe(1, drafts, answers, scores, 1 + n_right)
-            # Accept: the certain token, and the drafts that are right.
-            block = torch.cat([certain[:, None], drafts], dim=1)
-            block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
-            batch.keep(block, block_scores, 1 + n_right)
+        given.learn(batch, n_right)
+        batch.observe(1, drafts, answers, scores, 1 + n_right)
+        # Accept: the certain token, and the drafts that are right.
+        block = torch.cat([certain[:, None], drafts], dim=1)
+        block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
+        batch.keep(block, block_scores, 1 + n_right)
 
-    def _within_limits(self, batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:
-        """Drafts ``[R, N]`` with PAD behind the longest output allowed: rows differ in length."""
-        n_left = batch.max_len - first - batch.lengths
-        is_beyond = torch.arange(drafts.size(1), device=drafts.device) >= n_left[:, None]
-        return drafts.masked_fill(is_beyond, self.rules.pad)
 
-    def _answer(
-        self, batch: OutputBatch, token: Tensor, drafts: Tensor, first: int
-    ) -> tuple[Tensor, Tensor]:
-        """The most probable token behind each of a token ``[R]`` and its drafts ``[R, N]``.
+def _within_limits(batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:
+    """Drafts ``[R, N]`` with PAD behind the longest output allowed: rows differ in length."""
+    n_left = batch.max_len - first - batch.lengths
+    is_beyond = torch.arange(drafts.size(1), device=drafts.device) >= n_left[:, None]
+    return drafts.masked_fill(is_beyond, batch.rules.pad)
 
-        Returns:
-            log-probabilities float32 and tokens int64, ``[R, 1 + N]``
-        """
-        features = batch.step(torch.cat([token[:, None], drafts], dim=1))
-        return batch.log_probs(features, first).max(dim=-1)
+
+def _answer(batch: OutputBatch, token: Tensor, drafts: Tensor, first: int) -> tuple[Tensor, Tensor]:
+    """The most probable token behind each of a token ``[R]`` and its drafts ``[R, N]``.
+
+    Returns:
+        log-probabilities float32 and tokens int64, ``[R, 1 + N]``
+    """
+    features = batch.step(torch.cat([token[:, None], drafts], dim=1))
+    return batch.log_probs(features, first).max(dim=-1)

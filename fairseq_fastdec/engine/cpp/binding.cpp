@@ -414,6 +414,9 @@ struct GivenSources {
 // The target types that each sentence may use, [B] of any lengths.
 using Types = std::optional<std::vector<Array<int64_t>>>;
 
+// The draft of each sentence, [B] of any lengths; empty for none.
+using GivenDraftsOf = std::optional<std::vector<Array<int64_t>>>;
+
 // Reads the requests of a search, and checks that its models can take them.
 class Requests {
  public:
@@ -453,6 +456,15 @@ class Requests {
     require(has_encoders == !sources.states, "sources: states where models encode, or none");
     if (sources.states) read_states(*sources.states, requests);
     return requests;
+  }
+
+  // A draft with an end. Its tokens are the output's.
+  std::vector<int64_t> draft_of(const Array<int64_t> &given) const {
+    for (const auto &model : models)
+      require_tokens(given.data(), given.size(), model->decoder.n_types, "draft");
+    std::vector<int64_t> draft = without_padding(given.data(), given.size());
+    if (!draft.empty() && draft.back() != eos) draft.push_back(eos);
+    return draft;
   }
 
   // The same, with what each sentence has for itself.
@@ -565,14 +577,16 @@ struct Checked {
 void admit_outputs(Checked<Search> &own, std::optional<Array<int64_t>> tokens, int64_t first_id,
                    int64_t bos, int64_t max_len, std::optional<Array<int64_t>> prefix,
                    std::optional<Array<int64_t>> horizons, Types types,
-                   std::optional<EncoderStates> states) {
+                   std::optional<EncoderStates> states, GivenDraftsOf drafts) {
   auto read = own.requests.read<Request>(
       {tokens, states}, bos, [&](int64_t) { return max_len; }, prefix, types);
   require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
+  require(!drafts || drafts->size() == read.size(), "drafts: not [B]");
   for (size_t i = 0; i < read.size(); ++i) {
     read[i].id = first_id + int64_t(i);
     read[i].n_waived = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
     read[i].horizon = horizons ? horizons->data()[i] : max_len + 1;
+    if (drafts) read[i].draft = own.requests.draft_of((*drafts)[i]);
   }
   own.admit(read);
 }
@@ -777,24 +791,31 @@ Collected collect(Service &service) {
 void prepare(Request &request) { request.horizon = request.max_len + 1; }
 void prepare(BeamRequest &request) { request.n_source = int64_t(request.source.size()); }
 
-// source: the tokens of one sentence [1, S]; prefix: [1, P]
+// source: the tokens of one sentence [1, S]; prefix: [1, P]; draft: [D]
 template <typename Kind, typename Given>
 Given read_one(const Checked<Kind> &own, int64_t id, Array<int64_t> source, int64_t bos,
-               int64_t max_len, std::optional<Array<int64_t>> prefix) {
+               int64_t max_len, std::optional<Array<int64_t>> prefix,
+               const std::optional<Array<int64_t>> &draft) {
   require(source.ndim() == 2 && source.shape(0) == 1, "source: not [1, S]");
   auto read = own.requests.template read<Given>(
       {source, {}}, bos, [&](int64_t) { return max_len; }, prefix, {});
   Given request = std::move(read[0]);
   request.id = id, request.n_waived = prefix ? std::min<int64_t>(prefix->size(), max_len) : 0;
   prepare(request);
+  if constexpr (std::is_same_v<Given, Request>) {
+    if (draft) request.draft = own.requests.draft_of(*draft);
+  } else {
+    require(!draft, "draft: of a search with beams");
+  }
   return request;
 }
 
 // Decodes one sentence with a search that has no others.
 template <typename Kind, typename Given>
 Collected decode(Checked<Kind> &own, Array<int64_t> source, int64_t bos, int64_t max_len,
-                 std::optional<Array<int64_t>> prefix, int64_t n_threads) {
-  Given request = read_one<Kind, Given>(own, 0, source, bos, max_len, prefix);
+                 std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> draft,
+                 int64_t n_threads) {
+  Given request = read_one<Kind, Given>(own, 0, source, bos, max_len, prefix, draft);
   std::vector<Ended> ended;
   {
     const py::gil_scoped_release unlocked;
@@ -808,8 +829,8 @@ Collected decode(Checked<Kind> &own, Array<int64_t> source, int64_t bos, int64_t
 template <typename Kind, typename Given>
 bool submit(Service &service, const Checked<Kind> &own, int64_t id, Array<int64_t> source,
             int64_t bos, int64_t max_len, std::optional<Array<int64_t>> prefix,
-            int64_t most_waiting) {
-  const Given request = read_one<Kind, Given>(own, id, source, bos, max_len, prefix);
+            std::optional<Array<int64_t>> draft, int64_t most_waiting) {
+  const Given request = read_one<Kind, Given>(own, id, source, bos, max_len, prefix, draft);
   Arrival arrival;
   arrival.id = id, arrival.n_tokens = source.size(), arrival.recipe = own.recipe;
   arrival.join = [request](Batch &batch) {
@@ -830,10 +851,10 @@ std::unique_ptr<Service> service(int64_t workers, int64_t capacity, int64_t thre
 template <typename Kind, typename Given>
 void bind_one(py::class_<Checked<Kind>> &search, py::class_<Service> &service) {
   search.def("decode", &decode<Kind, Given>, py::arg("source"), py::arg("bos"),
-             py::arg("max_len"), py::arg("prefix"), py::arg("n_threads"));
+             py::arg("max_len"), py::arg("prefix"), py::arg("draft"), py::arg("n_threads"));
   service.def("submit", &submit<Kind, Given>, py::arg("recipe"), py::arg("id"),
               py::arg("source"), py::arg("bos"), py::arg("max_len"), py::arg("prefix"),
-              py::arg("most_waiting"));
+              py::arg("draft"), py::arg("most_waiting"));
 }
 
 py::dict by_part(const Seconds &own) {
@@ -933,7 +954,9 @@ PYBIND11_MODULE(_engine, module) {
       .def_property_readonly("seconds", [](const Counts &own) { return by_part(own.seconds); });
   py::class_<BlockCounts, Counts>(module, "BlockCounts")
       .def_readonly("verified", &BlockCounts::verified)
-      .def_readonly("accepted", &BlockCounts::accepted);
+      .def_readonly("accepted", &BlockCounts::accepted)
+      .def_readonly("drafted", &BlockCounts::drafted)
+      .def_readonly("drafted_right", &BlockCounts::drafted_right);
   py::class_<Outputs>(module, "Outputs")
       .def_readonly("lengths", &Outputs::lengths)
       .def_readonly("tokens", &Outputs::tokens)
@@ -948,7 +971,7 @@ PYBIND11_MODULE(_engine, module) {
   search.def("admit", &admit_outputs, py::arg("sources"), py::arg("first_id"),
              py::arg("bos"), py::arg("max_len"), py::arg("prefix") = py::none(),
              py::arg("horizons") = py::none(), py::arg("types") = py::none(),
-             py::arg("states") = py::none());
+             py::arg("states") = py::none(), py::arg("drafts") = py::none());
   bind_search(search);
   module.def("block_search", &block_search, py::arg("models"), py::arg("rules"),
              py::arg("acceptance"), py::arg("proposals"), py::arg("capacity"));

@@ -30,28 +30,31 @@ void BlockSearch::left(int64_t row) {
 
 // Section 3: predict.
 void BlockSearch::propose() {
-  bool some_have_begun = false;
-  std::vector<std::vector<int64_t>> openings(rows.size());
+  // Drafts that were given come first, and the drafter's proposals where they have none.
+  bool asks_drafter = false;
+  std::vector<std::vector<int64_t>> chains(rows.size());
   int64_t longest = 1;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    some_have_begun |= !rows[row].is_new;
-    if (!rows[row].is_new) continue;
-    openings[row] = opening_of(rows[row]);
-    drafter->propose_behind(rows[row], openings[row]);
-    longest = std::max(longest, int64_t(openings[row].size()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Row &row = rows[i];
+    chains[i] = row.is_new ? opening_of(row) : std::vector<int64_t>{row.next_token};
+    given.append(row, chains[i]);
+    if (row.is_new && !row.n_drafted) drafter->propose_behind(row, chains[i]);
+    asks_drafter |= !row.is_new && !row.n_drafted;
+    longest = std::max(longest, int64_t(chains[i].size()));
   }
-  if (some_have_begun) {
+  if (asks_drafter) {
     clock.count(counters.seconds.search);
     drafter->propose(decoder, rows, states, feed);
     // Guesses without heads are the search's.
     if (drafter->n_proposing()) clock.count(counters.seconds.heads);
   } else {
-    feed.take(openings, rules.pad);
+    feed.take(chains, rules.pad);
   }
   feed.widen(longest, rules.pad);
   for (size_t row = 0; row < rows.size(); ++row) {
+    if (rows[row].is_new || rows[row].n_drafted)
+      feed.put_chain(int64_t(row), chains[row], rules.pad);
     if (!rows[row].is_new) continue;
-    feed.put_chain(int64_t(row), openings[row], rules.pad);
     feed.n_known[row] = 1;
     feed.n_certain[row] = 1 + int64_t(rows[row].request.forced.size());
   }
@@ -92,7 +95,11 @@ bool BlockSearch::keep(int64_t i) {
   const int64_t n_taken = append_block(i, feed.n_known[i], n_accepted, path);
   bool ends = n_taken && row.context.back() == rules.eos;
   if (n_taken) row.blocks.push_back(n_taken);
-  if (!row.is_new) {
+  if (row.n_drafted) {
+    const int64_t n_right = n_accepted - feed.n_certain[i];
+    given.learn(row, n_right);
+    counters.drafted += row.n_drafted, counters.drafted_right += n_right;
+  } else if (!row.is_new) {
     ++counters.verified;
     const auto n_heads = int64_t(counters.accepted.size());
     for (int64_t head = 0; head < std::min(n_taken - 1, n_heads); ++head)

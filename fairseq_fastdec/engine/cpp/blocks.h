@@ -7,6 +7,7 @@
 
 #include "acceptance.h"
 #include "drafts.h"
+#include "given_drafts.h"
 #include "search.h"
 
 namespace fastdec {
@@ -38,6 +39,7 @@ class BlockSearch : public Search {
 
   const Acceptance acceptance;
   std::unique_ptr<Drafter> drafter;
+  GivenDrafts given;
   States states;
 };
 

@@ -20,6 +20,7 @@ struct Request {
   int64_t max_len = 0;          // the most tokens, without EOS
   int64_t n_waived = 0;         // --min-len is waived for this many first tokens
   int64_t horizon = 0;          // of Jacobi decoding: tokens that are solved in blocks
+  std::vector<int64_t> draft;   // of the output, or several, each with its EOS; empty: none
   std::vector<int64_t> types;   // that the output may use, EOS among them, ascending; empty: all
 };
 
@@ -35,6 +36,8 @@ struct Translation {
 struct BlockCounts : Counts {
   int64_t verified = 0;           // blocks, once for each sentence
   std::vector<int64_t> accepted;  // of how many of them the proposal of p_2, p_3, ... was kept
+  int64_t drafted = 0;            // tokens of given drafts that were proposed
+  int64_t drafted_right = 0;      // and kept
 };
 
 // A sentence under way.
@@ -52,6 +55,9 @@ struct Row {
 
   // p_1's newest answers to what comes next, some of which followed wrong tokens.
   std::vector<int64_t> answers;
+  // Of the request's draft: how many tokens the last block had of it, and which of its places
+  // followed an output of which length.
+  int64_t n_drafted = 0, draft_place = 0, draft_length = 0;
   int64_t n_learned = 0;  // tokens of the context from which n-grams were learned
 
   int64_t length() const { return int64_t(context.size()) - 1; }

@@ -61,7 +61,11 @@ class BundleLineTranslator(LineTranslator):
         self._translator.schedule(threads=n_threads, batch_size=self._batch_size)
 
     def translate_lines(
-        self, texts: Sequence[str], seed: int = 0, progress: Progress = lambda n: None
+        self,
+        texts: Sequence[str],
+        seed: int = 0,
+        progress: Progress = lambda n: None,
+        numbers: Optional[Sequence[int]] = None,
     ) -> list[LineResult]:
         # Sentences of similar lengths end together.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))

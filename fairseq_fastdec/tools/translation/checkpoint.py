@@ -29,7 +29,13 @@ from .worker import CorpusModel, LineTranslator, Progress
 # The groups of fairseq's configuration that change translations.
 GROUPS = ("task", "generation", "tokenizer", "bpe")
 # Options of these groups that do not: a user who runs out of memory can continue with less.
-WITHOUT_EFFECT = {"task.data", "task.stream_buffer", "task.max_beam_rows", "task.keep_model"}
+WITHOUT_EFFECT = {
+    "task.data",
+    "task.stream_buffer",
+    "task.max_beam_rows",
+    "task.keep_model",
+    "task.draft_file",
+}
 DICTIONARIES = "dict*.txt"
 DEFAULT_RULES = OutputRules()
 
@@ -116,6 +122,8 @@ class CheckpointTranslator(LineTranslator):
         # Reading the configuration would take longer than using the value for a line.
         self._limit = SourceLimit.of(self._max_positions, cfg.dataset.max_tokens)
         self._nbest = cfg.generation.nbest
+        # fairseq's own generator has none.
+        self._draft_file = getattr(self._generator, "draft_file", None)
         self._stripped = stripped_by(self._generator)
         self._codec = TextCodec.of_command_line(cfg, self.task)
 
@@ -135,7 +143,11 @@ class CheckpointTranslator(LineTranslator):
         torch.set_num_threads(n_threads)
 
     def translate_lines(
-        self, texts: Sequence[str], seed: int, progress: Progress = lambda n: None
+        self,
+        texts: Sequence[str],
+        seed: int,
+        progress: Progress = lambda n: None,
+        numbers: Optional[Sequence[int]] = None,
     ) -> list[LineResult]:
         utils.set_torch_seed(seed)
         stripped = [text.strip() for text in texts]
@@ -146,10 +158,13 @@ class CheckpointTranslator(LineTranslator):
             else EMPTY_LINE
             for text, of_line in zip(stripped, encoded)
         ]
-        numbers = [number for number, problem in enumerate(results) if problem is None]
-        tokens = [own for own in map(encoded.__getitem__, numbers) if isinstance(own, Tensor)]
-        progress(len(texts) - len(numbers))
-        found = self._decoded(tokens, progress)
+        places = [place for place, problem in enumerate(results) if problem is None]
+        tokens = [own for own in map(encoded.__getitem__, places) if isinstance(own, Tensor)]
+        progress(len(texts) - len(places))
+        drafts = None
+        if self._draft_file is not None:
+            drafts = self._draft_file.of([numbers[i] if numbers else i for i in places])
+        found = self._decoded(tokens, drafts, progress)
         hypotheses = [hypo for best in found.values() if isinstance(best, list) for hypo in best]
         of_text = iter(self._codec.decode([own for own, _ in hypotheses], self._stripped))
         for place, best in found.items():
@@ -158,14 +173,14 @@ class CheckpointTranslator(LineTranslator):
                     TextHypothesis(text, float(score) / math.log(2), n_tokens)
                     for (_, score), (text, n_tokens) in zip(best, of_text)
                 ]
-                results[numbers[place]] = Outcome(len(tokens[place]) - 1, written)
+                results[places[place]] = Outcome(len(tokens[place]) - 1, written)
             else:
-                results[numbers[place]] = best
+                results[places[place]] = best
         self._codec.forget_words()
         return [result or Problem("not translated", "the task left it out") for result in results]
 
     def _decoded(
-        self, tokens: list[Tensor], progress: Progress
+        self, tokens: list[Tensor], drafts: Optional[list[Tensor]], progress: Progress
     ) -> dict[int, Union[list[tuple[Tensor, Any]], Problem]]:
         """The tokens and scores of the ``--nbest`` hypotheses of each place in the list.
 
@@ -177,6 +192,8 @@ class CheckpointTranslator(LineTranslator):
         batches = batches_of(self.task, tokens, data, self._max_positions, seed) if tokens else []
         for batch in list(batches):
             batch = on_device(batch, self._cfg)
+            if drafts is not None:
+                batch["drafts"] = [drafts[place] for place in batch["id"].tolist()]
             for place, best in decoded(self.task, self._generator, self._models, batch):
                 found[place] = (
                     best

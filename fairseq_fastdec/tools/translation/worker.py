@@ -61,11 +61,16 @@ class LineTranslator(ABC):
 
     @abstractmethod
     def translate_lines(
-        self, texts: Sequence[str], seed: int, progress: Progress
+        self,
+        texts: Sequence[str],
+        seed: int,
+        progress: Progress,
+        numbers: Optional[Sequence[int]] = None,
     ) -> list[LineResult]:
         """Translate lines.
 
         Args:
+            numbers: the lines' numbers in the input, by which drafts are found (default: from 0).
             texts: lines; white space around them does not count. An empty line stays empty.
             seed: of random numbers. The same lines with the same seed have the same translations.
             progress: is called with the number of lines that have just been translated.
@@ -81,9 +86,11 @@ class LineTranslator(ABC):
             UntranslatedLine: with ``--on-error stop``.
         """
         texts = [_decoded(line) for line in chunk.lines]
-        valid = [text for text in texts if text is not None]
+        valid = [(text, chunk.first + i) for i, text in enumerate(texts) if text is not None]
+        lines, numbers = [text for text, _ in valid], [number for _, number in valid]
         # Samples depend on the chunk, and not on earlier ones.
-        results = iter(self.translate_lines(valid, self._seed + chunk.number, progress))
+        seed = self._seed + chunk.number
+        results = iter(self.translate_lines(lines, seed, progress, numbers))
         return self._rules.render(
             chunk, [NOT_UTF8 if text is None else next(results) for text in texts]
         )

@@ -1,6 +1,7 @@
 """The compiled search: what it finds, and when it is used."""
 
 import argparse
+import random
 
 import numpy
 import pytest
@@ -93,6 +94,33 @@ def table(tmp_path_factory):
     return next_words(tmp_path_factory.mktemp("table") / "lex.s2t", 20)
 
 
+def drafts_near(sample, kinds, seed):
+    """A draft for each sentence: of its reversed source, which trained models write, or of noise.
+
+    Args:
+        kinds: of each draft: "right", "edited" (tokens replaced, removed and put in), "wrong",
+            "twice" (a wrong and a right one) or "none".
+    """
+    rng = random.Random(seed)
+    eos, pad = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
+    drafts = []
+    for number, source in enumerate(sample["net_input"]["src_tokens"].tolist()):
+        right = [token for token in reversed(source) if token not in (eos, pad)]
+        wrong = [rng.randrange(4, 24) for _ in range(rng.randrange(1, 40))]
+        edited = []
+        for token in right:
+            edited += rng.choice([[token], [token], [token], [], [token, 5], [7]])
+        made = {
+            "right": [*right, eos],
+            "edited": edited,
+            "wrong": wrong,
+            "twice": [*wrong, eos, *right, eos],
+            "none": [],
+        }
+        drafts.append(torch.tensor(made[kinds[number % len(kinds)]], dtype=torch.int64))
+    return drafts
+
+
 def found(models, method, sample, prefix=None, compiled_search=True, own=None, **options):
     """Hypotheses, records and statistics of a batch, with ``own`` options of ours besides."""
     method = {**METHODS[method], **(own or {})}
@@ -154,6 +182,56 @@ def test_it_finds_what_torch_finds(
     # With a shortlist, the steps from Python round proposals otherwise.
     has_other_drafts = has_other_drafts or bool(shortlist)
     assert_alike(ours, expected, n_forced > 0, has_other_drafts)
+
+
+DRAFT_KINDS = ["right", "edited", "wrong", "twice", "none"]
+VERIFYING = [
+    name
+    for name, method in METHODS.items()
+    if method.get("decoding", "greedy") in ("greedy", "blockwise", "lookahead")
+    and not {"acceptance", "min_block_size"} & method.keys()
+]
+
+
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    method=st.sampled_from([*VERIFYING, *["greedy", "chain", "tree"] * 2]),
+    heads=st.sampled_from(sorted(KINDS)),
+    lengths=st.lists(st.integers(0, 12), min_size=1, max_size=5),
+    kinds=st.lists(st.sampled_from(DRAFT_KINDS), min_size=1, max_size=5),
+    n_forced=st.integers(0, 4),
+    options=st.fixed_dictionaries({}, optional=OPTIONS),
+    seed=st.integers(0, 3),
+)
+def test_drafts_change_no_output(method, heads, lengths, kinds, n_forced, options, seed):
+    """Compiled code and torch follow them alike."""
+    models = [blockwise_model(**KINDS[heads])]
+    sample = tiny.random_batch(TASK, lengths, seed=seed)
+    drafted = dict(sample, drafts=drafts_near(sample, kinds, seed))
+    prefix = prefixes(len(lengths), n_forced) if n_forced else None
+    options = {"max_len_b": 12, **options}
+    ours = found(models, method, drafted, prefix, **options)
+    in_torch = found(models, method, drafted, prefix, False, **options)
+    alone = found(models, "greedy", sample, prefix, **options)
+    assert_alike(ours, alone, n_forced > 0, has_other_drafts=True)
+    # The window's n-grams come in another order, and a prefix takes no invocation of its own.
+    learns_more = method in LEARNING and len(lengths) > 1
+    assert_alike(ours, in_torch, n_forced > 0, learns_more or n_forced > 0)
+    if not learns_more and not n_forced:
+        for name in ("drafted", "drafted_right"):
+            assert getattr(ours[2], name) == getattr(in_torch[2], name)
+
+
+def test_right_drafts_save_invocations():
+    models, sample = [stock_model()], tiny.random_batch(TASK, LENGTHS, seed=2)
+    hypotheses, _, alone = found(models, "greedy", sample)
+    drafted = dict(sample, drafts=[own[0]["tokens"] for own in hypotheses])
+    _, _, statistics = found(models, "greedy", drafted)
+    assert statistics.row_invocations == len(hypotheses) < alone.row_invocations / 2
+    assert statistics.drafted_right == statistics.drafted == statistics.tokens
+    assert f"{statistics.drafted_right} of {statistics.drafted} tokens of drafts" in (
+        statistics.summary()
+    )
 
 
 @pytest.mark.parametrize("with_shortlist", [False, True])

@@ -1,0 +1,173 @@
+"""Drafts that come with their sentences (``--draft-file``), which p verifies.
+
+A draft is an earlier translation of the sentence or of one like it. An output follows its draft as
+long as the tokens agree; after another token it goes on where the draft has the output's last
+tokens again. A wrong draft costs time and never changes an output. In compiled code:
+``engine/cpp/given_drafts.cpp``.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
+
+import torch
+from torch import Tensor
+
+from ..option_rules import option
+from .outputs import OutputBatch
+
+if TYPE_CHECKING:
+    from ..options import DecodingOptions
+
+DRAFTED = ("greedy", "blockwise", "lookahead")
+MOST_PROPOSALS = 32
+# Proposals go on as long as all of them are right with at least this probability.
+LEAST_SURE = 0.4
+# The number of proposals and errors after which older ones count half.
+MEMORY = 500
+# The most tokens that are compared.
+LONGEST_MATCH = 8
+# No draft has this token.
+BEFORE_FIRST = -1
+
+
+@dataclass
+class GivenDraftOptions:
+    """The option for drafts in a file."""
+
+    draft_file: Optional[str] = option(
+        None,
+        "greedy, blockwise, lookahead: verify the drafts in this file, one line for each "
+        "source sentence in the order of the input: an earlier translation in the target's "
+        "subwords, or in plain text if --bpe and --tokenizer are given; an empty line for none. "
+        "The output stays that of --decoding greedy, in fewer steps where the draft agrees",
+        methods=DRAFTED,
+        is_path=True,
+    )
+
+    def check_together(self: "DecodingOptions") -> None:  # type: ignore[misc]
+        """
+        Raises:
+            ValueError: for drafts whose tokens could be accepted though p_1 does not agree.
+        """
+        if self.draft_file is not None and not self.keeps_p1_tokens:
+            raise ValueError(
+                f"--draft-file {self.draft_file}: only with --acceptance exact and without "
+                "--min-block-size, so that the output does not depend on the drafts"
+            )
+
+
+class GivenDrafts:
+    """The drafts of a batch, and how often the drafts of all batches were right."""
+
+    def __init__(self, pad: int, eos: int) -> None:
+        self._pad, self._eos = pad, eos
+        self._right, self._wrong = 16.0, 1.0
+
+    def begin(self, batch: OutputBatch) -> None:
+        """Read the drafts of a new batch."""
+        self._drafts = [self._with_end(own) for own in batch.sources.drafts or ()]
+        # By sentence: a place in the draft, and the length of the output that it follows.
+        self._aligned = [(0, 0)] * len(self._drafts)
+        self._n_drafted: list[int] = []
+
+    def put_first(
+        self, batch: OutputBatch, proposals: Tensor, certain: Optional[Tensor] = None
+    ) -> Tensor:
+        """Replace the proposals of the rows whose drafts have some.
+
+        Args:
+            proposals: int64 ``[R, N]``, of other kinds.
+            certain: int64 ``[R]``, a token of each row that is yet to be appended (default: none;
+                the outputs have not begun).
+
+        Returns:
+            int64 ``[R, M]``, M >= N, padded
+        """
+        chains = self._chains(batch, certain)
+        self._n_drafted = [len(chain) for chain in chains]
+        if not any(chains):
+            return proposals
+        rows = []
+        width = max([proposals.size(1), *self._n_drafted])
+        for others, own in zip(proposals.tolist(), chains):
+            chain = own or others
+            rows.append(chain + [self._pad] * (width - len(chain)))
+        return proposals.new_tensor(rows).view(len(rows), width)
+
+    def n_proposed(self, batch: OutputBatch, n_others: int) -> Tensor:
+        """How many proposals each row had last, of its draft or ``n_others``: int64 ``[R]``."""
+        n_drafted = torch.tensor(self._n_drafted, device=batch.sentence.device)
+        return n_drafted.masked_fill(n_drafted.eq(0), n_others)
+
+    def learn(self, batch: OutputBatch, n_right: Tensor) -> None:
+        """Count how many of its last proposals were right for each row: int64 ``[R]``."""
+        for n, right in zip(self._n_drafted, n_right.tolist()):
+            if not n:
+                continue
+            batch.statistics.count_drafts(n, right)
+            self._right, self._wrong = self._right + right, self._wrong + (right < n)
+            if self._right + self._wrong > MEMORY:
+                self._right, self._wrong = self._right / 2, self._wrong / 2
+
+    def _with_end(self, draft: Tensor) -> list[int]:
+        tokens = [token for token in draft.tolist() if token != self._pad]
+        return tokens + [self._eos] if tokens and tokens[-1] != self._eos else tokens
+
+    def _chains(self, batch: OutputBatch, certain: Optional[Tensor]) -> list[list[int]]:
+        """What each row's draft has next; an empty list for none."""
+        tails = batch.tail(LONGEST_MATCH, BEFORE_FIRST)
+        lengths = batch.lengths
+        if certain is not None:
+            tails, lengths = torch.cat([tails[:, 1:], certain[:, None]], dim=1), lengths + 1
+        if not self._drafts:
+            return [[]] * batch.n_rows
+        rows = zip(batch.sentence.tolist(), tails.tolist(), lengths.tolist())
+        return [
+            self._chain(sentence, tail, length, certain is None, batch.max_len - length)
+            for sentence, tail, length in rows
+        ]
+
+    def _chain(
+        self, sentence: int, tail: list[int], length: int, is_new: bool, room: int
+    ) -> list[int]:
+        """What a draft has behind an output.
+
+        Args:
+            tail: the output's last tokens.
+            length: the number of its tokens.
+            room: the most tokens to propose: the answer to the last one can be the output's last.
+        """
+        draft = self._drafts[sentence]
+        if not draft:
+            return []
+        # The place if tokens had been replaced one by one.
+        place, of_length = self._aligned[sentence]
+        expected = place + length - of_length
+        # The longest match; of several the one that is nearest to the expected place.
+        places = ((n_matching(tail, draft, i), i) for i in range(1, len(draft)))
+        best = max(places, key=lambda own: (own[0], -abs(own[1] - expected)), default=(0, 0))
+        n_matched, place = best if best[0] else (0, 0)
+        # A prefix need not be in the draft.
+        if not n_matched and not is_new:
+            return []
+        self._aligned[sentence] = place, length
+        least = n_matched if n_matched > 1 else int(is_new)
+        n = min(max(self._n_sure(), least), MOST_PROPOSALS, room)
+        return draft[place : place + max(n, 0)]
+
+    def _n_sure(self) -> int:
+        """The most proposals that are all right with a probability of ``LEAST_SURE``."""
+        if self._wrong < 1e-3:
+            return MOST_PROPOSALS
+        share = self._right / (self._right + self._wrong)
+        return int(min(math.log(LEAST_SURE) / math.log(share), 1e3)) if share else 0
+
+
+def n_matching(tail: Sequence[int], draft: Sequence[int], place: int) -> int:
+    """How many tokens before a place in a draft are an output's last ones, at most all of them."""
+    n = 0
+    while n < min(len(tail), place) and tail[-1 - n] == draft[place - 1 - n]:
+        n += 1
+    return n
