@@ -36,7 +36,13 @@ from .engine.kernels import loading
 from .engine.searches import Output, Recipe
 from .kept_generators import KeptGenerators, key_of
 from .results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
-from .serving.translating import JoiningTranslator, SentenceJob
+from .serving.translating import (
+    Drafts,
+    JoiningTranslator,
+    SentenceJob,
+    check_verifies,
+    drafts_of,
+)
 from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_fairseq
 
 AUTO = "auto"
@@ -52,6 +58,7 @@ OF_COMMANDS = {
     "replace_unk": "use fairseq-generate",
     "score_reference": "use fairseq-generate, or the hub interface's score()",
     "constraints": "use fairseq-interactive",
+    "draft_file": "give drafts=[...]",
     "print_step": "remove it",
     "retain_iter_history": "remove it",
 }
@@ -343,6 +350,7 @@ class Translator(JoiningTranslator):
         self,
         texts: Union[str, Sequence[str]],
         *,
+        drafts: Any = None,
         details: bool = False,
         alignment: bool = False,
         **options: Any,
@@ -352,6 +360,9 @@ class Translator(JoiningTranslator):
         Args:
             texts: a sentence, or a list of sentences. White space around a sentence does not
                 count, and an empty one has an empty translation.
+            drafts: earlier translations to verify, in which the model's own translation is found in
+                fewer steps: a string for a sentence, and a list with a string or ``None`` for each
+                of a list of sentences. In place of a string a list of several, the best one first.
             details: return :class:`Translation` objects instead of strings.
             alignment: with ``details``, align subwords, in another pass of the model.
             options: fairseq's and our options of decoding, and ``batch_size`` and ``max_tokens``,
@@ -374,13 +385,18 @@ class Translator(JoiningTranslator):
         request = self._request_of(options) if options else self._usual
         is_one = isinstance(texts, str)
         lines = stripped_lines([texts] if isinstance(texts, str) else texts)
+        own_drafts = drafts_of(drafts, is_one, len(lines))
         if len(lines) == 1 and lines[0] and not alignment:
-            job = self._job(lines[0], request)
+            job = self._job(lines[0], request, own_drafts[0])
             if job is not None:
                 result = self.decoded_alone(job, details)
                 return result if is_one else [result]
         encoded = self._codec.encode(lines)
-        found, stripped = self._hypotheses(lines, encoded, request, alignment)
+        tokens_of_drafts = None
+        if drafts is not None:
+            self._check_token_order("drafts")
+            tokens_of_drafts = [self._codec.draft(own or ()) for own in own_drafts]
+        found, stripped = self._hypotheses(lines, encoded, request, alignment, tokens_of_drafts)
         tokens = [
             hypothesis["tokens"] for best in found if isinstance(best, list) for hypothesis in best
         ]
@@ -427,18 +443,27 @@ class Translator(JoiningTranslator):
         """The language of the translations, if the model has one."""
         return getattr(self.task._options, "target_lang", None)
 
-    def job(self, text: str, options: dict[str, Any]) -> Union[SentenceJob, Problem, None]:
+    def job(
+        self, text: str, options: dict[str, Any], draft: Optional[Drafts] = None
+    ) -> Union[SentenceJob, Problem, None]:
         """See :meth:`.serving.translating.JoiningTranslator.job`."""
-        return self._job(text, self._request_of(options) if options else self._usual)
+        return self._job(text, self._request_of(options) if options else self._usual, draft)
 
     def n_threads(self) -> int:
         """The number of threads that decode one sentence: torch's."""
         return loading.n_threads()
 
-    def _job(self, text: str, request: Request) -> Union[SentenceJob, Problem, None]:
+    def _job(
+        self, text: str, request: Request, draft: Optional[Drafts]
+    ) -> Union[SentenceJob, Problem, None]:
         joining = self._joining(request)
         if joining is None:
             return None
+        drafted = None
+        if draft is not None:
+            self._check_token_order("drafts")
+            check_verifies(next(iter(joining.recipes.values())))
+            drafted = self._codec.draft([draft] if isinstance(draft, str) else draft).numpy()
         (source,) = self._codec.encode([text])
         if isinstance(source, Problem):
             return source
@@ -449,7 +474,7 @@ class Translator(JoiningTranslator):
         self._codec.forget_words()
         written = partial(self._written, source, joining.stripped)
         recipe = joining.recipe(start.bos, start.prefix)
-        return SentenceJob(recipe, start.source, request.nbest, written)
+        return SentenceJob(recipe, start.source, request.nbest, written, drafted)
 
     def _start(self, source: Tensor, request: Request) -> Start:
         """The start of a sentence's decoding.
@@ -636,8 +661,12 @@ class Translator(JoiningTranslator):
         encoded: list[Union[Tensor, Problem]],
         request: Request,
         alignment: bool,
+        drafts: Optional[list[Tensor]],
     ) -> tuple[list[Union[list[Hypothesis], Problem]], set[int]]:
         """Decode.
+
+        Args:
+            drafts: of each line.
 
         Returns:
             the best hypotheses of each line, none for an empty line, or its problem; and the tokens
@@ -658,17 +687,27 @@ class Translator(JoiningTranslator):
         if not numbers:
             return found, set()
         with self._kept.lent(request.key, lambda: self._built(request.decoding)) as generator:
-            for place, best in self._decoded(generator, tokens, request, alignment):
+            own_drafts = drafts and [drafts[number] for number in numbers]
+            for place, best in self._decoded(generator, tokens, request, alignment, own_drafts):
                 found[numbers[place]] = best
             stripped = stripped_by(generator)
         self._codec.forget_words()
         return found, stripped
 
     def _decoded(
-        self, generator: Any, tokens: list[Tensor], request: Request, alignment: bool
+        self,
+        generator: Any,
+        tokens: list[Tensor],
+        request: Request,
+        alignment: bool,
+        drafts: Optional[list[Tensor]],
     ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
         """The best hypotheses of each sentence, by its place in the list."""
+        if drafts and not isinstance(generator, DecodingGenerator):
+            raise ValueError("drafts: not with decoding fairseq; use decoding greedy")
         for batch in self._batches(generator, tokens, request):
+            if drafts:
+                batch["drafts"] = [drafts[place] for place in batch["id"].tolist()]
             if self._device != "cpu":
                 batch = utils.apply_to_sample(lambda tensor: tensor.to(self._device), batch)
             best = [
@@ -708,12 +747,7 @@ class Translator(JoiningTranslator):
 
     def _align(self, batch: dict[str, Any], best: list[Union[list[Hypothesis], Problem]]) -> None:
         """Set the alignments of the hypotheses of a batch."""
-        order = getattr(self.task, "token_order", None)
-        if order not in (None, LEFT_TO_RIGHT):
-            raise ValueError(
-                f"alignment True: only for models that decode from left to right, not {order}; "
-                "remove it"
-            )
+        self._check_token_order("alignment")
         pairs = [
             (row, hypothesis)
             for row, found in enumerate(best)
@@ -734,6 +768,17 @@ class Translator(JoiningTranslator):
         )
         for (_, hypothesis), found in zip(pairs, alignments):
             hypothesis["alignment"] = found
+
+    def _check_token_order(self, name: str) -> None:
+        """
+        Raises:
+            ValueError: for an argument that is only for models that decode from left to right.
+        """
+        order = getattr(self.task, "token_order", None)
+        if order not in (None, LEFT_TO_RIGHT):
+            raise ValueError(
+                f"{name}: only for models that decode from left to right, not {order}; remove it"
+            )
 
     def _detailed(
         self,

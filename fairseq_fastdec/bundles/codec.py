@@ -3,6 +3,7 @@
 import importlib
 import io
 import threading
+from collections.abc import Sequence
 from typing import Any, Union
 
 from ..data.moses import skip_idle_work
@@ -115,6 +116,14 @@ class BundleCodec:
 
     def encode(self, text: str) -> Union[list[int], Problem]:
         """The tokens of a sentence, with EOS."""
+        return self._encoded(text, self.source)
+
+    def draft(self, texts: Sequence[str]) -> list[int]:
+        """The tokens of translations, each with EOS; without those that are not tokenised."""
+        found = (self._encoded(text, self.target) for text in texts)
+        return [token for own in found if isinstance(own, list) for token in own]
+
+    def _encoded(self, text: str, words: Words) -> Union[list[int], Problem]:
         try:
             with self._lock:
                 for coder in self._coders:
@@ -122,7 +131,7 @@ class BundleCodec:
         except Exception as error:  # a package of others may raise anything
             details = f"the tokeniser or BPE raises {type(error).__name__}: {error}"
             return Problem("not tokenised", details)
-        return self.source.numbers(text)
+        return words.numbers(text)
 
     def decode(self, numbers: list[int]) -> str:
         """The text of tokens."""

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -13,7 +13,13 @@ from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
 from ..results import Problem, SentenceError, Translation, stripped_lines
-from ..serving.translating import JoiningTranslator, SentenceJob
+from ..serving.translating import (
+    Drafts,
+    JoiningTranslator,
+    SentenceJob,
+    check_verifies,
+    drafts_of,
+)
 from .codec import BundleCodec
 from .file import read
 
@@ -77,13 +83,21 @@ class BundleTranslator(JoiningTranslator):
         return cls(read(path), options)
 
     def translate(
-        self, texts: Union[str, Sequence[str]], *, details: bool = False, **options: Any
+        self,
+        texts: Union[str, Sequence[str]],
+        *,
+        drafts: Any = None,
+        details: bool = False,
+        **options: Any,
     ) -> Any:
         """Translate text.
 
         Args:
             texts: a sentence, or a list of sentences. White space around a sentence does not
                 count, and an empty one has an empty translation.
+            drafts: earlier translations to verify, in which the model's own translation is found in
+                fewer steps: a string for a sentence, and a list with a string or ``None`` for each
+                of a list of sentences. In place of a string a list of several, the best one first.
             details: return :class:`Translation` objects instead of strings.
             options: see :meth:`of`.
 
@@ -99,15 +113,17 @@ class BundleTranslator(JoiningTranslator):
         """
         is_one = isinstance(texts, str)
         lines = stripped_lines([texts] if isinstance(texts, str) else texts)
+        own_drafts = drafts_of(drafts, is_one, len(lines))
         if len(lines) == 1 and lines[0]:
-            result = self.decoded_alone(self.job(lines[0], options), details)
+            result = self.decoded_alone(self.job(lines[0], options, own_drafts[0]), details)
             return result if is_one else [result]
         _, n_best = self._request(options)
         empty: Any = Translation("") if details else ""
         results = [empty if n_best == 1 else [empty]] * len(lines)
         numbers = [number for number, line in enumerate(lines) if line]
         errors: dict[int, str] = {}
-        found = self._results((lines[number] for number in numbers), options, details, False)
+        sources = ((lines[number], own_drafts[number]) for number in numbers)
+        found = self._results(sources, options, details, False)
         for place, result in found:
             number = numbers[place]
             try:
@@ -118,9 +134,13 @@ class BundleTranslator(JoiningTranslator):
             raise SentenceError(dict(sorted(errors.items())), results)
         return results[0] if is_one else results
 
-    def job(self, text: str, options: dict[str, Any]) -> Union[SentenceJob, Problem]:
+    def job(
+        self, text: str, options: dict[str, Any], draft: Optional[Drafts] = None
+    ) -> Union[SentenceJob, Problem]:
         """See :meth:`..serving.translating.JoiningTranslator.job`."""
         recipe, n_best = self._request(options)
+        if draft is not None:
+            check_verifies(recipe)
         numbers = self._codec.encode(text)
         if isinstance(numbers, Problem):
             return numbers
@@ -131,7 +151,11 @@ class BundleTranslator(JoiningTranslator):
                 f"{len(numbers)} tokens with the end mark, and the model reads {most}",
             )
         tokens = np.array([*before, *numbers, *behind])
-        return SentenceJob(recipe, tokens, n_best, partial(self._written, numbers))
+        job = SentenceJob(recipe, tokens, n_best, partial(self._written, numbers))
+        if draft is None:
+            return job
+        drafted = self._codec.draft([draft] if isinstance(draft, str) else draft)
+        return job._replace(draft=np.array(drafted, dtype=np.int64))
 
     def _written(self, source: list[int], outputs: Sequence[Output], details: bool) -> list[Any]:
         """Strings, or :class:`Translation` objects, of the outputs of a search."""

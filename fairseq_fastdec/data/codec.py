@@ -79,6 +79,19 @@ class TextCodec:
         tensors = iter(as_tensors([line for line in lines if isinstance(line, list)]))
         return [next(tensors) if isinstance(line, list) else line for line in lines]
 
+    def draft(self, texts: Sequence[str]) -> Tensor:
+        """The tokens of translations, each with EOS: int64 ``[D]``.
+
+        Those that the tokeniser does not take are left out.
+        """
+        with self._lock:
+            found = [self._tried(self._segmented, text) for text in texts]
+        target, numbers = self._task.target_dictionary, list[int]()
+        for own in found:
+            if isinstance(own, str):
+                numbers += numbers_of(target, own)
+        return torch.tensor(numbers, dtype=torch.int64)
+
     def decode(self, hypotheses: Sequence[Tensor], stripped: set[int]) -> list[PlainText]:
         """Text of tokens, each ``[m]``.
 

@@ -40,6 +40,12 @@ class BlockOptions(NamedTuple):
     drafts: Arguments = {}
     records_blocks: bool = True
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether only tokens are kept that p_1 finds best."""
+        given = self.acceptance
+        return given.get("kind", "exact") == "exact" and given.get("min_block", 1) == 1
+
     def search(self, module: ModuleType, **shared: Any) -> Any:
         """A search of ``_engine`` over the models of ``shared``, for any number of sentences."""
         return module.block_search(
@@ -186,11 +192,20 @@ class Recipe:
         """Searches that decode one sentence at a time, and that no thread uses now."""
         return deque()
 
-    def decoded(self, tokens: np.ndarray, n_threads: int) -> list[Output]:
+    @property
+    def verifies_drafts(self) -> bool:
+        """Whether drafts can be given, which change no output."""
+        options = self.options
+        return isinstance(options, BlockOptions) and options.is_exact
+
+    def decoded(
+        self, tokens: np.ndarray, n_threads: int, draft: Optional[np.ndarray] = None
+    ) -> list[Output]:
         """The outputs of one sentence, best first, decoded in the calling thread.
 
         Args:
             tokens: of the source, int64 ``[n]`` with EOS.
+            draft: of the output, int64 ``[D]``.
             n_threads: the most threads of the engine that take part.
 
         Raises:
@@ -202,7 +217,7 @@ class Recipe:
         except IndexError:
             search = self.new_search()
         max_len = self.rules.max_len(len(tokens))
-        found = search.decode(tokens[None], self.bos, max_len, self.forced, n_threads)
+        found = search.decode(tokens[None], self.bos, max_len, self.forced, draft, n_threads)
         # A search that has raised an error is not used again.
         self._idle.append(search)
         ((_, _, hypotheses),) = hypotheses_of(found)

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
@@ -22,12 +22,13 @@ from .openapi import description
 from .requests import (
     MAX_ALTERNATIVES,
     alternatives_of,
+    drafts_of,
     read_fields,
     string_of,
     texts_of,
 )
 from .slow_clients import in_time, while_connected
-from .texts import translate_texts
+from .texts import split, translate_texts
 from .translating import JoiningTranslator
 
 PAGE = Path(__file__).with_name("page.html")
@@ -79,7 +80,10 @@ class Service:
         if kind not in ("text", "html"):
             raise HTTPException(400, f"format {kind!r}: choose from text, html")
         pair, n = self._pair(source, target), 1 + alternatives_of(fields)
-        found = await self._translated(request, pair, texts, kind == "html", n)
+        drafts = drafts_of(fields, len(texts), self.options)
+        if drafts and (n > 1 or kind == "html"):
+            raise HTTPException(400, "draft: only with format text and without alternatives")
+        found = await self._translated(request, pair, texts, kind == "html", n, drafts)
         answer: dict[str, Any] = {"translatedText": [best[0] for best in found]}
         if n > 1:
             # Hypotheses of different tokens can have equal text.
@@ -177,10 +181,16 @@ class Service:
         return self.sources[0]
 
     async def _translated(
-        self, request: Request, pair: LanguagePair, texts: list[str], is_html: bool, n: int
+        self,
+        request: Request,
+        pair: LanguagePair,
+        texts: list[str],
+        is_html: bool,
+        n: int,
+        drafts: Optional[list[str]] = None,
     ) -> list[list[str]]:
         """For each text its n translations, best first."""
-        work = while_connected(request, self._translate_texts(pair, texts, is_html, n))
+        work = while_connected(request, self._translate_texts(pair, texts, is_html, n, drafts))
         limit = self.options.timeout_seconds
         try:
             found = await in_time(work, limit, 504, f"not translated within {limit} seconds")
@@ -194,20 +204,29 @@ class Service:
         return found
 
     async def _translate_texts(
-        self, pair: LanguagePair, texts: list[str], is_html: bool, n: int
+        self,
+        pair: LanguagePair,
+        texts: list[str],
+        is_html: bool,
+        n: int,
+        drafts: Optional[list[str]],
     ) -> list[list[str]]:
         sentences = self.metrics.sentences.labels(pair.source, pair.target)
         options: dict[str, Any] = {}
         if n > 1:
             options = {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
 
-        async def translate(sentence: str) -> list[str]:
-            best = await pair.translator.translate_async(sentence, **options)
+        async def translate(sentence: str, draft: Optional[str]) -> list[str]:
+            own = options if draft is None else {**options, "draft": draft}
+            best = await pair.translator.translate_async(sentence, **own)
             sentences.inc()
             return [best] if isinstance(best, str) else best
 
         if not is_html:
-            return await translate_texts(texts, pair.source, translate, n, AT_ONCE)
+            split_drafts = None
+            if drafts is not None:
+                split_drafts = [split(draft, pair.target) for draft in drafts]
+            return await translate_texts(texts, pair.source, translate, n, AT_ONCE, split_drafts)
         documents = [await run_in_threadpool(markup.split, text) for text in texts]
         strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
         found = await translate_texts(strings, pair.source, translate, n, AT_ONCE)

@@ -5,6 +5,10 @@ from typing import Any
 from .config import ServerOptions
 
 JSON = "application/json"
+DRAFT = (
+    "an earlier translation of each text of q, in their order; the model verifies it, so the "
+    "answer is the same, and comes earlier where they agree; empty or missing for none"
+)
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -27,6 +31,14 @@ def description(
         ["q", "source", "target"],
     )
     form = _object({**libretranslate["properties"], "q": text}, libretranslate["required"])
+    languages = {name: libretranslate["properties"][name] for name in ("source", "target")}
+    drafted = {
+        name: _object(
+            {"q": own, "draft": {**own, "description": DRAFT}, **languages, **key},
+            ["q", "draft", "source", "target"],
+        )
+        for name, own in (("one", text), ("many", texts))
+    }
     curator = _object(
         {
             "texts": texts,
@@ -70,7 +82,10 @@ def description(
         "paths": {
             "/translate": _post(
                 "Translate a text or a list of texts",
-                {JSON: {"anyOf": [libretranslate, curator]}, **dict.fromkeys(FORMS, form)},
+                {
+                    JSON: {"anyOf": [libretranslate, *drafted.values(), curator]},
+                    **dict.fromkeys(FORMS, {"anyOf": [form, drafted["one"]]}),
+                },
                 translated,
             ),
             "/detect": _post(

@@ -3,7 +3,7 @@
 import hmac
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 from urllib.parse import parse_qs
 
 from starlette.exceptions import HTTPException
@@ -114,6 +114,18 @@ def texts_of(fields: dict[str, Any], name: str, options: ServerOptions) -> list[
     for text in texts:
         check_unicode(name, text)
     return texts
+
+
+def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optional[list[str]]:
+    """The drafts of n texts, an empty string for none; ``None`` without the field.
+
+    Raises:
+        HTTPException: 400 for anything but a string or strings, 413 if these are too long.
+    """
+    if fields.get("draft") is None:
+        return None
+    drafts = texts_of(fields, "draft", options)
+    return [*drafts, *[""] * n][:n]
 
 
 def check_unicode(name: str, text: str) -> None:

@@ -95,7 +95,12 @@ class Scheduler:
         _OPEN.add(self)
 
     def submit(
-        self, recipe: Recipe, tokens: np.ndarray, done: Callback, is_bounded: bool = False
+        self,
+        recipe: Recipe,
+        tokens: np.ndarray,
+        done: Callback,
+        is_bounded: bool = False,
+        draft: Optional[np.ndarray] = None,
     ) -> int:
         """Have a sentence decoded.
 
@@ -104,6 +109,7 @@ class Scheduler:
             done: is called in another thread with the outputs, best first, or with an error; it
                 must not block.
             is_bounded: whether ``max_queue`` holds.
+            draft: of the output, int64 ``[D]``.
 
         Returns:
             the number by which the sentence can be cancelled
@@ -128,6 +134,7 @@ class Scheduler:
                 recipe.bos,
                 recipe.rules.max_len(len(tokens)),
                 recipe.forced,
+                draft,
                 loading.bounded(most),
             )
             if not is_taken:

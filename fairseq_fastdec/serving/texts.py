@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Optional
 
 import sentencex
 
-# The hypotheses of a sentence, best first.
-Translate = Callable[[str], Awaitable[list[str]]]
+# From a sentence and its draft to its hypotheses, best first.
+Translate = Callable[[str, Optional[str]], Awaitable[list[str]]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,12 @@ def _sentences(line: str, language: str) -> list[str]:
 
 
 async def translate_texts(
-    texts: list[str], language: str, translate: Translate, n: int, at_once: int
+    texts: list[str],
+    language: str,
+    translate: Translate,
+    n: int,
+    at_once: int,
+    drafts: Optional[Sequence[SplitText]] = None,
 ) -> list[list[str]]:
     """Translate texts, their sentences concurrently.
 
@@ -70,6 +75,7 @@ async def translate_texts(
         language: of the texts.
         n: how many translations a text has.
         at_once: sentences that are translated at the same time.
+        drafts: earlier translations of the texts.
 
     Returns:
         for each text n translations, best first. Translation i has each sentence's hypothesis i,
@@ -78,18 +84,29 @@ async def translate_texts(
     parts = [split(text, language) for text in texts]
     turns = asyncio.Semaphore(at_once)
 
-    async def in_turn(sentence: str) -> list[str]:
+    async def in_turn(sentence: str, draft: Optional[str]) -> list[str]:
         async with turns:
-            return await translate(sentence)
+            return await translate(sentence, draft)
 
-    hypotheses = iter(
-        await gather([in_turn(sentence) for part in parts for sentence in part.sentences])
-    )
+    calls = []
+    for number, part in enumerate(parts):
+        own_drafts = _drafts_of(part, None if drafts is None else drafts[number])
+        calls += [in_turn(*pair) for pair in zip(part.sentences, own_drafts)]
+    hypotheses = iter(await gather(calls))
     results = []
     for part in parts:
         found = [next(hypotheses) for _ in part.sentences]
         results.append([part.join(best[min(i, len(best) - 1)] for best in found) for i in range(n)])
     return results
+
+
+def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> list[Optional[str]]:
+    """The draft of each sentence; the whole of it if it has another number of sentences."""
+    if draft is None or not draft.sentences:
+        return [None] * len(text.sentences)
+    if len(draft.sentences) == len(text.sentences):
+        return list(draft.sentences)
+    return [" ".join(draft.sentences)] * len(text.sentences)
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

@@ -24,6 +24,9 @@ from .scheduler import Scheduler, SchedulerOptions, SearchOutcome
 STREAM_BUFFER = 512
 
 
+# An earlier translation, or several.
+Drafts = Union[str, Sequence[str]]
+
 # Returns what a call returns for a sentence, or raises its error.
 Result = Callable[[], Any]
 
@@ -35,12 +38,14 @@ class SentenceJob(NamedTuple):
         tokens: of the source as the model reads it, int64 ``[n]`` with EOS.
         n_best: how many hypotheses the caller wants.
         written: from these hypotheses to strings, or with ``True`` to :class:`Translation`.
+        draft: of the output, int64 ``[D]``; ``None`` for none.
     """
 
     recipe: Recipe
     tokens: np.ndarray
     n_best: int
     written: Callable[[Sequence[Output], bool], list[Any]]
+    draft: Optional[np.ndarray] = None
 
     def results(self, outcome: SearchOutcome, details: bool) -> Union[list[Any], Problem]:
         """The best hypotheses, best first.
@@ -69,15 +74,20 @@ class JoiningTranslator(ABC):
         self._starting = threading.Lock()
 
     @abstractmethod
-    def translate(self, texts: Any, *, details: bool = False, **options: Any) -> Any:
+    def translate(
+        self, texts: Any, *, drafts: Any = None, details: bool = False, **options: Any
+    ) -> Any:
         """Translate a sentence or a list of sentences."""
 
     @abstractmethod
-    def job(self, text: str, options: dict[str, Any]) -> Union[SentenceJob, Problem, None]:
+    def job(
+        self, text: str, options: dict[str, Any], draft: Optional[Drafts] = None
+    ) -> Union[SentenceJob, Problem, None]:
         """A sentence as it is decoded; ``None`` if the method cannot take sentences one by one.
 
         Args:
             text: not empty, without white space around it.
+            draft: a translation to verify, or several, the best one first.
 
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
@@ -99,7 +109,7 @@ class JoiningTranslator(ABC):
         if isinstance(job, Problem):
             return _failed(job, details)
         with cores.TURNS:
-            outcome = job.recipe.decoded(job.tokens, self.n_threads())
+            outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
         return _result(job, outcome, details)
 
     def schedule(self, **options: Any) -> None:
@@ -116,12 +126,20 @@ class JoiningTranslator(ABC):
         self.close()
         self._scheduling = given
 
-    async def translate_async(self, text: str, *, details: bool = False, **options: Any) -> Any:
+    async def translate_async(
+        self,
+        text: str,
+        *,
+        draft: Optional[Drafts] = None,
+        details: bool = False,
+        **options: Any,
+    ) -> Any:
         """Translate a sentence without blocking the event loop.
 
         Cancelling the task takes the sentence out of its batch.
 
         Args:
+            draft: see ``drafts`` of :meth:`translate`.
             details, options: see :meth:`translate`.
 
         Returns:
@@ -140,7 +158,7 @@ class JoiningTranslator(ABC):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, ended, result)
 
-        number = self._submit(text.strip(), options, details, done, is_bounded=True)
+        number = self._submit(text.strip(), options, details, done, True, draft)
         try:
             result = await ended
         except asyncio.CancelledError:
@@ -162,8 +180,8 @@ class JoiningTranslator(ABC):
             the number of a sentence, from 0, and its :class:`Translation`, or a list of ``nbest``
             of these if it is above 1. One that could not be translated has an ``error``.
         """
-        stripped = (text.strip() for text in texts)
-        for number, result in self._results(stripped, options, True, in_order):
+        sources = ((text.strip(), None) for text in texts)
+        for number, result in self._results(sources, options, True, in_order):
             yield number, result()
 
     def queued(self) -> tuple[int, int]:
@@ -188,10 +206,18 @@ class JoiningTranslator(ABC):
         return scheduler
 
     def _results(
-        self, texts: Iterable[str], options: dict[str, Any], details: bool, in_order: bool
+        self,
+        sentences: Iterable[tuple[str, Optional[Drafts]]],
+        options: dict[str, Any],
+        details: bool,
+        in_order: bool,
     ) -> Iterator[tuple[int, Result]]:
-        """The results of sentences, which are submitted as others end, with their numbers."""
-        source = enumerate(texts)
+        """The results of sentences, which are submitted as others end, with their numbers.
+
+        Args:
+            sentences: each with its drafts.
+        """
+        source = enumerate(sentences)
         ended: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
         under_way: dict[int, Optional[int]] = {}
         held: dict[int, Result] = {}
@@ -199,9 +225,9 @@ class JoiningTranslator(ABC):
         try:
             while True:
                 n_free = STREAM_BUFFER - len(under_way) - len(held)
-                for number, text in islice(source, n_free):
+                for number, (text, draft) in islice(source, n_free):
                     done = partial(_put, ended, number)
-                    under_way[number] = self._submit(text, options, details, done)
+                    under_way[number] = self._submit(text, options, details, done, draft=draft)
                 if not under_way:
                     return
                 number, result = ended.get()
@@ -222,6 +248,7 @@ class JoiningTranslator(ABC):
         details: bool,
         done: Callable[[Result], None],
         is_bounded: bool = False,
+        draft: Optional[Drafts] = None,
     ) -> Optional[int]:
         """Have a sentence translated.
 
@@ -233,23 +260,60 @@ class JoiningTranslator(ABC):
         Returns:
             its number in the scheduler; ``None`` if it does not join a batch
         """
-        job = self.job(text, options) if text else None
+        job = self.job(text, options, draft) if text else None
         if isinstance(job, SentenceJob):
 
             def decoded(outcome: SearchOutcome) -> None:
                 done(partial(_result, job, outcome, details))
 
-            return self._started().submit(job.recipe, job.tokens, decoded, is_bounded)
+            scheduler = self._started()
+            return scheduler.submit(job.recipe, job.tokens, decoded, is_bounded, job.draft)
         if isinstance(job, Problem):
             done(partial(_failed, job, details))
         else:
-            done(partial(self.translate, text, details=details, **options))
+            done(partial(self.translate, text, drafts=draft, details=details, **options))
         return None
 
     def _cancel(self, number: Optional[int]) -> None:
         scheduler = self._scheduler
         if number is not None and scheduler is not None:
             scheduler.cancel(number)
+
+
+def check_verifies(recipe: Recipe) -> None:
+    """
+    Raises:
+        ValueError: if a method has no use for drafts.
+    """
+    if not recipe.verifies_drafts:
+        raise ValueError(
+            "drafts: only with decoding greedy, blockwise or lookahead and acceptance exact"
+        )
+
+
+def drafts_of(drafts: Any, is_one: bool, n: int) -> list[Optional[list[str]]]:
+    """The drafts of n sentences, each with none, one or several.
+
+    Args:
+        drafts: of :meth:`JoiningTranslator.translate`.
+        is_one: whether they are of a single sentence, and not of a list.
+
+    Raises:
+        TypeError: for anything else than text.
+        ValueError: if these are not n.
+    """
+    if drafts is None:
+        return [None] * n
+    given = [drafts] if is_one else drafts
+    if isinstance(given, str) or len(given) != n:
+        raise ValueError(f"drafts: not one for each of {n} sentences; use None for no draft")
+    found: list[Optional[list[str]]] = []
+    for own in given:
+        several = [own] if isinstance(own, str) else own
+        if several is not None and not all(isinstance(text, str) for text in several):
+            raise TypeError("drafts: must be strings, lists of strings, or None")
+        found.append(None if several is None else [text for text in several if text.strip()])
+    return found
 
 
 def _put(ended: "queue.SimpleQueue[tuple[int, Result]]", number: int, result: Result) -> None:

@@ -39,6 +39,22 @@ def test_alternatives():
     assert translator.options == {"nbest": 3, "beam": 3, "decoding": "beam"}
 
 
+def test_drafts():
+    translator = UpperCase()
+    answer = translate(app_with(translator), q="a", draft="B")
+    assert answer.json() == {"translatedText": "A"} and translator.options == {"draft": "B"}
+    answer = translate(app_with(translator), q=["a", "c"], draft=["B"])
+    assert answer.json() == {"translatedText": ["A", "C"]} and translator.options == {}
+
+
+@pytest.mark.parametrize(
+    "fields", [dict(draft=1), dict(draft="x", alternatives=1), dict(draft="x", format="html")]
+)
+def test_drafts_that_cannot_be_verified(fields):
+    answer = translate(app_with(UpperCase()), q="a", **fields)
+    assert answer.status_code == 400 and answer.json()["error"].startswith("draft: ")
+
+
 def test_the_source_language_is_known_if_there_is_one():
     app = app_with(UpperCase(), UpperCase("en", "fr"))
     detected = {"language": "en", "confidence": 0.0}

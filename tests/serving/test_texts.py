@@ -41,17 +41,35 @@ def run(given, translate, n=1, at_once=8):
 
 
 def test_alternatives_are_of_whole_texts():
-    async def translate(sentence):
+    async def translate(sentence, draft):
         return {"A.": ["a1", "a2", "a3"], "B.": ["b1"]}[sentence]
 
     found = run(["A.\n B. ", ""], translate, n=4)
     assert found == [["a1\n b1 ", "a2\n b1 ", "a3\n b1 ", "a3\n b1 "], [""] * 4]
 
 
+@pytest.mark.parametrize(
+    ("draft", "expected"),
+    [("Eins. Zwei.", ["Eins.", "Zwei."]), ("Eins.", ["Eins."] * 2), ("", [None] * 2)],
+)
+def test_sentences_have_the_drafts_of_their_places(draft, expected):
+    """And the whole draft if it has another number of sentences."""
+    given = []
+
+    async def translate(sentence, draft):
+        given.append(draft)
+        return [sentence]
+
+    drafts = [texts.split(draft, "de"), texts.split("Drei.", "de")]
+    calls = texts.translate_texts(["One. Two.", "Three."], "en", translate, 1, 8, drafts)
+    assert asyncio.run(calls) == [["One. Two."], ["Three."]]
+    assert given == [*expected, "Drei."]
+
+
 def test_so_many_sentences_at_once():
     now, most = 0, 0
 
-    async def translate(sentence):
+    async def translate(sentence, draft):
         nonlocal now, most
         now += 1
         most = max(most, now)
@@ -67,7 +85,7 @@ def test_so_many_sentences_at_once():
 def test_one_failure_cancels_the_others():
     cancelled = []
 
-    async def translate(sentence):
+    async def translate(sentence, draft):
         if sentence == "B":
             raise ValueError("no")
         try:

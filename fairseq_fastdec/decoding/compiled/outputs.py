@@ -41,6 +41,7 @@ class CompiledOutputs(CompiledSearch):
         if prefix is not None and prefix.size(1):
             prefix_lengths(prefix, self._rules.pad)
             forced = prefix.numpy()
+        drafts = None if sources.drafts is None else [own.numpy() for own in sources.drafts]
         with self.search_for(sources.width, max_len + 1) as search:
             before = search.counts
             search.admit(
@@ -48,7 +49,7 @@ class CompiledOutputs(CompiledSearch):
                 bos=bos,
                 max_len=max_len,
                 horizons=None if horizons is None else horizons.numpy(),
-                drafts=sources.drafts and [draft.numpy() for draft in sources.drafts],
+                drafts=drafts,
                 **self.arguments(sources, forced),
             )
             search.advance(loading.library().ALL_STEPS, loading.n_threads())

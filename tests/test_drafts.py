@@ -1,0 +1,94 @@
+"""Drafts in calls from Python: the model's own translations, in fewer steps."""
+
+import asyncio
+
+import pytest
+
+import fairseq_fastdec
+from examples.common.en_de import DISTILLED_MODEL
+from fairseq_fastdec.tools.export import export
+
+LINES = [
+    "Click the Save button.",
+    "",
+    "Don't close the document!",
+    "Choose Tools - Options, and then select the fonts that you want to use in new documents.",
+]
+EARLIER = [
+    "Klicken Sie auf die Schaltfl\u00e4che Speichern.",
+    "nichts",
+    None,
+    ["Wählen Sie Extras - Optionen.", "und wählen Sie dann die Schriftarten aus, die Sie"],
+]
+
+
+@pytest.fixture(scope="module")
+def translator():
+    made = fairseq_fastdec.load(DISTILLED_MODEL)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def bundle(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
+    export(translator, path)
+    made = fairseq_fastdec.load(path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["checkpoint", "bundle"])
+def either(request, translator, bundle):
+    return {"checkpoint": translator, "bundle": bundle}[request.param]
+
+
+def test_they_change_no_translation(either):
+    expected = either.translate(LINES)
+    assert either.translate(LINES, drafts=EARLIER) == expected
+    for line, draft, alone in zip(LINES, EARLIER, expected):
+        assert either.translate(line, drafts=draft) == alone
+        assert asyncio.run(either.translate_async(line, draft=draft)) == alone
+
+
+@pytest.mark.parametrize("decoding", ["blockwise", "lookahead", "auto"])
+def test_with_other_methods(translator, decoding):
+    line = LINES[0]
+    call = dict(drafts=EARLIER[0], decoding=decoding)
+    if decoding == "auto":
+        with pytest.raises(ValueError, match="auto: does not verify drafts"):
+            translator.translate(line, **call)
+    else:
+        assert translator.translate(line, **call) == translator.translate(line)
+
+
+def test_right_drafts_take_one_step(translator):
+    """A step of the decoder for a sentence, where there was one for each token."""
+    generator = translator._built({"decoding": "greedy"})
+    (source,) = translator._codec.encode(LINES[:1])
+    draft = translator._codec.draft([translator.translate(LINES[0])])
+    (batch,) = translator._batches(generator, [source], translator._usual)
+    generator.generate(translator._models, dict(batch, drafts=[draft]))
+    assert generator.statistics.row_invocations == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "call", "error", "message"),
+    [
+        (LINES[0], dict(drafts="x", beam=3), ValueError, "drafts: only with decoding greedy"),
+        (LINES, dict(drafts=["x"]), ValueError, "not one for each of 4 sentences"),
+        (LINES, dict(drafts="x"), ValueError, "not one for each of 4 sentences"),
+        (LINES[0], dict(drafts=1.5), TypeError, ""),
+        (LINES[0], dict(drafts=[1]), TypeError, "must be strings"),
+    ],
+)
+def test_errors(either, texts, call, error, message):
+    with pytest.raises(error, match=message):
+        either.translate(texts, **call)
+
+
+def test_fairseqs_generator_verifies_none(translator):
+    with pytest.raises(ValueError, match="not with decoding fairseq"):
+        translator.translate(LINES, drafts=EARLIER, decoding="fairseq")
+    with pytest.raises(ValueError, match="give drafts="):
+        translator.translate(LINES, draft_file="drafts")
