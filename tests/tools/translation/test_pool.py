@@ -131,7 +131,8 @@ def die(_):
 
 
 @pytest.mark.parametrize("forks", [True, False], ids=["forked", "spawned"])
-def test_workers_that_never_begin(forks, counted):
+def test_workers_that_never_begin(forks, counted, monkeypatch):
+    monkeypatch.setattr(pool_module, "MOST_DEATHS", 2)  # each imports torch
     with LocalPool([Place()], die, None, counted.append, forks) as pool:
         error = results(pool, chunks("a\n"))[None]
     assert isinstance(error, WorkersDie)
