@@ -48,7 +48,8 @@ def train(data, save_dir, *arguments, updates=100, lr="3e-3", sizes=TINY) -> str
     return run(
         train_cli, data, "--save-dir", save_dir, *COMMON, *sizes, "--optimizer", "adam",
         "--lr", lr, "--max-tokens", 400, "--max-update", updates, "--seed", 1,
-        "--no-epoch-checkpoints", "--log-format", "simple", "--num-workers", 0, *arguments,
+        "--no-epoch-checkpoints", "--save-interval", 1000, "--validate-interval", 1000,
+        "--log-format", "simple", "--num-workers", 0, *arguments,
     )  # fmt: skip
 
 
