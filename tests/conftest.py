@@ -1,7 +1,9 @@
 """One tiny corpus and two tiny models, trained once through fairseq's own commands."""
 
-import functools
+import os
 import random
+import shutil
+import tempfile
 
 import pytest
 import torch
@@ -20,6 +22,14 @@ def pytest_cmdline_main(config):
     in_parallel.use_all_cores(config)
 
 
+def pytest_configure(config):
+    """Make a directory for what all processes of the run share, unless they have one."""
+    if made_once.OF_THE_RUN not in os.environ:
+        place = os.environ[made_once.OF_THE_RUN] = tempfile.mkdtemp()
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+        config.add_cleanup(lambda: os.environ.pop(made_once.OF_THE_RUN))
+
+
 def pytest_collection_modifyitems(items):
     """Mark the tests of the smoke test."""
     for item in items:
@@ -28,12 +38,9 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory, pytestconfig):
+def made():
     """A function of a name and of what fills a directory, once in all processes of the run."""
-    own = tmp_path_factory.getbasetemp()
-    # Processes of pytest-xdist have a directory each in that of the run.
-    shared = own.parent if hasattr(pytestconfig, "workerinput") else own
-    return functools.partial(made_once.directory, shared)
+    return made_once.in_run
 
 
 @pytest.fixture(scope="session")

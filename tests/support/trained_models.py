@@ -5,11 +5,28 @@ import functools
 import torch
 
 import fairseq_fastdec.criterions.random_sub_loss as sub_loss
-from tests.support import tiny
+from tests.support import made_once, tiny
 
 TASK = tiny.task(20)
 ORDERS = ("bidirectional", "l2r", "r2l")
 DOUBLE_TASKS = {name: tiny.double_token_task(name) for name in ORDERS}
+
+
+def taught(model, task, *names, **training):
+    """A model that has learnt to reverse, in this process or in another of the run.
+
+    Args:
+        names: what distinguishes the model from others.
+        training: arguments of :func:`tiny.train`.
+    """
+
+    def train(directory):
+        tiny.train(model, task, reverse=True, **training)
+        torch.save(model.state_dict(), directory / "model.pt")
+
+    directory = made_once.in_run(" ".join(str(name) for name in names), train)
+    model.load_state_dict(torch.load(directory / "model.pt", weights_only=True))
+    return model.eval()
 
 
 @functools.cache
@@ -17,7 +34,7 @@ def stock_model(seed=0, dtype=torch.float32, trained=True, **overrides):
     """A transformer trained to reverse, or a random one that seldom stops by itself."""
     model = tiny.build_model(TASK, seed=seed, **overrides)
     if trained:
-        tiny.train(model, TASK, updates=150, reverse=True)
+        taught(model, TASK, "stock", seed, overrides, updates=150)
     else:
         tiny.stir(model, seed)
     return model.to(dtype)
@@ -53,7 +70,8 @@ def blockwise_model(
         block_size=4,
     )
     model.load_state_dict(dict(stock_model(seed).state_dict()))
-    return tiny.train(model, TASK, updates=60, reverse=True, loss_of=mean_loss)
+    own = (identity_first_head, freeze_base, block_ffn, seed, block_heads, block_output_rank)
+    return taught(model, TASK, "blockwise", *own, updates=60, loss_of=mean_loss)
 
 
 @functools.cache
@@ -62,7 +80,7 @@ def double_model(name="bidirectional", dtype=torch.float64, trained=True, seed=0
     task = DOUBLE_TASKS[name]
     model = tiny.build_model(task, "double_token_transformer", seed=seed, **overrides)
     if trained:
-        tiny.train(model, task, updates=120, reverse=True)
+        taught(model, task, "double", name, seed, overrides, updates=120)
     else:
         tiny.stir(model, seed)
     return model.to(dtype)
