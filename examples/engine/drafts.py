@@ -96,7 +96,7 @@ def of_distilled(precision: str, args: Namespace) -> list[dict[str, str]]:
     folder = str(DISTILLED_MODEL)
     codes = str(DISTILLED_MODEL / "bpe.codes")
     hub = TransformerModel.from_pretrained(
-        folder, "checkpoint.pt", folder, bpe_codes=codes, **names
+        folder, "checkpoint.pt", folder, tokenizer="moses", bpe="subword_nmt", bpe_codes=codes
     )
     model, n = Model(hub, precision), args.sentences
     text = (EN_DE / "data" / "test.en").read_text(encoding="utf-8").splitlines()[:n]

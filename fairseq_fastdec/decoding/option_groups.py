@@ -11,6 +11,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from ..help import as_ours
 from .methods.beams import BEAMS
 from .methods.drafts import DRAFTING
+from .methods.given_drafts import DRAFTED
 from .option_rules import rule_of, values_of
 
 GENERAL = "decoding"
@@ -19,6 +20,7 @@ GROUPS = {
     "blockwise decoding": ("blockwise", "auto"),
     "Jacobi decoding and lookahead": (*DRAFTING, "auto"),
     "beams": BEAMS,
+    "drafts": DRAFTED,
 }
 
 

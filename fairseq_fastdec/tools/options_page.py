@@ -35,6 +35,7 @@ INTRODUCTIONS = {
     "Jacobi decoding and lookahead": "See [lookahead](methods/lookahead.md) and "
     "[Jacobi decoding](methods/jacobi.md).",
     "beams": "See [beams](methods/beams.md).",
+    "drafts": "See [drafts](methods/drafts.md).",
     "order of decoding": "The task `translation_double_token` takes these, to train and to decode. "
     "See [double_token](methods/double_token.md).",
     "training": "Both tasks take these. See [training](training.md).",

@@ -124,7 +124,7 @@ def test_every_table_of_scores_is_signed():
             # and comparisons of speed have seconds and lines: no BLEU.
             of_speed = (
                 "base.py", "beside_ctranslate2.py", "beside_fairseq.py", "cold_start.py",
-                "joining.py", "load.py", "one_call.py", "proposals.py", "speed.py",
+                "drafts.py", "joining.py", "load.py", "one_call.py", "proposals.py", "speed.py",
                 "whole_commands.py",
             )  # fmt: skip
             has_no_scores = script.name in ("precision.py", "parse_results.py", *of_speed)

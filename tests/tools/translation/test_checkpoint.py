@@ -14,7 +14,8 @@ from fairseq_fastdec.tools.command_line import to_config
 from fairseq_fastdec.tools.translation import checkpoint
 from fairseq_fastdec.tools.translation.arguments import parse_args
 from fairseq_fastdec.tools.translation.checkpoint import CheckpointTranslator
-from fairseq_fastdec.tools.translation.output_lines import Outcome, TextHypothesis
+from fairseq_fastdec.tools.translation.chunks import Chunk
+from fairseq_fastdec.tools.translation.output_lines import Outcome, OutputRules, TextHypothesis
 from tests.support import command_line
 
 LINES = ["a b c", "  c  c c ", "j i h g f e d c b a", "ü a", "a\u00a0b\u2028c", "a b c"]
@@ -199,3 +200,21 @@ def test_a_model_for_another_machine_names_files_by_relative_paths(
     assert cfg.common.user_dir == str(tmp_path)
     assert model.cfg.common_eval.path == f"{baseline}:{baseline}"
     assert cfg.generation == model.cfg.generation
+
+
+def test_drafts_are_those_of_the_lines_numbers(translator_of, tmp_path):
+    """And lines that are not UTF-8 have numbers, too."""
+    alone = translator_of("--decoding", "greedy")
+    expected = alone.translate_lines(LINES, seed=1)
+    texts = [result.hypotheses[0].text for result in expected]
+    drafts = tmp_path / "drafts"
+    drafts.write_text("\n".join([*[""] * 20, texts[0], "j", *texts[1:]]), encoding="utf-8")
+    drafted = translator_of("--decoding", "greedy", "--draft-file", drafts)
+    first, *others = (line.encode("utf-8") for line in LINES)
+    source = b"\n".join([first, b"\xff", *others, b""])
+    rules = OutputRules(on_error="empty")
+    drafted._rules = alone._rules = rules
+    chunk = Chunk(3, 20, source)
+    assert drafted.translate(chunk, lambda n: None) == alone.translate(chunk, lambda n: None)
+    statistics = drafted._generator.statistics
+    assert statistics.drafted_right == statistics.drafted > 20
