@@ -32,6 +32,7 @@ from .decoding.methods.streaming import Capacity, Streaming
 from .decoding.option_rules import given
 from .decoding.options import DecodingOptions
 from .decoding.registry import STOCK
+from .decoding.translation_memory import TranslationMemory
 from .engine.kernels import loading
 from .engine.searches import Output, Recipe
 from .kept_generators import KeptGenerators, key_of
@@ -254,10 +255,12 @@ class Joining(NamedTuple):
     Attributes:
         recipes: by the token before the first and the forced tokens, which tasks choose.
         stripped: the tokens that are no text.
+        memory: finds drafts of sentences that have none; ``None`` for no memory.
     """
 
     recipes: dict[tuple[int, tuple[int, ...]], Recipe]
     stripped: set[int]
+    memory: Optional[TranslationMemory] = None
 
     def recipe(self, bos: Optional[int], prefix: tuple[int, ...]) -> Recipe:
         """The recipe with these first tokens; ``None`` for that of the generator."""
@@ -459,17 +462,19 @@ class Translator(JoiningTranslator):
         joining = self._joining(request)
         if joining is None:
             return None
-        drafted = None
-        if draft is not None:
-            self._check_token_order("drafts")
-            check_verifies(next(iter(joining.recipes.values())))
-            drafted = self._codec.draft([draft] if isinstance(draft, str) else draft).numpy()
         (source,) = self._codec.encode([text])
         if isinstance(source, Problem):
             return source
         problem = SourceLimit.of(self._positions, request.max_tokens).problem(source)
         if problem is not None:
             return problem
+        drafted = None
+        if draft is not None:
+            self._check_token_order("drafts")
+            check_verifies(next(iter(joining.recipes.values())))
+            drafted = self._codec.draft([draft] if isinstance(draft, str) else draft).numpy()
+        elif joining.memory is not None:
+            drafted = joining.memory.draft(source.tolist()).numpy()
         start = self._start(source, request)
         self._codec.forget_words()
         written = partial(self._written, source, joining.stripped)
@@ -588,7 +593,12 @@ class Translator(JoiningTranslator):
                 recipe = generator.recipe(n_source)
             joining = None
             if recipe is not None and not self._changes_hypotheses:
-                joining = Joining({(recipe.bos, ()): recipe}, stripped_by(generator))
+                memory = generator.drafts
+                joining = Joining(
+                    {(recipe.bos, ()): recipe},
+                    stripped_by(generator),
+                    memory if isinstance(memory, TranslationMemory) else None,
+                )
             if len(self._joinings) >= MOST_REQUESTS:
                 self._joinings.clear()
             self._joinings[request.key] = joining

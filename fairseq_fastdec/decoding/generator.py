@@ -6,7 +6,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 from fairseq.data import Dictionary
@@ -24,6 +24,7 @@ from .hypothesis import Hypotheses, check_finite
 from .ids import check_dictionaries, check_ids, check_request
 from .sources import Sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
+from .translation_memory import TranslationMemory
 
 if TYPE_CHECKING:
     from .options import DecodingOptions
@@ -49,7 +50,8 @@ class DecodingGenerator(ABC):
         network: the models, for :meth:`translate`.
         shortlist: the target types of ``--shortlist``; ``None`` for all.
         search: the method in compiled code; ``None`` if it has none.
-        draft_file: the drafts of ``--draft-file``, for samples without ``drafts``.
+        drafts: those of ``--draft-file`` or of a translation memory, for samples without
+            ``drafts``; ``None`` for none.
         observer: is called after every decoder invocation, by methods that keep one hypothesis.
             Torch decodes for an observer.
     """
@@ -105,9 +107,7 @@ class DecodingGenerator(ABC):
         self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
         self.statistics = Statistics()
         self._file = StatisticsFile(options.decoding_stats)
-        self.draft_file = None
-        if options.draft_file is not None:
-            self.draft_file = DraftFile(options.draft_file, dictionary)
+        self.drafts = self._open_drafts()
         self._next_id = 0
         self._lock = threading.Lock()
         # At the end of a command fairseq drops its generator without telling it.
@@ -315,6 +315,24 @@ class DecodingGenerator(ABC):
             besides=(self.eos,),
         )
 
+    def _open_drafts(self) -> Union[DraftFile, TranslationMemory, None]:
+        """
+        Raises:
+            ValueError: for files that cannot be read, or sources that are no tokens.
+        """
+        options, target = self.options, self.dictionary
+        if options.draft_file is not None:
+            return DraftFile(options.draft_file, target)
+        if options.memory_source is None or options.memory_target is None:
+            return None
+        if self.source_dictionary is None:
+            raise ValueError(
+                f"--memory-source {options.memory_source}: the model's sources are not tokens of a "
+                "dictionary; remove it"
+            )
+        files = options.memory_source, options.memory_target
+        return TranslationMemory(*files, self.source_dictionary, target)
+
     def _check_tokens_per_step(self) -> None:
         n_trained = self.network.tokens_per_step
         if n_trained > self.tokens_per_step:
@@ -337,8 +355,8 @@ class DecodingGenerator(ABC):
             ValueError: if the method verifies none.
         """
         drafts = sample.get("drafts")
-        if drafts is None and self.draft_file is not None:
-            drafts = self.draft_file.of_sample(sample, self.rules.pad)
+        if drafts is None and self.drafts is not None:
+            drafts = self.drafts.of_sample(sample, self.rules.pad)
         if drafts is None:
             return None
         if not (self.verifies_drafts and self.options.keeps_p1_tokens):

@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 from fairseq.dataclass import FairseqDataclass
@@ -19,6 +19,7 @@ from ..decoding.option_groups import add_options
 from ..decoding.option_rules import given
 from ..decoding.options import DecodingOptions, check_names
 from ..decoding.registry import STOCK
+from ..decoding.translation_memory import TranslationMemory
 from ..engine import release_once_prepared
 from ..mapped_checkpoints import read_weights
 from .decoding_commands import is_decoding_command, warn_of_shards
@@ -54,7 +55,7 @@ class FastDecoding(Task):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._capacity = Capacity()
-        self._draft_file: Optional[DraftFile] = None
+        self._drafts: Union[DraftFile, TranslationMemory, None] = None
         # What makes subwords of text, in the order of its use.
         self._segmenters: dict[str, Any] = {}
 
@@ -183,20 +184,20 @@ class FastDecoding(Task):
             args.beam = 1
         if isinstance(generator, Streaming):
             generator.capacity = self._capacity
-        if generator.draft_file is not None:
-            self._check_token_order(options)
-            generator.draft_file.segmented = self._segmented
-            self._draft_file = generator.draft_file
+        if generator.drafts is not None:
+            self._check_token_order()
+            generator.drafts.segmented = self._segmented
+            self._drafts = generator.drafts
         return generator
 
-    def _check_token_order(self, options: DecodingOptions) -> None:
+    def _check_token_order(self) -> None:
         """
         Raises:
             ValueError: for drafts, which are in the natural order, if the model has another one.
         """
         if self.token_order not in (None, LEFT_TO_RIGHT):
             raise ValueError(
-                f"--draft-file {options.draft_file}: only for models that decode from left to "
+                f"--draft-file, --memory-source: only for models that decode from left to "
                 f"right, not {self.token_order}; remove it"
             )
 
@@ -219,8 +220,8 @@ class FastDecoding(Task):
 
     def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, **kwargs: Any) -> Any:
         """As in fairseq; fairseq-interactive calls it for each buffer of lines."""
-        if self._draft_file is not None:
-            self._draft_file.begin_buffer(src_tokens)
+        if self._drafts is not None:
+            self._drafts.begin_buffer(src_tokens)
         return super().build_dataset_for_inference(src_tokens, src_lengths, **kwargs)
 
     @property

@@ -45,17 +45,37 @@ class GivenDraftOptions:
         methods=DRAFTED,
         is_path=True,
     )
+    memory_source: Optional[str] = option(
+        None,
+        "greedy, blockwise, lookahead: sentences that were translated before, one a line; for "
+        "each sentence, the translation of the most similar one is its draft, if there is one. "
+        "Subwords or plain text, as for --draft-file. An index is made beside --memory-target",
+        methods=DRAFTED,
+        is_path=True,
+        needs=("memory_target", ()),
+    )
+    memory_target: Optional[str] = option(
+        None,
+        "their translations, one a line",
+        methods=DRAFTED,
+        is_path=True,
+        needs=("memory_source", ()),
+    )
 
     def check_together(self: "DecodingOptions") -> None:  # type: ignore[misc]
         """
         Raises:
             ValueError: for drafts whose tokens could be accepted though p_1 does not agree.
         """
-        if self.draft_file is not None and not self.keeps_p1_tokens:
+        files = {"--draft-file": self.draft_file, "--memory-source": self.memory_source}
+        given = [f"{flag} {path}" for flag, path in files.items() if path is not None]
+        if given and not self.keeps_p1_tokens:
             raise ValueError(
-                f"--draft-file {self.draft_file}: only with --acceptance exact and without "
-                "--min-block-size, so that the output does not depend on the drafts"
+                f"{given[0]}: only with --acceptance exact and without --min-block-size, so that "
+                "the output does not depend on the drafts"
             )
+        if len(given) > 1:
+            raise ValueError(f"{given[0]}: not beside {given[1]}; remove one of them")
 
 
 class GivenDrafts:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ...data.batches import batches_of
 from ...data.codec import TextCodec, warn_of_subwords
+from ...decoding.draft_file import DraftFile
 from ...results import Problem
 from ...translator import SourceLimit, decoded, stripped_by
 from ..command_line import to_config, version
@@ -31,10 +32,12 @@ GROUPS = ("task", "generation", "tokenizer", "bpe")
 # Options of these groups that do not: a user who runs out of memory can continue with less.
 WITHOUT_EFFECT = {
     "task.data",
-    "task.stream_buffer",
-    "task.max_beam_rows",
-    "task.keep_model",
     "task.draft_file",
+    "task.keep_model",
+    "task.max_beam_rows",
+    "task.memory_source",
+    "task.memory_target",
+    "task.stream_buffer",
 }
 DICTIONARIES = "dict*.txt"
 DEFAULT_RULES = OutputRules()
@@ -123,7 +126,8 @@ class CheckpointTranslator(LineTranslator):
         self._limit = SourceLimit.of(self._max_positions, cfg.dataset.max_tokens)
         self._nbest = cfg.generation.nbest
         # fairseq's own generator has none.
-        self._draft_file = getattr(self._generator, "draft_file", None)
+        drafts = getattr(self._generator, "drafts", None)
+        self._draft_file = drafts if isinstance(drafts, DraftFile) else None
         self._stripped = stripped_by(self._generator)
         self._codec = TextCodec.of_command_line(cfg, self.task)
 

@@ -1,0 +1,199 @@
+"""A translation memory (``--memory-source``, ``--memory-target``): drafts for similar sentences.
+
+Sentences are similar if they share trigrams of tokens. An inverted index of the trigrams is made
+once, on disk beside the target's file, and mapped.
+"""
+
+import hashlib
+import logging
+import os
+import tempfile
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from ..data.codec import numbers_of
+
+logger = logging.getLogger(__name__)
+
+# Dice's coefficient of the trigrams of two sentences, below which a translation is no draft.
+LEAST_SIMILAR = 0.4
+# The translations of a draft: where the first one does not match, the next one may.
+MOST_TRANSLATIONS = 2
+# The trigrams of a sentence that are looked up, rarest first, and the sentences that have them.
+MOST_LOOKED_UP, MOST_SENTENCES = 64, 20_000
+# Lines that show whether an index was made with the same dictionaries and subwords.
+N_SAMPLED = 1000
+NAMES = ("targets", "target_starts", "n_trigrams", "trigrams", "starts", "sentences")
+
+
+class TranslationMemory:
+    """Sentences that were translated before.
+
+    Attributes:
+        segmented: from a line to subwords (default: the line).
+    """
+
+    def __init__(
+        self, source: str, target: str, source_words: Dictionary, target_words: Dictionary
+    ) -> None:
+        """
+        Args:
+            source, target: files with as many lines.
+
+        Raises:
+            ValueError: if a file cannot be read, or if they have not as many lines.
+        """
+        self._paths = source, target
+        self._words = source_words, target_words
+        self.segmented: Callable[[str], str] = str
+        self._index: dict[str, np.ndarray] = {}
+        n_lines = []
+        for option, path in zip(("source", "target"), self._paths):
+            try:
+                with open(path, "rb") as file:
+                    n_lines.append(sum(1 for _ in file))
+            except OSError as error:
+                raise ValueError(
+                    f"--memory-{option} {path}: cannot be read ({error.strerror})"
+                ) from error
+        if n_lines[0] != n_lines[1]:
+            raise ValueError(
+                f"--memory-source {source}: has {n_lines[0]} lines, and --memory-target {target} "
+                f"{n_lines[1]}; give a translation for each line"
+            )
+
+    def of_sample(self, sample: dict[str, Any], pad: int) -> list[Tensor]:
+        """Drafts for the sentences of a batch of fairseq's, int64 ``[D]`` each."""
+        rows = sample["net_input"]["src_tokens"].tolist()
+        return [self.draft([token for token in row if token != pad]) for row in rows]
+
+    def begin_buffer(self, sources: Sequence[Tensor]) -> None:
+        """Called for each buffer of fairseq-interactive, which does not matter here."""
+
+    def draft(self, source: Sequence[int]) -> Tensor:
+        """The translations of the most similar sentences, each with EOS, the best one first.
+
+        Args:
+            source: tokens with EOS.
+
+        Returns:
+            int64 ``[D]``, empty if no sentence is similar.
+        """
+        index = self._opened()
+        numbers = self._most_similar(index, np.unique(trigrams_of(source)))
+        bounds = [(index["target_starts"][n], index["target_starts"][n + 1]) for n in numbers]
+        parts = [index["targets"][start:end] for start, end in bounds]
+        found = np.concatenate([np.zeros(0, np.int64), *parts])
+        return torch.from_numpy(found.astype(np.int64))
+
+    def _most_similar(self, index: dict[str, np.ndarray], own: np.ndarray) -> list[int]:
+        """The sentences that share the most of some trigrams, uint64 ``[n]``."""
+        known = index["trigrams"]
+        places = np.minimum(np.searchsorted(known, own), max(len(known) - 1, 0))
+        places = places[known[places] == own] if len(known) else places[:0]
+        starts, ends = index["starts"][places], index["starts"][places + 1]
+        rarest = np.argsort(ends - starts, kind="stable")[:MOST_LOOKED_UP]
+        having, n_having = [np.zeros(0, np.int64)], 0
+        for start, end in zip(starts[rarest], ends[rarest]):
+            n_having += int(end - start)
+            if len(having) > 1 and n_having > MOST_SENTENCES:
+                break
+            having.append(index["sentences"][start:end])
+        sentences, counts = np.unique(np.concatenate(having), return_counts=True)
+        similar = 2 * counts / (len(own) + index["n_trigrams"][sentences])
+        # Of equal ones the last: later translations are the better ones.
+        best = np.lexsort((sentences, similar))[::-1][:MOST_TRANSLATIONS]
+        return [int(sentences[at]) for at in best if similar[at] >= LEAST_SIMILAR]
+
+    def _opened(self) -> dict[str, np.ndarray]:
+        if not self._index:
+            folder = self._folder()
+            if not folder.is_dir():
+                self._make(folder)
+            self._index = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in NAMES}
+        return self._index
+
+    def _folder(self) -> Path:
+        """The directory of the index, named by all that it depends on."""
+        digest = hashlib.sha256()
+        for path in self._paths:
+            with open(path, "rb") as file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+        for number, (source, target) in enumerate(self._pairs()):
+            digest.update(repr((source, target)).encode())
+            if number == N_SAMPLED:
+                break
+        return Path(f"{self._paths[1]}.memory-{digest.hexdigest()[:16]}")
+
+    def _pairs(self) -> Iterator[tuple[list[int], list[int]]]:
+        """The tokens of each sentence and of its translation, with EOS."""
+        source, target = self._paths
+        text: Any = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
+        with open(source, **text) as sources, open(target, **text) as targets:
+            for pair in zip(sources, targets):
+                own = (self.segmented(line.strip()) for line in pair)
+                source_tokens, target_tokens = map(numbers_of, self._words, own)
+                yield source_tokens, target_tokens
+
+    def _make(self, folder: Path) -> None:
+        """Make the index, which another process may be making, too.
+
+        Raises:
+            ValueError: if it cannot be written.
+        """
+        logger.info("making an index of %s", self._paths[0])
+        hashes, owners, n_trigrams = [], [], array("q")
+        targets, starts = array("i"), array("q", [0])
+        for number, (source, target) in enumerate(self._pairs()):
+            own = np.unique(trigrams_of(source))
+            hashes.append(own)
+            owners.append(np.full(len(own), number, dtype=np.int64))
+            n_trigrams.append(len(own))
+            targets.extend(target)
+            starts.append(len(targets))
+        every = np.concatenate([np.zeros(0, np.uint64), *hashes])
+        order = np.argsort(every, kind="stable")
+        trigrams, firsts = np.unique(every[order], return_index=True)
+        content: dict[str, np.ndarray] = {
+            "targets": np.array(targets, dtype=np.int32),
+            "target_starts": np.array(starts, dtype=np.int64),
+            "n_trigrams": np.array(n_trigrams, dtype=np.int64),
+            "trigrams": trigrams,
+            "starts": np.append(firsts, len(every)).astype(np.int64),
+            "sentences": np.concatenate([np.zeros(0, np.int64), *owners])[order].astype(np.int32),
+        }
+        try:
+            with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+                unfinished = Path(made) / "index"
+                unfinished.mkdir()
+                for name in NAMES:
+                    np.save(unfinished / f"{name}.npy", content[name])
+                # A directory that another process has made in the meantime is as good.
+                if not folder.is_dir():
+                    os.rename(unfinished, folder)
+        except OSError as error:
+            if not folder.is_dir():
+                raise ValueError(
+                    f"--memory-target {self._paths[1]}: its index cannot be written beside it "
+                    f"({error.strerror}); copy both files to a directory that can be written to"
+                ) from error
+
+
+def trigrams_of(tokens: Sequence[int]) -> np.ndarray:
+    """Numbers for the trigrams of a sentence and its beginning, uint64 ``[n]``.
+
+    Args:
+        tokens: with EOS; n of them.
+    """
+    own = np.array([-2, -1, *tokens], dtype=np.int64).astype(np.uint64)
+    factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+    mixed = own[:-2] * factors[0] + own[1:-1] * factors[1] + own[2:] * factors[2]
+    return (mixed ^ (mixed >> np.uint64(29))) * factors[0]
