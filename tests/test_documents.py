@@ -158,6 +158,8 @@ def workplace(corpus, baseline, tmp_path_factory):
     """A directory in which the names of the guides are tiny things."""
     place = tmp_path_factory.mktemp("workplace")
     shutil.copytree(corpus, place / "data-bin" / "en-de")
+    for name in ("old-translations.bpe.de", "old.bpe.en", "old.bpe.de"):
+        (place / name).write_text("a b c\n" * 29)
     (place / "data-bin" / "en-de" / "bpe.codes").write_text("#version: 0.2\na b</w>\n")
     shutil.copy(baseline, place / "checkpoint_best.pt")
     return place

@@ -63,7 +63,7 @@ def fairseq_help(capsys, monkeypatch):
 def test_fairseqs_commands(fairseq_help, command):
     text = fairseq_help(command, "--task", "translation_fastdec", flag="--help-all")
     found = groups(text)
-    titles = ("decoding", "blockwise decoding", "Jacobi decoding and lookahead", "beams")
+    titles = ("decoding", "blockwise decoding", "Jacobi decoding and lookahead", "beams", "drafts")
     assert sorted(OURS) == sorted(flag for title in titles for flag in found[title])
     assert "--decoding-block-size" in found["blockwise decoding"]
     assert {"--jacobi-block-size", "--lookahead-window"} <= set(found[titles[2]])

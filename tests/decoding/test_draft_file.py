@@ -11,6 +11,7 @@ from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.command_line import generate, hypotheses, interactive
+from tests.support.text_files import write
 from tests.support.trained_models import TASK, stock_model
 
 LINES = ["a b c d", "j i", "h g f", "e d c b a"]
@@ -21,11 +22,6 @@ def accepted(caplog):
     gc.collect()
     found = re.findall(r"(\d+) of (\d+) tokens of drafts accepted", caplog.text)
     return tuple(map(int, found[-1])) if found else None
-
-
-def write(path, lines):
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return path
 
 
 def test_lines_are_tokens_with_an_end(tmp_path):

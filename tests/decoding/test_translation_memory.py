@@ -14,8 +14,8 @@ from examples.common.en_de import DISTILLED_MODEL
 from fairseq_fastdec.data.codec import numbers_of
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.translation_memory import TranslationMemory, trigrams_of
-from tests.decoding.test_draft_file import write
 from tests.support.command_line import generate, hypotheses
+from tests.support.text_files import write
 from tests.support.trained_models import TASK
 
 WORDS = TASK.target_dictionary

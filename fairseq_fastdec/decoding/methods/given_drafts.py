@@ -117,7 +117,7 @@ class GivenDrafts:
         return proposals.new_tensor(rows).view(len(rows), width)
 
     def n_proposed(self, batch: OutputBatch, n_others: int) -> Tensor:
-        """How many proposals each row had last, of its draft or ``n_others``: int64 ``[R]``."""
+        """The number of each row's last proposals, of its draft or ``n_others``: int64 ``[R]``."""
         n_drafted = torch.tensor(self._n_drafted, device=batch.sentence.device)
         return n_drafted.masked_fill(n_drafted.eq(0), n_others)
 
@@ -136,7 +136,7 @@ class GivenDrafts:
         return tokens + [self._eos] if tokens and tokens[-1] != self._eos else tokens
 
     def _chains(self, batch: OutputBatch, certain: Optional[Tensor]) -> list[list[int]]:
-        """What each row's draft has next; an empty list for none."""
+        """The next tokens of each row's draft; an empty list for none."""
         tails = batch.tail(LONGEST_MATCH, BEFORE_FIRST)
         lengths = batch.lengths
         if certain is not None:
@@ -152,7 +152,7 @@ class GivenDrafts:
     def _chain(
         self, sentence: int, tail: list[int], length: int, is_new: bool, room: int
     ) -> list[int]:
-        """What a draft has behind an output.
+        """The tokens of a draft behind an output.
 
         Args:
             tail: the output's last tokens.
@@ -186,7 +186,7 @@ class GivenDrafts:
 
 
 def n_matching(tail: Sequence[int], draft: Sequence[int], place: int) -> int:
-    """How many tokens before a place in a draft are an output's last ones, at most all of them."""
+    """The number of tokens before a place in a draft that are an output's last ones."""
     n = 0
     while n < min(len(tail), place) and tail[-1 - n] == draft[place - 1 - n]:
         n += 1
