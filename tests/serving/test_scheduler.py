@@ -99,6 +99,21 @@ def test_sentences_join_while_others_are_under_way(scheduler, jobs):
     assert own.queued() == (0, 1)
 
 
+def test_drafts_change_no_output(scheduler, translator, jobs):
+    """Right ones, those of other sentences, and none, in two threads."""
+    own, done = scheduler(threads=2, batch_size=3), queue.SimpleQueue()
+    texts = [of_length(1 + n % 10) for n in range(60)]
+    alone = [translator.job(text, {}).recipe.decoded(jobs(text)[1], 1) for text in texts]
+    outputs = [found[0].tokens for found in alone]
+    drafts = [None, *outputs[:-1]]
+    drafts[::3] = outputs[::3]
+    for n, (text, draft) in enumerate(zip(texts, drafts)):
+        own.submit(*jobs(text), lambda found, n=n: done.put((n, found)), draft=draft)
+    for _ in texts:
+        n, found = done.get(timeout=30)
+        assert found[0].tokens.tolist() == outputs[n].tolist()
+
+
 def test_capacity_is_kept(scheduler, jobs):
     own = scheduler(batch_size=2)
     for _ in range(5):
