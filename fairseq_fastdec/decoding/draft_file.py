@@ -61,8 +61,8 @@ class DraftFile:
         sources = [tuple(token for token in row if token != pad) for row in rows]
         if not all(source in self._line_of for source in sources):
             raise ValueError(
-                f"--draft-file {self._path}: the task changes sources, so it is not known which "
-                "lines are theirs; use fairseq-generate or python -m fairseq_fastdec "
+                f"--draft-file {self._path}: the task changes sources, so their lines are not "
+                "known; use fairseq-generate or python -m fairseq_fastdec "
                 "translate-corpus"
             )
         return self.of([self._line_of[source] for source in sources])

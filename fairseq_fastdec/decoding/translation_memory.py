@@ -45,10 +45,10 @@ class TranslationMemory:
     ) -> None:
         """
         Args:
-            source, target: files with as many lines.
+            source, target: files with the same number of lines.
 
         Raises:
-            ValueError: if a file cannot be read, or if they have not as many lines.
+            ValueError: if a file cannot be read, or if the numbers of lines differ.
         """
         self._paths = source, target
         self._words = source_words, target_words

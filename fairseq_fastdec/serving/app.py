@@ -216,7 +216,7 @@ class Service:
         if n > 1:
             options = {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
 
-        async def translate(sentence: str, draft: Optional[str]) -> list[str]:
+        async def translate(sentence: str, draft: Optional[list[str]]) -> list[str]:
             own = options if draft is None else {**options, "draft": draft}
             best = await pair.translator.translate_async(sentence, **own)
             sentences.inc()

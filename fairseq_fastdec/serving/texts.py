@@ -8,8 +8,10 @@ from typing import Any, Optional
 
 import sentencex
 
-# From a sentence and its draft to its hypotheses, best first.
-Translate = Callable[[str, Optional[str]], Awaitable[list[str]]]
+# From a sentence and its drafts to its hypotheses, best first.
+Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]
+# A longer draft is of another sentence: its characters, by those of the source and besides.
+MOST_TIMES, MOST_MORE = 4, 200
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ async def translate_texts(
     parts = [split(text, language) for text in texts]
     turns = asyncio.Semaphore(at_once)
 
-    async def in_turn(sentence: str, draft: Optional[str]) -> list[str]:
+    async def in_turn(sentence: str, own: Optional[list[str]]) -> list[str]:
         async with turns:
-            return await translate(sentence, draft)
+            return await translate(sentence, own)
 
     calls = []
     for number, part in enumerate(parts):
@@ -100,13 +102,22 @@ async def translate_texts(
     return results
 
 
-def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> list[Optional[str]]:
-    """The draft of each sentence; the whole of it if it has another number of sentences."""
-    if draft is None or not draft.sentences:
-        return [None] * len(text.sentences)
-    if len(draft.sentences) == len(text.sentences):
-        return list(draft.sentences)
-    return [" ".join(draft.sentences)] * len(text.sentences)
+def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> list[Optional[list[str]]]:
+    """The drafts of each sentence, the likeliest one first.
+
+    If the draft has another number of sentences, these are the one at the same relative place and
+    its neighbours.
+    """
+    n, n_drafts = len(text.sentences), 0 if draft is None else len(draft.sentences)
+    found: list[Optional[list[str]]] = []
+    for i, sentence in enumerate(text.sentences):
+        place = i * n_drafts // n
+        places = [place] if n == n_drafts else [place, place + 1, place - 1]
+        own = [draft.sentences[at] for at in places if draft and 0 <= at < n_drafts]
+        # Nothing else bounds the time for tokenising a draft again for each sentence.
+        own = [text for text in own if len(text) <= MOST_TIMES * len(sentence) + MOST_MORE]
+        found.append(own or None)
+    return found
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

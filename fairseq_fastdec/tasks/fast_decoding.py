@@ -202,12 +202,12 @@ class FastDecoding(Task):
             )
 
     def build_tokenizer(self, args: Any) -> Any:
-        """As in fairseq; drafts are tokenised likewise."""
+        """As in fairseq; drafts are tokenised with it, too."""
         self._segmenters["tokenizer"] = tokenizer = super().build_tokenizer(args)
         return tokenizer
 
     def build_bpe(self, args: Any) -> Any:
-        """As in fairseq; drafts are segmented likewise."""
+        """As in fairseq; drafts are segmented with it, too."""
         self._segmenters["bpe"] = bpe = super().build_bpe(args)
         return bpe
 

@@ -42,7 +42,7 @@ def test_alternatives():
 def test_drafts():
     translator = UpperCase()
     answer = translate(app_with(translator), q="a", draft="B")
-    assert answer.json() == {"translatedText": "A"} and translator.options == {"draft": "B"}
+    assert answer.json() == {"translatedText": "A"} and translator.options == {"draft": ["B"]}
     answer = translate(app_with(translator), q=["a", "c"], draft=["B"])
     assert answer.json() == {"translatedText": ["A", "C"]} and translator.options == {}
 

@@ -50,10 +50,16 @@ def test_alternatives_are_of_whole_texts():
 
 @pytest.mark.parametrize(
     ("draft", "expected"),
-    [("Eins. Zwei.", ["Eins.", "Zwei."]), ("Eins.", ["Eins."] * 2), ("", [None] * 2)],
+    [
+        ("Eins. Zwei.", [["Eins."], ["Zwei."]]),
+        ("Eins.", [["Eins."], ["Eins."]]),
+        ("Eins. Zwei. Drei. Vier.", [["Eins.", "Zwei."], ["Drei.", "Vier.", "Zwei."]]),
+        ("x" * 1000, [None] * 2),
+        ("", [None] * 2),
+    ],
 )
 def test_sentences_have_the_drafts_of_their_places(draft, expected):
-    """And the whole draft if it has another number of sentences."""
+    """And those at the same relative place if there is another number of them."""
     given = []
 
     async def translate(sentence, draft):
@@ -63,7 +69,7 @@ def test_sentences_have_the_drafts_of_their_places(draft, expected):
     drafts = [texts.split(draft, "de"), texts.split("Drei.", "de")]
     calls = texts.translate_texts(["One. Two.", "Three."], "en", translate, 1, 8, drafts)
     assert asyncio.run(calls) == [["One. Two."], ["Three."]]
-    assert given == [*expected, "Drei."]
+    assert given == [*expected, ["Drei."]]
 
 
 def test_so_many_sentences_at_once():
