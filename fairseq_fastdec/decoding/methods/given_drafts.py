@@ -6,7 +6,6 @@ tokens again. A wrong draft costs time and never changes an output. In compiled 
 ``engine/cpp/given_drafts.cpp``.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional
@@ -22,8 +21,11 @@ if TYPE_CHECKING:
 
 DRAFTED = ("greedy", "blockwise", "lookahead")
 MOST_PROPOSALS = 32
-# Proposals go on as long as all of them are right with at least this probability.
-LEAST_SURE = 0.4
+# The time of a step besides that of its tokens, in times that a token takes. Where the weights are
+# read from memory it is 5 to 20; larger batches have the more of it to share.
+STEP_COST = 10
+# Drafts that were wrong are tried again, the later the more there are in a batch.
+LEAST_SHARE, FORGIVEN = 0.1, 0.02
 # The number of proposals and errors after which older ones count half.
 MEMORY = 500
 # The most tokens that are compared.
@@ -144,20 +146,22 @@ class GivenDrafts:
         if not self._drafts:
             return [[]] * batch.n_rows
         rows = zip(batch.sentence.tolist(), tails.tolist(), lengths.tolist())
-        return [
-            self._chain(sentence, tail, length, certain is None, batch.max_len - length)
-            for sentence, tail, length in rows
-        ]
+        chains = []
+        for sentence, tail, length in rows:
+            chain = self._chain(sentence, tail, length, certain is None)
+            # The answer to the last proposal can be the output's last token.
+            chains.append(chain[: max(batch.max_len - length, 0)])
+        most = self._best_number(chains)
+        for chain in [] if most else chains:
+            self._right += FORGIVEN if chain else 0
+        return [chain[:most] for chain in chains]
 
-    def _chain(
-        self, sentence: int, tail: list[int], length: int, is_new: bool, room: int
-    ) -> list[int]:
+    def _chain(self, sentence: int, tail: list[int], length: int, is_new: bool) -> list[int]:
         """The tokens of a draft behind an output.
 
         Args:
             tail: the output's last tokens.
             length: the number of its tokens.
-            room: the most tokens to propose: the answer to the last one can be the output's last.
         """
         draft = self._drafts[sentence]
         if not draft:
@@ -173,16 +177,24 @@ class GivenDrafts:
         if not n_matched and not is_new:
             return []
         self._aligned[sentence] = place, length
-        least = n_matched if n_matched > 1 else int(is_new)
-        n = min(max(self._n_sure(), least), MOST_PROPOSALS, room)
-        return draft[place : place + max(n, 0)]
+        return draft[place : place + MOST_PROPOSALS]
 
-    def _n_sure(self) -> int:
-        """The most proposals that are all right with a probability of ``LEAST_SURE``."""
-        if self._wrong < 1e-3:
-            return MOST_PROPOSALS
-        share = self._right / (self._right + self._wrong)
-        return int(min(math.log(LEAST_SURE) / math.log(share), 1e3)) if share else 0
+    def _best_number(self, chains: list[list[int]]) -> int:
+        """The number of proposals with which a step is expected to keep most for its time."""
+        share = max(self._right / (self._right + self._wrong), LEAST_SHARE)
+        n_rows, best, all_right = len(chains), 0, 1.0
+        expected, best_rate = float(n_rows), n_rows / (STEP_COST + n_rows)
+        for n in range(1, MOST_PROPOSALS + 1):
+            n_longer = sum(len(chain) >= n for chain in chains)
+            if not n_longer:
+                break
+            all_right *= share
+            expected += all_right * n_longer
+            # Shorter rows are padded.
+            rate = expected / (STEP_COST + n_rows * (1 + n))
+            if rate > best_rate:
+                best_rate, best = rate, n
+        return best
 
 
 def n_matching(tail: Sequence[int], draft: Sequence[int], place: int) -> int:

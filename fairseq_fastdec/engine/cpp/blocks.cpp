@@ -38,6 +38,10 @@ void BlockSearch::propose() {
     Row &row = rows[i];
     chains[i] = row.is_new ? opening_of(row) : std::vector<int64_t>{row.next_token};
     given.append(row, chains[i]);
+  }
+  given.shorten(rows, chains);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Row &row = rows[i];
     if (row.is_new && !row.n_drafted) drafter->propose_behind(row, chains[i]);
     asks_drafter |= !row.is_new && !row.n_drafted;
     longest = std::max(longest, int64_t(chains[i].size()));

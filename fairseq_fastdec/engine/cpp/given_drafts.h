@@ -14,14 +14,18 @@ class GivenDrafts {
  public:
   // Appends what the row's draft has next to the row's block, and writes row.n_drafted.
   //   block: the row's certain tokens, of which a new row's context has the first
-  void append(Row &row, std::vector<int64_t> &block) const;
+  static void append(Row &row, std::vector<int64_t> &block);
+
+  // Shortens the drafts of all rows to the number of tokens for which a step is expected to keep
+  // the most tokens for its time.
+  //   blocks: of the rows, with their drafts at the end
+  void shorten(std::vector<Row> &rows, std::vector<std::vector<int64_t>> &blocks);
 
   // Learns how many of a row's n_drafted proposals were right.
   void learn(const Row &row, int64_t n_right);
 
  private:
-  // The most proposals that are all right with a probability of at least LEAST_SURE.
-  int64_t n_sure() const;
+  int64_t best_number(const std::vector<Row> &rows) const;
 
   // Of all sentences so far, the older ones with less weight.
   double right = 16, wrong = 1;

