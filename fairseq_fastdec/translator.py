@@ -24,7 +24,6 @@ from torch import Tensor
 from .data.batches import DirectBatches, batches_of
 from .data.codec import TextCodec, subword_in, words
 from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
-from .data.token_order import LEFT_TO_RIGHT
 from .decoding import DecodingGenerator, check_asked_for
 from .decoding.alignments import hard_alignments
 from .decoding.hypothesis import NONE, Hypothesis, NotFinite
@@ -38,7 +37,6 @@ from .engine.searches import Output, Recipe
 from .kept_generators import KeptGenerators, key_of
 from .results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
 from .serving.translating import (
-    Drafts,
     JoiningTranslator,
     SentenceJob,
     check_verifies,
@@ -397,7 +395,7 @@ class Translator(JoiningTranslator):
         encoded = self._codec.encode(lines)
         tokens_of_drafts = None
         if drafts is not None:
-            self._check_token_order("drafts")
+            self.task.check_token_order("drafts")
             tokens_of_drafts = [self._codec.draft(own or ()) for own in own_drafts]
         found, stripped = self._hypotheses(lines, encoded, request, alignment, tokens_of_drafts)
         tokens = [
@@ -447,7 +445,7 @@ class Translator(JoiningTranslator):
         return getattr(self.task._options, "target_lang", None)
 
     def job(
-        self, text: str, options: dict[str, Any], draft: Optional[Drafts] = None
+        self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem, None]:
         """See :meth:`.serving.translating.JoiningTranslator.job`."""
         return self._job(text, self._request_of(options) if options else self._usual, draft)
@@ -457,7 +455,7 @@ class Translator(JoiningTranslator):
         return loading.n_threads()
 
     def _job(
-        self, text: str, request: Request, draft: Optional[Drafts]
+        self, text: str, request: Request, draft: Optional[list[str]]
     ) -> Union[SentenceJob, Problem, None]:
         joining = self._joining(request)
         if joining is None:
@@ -470,9 +468,8 @@ class Translator(JoiningTranslator):
             return problem
         drafted = None
         if draft is not None:
-            self._check_token_order("drafts")
             check_verifies(next(iter(joining.recipes.values())))
-            drafted = self._codec.draft([draft] if isinstance(draft, str) else draft).numpy()
+            drafted = self._codec.draft(draft).numpy()
         elif joining.memory is not None:
             drafted = joining.memory.draft(source.tolist()).numpy()
         start = self._start(source, request)
@@ -757,7 +754,7 @@ class Translator(JoiningTranslator):
 
     def _align(self, batch: dict[str, Any], best: list[Union[list[Hypothesis], Problem]]) -> None:
         """Set the alignments of the hypotheses of a batch."""
-        self._check_token_order("alignment")
+        self.task.check_token_order("alignment True")
         pairs = [
             (row, hypothesis)
             for row, found in enumerate(best)
@@ -778,17 +775,6 @@ class Translator(JoiningTranslator):
         )
         for (_, hypothesis), found in zip(pairs, alignments):
             hypothesis["alignment"] = found
-
-    def _check_token_order(self, name: str) -> None:
-        """
-        Raises:
-            ValueError: for an argument that is only for models that decode from left to right.
-        """
-        order = getattr(self.task, "token_order", None)
-        if order not in (None, LEFT_TO_RIGHT):
-            raise ValueError(
-                f"{name}: only for models that decode from left to right, not {order}; remove it"
-            )
 
     def _detailed(
         self,

@@ -14,7 +14,6 @@ from ..engine.rules import SearchRules
 from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
 from ..results import Problem, SentenceError, Translation, stripped_lines
 from ..serving.translating import (
-    Drafts,
     JoiningTranslator,
     SentenceJob,
     check_verifies,
@@ -135,7 +134,7 @@ class BundleTranslator(JoiningTranslator):
         return results[0] if is_one else results
 
     def job(
-        self, text: str, options: dict[str, Any], draft: Optional[Drafts] = None
+        self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem]:
         """See :meth:`..serving.translating.JoiningTranslator.job`."""
         recipe, n_best = self._request(options)
@@ -154,8 +153,7 @@ class BundleTranslator(JoiningTranslator):
         job = SentenceJob(recipe, tokens, n_best, partial(self._written, numbers))
         if draft is None:
             return job
-        drafted = self._codec.draft([draft] if isinstance(draft, str) else draft)
-        return job._replace(draft=np.array(drafted, dtype=np.int64))
+        return job._replace(draft=np.array(self._codec.draft(draft), dtype=np.int64))
 
     def _written(self, source: list[int], outputs: Sequence[Output], details: bool) -> list[Any]:
         """Strings, or :class:`Translation` objects, of the outputs of a search."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -83,5 +82,4 @@ class DraftFile:
     def _draft(self, line: str) -> Tensor:
         if not line.strip():
             return torch.zeros(0, dtype=torch.int64)
-        numbers = numbers_of(self._dictionary, self.segmented(line))
-        return torch.from_numpy(np.array(numbers, dtype=np.int64))
+        return torch.tensor(numbers_of(self._dictionary, self.segmented(line)))

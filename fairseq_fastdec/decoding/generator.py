@@ -368,8 +368,8 @@ class DecodingGenerator(ABC):
             raise ValueError(
                 f"drafts: {len(drafts)} for {n_sentences} sentences; give one for each"
             )
-        for draft in drafts:
-            check_ids("drafts", draft, self.dictionary, "encode them with the target's dictionary")
+        remedy = "encode them with the target's dictionary"
+        check_ids("drafts", torch.cat(list(drafts)), self.dictionary, remedy)
         return drafts
 
     def _ids(self, sample: dict[str, Any], n_sentences: int) -> list[int]:

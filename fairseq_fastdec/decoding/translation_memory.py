@@ -54,11 +54,14 @@ class TranslationMemory:
         self._words = source_words, target_words
         self.segmented: Callable[[str], str] = str
         self._index: dict[str, np.ndarray] = {}
-        n_lines = []
-        for option, path in zip(("source", "target"), self._paths):
+        self._digest = hashlib.sha256()
+        n_lines = [0, 0]
+        for number, (option, path) in enumerate(zip(("source", "target"), self._paths)):
             try:
                 with open(path, "rb") as file:
-                    n_lines.append(sum(1 for _ in file))
+                    for line in file:
+                        self._digest.update(line)
+                        n_lines[number] += 1
             except OSError as error:
                 raise ValueError(
                     f"--memory-{option} {path}: cannot be read ({error.strerror})"
@@ -122,11 +125,7 @@ class TranslationMemory:
 
     def _folder(self) -> Path:
         """The directory of the index, named by all that it depends on."""
-        digest = hashlib.sha256()
-        for path in self._paths:
-            with open(path, "rb") as file:
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
+        digest = self._digest.copy()
         for number, (source, target) in enumerate(self._pairs()):
             digest.update(repr((source, target)).encode())
             if number == N_SAMPLED:

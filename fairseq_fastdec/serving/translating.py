@@ -24,9 +24,6 @@ from .scheduler import Scheduler, SchedulerOptions, SearchOutcome
 STREAM_BUFFER = 512
 
 
-# An earlier translation, or several.
-Drafts = Union[str, Sequence[str]]
-
 # Returns what a call returns for a sentence, or raises its error.
 Result = Callable[[], Any]
 
@@ -81,13 +78,13 @@ class JoiningTranslator(ABC):
 
     @abstractmethod
     def job(
-        self, text: str, options: dict[str, Any], draft: Optional[Drafts] = None
+        self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem, None]:
         """A sentence as it is decoded; ``None`` if the method cannot take sentences one by one.
 
         Args:
             text: not empty, without white space around it.
-            draft: a translation to verify, or several, the best one first.
+            draft: translations to verify, the best one first.
 
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
@@ -130,7 +127,7 @@ class JoiningTranslator(ABC):
         self,
         text: str,
         *,
-        draft: Optional[Drafts] = None,
+        draft: Union[str, Sequence[str], None] = None,
         details: bool = False,
         **options: Any,
     ) -> Any:
@@ -158,7 +155,8 @@ class JoiningTranslator(ABC):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, ended, result)
 
-        number = self._submit(text.strip(), options, details, done, True, draft)
+        (own_draft,) = drafts_of(draft, True, 1)
+        number = self._submit(text.strip(), options, details, done, True, own_draft)
         try:
             result = await ended
         except asyncio.CancelledError:
@@ -207,7 +205,7 @@ class JoiningTranslator(ABC):
 
     def _results(
         self,
-        sentences: Iterable[tuple[str, Optional[Drafts]]],
+        sentences: Iterable[tuple[str, Optional[list[str]]]],
         options: dict[str, Any],
         details: bool,
         in_order: bool,
@@ -248,7 +246,7 @@ class JoiningTranslator(ABC):
         details: bool,
         done: Callable[[Result], None],
         is_bounded: bool = False,
-        draft: Optional[Drafts] = None,
+        draft: Optional[list[str]] = None,
     ) -> Optional[int]:
         """Have a sentence translated.
 

@@ -185,20 +185,21 @@ class FastDecoding(Task):
         if isinstance(generator, Streaming):
             generator.capacity = self._capacity
         if generator.drafts is not None:
-            self._check_token_order()
+            self.check_token_order("--draft-file, --memory-source")
             generator.drafts.segmented = self._segmented
             self._drafts = generator.drafts
         return generator
 
-    def _check_token_order(self) -> None:
-        """
+    def check_token_order(self, option: str) -> None:
+        """Refuse an option that is only for models that decode from left to right.
+
         Raises:
-            ValueError: for drafts, which are in the natural order, if the model has another one.
+            ValueError: for a model with another order.
         """
         if self.token_order not in (None, LEFT_TO_RIGHT):
             raise ValueError(
-                f"--draft-file, --memory-source: only for models that decode from left to "
-                f"right, not {self.token_order}; remove it"
+                f"{option}: only for models that decode from left to right, not "
+                f"{self.token_order}; remove it"
             )
 
     def build_tokenizer(self, args: Any) -> Any:

@@ -91,29 +91,26 @@ def test_in_fairseq_generate(corpus, baseline, tmp_path, caplog, decoding):
     assert n_right == n_drafted > 0.9 * sum(len(line.split()) + 1 for line in lines)
 
 
+def assert_right_drafts_are_accepted(data, path, tmp_path, caplog, *options):
+    """The drafts are what fairseq-interactive prints without them."""
+    outputs = hypotheses(interactive(data, path, LINES, tmp_path, *options))
+    drafts = write(tmp_path / "drafts", [outputs[number] for number in range(len(LINES))])
+    with caplog.at_level("INFO"):
+        drafted = interactive(data, path, LINES, tmp_path, *options, "--draft-file", drafts)
+    assert hypotheses(drafted) == outputs
+    n_right, n_drafted = accepted(caplog)
+    assert n_right == n_drafted > 10
+
+
 @pytest.mark.parametrize("buffer_size", [1, 3, 100])
 def test_in_fairseq_interactive(corpus, baseline, tmp_path, caplog, buffer_size):
     """Whose numbers begin again with each buffer."""
     options = ["--decoding", "greedy", "--buffer-size", buffer_size]
     options += ["--batch-size", min(buffer_size, 2)]
-    alone = interactive(corpus, baseline, LINES, tmp_path, *options)
-    outputs = hypotheses(alone)
-    drafts = write(tmp_path / "drafts", [outputs[number] for number in range(len(LINES))])
-    with caplog.at_level("INFO"):
-        drafted = interactive(corpus, baseline, LINES, tmp_path, *options, "--draft-file", drafts)
-    assert hypotheses(drafted) == hypotheses(alone)
-    n_right, n_drafted = accepted(caplog)
-    assert n_right == n_drafted > 10
+    assert_right_drafts_are_accepted(corpus, baseline, tmp_path, caplog, *options)
 
 
 def test_plain_text_with_a_bpe(corpus, baseline, tmp_path, caplog):
     codes = write(tmp_path / "codes", ["#version: 0.2", "a b</w>"])
     options = ["--decoding", "greedy", "--bpe", "subword_nmt", "--bpe-codes", codes]
-    alone = interactive(corpus, baseline, LINES, tmp_path, *options)
-    outputs = hypotheses(alone)
-    drafts = write(tmp_path / "drafts", [outputs[number] for number in range(len(LINES))])
-    with caplog.at_level("INFO"):
-        drafted = interactive(corpus, baseline, LINES, tmp_path, *options, "--draft-file", drafts)
-    assert hypotheses(drafted) == hypotheses(alone)
-    n_right, n_drafted = accepted(caplog)
-    assert n_right == n_drafted > 10
+    assert_right_drafts_are_accepted(corpus, baseline, tmp_path, caplog, *options)

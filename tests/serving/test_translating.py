@@ -11,11 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
 from fairseq_fastdec import SentenceError, Translation
 from fairseq_fastdec.data.codec import TextCodec
 from fairseq_fastdec.serving.errors import QueueFull
-from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.translator import Translator
 from tests.support import tiny
 
@@ -45,22 +43,6 @@ ALONE = {
     "auto": {"decoding": "auto"},
     "streaming": {"decoding": "streaming", "beam": 3},
 }
-
-
-@pytest.fixture(scope="module")
-def translator():
-    made = fairseq_fastdec.load(DISTILLED_MODEL)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def bundle(translator, tmp_path_factory):
-    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(translator, path)
-    made = fairseq_fastdec.load(path)
-    yield made
-    made.close()
 
 
 def all_at_once(translator, lines, **options):

@@ -14,8 +14,8 @@ from ...engine.searches import BlockOptions
 from ..option_rules import option
 from .acceptance import AcceptanceTest, acceptance_test, compiled_acceptance
 from .generator import SingleHypothesisMethod
-from .given_drafts import GivenDrafts
-from .outputs import OutputBatch, agreeing
+from .given_drafts import GivenDrafts, opened
+from .outputs import OutputBatch
 from .proposal_trees import tree_of
 from .proposals import Proposed, chain_of
 
@@ -128,16 +128,9 @@ class Blockwise(SingleHypothesisMethod):
         # The first invocation only predicts, unless there are drafts. p_1's prediction behind what
         # it agrees with is certain: y_{j+1}, [R].
         drafts = given.put_first(batch, last.new_empty((batch.n_rows, 0)))
-        fed = batch.step(torch.cat([last[:, None], drafts], dim=1))
-        scores, tokens = batch.log_probs(fed, first=0).max(dim=-1)
-        n_right = agreeing(drafts, tokens[:, :-1])
-        given.learn(batch, n_right)
-        batch.observe(0, drafts, tokens, scores, settled=1 + n_right)
-        row = torch.arange(batch.n_rows, device=last.device)
-        certain, certain_score = tokens[row, n_right], scores[row, n_right]
-        features = fed[row, n_right]
-        batch.network.keep(1 + n_right)
-        batch.append(drafts, scores[:, :-1], n_right)
+        first = opened(batch, last, drafts, given)
+        certain, certain_score = first.behind(first.answers), first.behind(first.scores)
+        features = first.behind(first.features)
         while True:
             certain, certain_score, features = batch.without_ended(certain, certain_score, features)
             if not batch.n_rows:

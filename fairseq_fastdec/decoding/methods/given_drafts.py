@@ -8,13 +8,13 @@ tokens again. A wrong draft costs time and never changes an output. In compiled 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 import torch
 from torch import Tensor
 
 from ..option_rules import option
-from .outputs import OutputBatch
+from .outputs import OutputBatch, agreeing
 
 if TYPE_CHECKING:
     from ..options import DecodingOptions
@@ -139,12 +139,12 @@ class GivenDrafts:
 
     def _chains(self, batch: OutputBatch, certain: Optional[Tensor]) -> list[list[int]]:
         """The next tokens of each row's draft; an empty list for none."""
+        if not self._drafts:
+            return [[]] * batch.n_rows
         tails = batch.tail(LONGEST_MATCH, BEFORE_FIRST)
         lengths = batch.lengths
         if certain is not None:
             tails, lengths = torch.cat([tails[:, 1:], certain[:, None]], dim=1), lengths + 1
-        if not self._drafts:
-            return [[]] * batch.n_rows
         rows = zip(batch.sentence.tolist(), tails.tolist(), lengths.tolist())
         chains = []
         for sentence, tail, length in rows:
@@ -195,6 +195,37 @@ class GivenDrafts:
             if rate > best_rate:
                 best_rate, best = rate, n
         return best
+
+
+class Opening(NamedTuple):
+    """The first step of a batch, which is fed each row's last token and drafts behind it.
+
+    Attributes:
+        features: ``[R, 1 + N, C]``.
+        scores, answers: of the most probable token behind each, float32 and int64 ``[R, 1 + N]``.
+        n_right: int64 ``[R]``, how many drafts are right, and kept.
+    """
+
+    features: Tensor
+    scores: Tensor
+    answers: Tensor
+    n_right: Tensor
+
+    def behind(self, of_tokens: Tensor) -> Tensor:
+        """The entry of each row's last right token: ``[R, 1 + N, ...]`` to ``[R, ...]``."""
+        return of_tokens[torch.arange(len(of_tokens), device=of_tokens.device), self.n_right]
+
+
+def opened(batch: OutputBatch, last: Tensor, drafts: Tensor, given: GivenDrafts) -> Opening:
+    """Verify drafts int64 ``[R, N]`` behind the first tokens int64 ``[R]`` that rows are fed."""
+    features = batch.step(torch.cat([last[:, None], drafts], dim=1))
+    scores, answers = batch.log_probs(features, first=0).max(dim=-1)
+    n_right = agreeing(drafts, answers[:, :-1])
+    given.learn(batch, n_right)
+    batch.observe(0, drafts, answers, scores, 1 + n_right)
+    batch.network.keep(1 + n_right)
+    batch.append(drafts, scores[:, :-1], n_right)
+    return Opening(features, scores, answers, n_right)
 
 
 def n_matching(tail: Sequence[int], draft: Sequence[int], place: int) -> int:

@@ -19,7 +19,7 @@ from ...engine.searches import BlockOptions
 from ..option_rules import option
 from .drafts import Draft, compiled_drafts, draft_of
 from .generator import SingleHypothesisMethod
-from .given_drafts import GivenDrafts
+from .given_drafts import GivenDrafts, opened
 from .outputs import OutputBatch, agreeing
 
 
@@ -69,12 +69,7 @@ def decode_in_windows(
     unanswered = last.new_full((batch.n_rows, n_drafts), batch.rules.pad)
     drafts = drafts_of_method.fill(batch, unanswered, torch.zeros_like(last))
     drafts = given.put_first(batch, _within_limits(batch, drafts, first=0))
-    scores, answers = _answer(batch, last, drafts, first=0)
-    n_right = agreeing(drafts, answers[:, :-1])
-    given.learn(batch, n_right)
-    batch.observe(0, drafts, answers, scores, 1 + n_right)
-    batch.network.keep(1 + n_right)
-    batch.append(drafts, scores[:, :-1], n_right)
+    _, scores, answers, n_right = opened(batch, last, drafts, given)
     while True:
         # The answers to right tokens are final. The last of them is certain, not appended yet.
         drafts_of_method.learn(batch, answers, 1 + n_right)
@@ -94,7 +89,8 @@ def decode_in_windows(
         drafts = drafts_of_method.fill(batch, guesses, n_guesses, certain)
         drafts = given.put_first(batch, _within_limits(batch, drafts, first=1), certain)
         # Verify: feed the certain token and the drafts behind it.
-        scores, answers = _answer(batch, certain, drafts, first=1)
+        features = batch.step(torch.cat([certain[:, None], drafts], dim=1))
+        scores, answers = batch.log_probs(features, first=1).max(dim=-1)
         n_right = agreeing(drafts, answers[:, :-1])
         given.learn(batch, n_right)
         batch.observe(1, drafts, answers, scores, 1 + n_right)
@@ -109,13 +105,3 @@ def _within_limits(batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:
     n_left = batch.max_len - first - batch.lengths
     is_beyond = torch.arange(drafts.size(1), device=drafts.device) >= n_left[:, None]
     return drafts.masked_fill(is_beyond, batch.rules.pad)
-
-
-def _answer(batch: OutputBatch, token: Tensor, drafts: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """The most probable token behind each of a token ``[R]`` and its drafts ``[R, N]``.
-
-    Returns:
-        log-probabilities float32 and tokens int64, ``[R, 1 + N]``
-    """
-    features = batch.step(torch.cat([token[:, None], drafts], dim=1))
-    return batch.log_probs(features, first).max(dim=-1)

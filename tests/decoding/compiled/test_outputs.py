@@ -204,7 +204,7 @@ VERIFYING = [
     seed=st.integers(0, 3),
 )
 def test_drafts_change_no_output(method, heads, lengths, kinds, n_forced, options, seed):
-    """Compiled code and torch follow them alike."""
+    """Compiled code and torch propose and accept the same tokens of drafts."""
     models = [blockwise_model(**KINDS[heads])]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     drafted = dict(sample, drafts=drafts_near(sample, kinds, seed))

@@ -4,10 +4,6 @@ import asyncio
 
 import pytest
 
-import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
-from fairseq_fastdec.tools.export import export
-
 LINES = [
     "Click the Save button.",
     "",
@@ -20,22 +16,6 @@ EARLIER = [
     None,
     ["Wählen Sie Extras - Optionen.", "und wählen Sie dann die Schriftarten aus, die Sie"],
 ]
-
-
-@pytest.fixture(scope="module")
-def translator():
-    made = fairseq_fastdec.load(DISTILLED_MODEL)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def bundle(translator, tmp_path_factory):
-    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(translator, path)
-    made = fairseq_fastdec.load(path)
-    yield made
-    made.close()
 
 
 @pytest.fixture(params=["checkpoint", "bundle"])

@@ -1,0 +1,23 @@
+"""The distilled model and its bundle, loaded once for each file of tests."""
+
+import pytest
+
+import fairseq_fastdec
+from examples.common.en_de import DISTILLED_MODEL
+from fairseq_fastdec.tools.export import export
+
+
+@pytest.fixture(scope="module")
+def translator():
+    made = fairseq_fastdec.load(DISTILLED_MODEL)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def bundle(translator, tmp_path_factory):
+    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
+    export(translator, path)
+    made = fairseq_fastdec.load(path)
+    yield made
+    made.close()
