@@ -71,7 +71,7 @@ void BeamSearch::expand() {
   const BeamRows rows = beams.rows();
   const int64_t first = decoder.n_rows() - rows.n_rows;
   clock.count(counters.seconds.search);
-  decoder.step(beams.next_tokens(), 1, nullptr, first);
+  decoder.step(beams.next_tokens(), even_begins(rows.n_rows, 1), nullptr, first);
   clock.count(counters.seconds.decoder);
   for (int64_t row = first; row < decoder.n_rows(); ++row) decoder.keep(row, 1, nullptr);
   ++counters.decoder_invocations;

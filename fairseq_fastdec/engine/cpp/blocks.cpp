@@ -33,7 +33,6 @@ void BlockSearch::propose() {
   // Drafts that were given come first, and the drafter's proposals where they have none.
   bool asks_drafter = false;
   std::vector<std::vector<int64_t>> chains(rows.size());
-  int64_t longest = 1;
   for (size_t i = 0; i < rows.size(); ++i) {
     Row &row = rows[i];
     chains[i] = row.is_new ? opening_of(row) : std::vector<int64_t>{row.next_token};
@@ -44,20 +43,19 @@ void BlockSearch::propose() {
     Row &row = rows[i];
     if (row.is_new && !row.n_drafted) drafter->propose_behind(row, chains[i]);
     asks_drafter |= !row.is_new && !row.n_drafted;
-    longest = std::max(longest, int64_t(chains[i].size()));
   }
   if (asks_drafter) {
     clock.count(counters.seconds.search);
     drafter->propose(decoder, rows, states, feed);
     // Guesses without heads are the search's.
     if (drafter->n_proposing()) clock.count(counters.seconds.heads);
+    for (size_t row = 0; row < rows.size(); ++row)
+      if (!rows[row].is_new && !rows[row].n_drafted) chains[row].clear();
+    feed.replace(chains);
   } else {
-    feed.take(chains, rules.pad);
+    feed.take(chains);
   }
-  feed.widen(longest, rules.pad);
   for (size_t row = 0; row < rows.size(); ++row) {
-    if (rows[row].is_new || rows[row].n_drafted)
-      feed.put_chain(int64_t(row), chains[row], rules.pad);
     if (!rows[row].is_new) continue;
     feed.n_known[row] = 1;
     feed.n_certain[row] = 1 + int64_t(rows[row].request.forced.size());
@@ -66,7 +64,7 @@ void BlockSearch::propose() {
 
 bool BlockSearch::is_good(int64_t row, int64_t number) const {
   if (number < feed.n_certain[row]) return true;
-  const int64_t at = row * feed.width + number;
+  const int64_t at = place(row, number, nullptr);
   const float nth_best = acceptance.asks() ? answers.nth_best[at - 1] : 0;
   return acceptance.accepts(feed.tokens[at], number,
                             {answers.tokens[at - 1], answers.asked_scores[at - 1], nth_best});
@@ -74,16 +72,16 @@ bool BlockSearch::is_good(int64_t row, int64_t number) const {
 
 int64_t BlockSearch::accept_chain(int64_t row) const {
   int64_t n = 1;
-  while (n < feed.n_own[row] && is_good(row, n)) ++n;
+  while (n < feed.size(row) && is_good(row, n)) ++n;
   return n;
 }
 
 int64_t BlockSearch::accept_path(int64_t row, int64_t *path) const {
-  const int64_t first = row * feed.width;
+  const int64_t first = feed.begins[row];
   int64_t n = 1, last = 0;
   path[0] = 0;
   // Siblings differ, so there is one at most; and what follows it has a larger index.
-  for (int64_t i = 1; i < feed.width; ++i)
+  for (int64_t i = 1; i < feed.size(row); ++i)
     if (feed.parents[first + i] == last && feed.tokens[first + i] == answers.tokens[first + last])
       path[n++] = last = i;
   return n;
@@ -92,7 +90,7 @@ int64_t BlockSearch::accept_path(int64_t row, int64_t *path) const {
 // Section 3: verify and accept. Section 4: the verification predicts for the next step.
 bool BlockSearch::keep(int64_t i) {
   Row &row = rows[i];
-  std::vector<int64_t> memory(feed.width);
+  std::vector<int64_t> memory(feed.size(i));
   int64_t *const path = feed.has_trees && !row.is_new ? memory.data() : nullptr;
   const int64_t n_accepted = path ? accept_path(i, path) : accept_chain(i);
   decoder.keep(i, n_accepted, path);
@@ -120,7 +118,7 @@ bool BlockSearch::keep(int64_t i) {
   row.answers.clear();
   if (!path)
     row.answers.assign(answers.tokens.begin() + last + 1,
-                       answers.tokens.begin() + i * feed.width + feed.n_own[i]);
+                       answers.tokens.begin() + feed.begins[i + 1]);
   drafter->learn(row);
   for (int64_t member = 0; member < decoder.n_models(); ++member)
     std::copy_n(decoder.features(member) + last * dim(member), dim(member),

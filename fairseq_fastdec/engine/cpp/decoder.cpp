@@ -99,6 +99,12 @@ Decoder::Member::Member(const PreparedModel &model)
   step.model = model.decoder;
 }
 
+std::vector<int64_t> even_begins(int64_t n_rows, int64_t n_each) {
+  std::vector<int64_t> begins;
+  for (int64_t row = 0; row <= n_rows; ++row) begins.push_back(row * n_each);
+  return begins;
+}
+
 Decoder::Decoder(Models given, Team team) : models(std::move(given)), own_team(team) {
   for (const auto &model : models) members.emplace_back(*model);
 }
@@ -125,12 +131,12 @@ int64_t Decoder::free_slot() {
   return slot;
 }
 
-void Decoder::add(const std::vector<const Request *> &sentences, int64_t pad) {
+void Decoder::add(const std::vector<const Request *> &sentences) {
   const std::vector<int64_t> slots = free_sources(int64_t(sentences.size()));
   for (int64_t member = 0; member < n_models(); ++member) {
     EncodedSources sources;
     if (sentences[0]->states.empty()) {
-      sources = encode(model(member).encoder, sentences, pad);
+      sources = encode(model(member).encoder, sentences);
     } else {
       for (const Request *sentence : sentences) {
         const std::vector<float> &states = sentence->states[member];
@@ -147,34 +153,36 @@ void Decoder::add(const std::vector<const Request *> &sentences, int64_t pad) {
   }
 }
 
-EncodedSources Decoder::encode(const Model &encoder, const std::vector<const Request *> &sentences,
-                               int64_t pad) {
+EncodedSources Decoder::encode(const Model &encoder,
+                               const std::vector<const Request *> &sentences) {
   EncodedSources sources;
   const int64_t n = int64_t(sentences.size());
-  for (const Request *sentence : sentences)
-    sources.lengths.push_back(int64_t(sentence->source.size()));
-  const int64_t width = *std::max_element(sources.lengths.begin(), sources.lengths.end());
-  std::vector<int64_t> tokens(n * width, pad), nothing(n, 0), numbers(n);
+  std::vector<int64_t> tokens, begins = {0}, nothing(n, 0), numbers(n);
   std::iota(numbers.begin(), numbers.end(), 0);
-  for (int64_t i = 0; i < n; ++i)
-    std::copy(sentences[i]->source.begin(), sentences[i]->source.end(), tokens.data() + i * width);
+  for (const Request *sentence : sentences) {
+    const std::vector<int64_t> &source = sentence->source;
+    tokens.insert(tokens.end(), source.begin(), source.end());
+    begins.push_back(int64_t(tokens.size()));
+    sources.lengths.push_back(int64_t(source.size()));
+  }
   Step task = {};
   task.model = encoder;
   // All layers write to the same place: none needs another's.
   Cache &cache = task.rows;
-  cache.length = width, cache.slots = n;
+  cache.length = *std::max_element(sources.lengths.begin(), sources.lengths.end());
+  cache.slots = n;
   cache.head = cache.length * encoder.head_dim;
   cache.slot = cache.head * encoder.n_heads;
   cache.part = cache.slot * cache.slots;
   cache.data = encoder_cache.reserve(2 * cache.part * int64_t(sizeof(float)));
   task.threads = own_team.threads, task.n_threads = own_team.n;
-  task.n_rows = task.n_sources = n, task.n_new = width;
+  task.n_rows = task.n_sources = n, task.begins = begins.data();
   task.tokens = tokens.data(), task.past = nothing.data();
   task.row_source = numbers.data(), task.source_lengths = sources.lengths.data();
-  task.features = encoded.reserve(n * width * encoder.dim);
+  task.features = encoded.reserve(begins.back() * encoder.dim);
   run(task, encoder_scratch);
   for (int64_t i = 0; i < n; ++i)
-    sources.states.push_back(task.features + i * width * encoder.dim);
+    sources.states.push_back(task.features + begins[i] * encoder.dim);
   return sources;
 }
 
@@ -232,9 +240,14 @@ void Decoder::reserve_rows(int64_t length) {
     member.rows.reserve(n_slots, std::max(length, FIRST_LENGTH), used);
 }
 
-void Decoder::step(const int64_t *tokens, int64_t n_new, const int64_t *parents,
-                   int64_t n_resting) {
-  reserve_rows(*std::max_element(past.begin(), past.end()) + n_new);
+void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins,
+                   const int64_t *parents, int64_t n_resting) {
+  int64_t longest = 0;
+  for (int64_t row = n_resting; row < n_rows(); ++row) {
+    const int64_t number = row - n_resting;
+    longest = std::max(longest, past[row] + begins[number + 1] - begins[number]);
+  }
+  reserve_rows(longest);
   for (int64_t number = 0; number < n_models(); ++number) {
     Member &member = members[number];
     Step &task = member.step;
@@ -242,8 +255,8 @@ void Decoder::step(const int64_t *tokens, int64_t n_new, const int64_t *parents,
     task.rows = member.rows.cache;
     set_rows(number, n_resting, task);
     task.row_slots = row_slots.data() + n_resting;
-    task.n_new = n_new, task.tokens = tokens, task.parents = parents;
-    task.features = member.features.reserve(task.n_rows * n_new * task.model.dim);
+    task.begins = begins.data(), task.tokens = tokens, task.parents = parents;
+    task.features = member.features.reserve(task.n() * task.model.dim);
     run(task, member.scratch);
   }
 }

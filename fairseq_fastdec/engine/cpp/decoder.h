@@ -10,6 +10,9 @@
 
 namespace fastdec {
 
+// Where each of n_rows rows begins if all have n_each tokens, and the end of the last one.
+std::vector<int64_t> even_begins(int64_t n_rows, int64_t n_each);
+
 // Sources as decoders attend to them: of each, the states [length, dim] of an encoder.
 struct EncodedSources {
   std::vector<const float *> states;
@@ -56,14 +59,17 @@ class Decoder {
   void set_threads(int64_t n) { own_team.n = own_team.threads ? n : 1; }
 
   // Encodes the sources of sentences, and appends a row without tokens for each.
-  void add(const std::vector<const Request *> &sentences, int64_t pad);
+  void add(const std::vector<const Request *> &sentences);
 
-  // Feeds each row n_new tokens, [n_rows, n_new]. In trees, parents [n_rows, n_new] says which
-  // token each follows (-1: the row's last); null: each follows the one before.
+  // Feeds rows their new tokens, which lie side by side.
+  //   begins: where those of each row begin, and the end of the last one's
+  //   parents: in trees, which of its row's new tokens each follows (-1: what was fed before);
+  //     null: each follows the one before
   //   n_resting: the first rows are not fed, and the arrays begin with the others
-  void step(const int64_t *tokens, int64_t n_new, const int64_t *parents, int64_t n_resting = 0);
+  void step(const int64_t *tokens, const std::vector<int64_t> &begins, const int64_t *parents,
+            int64_t n_resting = 0);
 
-  // [n_rows, n_new, dim] of the last step.
+  // [n, dim] of the last step's n tokens.
   float *features(int64_t member) { return members[member].features.data(); }
 
   // A row keeps the first n tokens that were fed; of a tree, those at path[n].
@@ -90,8 +96,7 @@ class Decoder {
   };
 
   // The states by one model's encoder, in memory that the next call uses again.
-  EncodedSources encode(const Model &encoder, const std::vector<const Request *> &sentences,
-                        int64_t pad);
+  EncodedSources encode(const Model &encoder, const std::vector<const Request *> &sentences);
   // Keeps the keys and values of sources in these slots.
   void keep_sources(int64_t member, const EncodedSources &sources,
                     const std::vector<int64_t> &slots);

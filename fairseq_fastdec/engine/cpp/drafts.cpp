@@ -41,7 +41,7 @@ class Guesses : public Drafter {
       blocks.push_back({row.next_token});
       append_guesses(row, row.answers, blocks.back());
     }
-    feed.take(blocks, pad);
+    feed.take(blocks);
   }
 
   void propose_behind(const Row &row, std::vector<int64_t> &block) override {
@@ -145,7 +145,7 @@ class HeadDrafter : public Drafter {
   void make_room_for_trees(int64_t n_rows, Feed &feed) {
     const int64_t n = n_rows * (1 + proposals.n_in_tree);
     feed.tokens.resize(n), feed.parents.resize(n), feed.depths.resize(n);
-    path_scores.reserve(n);
+    feed.begins.resize(n_rows + 1);
   }
 
   void take_chains(const std::vector<Row> &rows, const int64_t *chains, int64_t n,
@@ -155,7 +155,7 @@ class HeadDrafter : public Drafter {
       blocks.push_back({rows[row].next_token});
       blocks.back().insert(blocks.back().end(), chains, chains + n);
     }
-    feed.take(blocks, rules.pad);
+    feed.take(blocks);
   }
 
   const Rules &rules;
@@ -221,11 +221,12 @@ class ParallelHeads : public HeadDrafter {
     make_room_for_trees(n_rows, feed);
     Trees trees = {};
     trees.n_rows = n_rows, trees.n_heads = n_steps, trees.n_best = best.n_best;
-    trees.n_proposals = proposals.n_in_tree, trees.eos = rules.eos, trees.pad = rules.pad;
+    trees.n_proposals = proposals.n_in_tree, trees.eos = rules.eos;
     trees.roots = roots.data(), trees.scores = best.best, trees.ranked = best.tokens;
-    trees.tokens = feed.tokens.data(), trees.parents = feed.parents.data();
-    trees.depths = feed.depths.data(), trees.path_scores = path_scores.data();
-    feed.take_trees(n_rows, run(trees));
+    trees.begins = feed.begins.data(), trees.tokens = feed.tokens.data();
+    trees.parents = feed.parents.data(), trees.depths = feed.depths.data();
+    run(trees);
+    feed.take_trees();
   }
 
   Buffer<float> outputs;
@@ -255,13 +256,14 @@ class SequentialHeads : public HeadDrafter {
     for (int64_t member = 0; member < decoder.n_models(); ++member)
       most = std::max(most, decoder.model(member).decoder.dim);
     outputs.reserve(n * most);
+    begins = even_begins(decoder.n_rows(), 1);
     drafted_states.resize(decoder.n_models());
     std::vector<Draft> drafts;
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
       Draft draft = decoder.model(member).drafter;
       decoder.set_rows(member, 0, draft.step);
       draft.step.threads = decoder.team().threads, draft.step.n_threads = decoder.team().n;
-      draft.step.n_new = 1;
+      draft.step.begins = begins.data();
       draft.step.features = drafted_states[member].reserve(n * draft.step.model.dim);
       // A product reads them before the next model writes its own.
       draft.outputs = outputs.data();
@@ -327,7 +329,7 @@ class SequentialHeads : public HeadDrafter {
         chances += std::exp(of_chains[row]);
       }
     }
-    feed.take(blocks, rules.pad);
+    feed.take(blocks);
   }
 
   void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const States &states,
@@ -343,18 +345,20 @@ class SequentialHeads : public HeadDrafter {
     trees.draft = drafts.data(), trees.product = logits_of.data(), trees.best = &best;
     trees.n_members = decoder.n_models(), trees.types = layer.types_or_null();
     trees.n_levels = n_steps, trees.n_proposals = proposals.n_in_tree;
-    trees.width = MOST_EXPANDED, trees.eos = rules.eos, trees.pad = rules.pad;
+    trees.width = MOST_EXPANDED, trees.eos = rules.eos;
     trees.temperature = rules.temperature;
     trees.least_score = proposals.confidence > 0 ? std::log(proposals.confidence) : -INFINITY;
     trees.no_end = ends.no_end_or_null(), trees.only_end = ends.only_end_or_null();
     trees.flags = tree_flags.reserve(2 * n);
     trees.states = tree_states.reserve(outputs.size());
     trees.roots = roots.data();
-    trees.tokens = feed.tokens.data(), trees.parents = feed.parents.data();
-    trees.depths = feed.depths.data(), trees.path_scores = path_scores.data();
-    feed.take_trees(n_rows, run(trees, scratch, product_scratch, choice_scratch));
+    trees.begins = feed.begins.data(), trees.tokens = feed.tokens.data();
+    trees.parents = feed.parents.data(), trees.depths = feed.depths.data();
+    run(trees, scratch, product_scratch, choice_scratch);
+    feed.take_trees();
   }
 
+  std::vector<int64_t> begins;
   std::vector<Buffer<float>> drafted_states;  // of each model
   Buffer<float> outputs, tree_states;
   Buffer<int64_t> found;

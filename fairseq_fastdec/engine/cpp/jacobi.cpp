@@ -37,7 +37,7 @@ void JacobiSearch::propose() {
     guesser.guess(row, context, block.data() + n, n_guesses, n_answered);
     blocks.push_back(std::move(block));
   }
-  feed.take(blocks, rules.pad);
+  feed.take(blocks);
   feed.n_known.assign(rows.size(), 1);
   feed.n_certain = n_certain;
 }
@@ -45,11 +45,11 @@ void JacobiSearch::propose() {
 bool JacobiSearch::keep(int64_t i) {
   Row &row = rows[i];
   // A prefix is kept first; the window's answers begin behind its last token.
-  const int64_t n_certain = feed.n_certain[i], first = i * feed.width + n_certain - 1;
+  const int64_t n_certain = feed.n_certain[i], first = feed.begins[i] + n_certain - 1;
   const int64_t n_forced = append_block(i, 1, n_certain, nullptr);
   if (n_forced) row.blocks.push_back(n_forced);
   if (n_forced && row.context.back() == rules.eos) return true;
-  const int64_t reach = feed.n_own[i] - n_certain + 1, window = window_of(row, 0);
+  const int64_t reach = feed.size(i) - n_certain + 1, window = window_of(row, 0);
   const int64_t *const newest = answers.tokens.data() + first;
   // Stop: an equation is solved where all tokens that it was given are right.
   int64_t n_settled = 1;

@@ -42,8 +42,8 @@ int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice
 void divide(const Product &task, float temperature);
 
 // Grow trees of proposals; return how many tokens the longest tree has, by which all are stored.
-int64_t run(Trees &task);
-int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
+void run(Trees &task);
+void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
             Buffer<float> &of_choice);
 
 // Moves the tokens on accepted paths of trees to the ends of their rows.

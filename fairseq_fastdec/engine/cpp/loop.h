@@ -99,7 +99,7 @@ class Loop {
     std::vector<const Request *> sentences;
     for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
     clock.count(counters.seconds.search);
-    decoder.add(sentences, rules.pad);
+    decoder.add(sentences);
     clock.count(counters.seconds.encoder);
     ++counters.encoder_invocations;
     for (int64_t i = 0; i < n; ++i) {

@@ -52,7 +52,7 @@ void PairSearch::expand() {
     own.expansions += int64_t(own.entries.size());
   }
   clock.count(counters.seconds.search);
-  decoder.step(tokens.data(), 2, nullptr);
+  decoder.step(tokens.data(), even_begins(decoder.n_rows(), 2), nullptr);
   clock.count(counters.seconds.decoder);
   for (int64_t row = 0; row < decoder.n_rows(); ++row) decoder.keep(row, 2, nullptr);
   ++counters.decoder_invocations;

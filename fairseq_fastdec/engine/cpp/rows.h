@@ -65,31 +65,36 @@ struct Row {
   int64_t room_behind(int64_t n) const { return request.max_len + 1 - length() - n; }
 };
 
-// What a step feeds: each row's block, [n_rows, width]. A block begins with tokens that are
-// certain, and proposals follow them.
+// What a step feeds: each row's block, side by side. A block begins with tokens that are certain,
+// and proposals follow them.
 struct Feed {
-  int64_t width = 1;
-  std::vector<int64_t> tokens;
-  std::vector<int64_t> n_own;      // [n_rows], the tokens of a block; behind them lies padding
-  std::vector<int64_t> n_known;    // [n_rows], of the first ones that the row's context has
-  std::vector<int64_t> n_certain;  // [n_rows], of the first ones that need no acceptance
-  std::vector<int64_t> parents, depths;  // [n_rows, width] of trees
+  std::vector<int64_t> begins = {0};  // [n_rows + 1], where the blocks begin, and n
+  std::vector<int64_t> tokens;        // [n]
+  std::vector<int64_t> n_known;       // [n_rows], of the first ones that the row's context has
+  std::vector<int64_t> n_certain;     // [n_rows], of the first ones that need no acceptance
+  // Of trees: for each token [n] which one of its block it follows, and how many come before it.
+  std::vector<int64_t> parents, depths;
   bool has_trees = false;
 
   // Lays out chains, one for each row.
-  void take(const std::vector<std::vector<int64_t>> &chains, int64_t pad);
-  // Makes room for longer blocks.
-  void widen(int64_t n, int64_t pad);
-  // A row's block becomes a chain, for which there is room.
-  void put_chain(int64_t row, const std::vector<int64_t> &chain, int64_t pad);
-  // Trees of `n` tokens each, which begin with the rows' next tokens, lie in the vectors.
-  void take_trees(int64_t n_rows, int64_t n);
+  void take(const std::vector<std::vector<int64_t>> &chains);
+  // The vectors hold trees, which begin with the rows' next tokens.
+  void take_trees();
+  // Chains replace the blocks of their rows; an empty one leaves the block as it is.
+  void replace(const std::vector<std::vector<int64_t>> &chains);
 
-  int64_t n_rows() const { return int64_t(n_own.size()); }
+  int64_t n() const { return begins.back(); }
+  int64_t n_rows() const { return int64_t(begins.size()) - 1; }
+  int64_t size(int64_t row) const { return begins[row + 1] - begins[row]; }
   // How many tokens of its block come before a token.
-  int64_t depth(int64_t at) const { return has_trees ? depths[at] : at % width; }
+  int64_t depth(int64_t row, int64_t number) const {
+    return has_trees ? depths[begins[row] + number] : number;
+  }
   // Appends what leads to a token, and the token, but for its block's known tokens.
-  void append_path(int64_t at, std::vector<int64_t> &to) const;
+  void append_path(int64_t row, int64_t number, std::vector<int64_t> &to) const;
+
+ private:
+  void assume_nothing_known();
 };
 
 }  // namespace fastdec

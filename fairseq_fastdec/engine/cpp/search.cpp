@@ -21,13 +21,13 @@ void Search::begin(Request request) {
 void Search::step() {
   propose();
   clock.count(counters.seconds.search);
-  decoder.step(feed.tokens.data(), feed.width, feed.has_trees ? feed.parents.data() : nullptr);
+  decoder.step(feed.tokens.data(), feed.begins, feed.has_trees ? feed.parents.data() : nullptr);
   clock.count(counters.seconds.decoder);
   ++counters.decoder_invocations;
   counters.row_invocations += int64_t(rows.size());
   restrict();
   clock.count(counters.seconds.search);
-  chooser.choose(decoder, int64_t(feed.tokens.size()), limits, answers);
+  chooser.choose(decoder, feed.n(), limits, answers);
   clock.count(counters.seconds.choice);
   for (int64_t row = int64_t(rows.size()) - 1; row >= 0; --row) {
     ++rows[row].invocations;
@@ -44,23 +44,22 @@ std::vector<int64_t> Search::opening_of(const Row &row) const {
 }
 
 void Search::restrict() {
-  const int64_t n = int64_t(feed.tokens.size());
-  limits.clear(n);
-  answers.asked.assign(n, -1);
+  limits.clear(feed.n());
+  answers.asked.assign(feed.n(), -1);
   std::vector<int64_t> context;
   for (int64_t i = 0; i < int64_t(rows.size()); ++i) {
     const Row &row = rows[i];
-    for (int64_t number = 0; number < feed.n_own[i]; ++number) {
-      const int64_t at = i * feed.width + number;
-      const int64_t step = row.length() + feed.depth(at) + 1 - feed.n_known[i];
+    for (int64_t number = 0; number < feed.size(i); ++number) {
+      const int64_t at = place(i, number, nullptr);
+      const int64_t step = row.length() + feed.depth(i, number) + 1 - feed.n_known[i];
       limits.ends.set(at, rules, step, row.request);
-      const bool is_last = number + 1 == feed.n_own[i];
+      const bool is_last = number + 1 == feed.size(i);
       const bool is_forced = number + 1 < feed.n_certain[i];
       if (is_forced || (asks() && !is_last)) answers.asked[at] = feed.tokens[at + 1];
       // What a prefix repeats is forced nevertheless.
       if (rules.no_repeat_ngram && !is_forced) {
         context = row.context;
-        feed.append_path(at, context);
+        feed.append_path(i, number, context);
         limits.forbid_repeats(at, rules, context);
       }
     }

@@ -33,7 +33,7 @@ class Search : public Loop<Request, Translation, BlockCounts> {
   // Appends a token; returns whether it ends the sentence.
   bool append(Row &row, int64_t token, float score);
   int64_t place(int64_t row, int64_t number, const int64_t *path) const {
-    return row * feed.width + (path ? path[number] : number);
+    return feed.begins[row] + (path ? path[number] : number);
   }
 
   std::vector<Row> rows;

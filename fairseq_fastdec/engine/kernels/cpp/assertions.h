@@ -16,18 +16,20 @@ inline bool is_within(int64_t number, int64_t end) { return number >= 0 && numbe
 // Of a step's rows or those of sequential heads.
 inline void assert_inputs(const Step &step, const Cache &sources) {
   assert(step.n_sources <= sources.slots);
+  assert(step.begins[0] == 0);
   for (int64_t row = 0; row < step.n_rows; ++row) {
+    assert(step.n_new(row) >= 0);
     assert(is_within(step.row_source[row], step.n_sources));
     assert(is_within(step.source_lengths[step.row_source[row]], sources.length + 1));
   }
-  for (int64_t at = 0; at < step.n_rows * step.n_new; ++at)
+  for (int64_t at = 0; at < step.n(); ++at)
     assert(is_within(step.tokens[at], step.model.n_types));
 }
 
 inline void assert_trees(const Step &step) {
   for (int64_t row = 0; row < step.n_rows; ++row) {
-    const int64_t *parents = step.parents + row * step.n_new;
-    for (int64_t token = 0; token < step.n_new; ++token) {
+    const int64_t *parents = step.parents + step.begins[row];
+    for (int64_t token = 0; token < step.n_new(row); ++token) {
       for (int64_t at = token, depth = 1; at >= 0; at = parents[at], ++depth) {
         assert(parents[at] >= -1 && parents[at] < at);
         assert(depth <= MAX_TREE_DEPTH);
@@ -39,10 +41,10 @@ inline void assert_trees(const Step &step) {
 inline void assert_fits(const Step &step) {
   // An encoder's rows are their own sources.
   assert_inputs(step, step.model.tokens_per_step ? step.sources : step.rows);
-  assert(!step.model.tokens_per_step || step.n_new % step.model.tokens_per_step == 0);
   for (int64_t row = 0; row < step.n_rows; ++row) {
     assert(is_within(step.slot_of(row), step.rows.slots));
-    assert(is_within(step.past[row], step.rows.length - step.n_new + 1));
+    assert(is_within(step.past[row], step.rows.length - step.n_new(row) + 1));
+    assert(!step.model.tokens_per_step || step.n_new(row) % step.model.tokens_per_step == 0);
   }
   if (step.parents) assert_trees(step);
 }

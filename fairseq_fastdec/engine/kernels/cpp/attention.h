@@ -262,7 +262,7 @@ INLINE void attend_to_head(const Attention &task, const Workspace &own) {
 
 // Writes the tokens of a tree from its root to one of them to path; returns how many they are.
 INLINE int64_t path_to(const Step &step, int64_t row, int64_t token, int64_t *path) {
-  const int64_t *parents = step.parents + row * step.n_new;
+  const int64_t *parents = step.parents + step.begins[row];
   int64_t n = 0;
   for (int64_t at = token; at >= 0; at = parents[at]) path[n++] = at;
   std::reverse(path, path + n);
@@ -281,10 +281,10 @@ INLINE VisibleKeys visible_to(const Step &step, int64_t row, int64_t token, int6
 // Writes the keys and values of a row's new tokens to the cache, so that a token's own are rounded
 // as those of other steps are.
 template <typename Number>
-INLINE void write_keys(const Step &step, const float *qkv, int64_t past, Number *keys) {
+INLINE void write_keys(const Step &step, const float *qkv, int64_t row, Number *keys) {
   const int64_t dim = step.model.dim, head_dim = step.model.head_dim;
-  for (int64_t token = 0; token < step.n_new; ++token) {
-    const int64_t place = (past + token) * head_dim;
+  for (int64_t token = 0; token < step.n_new(row); ++token) {
+    const int64_t place = (step.past[row] + token) * head_dim;
     round_to(qkv + token * 3 * dim + dim, keys + place, head_dim);
     round_to(qkv + token * 3 * dim + 2 * dim, keys + step.rows.part + place, head_dim);
   }
@@ -301,12 +301,13 @@ INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const
   for (int64_t pair = own.number; pair < step.n_rows * n_heads; pair += own.count) {
     const int64_t row = pair / n_heads, head = pair % n_heads;
     Number *keys = keys_at<Number>(step.rows, layer, step.slot_of(row), head);
-    const float *qkv = own.queries + row * step.n_new * 3 * dim + head * head_dim;
-    float *context = own.context + row * step.n_new * dim + head * head_dim;
-    write_keys(step, qkv, step.past[row], keys);
-    for (int64_t token = 0; token < step.n_new; token += most) {
+    const float *qkv = own.queries + step.begins[row] * 3 * dim + head * head_dim;
+    float *context = own.context + step.begins[row] * dim + head * head_dim;
+    write_keys(step, qkv, row, keys);
+    const int64_t n = step.n_new(row);
+    for (int64_t token = 0; token < n; token += most) {
       Attention task = {keys, keys + step.rows.part, step.rows.is_bf16, head_dim,
-                        std::min(most, step.n_new - token), qkv + token * 3 * dim,
+                        std::min(most, n - token), qkv + token * 3 * dim,
                         context + token * dim, 3 * dim, dim, {}};
       for (int64_t t = 0; t < task.n; ++t)
         task.visible[t] = visible_to(step, row, token + t, path);
@@ -320,8 +321,8 @@ template <typename Number>
 INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
   const Model &model = step.model;
   const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
-  const int64_t n = step.n_rows * step.n_new, n_pieces = source_pieces(step);
-  const auto source_of = [&](int64_t token) { return step.row_source[token / step.n_new]; };
+  const int64_t n = step.n(), n_pieces = source_pieces(step);
+  const auto source_of = [&](int64_t token) { return step.row_source[step.row_of(token)]; };
   for (int64_t piece = own.number; piece < n_pieces; piece += own.count) {
     const int64_t head = piece % n_heads, begin = piece / n_heads * MOST_QUERIES;
     const int64_t end = std::min(begin + MOST_QUERIES, n);

@@ -34,13 +34,19 @@ INLINE Phase phase_of(const Costs &costs, const Linear &linear, int64_t n) {
   return {work_time(4 * size / linear.format->group, costs.of_byte, products, of_product), blocks};
 }
 
-// The attention of a step's rows to n_keys keys in all, in so many pieces.
-INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, double n_keys,
+// The keys that a step's rows attend to, and how often its tokens do.
+struct KeysSeen {
+  double n = 0, n_seen = 0;
+
+  void add(int64_t n_keys, int64_t n_tokens) { n += n_keys, n_seen += double(n_keys) * n_tokens; }
+};
+
+// The attention of a step's rows, in n_pieces pieces.
+INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, KeysSeen keys,
                       int64_t n_pieces) {
-  const double numbers = 2 * n_keys * step.model.dim;
-  const double bytes = numbers * (cache.is_bf16 ? 2 : 4);
-  const double products = numbers * step.n_new;
-  return {work_time(bytes, costs.of_byte, products, costs.of_product[FP32.number]), n_pieces};
+  const double size = 2 * step.model.dim, bytes = keys.n * size * (cache.is_bf16 ? 2 : 4);
+  const double of_product = costs.of_product[FP32.number];
+  return {work_time(bytes, costs.of_byte, keys.n_seen * size, of_product), n_pieces};
 }
 
 // A layer of a step, phase by phase; all layers of a model have the same sizes.
@@ -50,31 +56,36 @@ struct LayerPhases {
 };
 
 INLINE void add_product(const Step &step, const Linear &linear, LayerPhases &to) {
-  const int64_t n = step.n_rows * step.n_new;
+  const int64_t n = step.n();
   to.phases[to.n++] = phase_of(step.threads->costs, linear, n);
   to.n_meetings += quantizes_together(linear, n) ? 2 : 1;
 }
 
-INLINE void add_attention(const Step &step, const Cache &cache, double n_keys, int64_t n_pieces,
+INLINE void add_attention(const Step &step, const Cache &cache, KeysSeen keys, int64_t n_pieces,
                           LayerPhases &to) {
-  to.phases[to.n++] = phase_of(step.threads->costs, step, cache, n_keys, n_pieces);
+  to.phases[to.n++] = phase_of(step.threads->costs, step, cache, keys, n_pieces);
   to.n_meetings += 1;
+}
+
+INLINE KeysSeen source_keys_of(const Step &step) {
+  KeysSeen keys;
+  for (int64_t row = 0; row < step.n_rows; ++row)
+    keys.add(step.source_lengths[step.row_source[row]], step.n_new(row));
+  return keys;
 }
 
 INLINE LayerPhases phases_of(const Step &step) {
   const Layer &layer = step.model.layers[0];
-  double own_keys = 0, source_keys = 0;
-  for (int64_t row = 0; row < step.n_rows; ++row) {
-    own_keys += step.past[row] + step.n_new;
-    source_keys += step.source_lengths[step.row_source[row]];
-  }
+  KeysSeen of_rows;
+  for (int64_t row = 0; row < step.n_rows; ++row)
+    of_rows.add(step.past[row] + step.n_new(row), step.n_new(row));
   LayerPhases own;
   add_product(step, layer.self_qkv, own);
-  add_attention(step, step.rows, own_keys, step.n_rows * step.model.n_heads, own);
+  add_attention(step, step.rows, of_rows, step.n_rows * step.model.n_heads, own);
   add_product(step, layer.self_out, own);
   if (layer.cross_query.outputs) {
     add_product(step, layer.cross_query, own);
-    add_attention(step, step.sources, source_keys, source_pieces(step), own);
+    add_attention(step, step.sources, source_keys_of(step), source_pieces(step), own);
     add_product(step, layer.cross_out, own);
   }
   add_product(step, layer.fc1, own);
@@ -126,15 +137,12 @@ INLINE int64_t threads_for(const Step &step) {
 INLINE int64_t threads_for(const Draft &draft) {
   const Step &step = draft.step;
   if (step.n_threads == 1 || !is_measured(step.threads)) return step.n_threads;
-  double n_keys = 0;
-  for (int64_t row = 0; row < step.n_rows; ++row)
-    n_keys += step.source_lengths[step.row_source[row]];
   LayerPhases phases;
   for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2})
     add_product(step, *linear, phases);
   if (draft.narrow.outputs) add_product(step, draft.narrow, phases);
   if (draft.from_features) add_product(step, draft.begin, phases);
-  add_attention(step, step.sources, n_keys, source_pieces(step), phases);
+  add_attention(step, step.sources, source_keys_of(step), source_pieces(step), phases);
   return threads_for(step, phases, 1);
 }
 

@@ -143,21 +143,6 @@ void take_draft_step(Draft &draft) {
   in_threads<Draft, run_draft>(&draft, threads_for(draft));
 }
 
-// Takes a member's step for a level of trees, up to its logits.
-void take_level_step(const DraftTrees &task, int64_t member, int64_t level, int64_t width,
-                     const int64_t *tokens) {
-  Draft &draft = task.draft[member];
-  Product &product = task.product[member];
-  draft.step.n_new = width, draft.step.tokens = tokens;
-  product.n = draft.step.n_rows * width;
-  const float *const features = draft.from_features;
-  if (level) draft.from_features = nullptr;
-  take_draft_step(draft);
-  draft.from_features = features;
-  multiply_in_threads(product);
-  divide(product, task.temperature);
-}
-
 }  // namespace
 
 const Format *format_of(const std::string &dtype) {
@@ -225,7 +210,6 @@ void run(Draft &task, Buffer<float> &scratch) {
 int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   Draft &draft = *task.draft;
   BestToken &best = *task.best;
-  draft.step.n_new = 1;
   draft.step.scratch_size = scratch_before(draft.step, draft.step.n_threads);
   draft.step.scratch = of_draft.reserve(draft.step.scratch_size);
   best.scratch_size = best_token_scratch_size(best);
@@ -247,51 +231,40 @@ int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice
   return chains.n;
 }
 
-int64_t run(Trees &task) {
-  return grow_trees(task);
-}
+void run(Trees &task) { grow_trees(task); }
 
-int64_t run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
-            Buffer<float> &of_choice) {
-  const int64_t n_rows = task.draft->step.n_rows, n = n_rows * task.width;
-  int64_t draft_size = 0, product_size = 0;
-  for (int64_t member = 0; member < task.n_members; ++member) {
-    Step &step = task.draft[member].step;
-    step.n_new = task.width;
-    step.scratch_size = scratch_before(step, step.n_threads);
-    draft_size = std::max(draft_size, step.scratch_size);
-    const int64_t n_inputs = task.product[member].linear.inputs;
-    product_size = std::max(product_size, quantized_size(n, n_inputs));
-  }
-  // One member's step comes behind that of another, in the same memory.
-  for (int64_t member = 0; member < task.n_members; ++member) {
-    task.draft[member].step.scratch = of_draft.reserve(draft_size);
-    task.product[member].scratch = of_product.reserve(product_size);
-  }
+void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
+         Buffer<float> &of_choice) {
   TopK &best = *task.best;
-  best.n_rows = best.n_beams = n;
-  best.scratch = of_choice.reserve(top_k_scratch_floats(best));
-  std::vector<RowPaths> rows(n_rows);
-  std::vector<int64_t> tokens(task.roots, task.roots + n_rows);
-  for (int64_t level = 0, width = 1; width && level < task.n_levels; ++level) {
-    best.n_rows = best.n_beams = n_rows * width;
-    take_flags(task, level, width);
-    for (int64_t member = 0; member < task.n_members; ++member)
-      take_level_step(task, member, level, width, tokens.data());
-    rank(best);
-    const int64_t n_best = best.n_best;
-    for (int64_t at = 0; task.types && at < best.n_rows * n_best; ++at)
+  std::vector<RowPaths> rows(task.draft->step.n_rows);
+  std::vector<int64_t> begins = begins_of(rows);
+  std::vector<int64_t> tokens(task.roots, task.roots + rows.size());
+  for (int64_t level = 0; level < task.n_levels && begins.back(); ++level) {
+    for (int64_t member = 0; member < task.n_members; ++member) {
+      Draft &draft = task.draft[member];
+      draft.step.begins = begins.data(), draft.step.tokens = tokens.data();
+      if (level) draft.from_features = nullptr;
+      run(draft, of_draft);
+      task.product[member].n = begins.back();
+      run(task.product[member], of_product);
+      divide(task.product[member], task.temperature);
+    }
+    best.n_rows = best.n_beams = begins.back();
+    take_flags(task, level, begins);
+    run(best, of_choice);
+    for (int64_t at = 0; task.types && at < best.n_rows * best.n_best; ++at)
       best.tokens[at] = task.types[best.tokens[at]];
-    for (int64_t row = 0; row < n_rows; ++row) {
-      const int64_t at = row * width * n_best;
-      rows[row].add_children(best.best + at, best.tokens + at, level + 1, n_best);
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const int64_t at = begins[row] * best.n_best;
+      rows[row].add_children(best.best + at, best.tokens + at, level + 1, best.n_best);
       rows[row].choose_level(task);
     }
-    const int64_t width_before = width;
+    const std::vector<int64_t> next = begins_of(rows);
     for (int64_t member = 0; member < task.n_members; ++member)
-      width = lay_out_level(task, task.draft[member].step, rows, width_before, tokens);
+      lay_out_level(task, task.draft[member].step, rows, next, tokens);
+    begins = next;
   }
-  return write_trees(task, rows);
+  write_trees(task, rows);
 }
 
 void run(PathMove &task) {

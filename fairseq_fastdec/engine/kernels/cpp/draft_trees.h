@@ -71,8 +71,7 @@ class RowPaths {
     });
     int64_t n = row * most;
     const auto put = [&](const Path &path, int64_t parent) {
-      task.tokens[n] = path.token, task.parents[n] = parent, task.depths[n] = path.depth;
-      task.path_scores[n++] = path.score;
+      task.tokens[n] = path.token, task.parents[n] = parent, task.depths[n++] = path.depth;
     };
     put({task.roots[row], -1, 0, 0, 0}, -1);
     for (size_t i = 0; i < order.size() && int64_t(i) < task.n_proposals; ++i) {
@@ -93,47 +92,45 @@ class RowPaths {
   size_t first_child = 0;
 };
 
-// The states and tokens of a member's next level, row by row; rows with fewer paths than others are
-// filled up. Returns how many states each row has.
-INLINE int64_t lay_out_level(const DraftTrees &task, Step &step, const std::vector<RowPaths> &rows,
-                             int64_t width_before, std::vector<int64_t> &tokens) {
-  const int64_t n_rows = step.n_rows, dim = step.model.dim;
-  size_t width = 0;
-  for (const RowPaths &row : rows) width = std::max(width, row.level.size());
-  std::copy_n(step.features, n_rows * width_before * dim, task.states);
-  tokens.assign(n_rows * width, task.pad);
-  for (int64_t row = 0; row < n_rows; ++row)
-    for (size_t slot = 0; slot < width; ++slot) {
-      const auto &level = rows[row].level;
-      const bool is_there = slot < level.size();
-      const Path *path = is_there ? &rows[row].found[level[slot].place] : nullptr;
-      const int64_t from = row * width_before + (path ? path->slot : 0);
-      const int64_t at = row * int64_t(width) + int64_t(slot);
-      std::copy_n(task.states + from * dim, dim, step.features + at * dim);
-      if (path) tokens[at] = path->token;
+// Where the states of each row's next level begin, and the end of the last one.
+INLINE std::vector<int64_t> begins_of(const std::vector<RowPaths> &rows) {
+  std::vector<int64_t> begins = {0};
+  for (const RowPaths &row : rows) begins.push_back(begins.back() + int64_t(row.level.size()));
+  return begins;
+}
+
+// The states and tokens of a member's next level, row by row.
+//   begins: of the next level; those of the level before are the step's
+INLINE void lay_out_level(const DraftTrees &task, Step &step, const std::vector<RowPaths> &rows,
+                          const std::vector<int64_t> &begins, std::vector<int64_t> &tokens) {
+  const int64_t dim = step.model.dim;
+  std::copy_n(step.features, step.n() * dim, task.states);
+  tokens.resize(begins.back());
+  for (size_t row = 0; row < rows.size(); ++row)
+    for (int64_t at = begins[row]; at < begins[row + 1]; ++at) {
+      const Path &path = rows[row].found[rows[row].level[at - begins[row]].place];
+      const float *from = task.states + (step.begins[row] + path.slot) * dim;
+      std::copy_n(from, dim, step.features + at * dim);
+      tokens[at] = path.token;
     }
-  return int64_t(width);
 }
 
 // The rules about ends at a level, for each of its states.
-INLINE void take_flags(const DraftTrees &task, int64_t level, int64_t width) {
-  const int64_t n_rows = task.draft->step.n_rows, n = n_rows * width;
-  const auto take = [&](const uint8_t *of_rows, uint8_t *to) -> const uint8_t * {
-    for (int64_t at = 0; of_rows && at < n; ++at) to[at] = of_rows[level * n_rows + at / width];
-    return of_rows ? to : nullptr;
+INLINE void take_flags(const DraftTrees &task, int64_t level, const std::vector<int64_t> &begins) {
+  const int64_t n_rows = int64_t(begins.size()) - 1;
+  const auto take = [&](const uint8_t *of_levels, uint8_t *to) -> const uint8_t * {
+    if (!of_levels) return nullptr;
+    for (int64_t row = 0; row < n_rows; ++row)
+      std::fill(to + begins[row], to + begins[row + 1], of_levels[level * n_rows + row]);
+    return to;
   };
   task.best->no_end = take(task.no_end, task.flags);
-  task.best->has_to_end = take(task.only_end, task.flags + n);
+  task.best->has_to_end = take(task.only_end, task.flags + begins.back());
 }
 
-// Returns how many tokens the longest tree has; see put_trees_side_by_side.
-int64_t write_trees(const DraftTrees &task, const std::vector<RowPaths> &rows) {
-  Trees trees = {};
-  trees.tokens = task.tokens, trees.parents = task.parents, trees.depths = task.depths;
-  trees.path_scores = task.path_scores, trees.pad = task.pad;
-  trees.n_rows = int64_t(rows.size()), trees.n_proposals = task.n_proposals;
-  return put_trees_side_by_side(
-      trees, [&](int64_t row) { return rows[row].write(task, row); });
+void write_trees(const DraftTrees &task, const std::vector<RowPaths> &rows) {
+  put_trees_side_by_side(task, int64_t(rows.size()),
+                         [&](int64_t row) { return rows[row].write(task, row); });
 }
 
 }  // namespace

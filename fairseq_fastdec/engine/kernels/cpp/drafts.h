@@ -11,7 +11,7 @@ namespace {
 template <typename Vec>
 INLINE void put_side_by_side(const Draft &draft, const Workspace &own) {
   const Model &model = draft.step.model;
-  const int64_t n = draft.step.n_rows * draft.step.n_new, inputs = draft.token.inputs;
+  const int64_t n = draft.step.n(), inputs = draft.token.inputs;
   for (int64_t at = own.number; at < n; at += own.count) {
     float *to = own.hidden + at * inputs;
     normalize<Vec>(draft.token_norm, own.x + at * model.dim, to, model.dim);
@@ -47,7 +47,7 @@ INLINE void run_draft(MultiplyFp32 multiply_fp32, Attend attend, const Draft &dr
                       Epilogue::STORE, own);
     return;
   }
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  const int64_t n = step.n(), dim = step.model.dim;
   for (int64_t at = own.number; at < n; at += own.count)
     normalize<Vec>(draft.output_norm, own.x + at * dim, draft.outputs + at * dim, dim);
 }

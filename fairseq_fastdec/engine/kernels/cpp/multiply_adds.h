@@ -20,7 +20,7 @@ INLINE int64_t multiply_adds_of(const Linear &linear, int64_t n) {
 INLINE int64_t row_keys_seen(const Step &step) {
   int64_t seen = 0, path[MAX_TREE_DEPTH];
   for (int64_t row = 0; row < step.n_rows; ++row)
-    for (int64_t token = 0; token < step.n_new; ++token)
+    for (int64_t token = 0; token < step.n_new(row); ++token)
       seen += visible_to(step, row, token, path).count();
   return seen;
 }
@@ -29,7 +29,7 @@ INLINE int64_t row_keys_seen(const Step &step) {
 INLINE int64_t source_keys_seen(const Step &step) {
   int64_t seen = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
-    seen += step.n_new * step.source_lengths[step.row_source[row]];
+    seen += step.n_new(row) * step.source_lengths[step.row_source[row]];
   return seen;
 }
 
@@ -39,7 +39,7 @@ INLINE int64_t multiply_adds_of(const Step &step) {
   if (!model.n_layers) return 0;
   // All layers have the same sizes.
   const Layer &layer = model.layers[0];
-  const int64_t n = step.n_rows * step.n_new;
+  const int64_t n = step.n();
   int64_t of_layer = 2 * model.dim * row_keys_seen(step);
   for (const Linear *linear : {&layer.self_qkv, &layer.self_out, &layer.fc1, &layer.fc2})
     of_layer += multiply_adds_of(*linear, n);
@@ -68,7 +68,7 @@ INLINE int64_t multiply_adds_of(const Heads &task) {
 
 INLINE int64_t multiply_adds_of(const Draft &draft) {
   const Step &step = draft.step;
-  const int64_t n = step.n_rows * step.n_new;
+  const int64_t n = step.n();
   int64_t sum = draft.from_features ? multiply_adds_of(draft.begin, n) : 0;
   for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2,
                                &draft.narrow})

@@ -13,7 +13,7 @@
 //   scale      a quantised number q stands for scale * q
 //   beam       rows of which only the best extensions survive
 // Letters and sizes in shapes:
-//   n          all tokens of a call: n_rows * n_new of a step
+//   n          all tokens of a call, those of all rows of a step
 //   dim        n_heads * head_dim, the size of a token's state
 //   hidden     the size of the feed-forward network's inner layer
 //   inputs, outputs   of a linear layer: y[n, outputs] = x[n, inputs] weight^T + bias
@@ -21,6 +21,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -127,18 +128,24 @@ struct Step {
   Model model;
   const Threads *threads;  // null with one thread
   Cache rows, sources;
-  int64_t n_rows, n_sources, n_new, first_slot, n_threads;
-  const int64_t *tokens;          // [n_rows, n_new]
-  const int64_t *parents;         // [n_rows, n_new], which token each follows; null: the one before
+  int64_t n_rows, n_sources, first_slot, n_threads;
+  const int64_t *begins;          // [n_rows + 1], where the new tokens of each row begin, and n
+  const int64_t *tokens;          // [n], row by row
+  const int64_t *parents;         // [n], which token of its row each follows; null: the one before
   int64_t *past;                  // [n_rows]
   const int64_t *row_slots;       // [n_rows]; null: they follow each other from first_slot on
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // [n_sources]; an encoder's rows are their own sources
-  float *features;                // [n_rows, n_new, dim]
+  float *features;                // [n, dim]
   float *scratch;                 // [scratch_size]
   int64_t scratch_size;
   mutable Barrier barrier;
 
+  int64_t n() const { return begins[n_rows]; }
+  int64_t n_new(int64_t row) const { return begins[row + 1] - begins[row]; }
+  int64_t row_of(int64_t token) const {
+    return std::upper_bound(begins, begins + n_rows, token) - begins - 1;
+  }
   int64_t slot_of(int64_t row) const { return row_slots ? row_slots[row] : first_slot + row; }
 };
 
@@ -249,12 +256,12 @@ struct TopK {
 
 // From the best tokens of each head to a tree of the most probable paths.
 struct Trees {
-  int64_t n_rows, n_heads, n_best, n_proposals, eos, pad;
+  int64_t n_rows, n_heads, n_best, n_proposals, eos;
   const int64_t *roots;   // [n_rows]
   const float *scores;    // [n_rows, n_heads, n_best], log-probabilities, best first
   const int64_t *ranked;  // [n_rows, n_heads, n_best], their tokens
-  int64_t *tokens, *parents, *depths;  // [n_rows, 1 + n_proposals], later the longest of the trees
-  float *path_scores;                  // the same, log-probabilities of the paths to these tokens
+  int64_t *begins;  // [n_rows + 1], where the trees begin, and the end of the last one
+  int64_t *tokens, *parents, *depths;  // room for n_rows * (1 + n_proposals)
 };
 
 // Trees of the most probable paths, of which the best ones of each level go on to the next. The
@@ -264,16 +271,14 @@ struct DraftTrees {
   Product *product;  // [n_members], output layers, whose y has room for the logits of all states
   TopK *best;        // of the products' logits: n_proposals for each state
   const int64_t *types;  // [outputs], the types that they stand for; null: their numbers
-  int64_t n_members, n_levels, n_proposals, width, eos, pad;
+  int64_t n_members, n_levels, n_proposals, width, eos;
   float temperature;                 // divides the logits
   float least_score;                 // only paths whose scores are not less go on
   const uint8_t *no_end, *only_end;  // [n_levels, n_rows], see TopK; null: all may end, none has to
   uint8_t *flags;                    // [2, n_rows * width], memory for those of a level's states
   float *states;                     // [n_rows * width, dim], memory
   const int64_t *roots;              // [n_rows]
-  // [n_rows, 1 + n_proposals], later the longest of the trees; see Trees.
-  int64_t *tokens, *parents, *depths;
-  float *path_scores;
+  int64_t *begins, *tokens, *parents, *depths;  // see Trees
 };
 
 // The beams of a search, of which a step expands those in focus. The arrays are the search's own.

@@ -16,8 +16,8 @@ template <typename Vec>
 INLINE void embed(const Step &step, const Workspace &own) {
   const Model &model = step.model;
   int64_t path[MAX_TREE_DEPTH];
-  for (int64_t at = own.number; at < step.n_rows * step.n_new; at += own.count) {
-    const int64_t row = at / step.n_new, token = at % step.n_new;
+  for (int64_t at = own.number; at < step.n(); at += own.count) {
+    const int64_t row = step.row_of(at), token = at - step.begins[row];
     const float *word = model.embed + step.tokens[at] * model.dim;
     float *to = own.x + at * model.dim;
     for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
@@ -36,7 +36,7 @@ template <typename Vec>
 INLINE void apply_linear(MultiplyFp32 multiply_fp32, const Step &step, const Linear &linear,
                          const Norm *norm, const float *x, float *y, Epilogue epilogue,
                          const Workspace &own) {
-  const int64_t n = step.n_rows * step.n_new, dim = linear.inputs;
+  const int64_t n = step.n(), dim = linear.inputs;
   if (!linear.rounds_inputs()) {
     // Each thread normalises all tokens for itself, so that none has to wait for another.
     for (int64_t at = 0; norm && at < n * dim; at += dim)
@@ -58,7 +58,7 @@ INLINE void apply_linear(MultiplyFp32 multiply_fp32, const Step &step, const Lin
 // Normalises the thread's tokens in x.
 template <typename Vec>
 INLINE void normalize_slice(const Step &step, const Norm &norm, const Workspace &own) {
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  const int64_t n = step.n(), dim = step.model.dim;
   for (int64_t token = own.number; token < n; token += own.count)
     normalize<Vec>(norm, own.x + token * dim, own.x + token * dim, dim);
 }
@@ -83,7 +83,7 @@ INLINE void add_self_attention(MultiplyFp32 multiply_fp32, const Step &step, con
   apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.queries,
                     Epilogue::STORE, own);
   wait_at(step.barrier, own);
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  const int64_t n = step.n(), dim = step.model.dim;
   for (int64_t token = own.number; token < n; token += own.count) {
     float *to = own.x + token * dim, *output = own.queries + token * dim;
     normalize<Vec>(layer.self_out_norm, output, output, dim);
@@ -94,7 +94,7 @@ INLINE void add_self_attention(MultiplyFp32 multiply_fp32, const Step &step, con
 // Normalises the hidden units of the thread's tokens, and scales what the network is added to.
 template <typename Vec>
 INLINE void scale_feed_forward(const Step &step, const Layer &layer, const Workspace &own) {
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim, hidden = step.model.hidden;
+  const int64_t n = step.n(), dim = step.model.dim, hidden = step.model.hidden;
   for (int64_t token = own.number; token < n; token += own.count) {
     float *units = own.hidden + token * hidden, *residual = own.x + token * dim;
     if (layer.fc1_norm.weight) normalize<Vec>(layer.fc1_norm, units, units, hidden);

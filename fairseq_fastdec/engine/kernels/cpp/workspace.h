@@ -31,7 +31,7 @@ constexpr int64_t MOST_QUERIES = 4;
 
 // The pieces into which attention to sources is divided among threads.
 INLINE int64_t source_pieces(const Step &step) {
-  const int64_t n = step.n_rows * step.n_new;
+  const int64_t n = step.n();
   return (n + MOST_QUERIES - 1) / MOST_QUERIES * step.model.n_heads;
 }
 
@@ -39,7 +39,8 @@ INLINE int64_t source_pieces(const Step &step) {
 INLINE int64_t most_keys(const Step &step) {
   int64_t most = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
-    most = std::max({most, step.past[row] + step.n_new, step.source_lengths[step.row_source[row]]});
+    most = std::max({most, step.past[row] + step.n_new(row),
+                     step.source_lengths[step.row_source[row]]});
   return most + width<Vec16>();
 }
 
@@ -56,20 +57,20 @@ INLINE int64_t own_quantized_size(int64_t n) { return n * GROUP + quantized_size
 
 // The floats that a thread has for itself.
 INLINE int64_t own_scratch_size(const Step &step) {
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim;
+  const int64_t n = step.n(), dim = step.model.dim;
   const int64_t of_query = step.model.head_dim + most_keys(step);
   return n * dim + own_quantized_size(n) + MOST_QUERIES * of_query;
 }
 
 // The floats before a thread's own scratch: what all threads share, and what those before it have.
 INLINE int64_t scratch_before(const Step &step, int64_t thread) {
-  const int64_t n = step.n_rows * step.n_new, dim = step.model.dim, hidden = step.model.hidden;
+  const int64_t n = step.n(), dim = step.model.dim, hidden = step.model.hidden;
   const int64_t shared = n * (4 * dim + hidden) + quantized_size(n, std::max(dim, hidden));
   return shared + thread * own_scratch_size(step);
 }
 
 INLINE Workspace workspace_of(const Step &step, const ThreadSlice &slice) {
-  const int64_t n = step.n_rows * step.n_new, size = n * step.model.dim;
+  const int64_t n = step.n(), size = n * step.model.dim;
   Workspace own;
   own.number = slice.number, own.count = slice.count;
   own.x = step.features;
