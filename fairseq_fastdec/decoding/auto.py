@@ -29,10 +29,9 @@ OPTIONS_OF_METHODS: dict[str, tuple[str, ...]] = {
         "proposal_confidence",
     ),
 }
-# A batch with this many tokens shows what a method takes. Of smaller batches, the first one of a
-# trial does not count: the processor's caches hold nothing of what it reads.
+# A method's time is measured over batches with at least this many tokens in all. Of smaller ones
+# the first does not count: the processor's caches hold nothing of what it reads.
 ENOUGH_TOKENS = 256
-N_OF_TRIAL = 4
 N_REMEMBERED = 9
 # Batches between the first trial of a method and the second; then twice as many, and so on.
 FIRST_REST = 128
@@ -42,32 +41,37 @@ class MethodTimes:
     """The time that a token takes by each method, in batches of similar size."""
 
     def __init__(self, n_methods: int) -> None:
-        self._seconds: list[deque[float]] = [deque(maxlen=N_REMEMBERED) for _ in range(n_methods)]
+        self._times: list[deque[float]] = [deque(maxlen=N_REMEMBERED) for _ in range(n_methods)]
         self._rests = [0] * n_methods
         self._next_trials = [0] * n_methods
         self._n_batches = 0
-        self._on_trial, self._n_left = 0, 0
+        self._on_trial: Optional[int] = None
+        self._measured, self._is_cold = -1, True
+        self._seconds, self._n_tokens = 0.0, 0
 
     def choose(self) -> int:
         """The number of the method that decodes the next batch."""
         self._n_batches += 1
         due = [n for n, first in enumerate(self._next_trials) if first <= self._n_batches]
-        if due and not self._n_left:
-            self._begin_trial(due[0])
-        return self._on_trial if self._n_left else self.fastest
+        if due and self._on_trial is None:
+            self._on_trial = due[0]
+            self._rests[due[0]] = 2 * self._rests[due[0]] or FIRST_REST
+            self._next_trials[due[0]] = self._n_batches + self._rests[due[0]]
+        number = self.fastest if self._on_trial is None else self._on_trial
+        if number != self._measured:
+            self._measured, self._is_cold = number, True
+            self._seconds, self._n_tokens = 0.0, 0
+        return number
 
-    def _begin_trial(self, number: int) -> None:
-        self._on_trial, self._n_left = number, N_OF_TRIAL
-        self._rests[number] = 2 * self._rests[number] or FIRST_REST
-        self._next_trials[number] = self._n_batches + self._rests[number]
-
-    def learn(self, number: int, seconds: float, n_tokens: int) -> None:
-        """Learn from a batch that a method has decoded."""
-        is_large = n_tokens >= ENOUGH_TOKENS
-        is_cold = self._n_left == N_OF_TRIAL and not is_large
-        if n_tokens and not is_cold:
-            self._seconds[number].append(seconds / n_tokens)
-        self._n_left = 0 if is_large else max(0, self._n_left - 1)
+    def learn(self, seconds: float, n_tokens: int) -> None:
+        """Learn from the batch that the chosen method has decoded."""
+        if not self._is_cold or n_tokens >= ENOUGH_TOKENS:
+            self._seconds, self._n_tokens = self._seconds + seconds, self._n_tokens + n_tokens
+        self._is_cold = False
+        if self._n_tokens >= ENOUGH_TOKENS:
+            self._times[self._measured].append(self._seconds / self._n_tokens)
+            self._seconds, self._n_tokens = 0.0, 0
+            self._on_trial = None
 
     @property
     def fastest(self) -> int:
@@ -76,8 +80,8 @@ class MethodTimes:
         return times.index(min(times))
 
     def medians(self) -> list[float]:
-        """The seconds of a token by each method; infinite before it has decoded a batch."""
-        return [median(known) if known else math.inf for known in self._seconds]
+        """The seconds of a token by each method; infinite before its first trial has ended."""
+        return [median(times) if times else math.inf for times in self._times]
 
 
 class Auto(DecodingGenerator):
@@ -126,5 +130,5 @@ class Auto(DecodingGenerator):
         before = perf_counter()
         found = list(self.methods.values())[number].run(sources, ids, bos, prefix)
         seconds = perf_counter() - before
-        times.learn(number, seconds, sum(record.tokens for record in found[1]))
+        times.learn(seconds, sum(record.tokens for record in found[1]))
         return found

@@ -67,10 +67,9 @@ class BlockwiseOptions:
     )
     proposal_confidence: Optional[float] = option(
         None,
-        "blockwise, auto, with --block-heads sequential: the heads propose nothing "
-        "behind tokens that they find, taken together, less probable than this. 0 = whatever "
-        "they find (default: 0.5 for --acceptance exact, where no output depends on it, and "
-        "otherwise 0)",
+        "blockwise, auto: the heads propose nothing behind tokens that they find, taken "
+        "together, less probable than this. 0 = no limit (default: 0.5 for --block-heads "
+        "sequential with --acceptance exact, where no output depends on it, and otherwise 0)",
         methods=("blockwise", "auto"),
         at_least=0,
         at_most=(1, "it is a probability"),
@@ -107,7 +106,8 @@ class Blockwise(SingleHypothesisMethod):
             )
         self._test = acceptance_test(options, self.dictionary)
         given = options.proposal_confidence
-        default = DEFAULT_CONFIDENCE if options.keeps_p1_tokens else 0.0
+        is_limited = options.keeps_p1_tokens and self.network.has_sequential_heads
+        default = DEFAULT_CONFIDENCE if is_limited else 0.0
         self._confidence = default if given is None else given
 
     @property

@@ -182,16 +182,16 @@ class GivenDrafts:
     def _best_number(self, chains: list[list[int]]) -> int:
         """The number of proposals with which a step is expected to keep most for its time."""
         share = max(self._right / (self._right + self._wrong), LEAST_SHARE)
-        n_rows, best, all_right = len(chains), 0, 1.0
-        expected, best_rate = float(n_rows), n_rows / (STEP_COST + n_rows)
+        best, all_right = 0, 1.0
+        expected = n_fed = float(len(chains))
+        best_rate = expected / (STEP_COST + n_fed)
         for n in range(1, MOST_PROPOSALS + 1):
             n_longer = sum(len(chain) >= n for chain in chains)
             if not n_longer:
                 break
             all_right *= share
-            expected += all_right * n_longer
-            # Shorter rows are padded.
-            rate = expected / (STEP_COST + n_rows * (1 + n))
+            expected, n_fed = expected + all_right * n_longer, n_fed + n_longer
+            rate = expected / (STEP_COST + n_fed)
             if rate > best_rate:
                 best_rate, best = rate, n
         return best

@@ -27,7 +27,7 @@ def tree_of(
         features: ``[R, C]``, at the last position of each row.
         next_tokens: int64 ``[R]``, p_1's prediction there.
         n_heads: k.
-        least: sequential heads prolong paths of at least this probability; 0 for any.
+        least: paths of at least this probability are prolonged; 0 for any.
     """
     roots = next_tokens.tolist()
     if n_heads == 1:
@@ -39,7 +39,7 @@ def tree_of(
         log_probs = batch.limited(log_probs, range(1, n_heads))
         best = log_probs.topk(min(n, log_probs.size(-1)))
         rows = zip(roots, best.values.tolist(), best.indices.tolist())
-        trees = [_best_first(*row, n, batch.rules.eos) for row in rows]
+        trees = [_best_first(*row, n, batch.rules.eos, least) for row in rows]
     longest = max(len(tree.tokens) for tree in trees)
     # p_1 never predicts padding, so that nothing accepts the padding of smaller trees.
     columns = [tree.padded(longest, batch.rules.pad) for tree in trees]
@@ -68,7 +68,7 @@ class PathTree:
 
 
 def _best_first(
-    root: int, log_probs: list[list[float]], tokens: list[list[int]], n: int, eos: int
+    root: int, log_probs: list[list[float]], tokens: list[list[int]], n: int, eos: int, least: float
 ) -> PathTree:
     """The n most probable paths by parallel heads; a path's probability is its tokens' product.
 
@@ -85,7 +85,7 @@ def _best_first(
         index = tree.add(token, parent)
         if rank + 1 < len(own):
             heapq.heappush(waiting, (cost + own[rank] - own[rank + 1], parent, head, rank + 1))
-        if head + 1 < len(log_probs) and token != eos:
+        if head + 1 < len(log_probs) and token != eos and math.exp(-cost) >= least:
             heapq.heappush(waiting, (cost - log_probs[head + 1][0], index, head + 1, 0))
     return tree
 

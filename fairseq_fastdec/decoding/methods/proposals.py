@@ -9,6 +9,7 @@ from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from .outputs import OutputBatch
 
@@ -36,24 +37,30 @@ def chain_of(
         features: ``[R, C]``, at the last position of each row.
         next_tokens: int64 ``[R]``, p_1's prediction there.
         n_heads: k.
-        confidence: sequential heads stop if the mean probability of the rows' chains, as the heads
-            see it, falls below this. 0 for chains of k tokens.
+        confidence: a chain ends behind the token that makes it less probable than this, as the
+            heads see it, and is filled up with padding. Sequential heads stop if the mean
+            probability of the rows' chains falls below it. 0 for chains of k tokens.
     """
     network, chain = batch.network, [next_tokens[:, None]]
     if n_heads == 1:
         return Proposed(chain[0])
     if not network.has_sequential_heads:
-        log_probs = network.head_log_probs(features, n_heads)
-        proposals = batch.limited(log_probs, range(1, n_heads)).argmax(dim=-1)
-        return Proposed(torch.cat([*chain, proposals], dim=1))
-    states = network.begin_drafts(features)
-    of_chain = torch.zeros_like(chain[0], dtype=torch.float32)
-    for depth in range(1, n_heads):
-        states = network.extend_drafts(states, chain[-1])
-        log_probs, tokens = batch.limited(network.draft_log_probs(states), [depth]).max(dim=-1)
-        chain.append(tokens)
-        # Nothing follows EOS.
-        of_chain = (of_chain + log_probs).masked_fill(tokens.eq(batch.rules.eos), -math.inf)
-        if confidence and not of_chain.exp().mean() >= confidence:
-            break
-    return Proposed(torch.cat(chain, dim=1))
+        log_probs = batch.limited(network.head_log_probs(features, n_heads), range(1, n_heads))
+        scores, proposals = log_probs.max(dim=-1)
+    else:
+        states = network.begin_drafts(features)
+        scores = torch.zeros_like(chain[0], dtype=torch.float32)[:, :0]
+        for depth in range(1, n_heads):
+            states = network.extend_drafts(states, chain[-1])
+            score, tokens = batch.limited(network.draft_log_probs(states), [depth]).max(dim=-1)
+            chain.append(tokens)
+            # Nothing follows EOS.
+            score = score.masked_fill(tokens.eq(batch.rules.eos), -math.inf)
+            scores = torch.cat([scores, score], dim=1)
+            if confidence and not scores.sum(dim=1).exp().mean() >= confidence:
+                break
+        proposals = torch.cat(chain[1:], dim=1)
+    scores = scores.masked_fill(proposals.eq(batch.rules.eos), -math.inf)
+    before = pad(scores, (1, -1)).cumsum(dim=1)
+    goes_on = before.ne(-math.inf) & before.exp().ge(confidence)
+    return Proposed(torch.cat([chain[0], proposals.masked_fill(~goes_on, batch.rules.pad)], dim=1))

@@ -148,12 +148,13 @@ class HeadDrafter : public Drafter {
     feed.begins.resize(n_rows + 1);
   }
 
-  void take_chains(const std::vector<Row> &rows, const int64_t *chains, int64_t n,
-                   Feed &feed) const {
+  // Each row's next token, and of its n_steps proposals the first lengths[row].
+  void take_chains(const std::vector<Row> &rows, const int64_t *chains,
+                   const std::vector<int64_t> &lengths, Feed &feed) const {
     std::vector<std::vector<int64_t>> blocks;
-    for (size_t row = 0; row < rows.size(); ++row, chains += n) {
+    for (size_t row = 0; row < rows.size(); ++row, chains += n_steps) {
       blocks.push_back({rows[row].next_token});
-      blocks.back().insert(blocks.back().end(), chains, chains + n);
+      blocks.back().insert(blocks.back().end(), chains, chains + lengths[row]);
     }
     feed.take(blocks);
   }
@@ -182,8 +183,9 @@ class ParallelHeads : public HeadDrafter {
       best.n = n, best.x = outputs_of(decoder, 0, n_rows, states);
       best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
       best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
+      best.normalize = proposals.confidence > 0;
       run(best, choice_scratch);
-      return take_chains(rows, best.tokens, n_steps, feed);
+      return take_chains(rows, best.tokens, lengths_of(n_rows, best.scores, best.tokens), feed);
     }
     std::vector<Product> logits_of = products(decoder, n);
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
@@ -200,10 +202,26 @@ class ParallelHeads : public HeadDrafter {
     if (proposals.n_in_tree)
       grow_trees(best, rows, feed);
     else
-      take_chains(rows, best.tokens, n_steps, feed);
+      take_chains(rows, best.tokens, lengths_of(n_rows, best.best, best.tokens), feed);
   }
 
  private:
+  // How many proposals of each row's chain are made.
+  //   scores, tokens: [n_rows, n_steps]
+  std::vector<int64_t> lengths_of(int64_t n_rows, const float *scores,
+                                  const int64_t *tokens) const {
+    std::vector<int64_t> lengths(n_rows, 0);
+    for (int64_t row = 0; row < n_rows; ++row) {
+      float score = 0;
+      for (int64_t at = row * n_steps; at < (row + 1) * n_steps; ++at) {
+        if (!goes_on(score, proposals.confidence)) break;
+        ++lengths[row];
+        score = tokens[at] == rules.eos ? -INFINITY : score + scores[at];
+      }
+    }
+    return lengths;
+  }
+
   // The inputs of a model's output layer, [n_rows, n_steps, dim].
   const float *outputs_of(const Decoder &decoder, int64_t member, int64_t n_rows,
                           const States &states) {
@@ -222,6 +240,7 @@ class ParallelHeads : public HeadDrafter {
     Trees trees = {};
     trees.n_rows = n_rows, trees.n_heads = n_steps, trees.n_best = best.n_best;
     trees.n_proposals = proposals.n_in_tree, trees.eos = rules.eos;
+    trees.confidence = proposals.confidence;
     trees.roots = roots.data(), trees.scores = best.best, trees.ranked = best.tokens;
     trees.begins = feed.begins.data(), trees.tokens = feed.tokens.data();
     trees.parents = feed.parents.data(), trees.depths = feed.depths.data();
@@ -289,8 +308,10 @@ class SequentialHeads : public HeadDrafter {
     chains.no_end = ends.no_end_or_null(), chains.only_end = ends.only_end_or_null();
     chains.proposals = found.reserve(n_rows * n_steps);
     chains.path_scores = path_scores.reserve(n_rows);
-    const int64_t n_taken = run(chains, scratch, choice_scratch);
-    take_chains(rows, chains.proposals, n_taken, feed);
+    std::vector<int64_t> lengths(n_rows);
+    chains.lengths = lengths.data();
+    run(chains, scratch, choice_scratch);
+    take_chains(rows, chains.proposals, lengths, feed);
   }
 
   // The chains of several models, whose states go on from the same tokens.
@@ -323,7 +344,7 @@ class SequentialHeads : public HeadDrafter {
       chances = 0;
       for (int64_t row = 0; row < n_rows; ++row) {
         last[row] = layer.type_of(best.tokens[row]);
-        blocks[row].push_back(last[row]);
+        if (goes_on(of_chains[row], proposals.confidence)) blocks[row].push_back(last[row]);
         // Nothing follows an end of sentence.
         of_chains[row] = last[row] == rules.eos ? -INFINITY : of_chains[row] + best.best[row];
         chances += std::exp(of_chains[row]);
@@ -347,7 +368,7 @@ class SequentialHeads : public HeadDrafter {
     trees.n_levels = n_steps, trees.n_proposals = proposals.n_in_tree;
     trees.width = MOST_EXPANDED, trees.eos = rules.eos;
     trees.temperature = rules.temperature;
-    trees.least_score = proposals.confidence > 0 ? std::log(proposals.confidence) : -INFINITY;
+    trees.confidence = proposals.confidence;
     trees.no_end = ends.no_end_or_null(), trees.only_end = ends.only_end_or_null();
     trees.flags = tree_flags.reserve(2 * n);
     trees.states = tree_states.reserve(outputs.size());

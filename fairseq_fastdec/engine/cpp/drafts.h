@@ -16,7 +16,8 @@ namespace fastdec {
 struct Proposals {
   int64_t n_heads = 1;    // that take part, p_1 among them; 1: no heads
   int64_t n_in_tree = 0;  // the most proposals of a tree; 0: chains
-  // Sequential heads end chains that are less probable, in the mean, and paths of trees.
+  // Chains, and paths of trees by sequential heads, end behind the token that makes them less
+  // probable than this.
   float confidence = 0;
   // Without heads: the tokens of a block, the next one among them, that are guessed.
   int64_t window = 1;

@@ -71,16 +71,16 @@ void GivenDrafts::learn(const Row &row, int64_t n_right) {
 int64_t GivenDrafts::best_number(const std::vector<Row> &rows) const {
   const double share = std::max(right / (right + wrong), LEAST_SHARE);
   const auto n_rows = double(rows.size());
-  double expected = n_rows, all_right = 1, best_rate = n_rows / (STEP_COST + n_rows);
+  double expected = n_rows, n_fed = n_rows, all_right = 1;
+  double best_rate = expected / (STEP_COST + n_fed);
   int64_t best = 0;
   for (int64_t n = 1; n <= MOST_PROPOSALS; ++n) {
     const auto has_more = [n](const Row &row) { return row.n_drafted >= n; };
     const int64_t n_longer = std::count_if(rows.begin(), rows.end(), has_more);
     if (!n_longer) break;
     all_right *= share;
-    expected += all_right * double(n_longer);
-    // Shorter blocks are padded.
-    const double rate = expected / (STEP_COST + n_rows * double(1 + n));
+    expected += all_right * double(n_longer), n_fed += double(n_longer);
+    const double rate = expected / (STEP_COST + n_fed);
     if (rate > best_rate) best_rate = rate, best = n;
   }
   return best;

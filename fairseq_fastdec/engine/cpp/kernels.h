@@ -36,7 +36,7 @@ void run(TopK &task, Buffer<float> &scratch);
 // A step of sequential heads.
 void run(Draft &task, Buffer<float> &scratch);
 // Runs sequential heads step by step; returns how many steps were taken.
-int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
+void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
 
 // Divides the logits of a product.
 void divide(const Product &task, float temperature);

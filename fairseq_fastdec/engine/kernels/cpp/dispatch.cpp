@@ -207,7 +207,7 @@ void run(Draft &task, Buffer<float> &scratch) {
   take_draft_step(task);
 }
 
-int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
+void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   Draft &draft = *task.draft;
   BestToken &best = *task.best;
   draft.step.scratch_size = scratch_before(draft.step, draft.step.n_threads);
@@ -215,7 +215,8 @@ int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice
   best.scratch_size = best_token_scratch_size(best);
   best.scratch = of_choice.reserve(best.scratch_size);
   assert_fits(best);
-  if (task.n_steps == 0) return 0;
+  std::fill_n(task.lengths, draft.step.n_rows, 0);
+  if (task.n_steps == 0) return;
   std::fill_n(task.path_scores, draft.step.n_rows, 0.0f);
   best.normalize = task.confidence > 0;
   best.x = draft.outputs;
@@ -227,8 +228,6 @@ int64_t run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice
   in_threads<ChainSteps, take_steps<run_draft, best_tokens>>(
       &chains, std::max(chains.n_drafting, chains.n_choosing));
   draft.from_features = chains.features;
-  put_chains_side_by_side(task, chains.n);
-  return chains.n;
 }
 
 void run(Trees &task) { grow_trees(task); }

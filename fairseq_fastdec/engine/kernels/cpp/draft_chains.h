@@ -28,8 +28,8 @@ INLINE const Threads &threads_of(const ChainSteps &chains) {
   return *chains.task.draft->step.threads;
 }
 
-// Adds to each row's chain the token that step `step` has chosen; returns whether the chains go on.
-// Nothing follows an end of sentence.
+// Adds to each row's chain the token that step `step` has chosen; returns whether another step is
+// to be taken. Nothing follows an end of sentence.
 INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
   const BestToken &best = *task.best;
   const int64_t eos = best.types && best.eos >= 0 ? best.types[best.eos] : best.eos;
@@ -37,6 +37,7 @@ INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
   for (int64_t row = 0; row < best.n; ++row) {
     task.proposals[row * task.n_steps + step] = best.tokens[row];
     float &score = task.path_scores[row];
+    if (goes_on(score, task.confidence)) task.lengths[row] = step + 1;
     score = best.tokens[row] == eos ? -INFINITY : score + best.scores[row];
     chances += std::exp(score);
   }
@@ -81,12 +82,6 @@ void take_steps(const ChainSteps &chains, const ThreadSlice &slice) {
     if (slice.number == 0) end_step(chains);
     wait_at(chains.barrier, slice);
   }
-}
-
-// Leaves the first n of each row's n_steps places.
-INLINE void put_chains_side_by_side(const DraftChains &task, int64_t n) {
-  for (int64_t row = 1; row < task.best->n && n < task.n_steps; ++row)
-    std::copy_n(task.proposals + row * task.n_steps, n, task.proposals + row * n);
 }
 
 }  // namespace

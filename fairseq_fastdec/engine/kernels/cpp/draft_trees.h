@@ -56,7 +56,7 @@ class RowPaths {
     level.clear();
     for (size_t at = first_child; at < found.size() && int64_t(level.size()) < task.width; ++at)
       if (found[at].token != task.eos && found[at].score > least &&
-          found[at].score >= task.least_score)
+          goes_on(found[at].score, task.confidence))
         level.push_back({int64_t(at), found[at].score});
   }
 

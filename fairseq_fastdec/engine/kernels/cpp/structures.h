@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 
 #include "norm.h"
@@ -123,6 +124,11 @@ struct Barrier {
   std::atomic<int64_t> arrived{0}, phase{0};
 };
 
+// Whether heads propose something behind a path with this log-probability. EOS has -infinity.
+inline bool goes_on(float path_score, float confidence) {
+  return path_score > -INFINITY && (!(confidence > 0) || std::exp(path_score) >= confidence);
+}
+
 // One run of a decoder's or an encoder's layers.
 struct Step {
   Model model;
@@ -217,11 +223,13 @@ struct DraftChains {
   Draft *draft;     // of one state a row
   BestToken *best;  // whose states, tokens and scores are those of each step
   int64_t n_steps;  // the most
-  // Chains go on where they are, in the mean, as probable; 0: everywhere, and best computes logits.
+  // A chain ends behind the token that makes it less probable than this, and steps are taken while
+  // the mean probability of all chains is at least this. 0: no chain ends, and best has logits.
   float confidence;
   const int64_t *next_tokens;        // [n_rows], behind which the chains go on
   const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see BestToken
-  int64_t *proposals;                // [n_rows, n_steps], later the steps that were taken
+  int64_t *proposals;                // [n_rows, n_steps]
+  int64_t *lengths;                  // [n_rows], of the chains
   float *path_scores;                // [n_rows], memory for the chains' log-probabilities
 };
 
@@ -257,6 +265,7 @@ struct TopK {
 // From the best tokens of each head to a tree of the most probable paths.
 struct Trees {
   int64_t n_rows, n_heads, n_best, n_proposals, eos;
+  float confidence;       // nothing follows paths that are less probable
   const int64_t *roots;   // [n_rows]
   const float *scores;    // [n_rows, n_heads, n_best], log-probabilities, best first
   const int64_t *ranked;  // [n_rows, n_heads, n_best], their tokens
@@ -273,7 +282,7 @@ struct DraftTrees {
   const int64_t *types;  // [outputs], the types that they stand for; null: their numbers
   int64_t n_members, n_levels, n_proposals, width, eos;
   float temperature;                 // divides the logits
-  float least_score;                 // only paths whose scores are not less go on
+  float confidence;                  // nothing follows paths that are less probable
   const uint8_t *no_end, *only_end;  // [n_levels, n_rows], see TopK; null: all may end, none has to
   uint8_t *flags;                    // [2, n_rows * width], memory for those of a level's states
   float *states;                     // [n_rows * width, dim], memory

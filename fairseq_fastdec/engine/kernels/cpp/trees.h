@@ -52,7 +52,8 @@ int64_t grow_tree(const Trees &task, int64_t row) {
     if (best.rank + 1 < n_best)
       wait({best.cost + score_of(best.head, best.rank) - score_of(best.head, best.rank + 1),
             best.parent, best.head, best.rank + 1});
-    if (best.head + 1 < task.n_heads && tokens[n] != task.eos)
+    if (best.head + 1 < task.n_heads && tokens[n] != task.eos &&
+        goes_on(float(-best.cost), task.confidence))
       wait({best.cost - score_of(best.head + 1, 0), n, best.head + 1, 0});
   }
   return n;
