@@ -24,8 +24,9 @@ MOST_PROPOSALS = 32
 # The time of a step besides that of its tokens, in times that a token takes. Where the weights are
 # read from memory it is 5 to 20; larger batches have the more of it to share.
 STEP_COST = 10
-# Drafts that were wrong are tried again, the later the more there are in a batch.
-LEAST_SHARE, FORGIVEN = 0.1, 0.02
+# Each step that ignores a draft adds this to the number of right proposals, so that drafts are
+# tried again later.
+FORGIVEN = 0.02
 # The number of proposals and errors after which older ones count half.
 MEMORY = 500
 # The most tokens that are compared.
@@ -85,7 +86,7 @@ class GivenDrafts:
 
     def __init__(self, pad: int, eos: int) -> None:
         self._pad, self._eos = pad, eos
-        self._right, self._wrong = 16.0, 1.0
+        self._right, self._wrong = 8.0, 0.5
 
     def begin(self, batch: OutputBatch) -> None:
         """Read the drafts of a new batch."""
@@ -181,7 +182,7 @@ class GivenDrafts:
 
     def _best_number(self, chains: list[list[int]]) -> int:
         """The number of proposals with which a step is expected to keep most for its time."""
-        share = max(self._right / (self._right + self._wrong), LEAST_SHARE)
+        share = self._right / (self._right + self._wrong)
         best, all_right = 0, 1.0
         expected = n_fed = float(len(chains))
         best_rate = expected / (STEP_COST + n_fed)

@@ -11,8 +11,9 @@ constexpr int64_t MOST_PROPOSALS = 32;
 // The time of a step besides that of its tokens, in times that a token takes. Where the weights are
 // read from memory it is 5 to 20; larger batches have the more of it to share.
 constexpr double STEP_COST = 10;
-// Drafts that were wrong are tried again, the later the more there are in a batch.
-constexpr double LEAST_SHARE = 0.1, FORGIVEN = 0.02;
+// Each step that ignores a draft adds this to the number of right proposals, so that drafts are
+// tried again later.
+constexpr double FORGIVEN = 0.02;
 // Proposals and errors after which older ones count half.
 constexpr double MEMORY = 500;
 // The most tokens that are compared.
@@ -69,7 +70,7 @@ void GivenDrafts::learn(const Row &row, int64_t n_right) {
 }
 
 int64_t GivenDrafts::best_number(const std::vector<Row> &rows) const {
-  const double share = std::max(right / (right + wrong), LEAST_SHARE);
+  const double share = right / (right + wrong);
   const auto n_rows = double(rows.size());
   double expected = n_rows, n_fed = n_rows, all_right = 1;
   double best_rate = expected / (STEP_COST + n_fed);

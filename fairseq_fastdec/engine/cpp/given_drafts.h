@@ -28,7 +28,7 @@ class GivenDrafts {
   int64_t best_number(const std::vector<Row> &rows) const;
 
   // Of all sentences so far, the older ones with less weight.
-  double right = 16, wrong = 1;
+  double right = 8, wrong = 0.5;
 };
 
 }  // namespace fastdec
