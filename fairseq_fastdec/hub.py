@@ -253,4 +253,4 @@ def _check_overrides(unknown: Iterable[str]) -> None:
     for name in unknown:
         nearest = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)
         if nearest and name not in OWN:
-            raise ValueError(f"{name}: no option of the model; did you mean {nearest[0]}?")
+            raise ValueError(f"{name}: not an option of the model; did you mean {nearest[0]}?")

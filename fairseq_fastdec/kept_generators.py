@@ -1,4 +1,4 @@
-"""Generators that calls from Python share: each is built once, and serves one call at a time.
+"""Generators shared by calls from Python. Each is built once and serves one call at a time.
 
 fairseq's hub interface builds a generator in every call, which takes longer than decoding a
 sentence with a small model.
@@ -20,11 +20,11 @@ Key = Hashable
 
 
 class KeptGenerators:
-    """Idle generators, by all that they depend on. Any number of threads may call it.
+    """Idle generators, indexed by everything they depend on. Thread-safe.
 
-    Only generators of this package are kept, and only those whose calls are independent: a
-    generator that samples draws its seed, and one with ``decoding_stats`` empties its file, when it
-    is built. fairseq's own set the width of their beam in the model, and are built in every call.
+    Only generators of this package are kept, and only if their calls are independent: when it is
+    built, a sampling generator draws its seed, and one with ``decoding_stats`` empties its file.
+    fairseq's own generators set their beam width in the model, so they are built for every call.
     """
 
     def __init__(self) -> None:
@@ -41,15 +41,15 @@ class KeptGenerators:
         call raised an error is dropped.
 
         Args:
-            key: everything that ``build`` depends on; see :func:`key_of`. ``None`` for a generator
-                that is not kept.
+            key: everything that ``build`` depends on; see :func:`key_of`. ``None`` to keep no
+                generator.
             build: makes a generator.
 
         Raises:
-            ValueError: what ``build`` raises, for an option that the method cannot honour.
+            ValueError: if ``build`` raises it, for an option that the method does not support.
         """
         with TURNS:
-            # A key can have a hundred values: it is looked up once.
+            # A key can have a hundred values, so look it up only once.
             idle = None if key is None else self._idle_with(key)
             generator = None if idle is None else self._taken(idle)
             is_kept = generator is not None
@@ -72,7 +72,7 @@ class KeptGenerators:
             return idle.generators.pop()
 
     def _keep(self, idle: "Idle", generator: Any) -> None:
-        """Put a generator back, and drop the one whose options have had no call for longest."""
+        """Put a generator back; if there are too many, drop the least recently used."""
         with self._lock:
             idle.generators.append(generator)
             self._n_idle += 1

@@ -44,7 +44,10 @@ def test_options_for_all_calls(load):
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(decodign="greedy"), "^decodign: no option of the hub interface; did you mean deco"),
+        (
+            dict(decodign="greedy"),
+            "^decodign: not an option of the hub interface; did you mean deco",
+        ),
         (dict(decoding="greedy", shortlst="f"), "^shortlst: .* did you mean shortlist?"),
         (dict(prefix_size=2), "^prefix_size: only fairseq-generate reads it"),
     ],
@@ -140,7 +143,9 @@ def test_options_that_the_hub_has_itself(hub):
 
 
 def test_misspelt_options_at_loading(load):
-    with pytest.raises(ValueError, match="^decodign: no option of the model; did you mean decod"):
+    with pytest.raises(
+        ValueError, match="^decodign: not an option of the model; did you mean decod"
+    ):
         load(decodign="greedy")
 
 

@@ -125,14 +125,17 @@ def test_options_of_loading_are_those_of_all_calls(corpus, baseline, translator)
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(decodign="greedy"), r"^decodign: no option of translate\(\); did you mean decoding"),
+        (
+            dict(decodign="greedy"),
+            r"^decodign: not an option of translate\(\); did you mean decoding",
+        ),
         (dict(prefix_size=1), "^prefix_size: only fairseq-generate"),
         (dict(decoding="fast"), "^--decoding fast: unknown"),
         (dict(decoding="greedy", beam=5), "^--beam 5: --decoding greedy keeps one hypothesis; rem"),
         (dict(decoding="greedy", nbest=2), "^--nbest above 1: not possible with --decoding greedy"),
         (dict(nbest=6), "^--nbest 6: more than --beam 5 finds"),
         (dict(beam=True), "^--beam True: must be at least 1"),
-        (dict(lookahead_window=2), "^--lookahead-window 2: means nothing to --decoding greedy"),
+        (dict(lookahead_window=2), "^--lookahead-window 2: does not apply to --decoding greedy"),
         (dict(batch_size=0), "^batch_size 0: must be a whole number of at least 1, or None"),
         (dict(max_tokens="a"), "^max_tokens a: must be"),
         (dict(print_alignment="hard"), "^print_alignment hard: .* give alignment=True and details"),

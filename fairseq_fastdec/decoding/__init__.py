@@ -1,7 +1,7 @@
-"""The decoding methods, and what builds a generator of one of them for fairseq.
+"""The decoding methods, and the functions that build their generators for fairseq.
 
-Each method is one file in :mod:`.methods`, and :data:`~.registry.METHODS` is their table.
-:func:`register_decoding` adds one from outside.
+Each method is one file in :mod:`.methods`; :data:`~.registry.METHODS` lists them.
+:func:`register_decoding` adds one from another package.
 """
 
 from typing import TYPE_CHECKING

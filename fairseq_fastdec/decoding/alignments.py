@@ -1,4 +1,4 @@
-"""Alignments of subwords by attention, as fairseq's ``--print-alignment hard`` gives them."""
+"""Alignments of subwords by attention, as with fairseq's ``--print-alignment hard``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..results import Alignment
 
-NO_ATTENTION = "alignment True: the model gives no attention to its source; remove it"
+NO_ATTENTION = "alignment True: the model does not return attention to its source; remove it"
 
 
 @torch.no_grad()
@@ -23,18 +23,18 @@ def hard_alignments(
     pad: int,
     eos: int,
 ) -> list[Alignment]:
-    """Align H hypotheses with their sources, in one pass of fairseq's own models.
+    """Align H hypotheses with their sources in one forward pass of fairseq's models.
 
     Args:
         models: the ensemble, in evaluation mode, with its weights.
         sources: int64 ``[H, S]`` on the device of the models.
-        lengths: of the sources, int64 ``[H]``.
-        hypotheses: tokens of each, int64 ``[m]`` with EOS.
+        lengths: the lengths of the sources, int64 ``[H]``.
+        hypotheses: the tokens of each, int64 ``[m]`` with EOS.
 
     Returns:
-        for each hypothesis pairs of a source and a target subword, numbered from 0, EOS and padding
-        left out. The source subword has the largest attention of the last layer (or the layer that
-        the model was trained to align with), averaged over its heads and the ensemble.
+        for each hypothesis, pairs of a source and a target subword, numbered from 0, without EOS
+        and padding. The source subword has the largest attention in the last layer (or in the layer
+        that the model was trained to align with), averaged over heads and the ensemble.
 
     Raises:
         ValueError: for a model without attention to its sources.

@@ -1,4 +1,4 @@
-"""``--decoding auto``: greedy's output by the method whose tokens have taken the least time."""
+"""``--decoding auto``: greedy's output by the method with the least time per token so far."""
 
 import math
 from collections import defaultdict, deque
@@ -18,7 +18,7 @@ from .registry import generator_class
 from .sources import Sources
 from .statistics import SentenceRecord
 
-# The options of ``auto`` that each method takes.
+# The options of ``auto`` that are passed to each method.
 OPTIONS_OF_METHODS: dict[str, tuple[str, ...]] = {
     "greedy": (),
     "lookahead": ("ngram_order", "ngram_pool"),
@@ -29,16 +29,16 @@ OPTIONS_OF_METHODS: dict[str, tuple[str, ...]] = {
         "proposal_confidence",
     ),
 }
-# A method's time is measured over batches with at least this many tokens in all. Of smaller ones
-# the first does not count: the processor's caches hold nothing of what it reads.
+# One measurement of a method takes batches with this many tokens in total. With smaller batches,
+# the first one is not counted, since its weights are not in the processor's caches.
 ENOUGH_TOKENS = 256
 N_REMEMBERED = 9
-# Batches between the first trial of a method and the second; then twice as many, and so on.
+# Batches between the first and the second trial of a method; the number doubles each time.
 FIRST_REST = 128
 
 
 class MethodTimes:
-    """The time that a token takes by each method, in batches of similar size."""
+    """The time per token of each method, in batches of similar size."""
 
     def __init__(self, n_methods: int) -> None:
         self._times: list[deque[float]] = [deque(maxlen=N_REMEMBERED) for _ in range(n_methods)]
@@ -50,7 +50,7 @@ class MethodTimes:
         self._seconds, self._n_tokens = 0.0, 0
 
     def choose(self) -> int:
-        """The number of the method that decodes the next batch."""
+        """The index of the method that decodes the next batch."""
         self._n_batches += 1
         due = [n for n, first in enumerate(self._next_trials) if first <= self._n_batches]
         if due and self._on_trial is None:
@@ -64,7 +64,7 @@ class MethodTimes:
         return number
 
     def learn(self, seconds: float, n_tokens: int) -> None:
-        """Learn from the batch that the chosen method has decoded."""
+        """Record the time of the batch that the chosen method has decoded."""
         if not self._is_cold or n_tokens >= ENOUGH_TOKENS:
             self._seconds, self._n_tokens = self._seconds + seconds, self._n_tokens + n_tokens
         self._is_cold = False
@@ -75,19 +75,19 @@ class MethodTimes:
 
     @property
     def fastest(self) -> int:
-        """The number of the method with the least median time a token."""
+        """The index of the method with the least median time per token."""
         times = self.medians()
         return times.index(min(times))
 
     def medians(self) -> list[float]:
-        """The seconds of a token by each method; infinite before its first trial has ended."""
+        """The median seconds per token of each method; infinite before its first measurement."""
         return [median(times) if times else math.inf for times in self._times]
 
 
 class Auto(DecodingGenerator):
     """Chooses for each batch among ``greedy``, ``lookahead`` and, with heads, ``blockwise``.
 
-    Their outputs are the same. Batches with similar numbers of sentences share their experience.
+    Their outputs are the same. Times are kept separately for batches of different size.
     """
 
     keeps_one_hypothesis = True
@@ -97,7 +97,7 @@ class Auto(DecodingGenerator):
         if min(self.network.block_sizes) and self.network.heads_agree:
             names.append("blockwise")
         elif self.options.decoding_block_size:
-            # It says what it lacks.
+            # Raises the error that names what is missing.
             generator_class("blockwise")(*self._arguments(models, "blockwise"))
         self.methods: dict[str, DecodingGenerator] = {
             name: generator_class(name)(*self._arguments(models, name)) for name in names
@@ -120,7 +120,7 @@ class Auto(DecodingGenerator):
         return [models, self.dictionary, self.args, options, tuple(strip), sources, self.eos]
 
     def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        return None  # the methods choose for themselves
+        return None  # each method chooses its own search
 
     def translate(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]

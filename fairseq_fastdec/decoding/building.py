@@ -1,4 +1,4 @@
-"""Builds the generator of a method for fairseq, once its options have been checked."""
+"""Checks options and builds the generator of a method for fairseq."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
@@ -21,17 +21,17 @@ def build_generator(
     prefix_allowed_tokens_fn: Optional[Callable] = None,
     source_dictionary: Optional[Dictionary] = None,
 ) -> DecodingGenerator:
-    """Build the generator that ``--decoding`` names.
+    """Build the generator of the method in ``--decoding``.
 
     Args:
         models: the ensemble.
         dictionary: the target dictionary.
         args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
         extra: fairseq's ``extra_gen_cls_kwargs``.
-        source_dictionary: the source dictionary (default: the encoders' own).
+        source_dictionary: the source dictionary (default: that of the encoder).
 
     Raises:
-        ValueError: for any option that the method cannot honour; it names the flag.
+        ValueError: for an option that the method does not support; it names the flag.
     """
     check_asked_for(options, args, extra, prefix_allowed_tokens_fn)
     extra = _given(extra)
@@ -48,10 +48,10 @@ def check_asked_for(
     extra: Optional[dict[str, Any]] = None,
     prefix_allowed_tokens_fn: Optional[Callable] = None,
 ) -> None:
-    """Check what :func:`build_generator` is given, as far as no model or dictionary matters.
+    """Check the arguments of :func:`build_generator` that do not depend on a model or dictionary.
 
     Raises:
-        ValueError: for any option that the method cannot honour; it names the flag.
+        ValueError: for an option that the method does not support; it names the flag.
     """
     name = str(options.decoding)
     method = generator_class(name)
@@ -65,7 +65,7 @@ def check_asked_for(
 
 
 def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -> dict[str, bool]:
-    """fairseq's options that not all of our methods have, and which were asked for, by flag."""
+    """For each fairseq option that not all methods support, by flag, whether it was given."""
     prefix_fn = prefix_fn or getattr(args, "prefix_allowed_tokens_fn", None)
     constraints = getattr(args, "constraints", None)
     return {
@@ -94,7 +94,7 @@ def _given(extra: Optional[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _check_end(args: Any, eos: int, dictionary: Dictionary) -> None:
-    """``--eos-token`` is for some of fairseq's tasks; the others do not read it."""
+    """Reject an ``--eos-token`` that the task ignores; only some of fairseq's tasks read it."""
     token = getattr(args, "eos_token", None)
     if token is not None and (token not in dictionary or dictionary.index(token) != eos):
         raise ValueError(
@@ -111,7 +111,7 @@ def _refuse(name: str, wanted: dict[str, bool]) -> None:
 
 
 def _instead(name: str, flag: str) -> str:
-    """The end of a sentence: another method, which has the option."""
+    """The end of an error message, naming a method that supports the option."""
     if name == "double_token":
         return ""  # fairseq's generator cannot run its models
     if flag in SAMPLING_FLAGS:

@@ -1,6 +1,6 @@
-"""fairseq's generation rules, each stated once: lengths, prefixes, penalties, scores.
+"""fairseq's generation rules: lengths, prefixes, penalties and scores.
 
-Torch applies them to scores (:meth:`GenerationRules.constrain`). Compiled code has them in
+:meth:`GenerationRules.constrain` applies them to scores in torch. For compiled code they are in
 ``engine/cpp/rules.h`` (:meth:`~..engine.rules.SearchRules.compiled`).
 """
 
@@ -19,7 +19,7 @@ from ..engine.rules import SearchRules
 
 
 class GenerationRules(SearchRules):
-    """The rules as torch applies them.
+    """The generation rules in torch.
 
     A step is the 0-based position of the output token that a distribution is for.
     """
@@ -28,7 +28,7 @@ class GenerationRules(SearchRules):
     def from_args(
         cls, args: Any, dictionary: Dictionary, max_positions: int, eos: Optional[int] = None
     ) -> "GenerationRules":
-        """Read fairseq's generation options, with fairseq's defaults for those not given.
+        """Read fairseq's generation options; missing ones have fairseq's defaults.
 
         Args:
             eos: the token that ends a sentence (default: the dictionary's).
@@ -48,7 +48,7 @@ class GenerationRules(SearchRules):
         )
 
     def of_pairs(self, order: TokenOrder, dictionary: Dictionary) -> "GenerationRules":
-        """The rules for sentences that are decoded from both ends, and folded.
+        """The rules for folded sentences, which are decoded from both ends.
 
         Raises:
             ValueError: if the dictionary lacks the end token of pairs.
@@ -61,16 +61,16 @@ class GenerationRules(SearchRules):
         return replace(
             self,
             eos=end_token(order, dictionary),
-            # EOS is the first right token, and no other.
+            # EOS is fed as the first right token and is never an output.
             never=(self.eos,),
-            # The longest sentence and its end tokens have to fit into pairs.
+            # The longest sentence with its end tokens has to fit into pairs.
             max_positions=self.max_positions - self.max_positions % 2,
         )
 
     # The rules about lengths.
 
     def has_to_end(self, steps: Tensor, max_len: Union[int, Tensor]) -> Tensor:
-        """Whether EOS alone is possible: the output has its longest length.
+        """Whether only EOS is possible, since the output has the maximum length.
 
         Args:
             max_len: from :meth:`max_len`.
@@ -78,22 +78,22 @@ class GenerationRules(SearchRules):
         return steps >= max_len
 
     def may_not_end(self, steps: Tensor, n_waived: Union[int, Tensor]) -> Tensor:
-        """Whether EOS is impossible: --min-len is not reached.
+        """Whether EOS is impossible, since --min-len is not reached.
 
         Args:
-            n_waived: the number of first steps without this rule; fairseq waives it over the width
-                of the prefix.
+            n_waived: the number of first steps that are exempt; in fairseq, the width of the
+                prefix.
         """
         return (steps >= n_waived) & (steps < self.min_len)
 
-    # The rules about tokens, whatever the step.
+    # The rules about tokens, independent of the step.
 
     def penalize(self, scores: Tensor) -> Tensor:
         """Apply, in place, the rules about tokens to scores ``[..., V]``; returns them."""
-        # fairseq's rule for NaN, too: otherwise no token would compare as best.
+        # As in fairseq, NaN becomes -inf: otherwise no token would compare as best.
         scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
         for token in self.impossible:
-            # The same as scores[..., token] = -math.inf, with less to do for Python.
+            # Same as scores[..., token] = -math.inf, with less overhead in Python.
             scores.select(-1, token).fill_(-math.inf)
         if self.unkpen != 0:
             scores[..., self.unk] -= self.unkpen
@@ -125,7 +125,7 @@ class GenerationRules(SearchRules):
         if some_only_eos:
             eos_scores = scores[..., self.eos].clone()
             scores.masked_fill_(only_eos[..., None], -math.inf)
-            # Finite even where the model gave NaN: the sentence has to end here.
+            # Finite even if the model gave NaN: the sentence has to end here.
             least = torch.finfo(scores.dtype).min
             scores[..., self.eos] = torch.where(only_eos, eos_scores.clamp(min=least), eos_scores)
         return scores
@@ -133,12 +133,12 @@ class GenerationRules(SearchRules):
     # The rules about hypotheses.
 
     def sentence_score(self, positional_scores: Tensor) -> Tensor:
-        """The hypothesis score from its tokens' log-probabilities ``[m]``: a 0-dim tensor."""
+        """The score of a hypothesis from the log-probabilities of its tokens ``[m]``, 0-dim."""
         if not positional_scores.is_cpu:
             return self.normalized(positional_scores.sum(), positional_scores.numel())
-        # Plain numbers: torch takes longer to begin than to add so few.
+        # Plain floats are faster than torch for so few numbers.
         score = self.score(positional_scores.tolist())
-        # numpy makes such a tensor of a number in a tenth of torch's time.
+        # Making a tensor from a number is much faster through numpy.
         as_array = np.asarray(score, dtype=str(positional_scores.dtype).rpartition(".")[2])
         return torch.from_numpy(as_array)
 
@@ -161,5 +161,5 @@ def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:
     lengths = given.sum(dim=1)
     inside = torch.arange(prefix.size(1), device=prefix.device) < lengths[:, None]
     if not torch.equal(given, inside):
-        raise ValueError("prefix_tokens: padding stands before a token; pad prefixes on the right")
+        raise ValueError("prefix_tokens: padding precedes a token; pad prefixes on the right")
     return lengths

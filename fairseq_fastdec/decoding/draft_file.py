@@ -1,4 +1,4 @@
-"""The drafts of ``--draft-file``, one line for each source sentence."""
+"""Reads the drafts of ``--draft-file``, one line for each source sentence."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,13 +14,13 @@ class DraftFile:
     """Drafts in the order of the input.
 
     Attributes:
-        segmented: from a line to subwords (default: the line).
+        segmented: splits a line into subwords (default: identity).
     """
 
     def __init__(self, path: str, dictionary: Dictionary) -> None:
         """
         Args:
-            dictionary: of the target.
+            dictionary: the target dictionary.
 
         Raises:
             ValueError: if the file cannot be read.
@@ -39,20 +39,20 @@ class DraftFile:
             self._lines.pop()
 
     def begin_buffer(self, sources: Sequence[Tensor]) -> None:
-        """The next lines are for these sources, each int64 ``[n]``.
+        """Assign the next lines to these sources, each int64 ``[n]``.
 
-        fairseq-interactive makes batches of a buffer of lines, and does not say which sentences a
-        batch has. Of equal sources, the last one's draft is taken.
+        fairseq-interactive splits a buffer of lines into batches without sentence numbers, so
+        drafts are looked up by source. Of equal sources, the draft of the last one is used.
         """
         lines = range(self._n_lines, self._n_lines + len(sources))
         self._n_lines = lines.stop
         self._line_of = {tuple(own.tolist()): line for own, line in zip(sources, lines)}
 
     def of_sample(self, sample: dict[str, Any], pad: int) -> list[Tensor]:
-        """The drafts of a batch of fairseq's, by the numbers of its sentences or by its sources.
+        """The drafts of a fairseq batch, looked up by sentence number or by source.
 
         Raises:
-            ValueError: if there are none.
+            ValueError: if a source has no line.
         """
         if "id" in sample:
             return self.of(sample["id"].tolist())
@@ -60,22 +60,21 @@ class DraftFile:
         sources = [tuple(token for token in row if token != pad) for row in rows]
         if not all(source in self._line_of for source in sources):
             raise ValueError(
-                f"--draft-file {self._path}: the task changes sources, so their lines are not "
-                "known; use fairseq-generate or python -m fairseq_fastdec "
-                "translate-corpus"
+                f"--draft-file {self._path}: the task changes sources, so their lines cannot be "
+                "found; use fairseq-generate or python -m fairseq_fastdec translate-corpus"
             )
         return self.of([self._line_of[source] for source in sources])
 
     def of(self, lines: Sequence[int]) -> list[Tensor]:
-        """The drafts in some lines, from 0: int64 ``[D]`` with EOS, empty for none.
+        """The drafts in some lines, counted from 0: int64 ``[D]`` with EOS, empty for none.
 
         Raises:
             ValueError: for a line beyond the last.
         """
         if max(lines) >= len(self._lines):
             raise ValueError(
-                f"--draft-file {self._path}: has {len(self._lines)} lines, and the input more "
-                "sentences; give one line for each, an empty one for no draft"
+                f"--draft-file {self._path}: has {len(self._lines)} lines, fewer than the input "
+                "has sentences; give one line for each, an empty one for no draft"
             )
         return [self._draft(self._lines[number]) for number in lines]
 

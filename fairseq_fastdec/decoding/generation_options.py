@@ -1,6 +1,6 @@
-"""fairseq's generation options: those that our methods honour, their values, and the others.
+"""fairseq's generation options: which of them are supported, and their valid values.
 
-Every field of fairseq's ``GenerationConfig`` stands in one of the tables. A test compares.
+Every field of fairseq's ``GenerationConfig`` is in exactly one of the tables; a test checks this.
 """
 
 import math
@@ -11,7 +11,7 @@ from ..errors import flag_of
 
 
 class ValidRange(NamedTuple):
-    """The values of an option that mean something, both ends included, and why no others do."""
+    """The valid values of an option, both ends included, and the requirement in words."""
 
     kind: type
     least: float
@@ -34,24 +34,24 @@ HONOURED: dict[str, ValidRange] = {
     "sampling_topp": ValidRange(Real, MINUS, PLUS, "a number"),
     # Scores are divided by the length to this power; they are float32.
     "lenpen": ValidRange(
-        Real, -10, 10, "between -10 and 10: beyond, scores of float32 are all alike"
+        Real, -10, 10, "between -10 and 10: beyond that, float32 cannot distinguish scores"
     ),
-    # With infinity there are no unknown words; with minus infinity scores are no numbers.
+    # With inf there are no unknown words; with -inf scores become NaN.
     "unkpen": ValidRange(Real, -LARGEST, PLUS, "a number larger than -inf"),
-    # Beyond, float32 holds no differences between log-probabilities, or not the differences.
+    # Beyond this range float32 cannot represent the differences between log-probabilities.
     "temperature": ValidRange(
         Real, 1e-4, 1e4, "between 0.0001 and 10000; for the most probable tokens, use 1"
     ),
 }
 
-# Flags that are on or off, and names that fairseq's commands read and we honour or pass on.
+# Booleans, and options that fairseq's commands read and that are supported or passed on.
 HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference", "sampling", "no_seed_provided"})
 
-# Options that some methods honour: those with such a flag among their ``honours``.
+# Options that only some methods support: those with the flag in ``honours``.
 NO_REPEAT = "--no-repeat-ngram-size"
 SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
 
-# The options that no method of ours has, and their values where nobody gave one.
+# The options that no method of this package supports, and their defaults.
 REFUSED: dict[str, Any] = {
     "beam_mt": 0,
     "max_len_a_mt": 0,
@@ -69,7 +69,7 @@ REFUSED: dict[str, Any] = {
     "decoding_format": None,
 }
 
-# Refused by conditions of their own, in asked_for.
+# Rejected by specific conditions in asked_for.
 REFUSED_IF_ASKED_FOR = frozenset(
     {
         "diverse_beam_groups", "diversity_rate", "match_source_len", "constraints",
@@ -77,13 +77,13 @@ REFUSED_IF_ASKED_FOR = frozenset(
     }
 )  # fmt: skip
 
-# Nothing in fairseq reads the first two. It reads the third only to keep a warning back.
+# fairseq never reads the first two, and the third only to suppress a warning.
 WITHOUT_EFFECT = frozenset({"no_early_stop", "no_beamable_mm", "sacrebleu"})
 
-# Tasks read it that end sentences with a token of the language, and tell the generator.
+# Read by tasks whose end token depends on the language; they pass it to the generator.
 READ_BY_TASKS = frozenset({"eos_token"})
 
-# fairseq-generate reads it, and makes prefix_tokens of it; the hub and --eval-bleu do not.
+# fairseq-generate turns it into prefix_tokens; the hub and --eval-bleu ignore it.
 READ_BY_COMMANDS = frozenset({"prefix_size"})
 
 
@@ -93,17 +93,19 @@ def check_values(args: Any) -> None:
         args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
 
     Raises:
-        ValueError: for a value that means nothing to any method; it names the flag.
+        ValueError: for a value that is invalid for every method; it names the flag.
     """
     for name, valid in HONOURED.items():
         value = getattr(args, name, None)
         if value is None:
             continue
         is_number = isinstance(value, valid.kind) and not isinstance(value, bool)
-        if not is_number or not valid.least <= value <= valid.most:  # nor is NaN
+        if not is_number or not valid.least <= value <= valid.most:  # NaN fails, too
             raise ValueError(f"{flag_of(name)} {value}: must be {valid.reason}")
     if getattr(args, "no_repeat_ngram_size", 0) == 1:
-        raise ValueError(f"{NO_REPEAT} 1: no word could come twice; give 2 or more, or 0 for none")
+        raise ValueError(
+            f"{NO_REPEAT} 1: would forbid every repeated token; give 2 or more, or 0 to turn it off"
+        )
     _check_sampling(args)
 
 
@@ -111,18 +113,18 @@ def _check_sampling(args: Any) -> None:
     topk, topp = getattr(args, "sampling_topk", -1), getattr(args, "sampling_topp", -1.0)
     for flag, value in (("--sampling-topk", topk), ("--sampling-topp", topp)):
         if value > 0 and not getattr(args, "sampling", False):
-            raise ValueError(f"{flag} {value}: means nothing without --sampling; remove it")
+            raise ValueError(f"{flag} {value}: has no effect without --sampling; remove it")
     if topp > 1:
         raise ValueError(f"--sampling-topp {topp}: must be at most 1, a probability")
     if topk > 0 and topp > 0:
         raise ValueError(
-            f"--sampling-topk {topk}: means nothing beside --sampling-topp {topp}; remove one of "
+            f"--sampling-topk {topk}: has no effect beside --sampling-topp {topp}; remove one of "
             "them"
         )
 
 
 def refused(args: Any) -> dict[str, bool]:
-    """The options of :data:`REFUSED`, by flag, and whether each was asked for."""
+    """The flags of :data:`REFUSED`, and whether each was given."""
     return {
         flag_of(name): getattr(args, name, default) != default for name, default in REFUSED.items()
     }

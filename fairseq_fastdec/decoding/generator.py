@@ -1,4 +1,4 @@
-"""The base of all methods: fairseq's generator interface, and the choice of engine or torch."""
+"""The base class of all methods: fairseq's generator interface, and choice of engine or torch."""
 
 import functools
 import logging
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FAIRSEQ_DEFAULT_BEAM = 5
-# The types that heads propose, unless --proposal-types says otherwise.
+# The default of --proposal-types if proposals cannot change the output.
 DEFAULT_PROPOSAL_TYPES = 4096
 
 
 class DecodingGenerator(ABC):
-    """A drop-in for fairseq's ``SequenceGenerator``: its interface, options and statistics.
+    """A drop-in replacement for fairseq's ``SequenceGenerator``, with statistics.
 
-    A method is a subclass with :meth:`translate`, which decodes with torch. If the engine knows the
-    models and :meth:`compiled_search` gives it the method, compiled code decodes instead.
+    A method is a subclass with :meth:`translate`, which decodes with torch. If the engine supports
+    the models and :meth:`compiled_search` returns a search, compiled code decodes instead.
 
     Attributes:
-        keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 mean nothing.
-        verifies_drafts: whether it takes drafts that come with sentences.
-        tokens_per_step: how many tokens the model has to predict at once.
-        honours: the flags of fairseq's options that some methods honour and others do not.
+        keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 are invalid.
+        verifies_drafts: whether it accepts drafts given for the sentences.
+        tokens_per_step: the number of tokens that the model has to predict per step.
+        honours: the flags of fairseq's optional features that this method supports.
         network: the models, for :meth:`translate`.
         shortlist: the target types of ``--shortlist``; ``None`` for all.
-        search: the method in compiled code; ``None`` if it has none.
-        drafts: those of ``--draft-file`` or of a translation memory, for samples without
-            ``drafts``; ``None`` for none.
-        observer: is called after every decoder invocation, by methods that keep one hypothesis.
-            Torch decodes for an observer.
+        search: the method in compiled code; ``None`` if there is none.
+        drafts: the drafts of ``--draft-file`` or a translation memory, for samples without
+            ``drafts``; or ``None``.
+        observer: called after every decoder invocation by methods that keep one hypothesis. With an
+            observer, torch decodes.
     """
 
     search: Any
@@ -78,12 +78,12 @@ class DecodingGenerator(ABC):
             models: the ensemble; put into evaluation mode, as fairseq's generator does.
             dictionary: the target dictionary.
             args: fairseq's ``GenerationConfig`` or a namespace with some of its fields.
-            source_dictionary: the source dictionary (default: the encoder's, which has none where
-                sources are no tokens).
+            source_dictionary: the source dictionary (default: the encoder's, which is ``None`` if
+                sources are not tokens).
             eos: the token that ends a sentence (default: the dictionary's).
 
         Raises:
-            ValueError: for a model or an option that the method cannot honour.
+            ValueError: for a model or an option that the method does not support.
         """
         for model in models:
             model.eval()
@@ -110,25 +110,25 @@ class DecodingGenerator(ABC):
         self.drafts = self._open_drafts()
         self._next_id = 0
         self._lock = threading.Lock()
-        # At the end of a command fairseq drops its generator without telling it.
+        # fairseq deletes its generator at the end of a command without calling it.
         weakref.finalize(self, log_summary, self.name, self.statistics)
         self.set_up(models)
         self.search = self.choose_search(models)
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        """Prepare what a method needs besides; the last act of construction.
+        """Set up the method; called before :meth:`choose_search` at the end of construction.
 
         Raises:
-            ValueError: for an option that does not go with the models or the dictionary.
+            ValueError: for an option that is incompatible with the models or the dictionary.
         """
 
     def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> Optional[Any]:
         """The method in compiled code; ``None`` if torch decodes.
 
         Raises:
-            ValueError: for a precision that torch has not.
+            ValueError: for a precision that torch does not support.
         """
-        # A shortlist has few types itself, and the right ones.
+        # A shortlist already restricts the types.
         n_types = None if self.shortlist is not None else self.proposal_types
         ways = (self.n_proposing_heads, n_types, self.options.rounds_proposals)
         precision = str(self.options.engine_precision)
@@ -141,10 +141,10 @@ class DecodingGenerator(ABC):
         return search
 
     def _engine_decodes(self) -> bool:
-        """Whether the engine can decode with the models as they are now; otherwise torch has to.
+        """Whether the engine supports the models in their current state; otherwise torch decodes.
 
         Raises:
-            ValueError: for a precision that torch has not.
+            ValueError: for a precision that torch does not support.
         """
         problem = self._engine.follow()
         if problem is not None:
@@ -155,7 +155,7 @@ class DecodingGenerator(ABC):
         """Log why torch decodes.
 
         Raises:
-            ValueError: for a precision that torch has not.
+            ValueError: for a precision that torch does not support.
         """
         precision = str(self.options.engine_precision)
         is_own = precision == "fp32" and all(map(_is_fp32, self._models))
@@ -167,8 +167,7 @@ class DecodingGenerator(ABC):
         _say(self.name, problem)
 
     def compiled_search(self, models: EngineModels) -> Optional[Any]:
-        """The same method in compiled code, an object like
-        :class:`~.compiled.outputs.CompiledOutputs`.
+        """The method in compiled code, an object like :class:`~.compiled.outputs.CompiledOutputs`.
 
         Returns:
             ``None`` if there is none
@@ -177,30 +176,31 @@ class DecodingGenerator(ABC):
 
     @property
     def n_proposing_heads(self) -> int:
-        """The number of prediction heads that propose, p_1 among them; 1 for none."""
+        """The number of prediction heads that propose, p_1 included; 1 without proposals."""
         return 1
 
     def prepare(self) -> None:
-        """Prepare weights for the engine now, and not with the first batch."""
+        """Prepare the engine's weights now instead of with the first batch."""
         if self.decodes_compiled():
             self._engine.reaching(0, 0)
 
     def decodes_compiled(self) -> bool:
-        """Whether compiled code decodes the next batch, and not torch.
+        """Whether compiled code decodes the next batch, instead of torch.
 
-        It follows the models: fairseq-train builds its generator before it moves a model to a GPU.
+        This is checked for each batch, since fairseq-train builds its generator before it moves the
+        model to a GPU.
         """
         return self.search is not None and self.observer is None and self._engine_decodes()
 
     def recipe(self, n_source: int) -> Optional[Recipe]:
-        """The search for sentences that join and leave it one by one.
+        """The search for sentences that are added and removed one by one.
 
         Args:
             n_source: the most tokens of a source.
 
         Returns:
-            ``None`` if torch decodes, if what a sentence gets depends on the sentences beside it
-            (``--shortlist``), or if it is drawn (``--sampling``) or recorded (``--decoding-stats``)
+            ``None`` if torch decodes, if translations depend on the other sentences of a batch
+            (``--shortlist``), are sampled (``--sampling``) or recorded (``--decoding-stats``)
         """
         is_recorded = self.options.decoding_stats is not None
         if is_recorded or self.shortlist is not None or not self.decodes_compiled():
@@ -210,7 +210,7 @@ class DecodingGenerator(ABC):
     def run(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        """Translate a batch by compiled code or in torch; see :meth:`translate`."""
+        """Translate a batch with compiled code or torch; see :meth:`translate`."""
         if not self.decodes_compiled():
             return self.translate(sources, ids, bos, prefix)
         return self.search.translate(sources, ids, bos, prefix, self.statistics)
@@ -219,16 +219,16 @@ class DecodingGenerator(ABC):
     def translate(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        """Translate a batch in torch.
+        """Translate a batch with torch.
 
         Args:
-            sources: B of them, which have been checked.
-            ids: the sentences' numbers, for the records.
+            sources: B sources, already checked.
+            ids: the sentence numbers, for the records.
             bos: the token before the first.
             prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
 
         Returns:
-            what :meth:`generate` returns, and what each sentence cost.
+            the result of :meth:`generate`, and the cost of each sentence
         """
 
     @torch.no_grad()
@@ -242,26 +242,27 @@ class DecodingGenerator(ABC):
     ) -> Hypotheses:
         """Translate a batch; the interface of fairseq's ``SequenceGenerator.generate``.
 
-        One thread decodes at a time, and others wait: a generator has one set of caches. Threads
-        that are to decode at once have a generator each; those of one model share its weights.
+        Calls are serialised by a lock, since a generator has one set of caches. To decode in
+        several threads at once, give each thread its own generator; generators of one model share
+        its weights.
 
         Args:
-            models: ignored, as in fairseq: the ensemble was fixed at construction.
-            sample: a fairseq batch with ``net_input``; ``drafts`` of its sentences, int64 ``[D]``
-                each and empty for none, are verified (``--draft-file``).
+            models: ignored, as in fairseq: the ensemble is fixed at construction.
+            sample: a fairseq batch with ``net_input``. It may have ``drafts``, int64 ``[D]`` for
+                each sentence and empty for none, which are verified (``--draft-file``).
             prefix_tokens: int64 ``[B, P]``, forced first tokens, padded on the right.
             constraints: must be ``None``.
             bos_token: the token before the first (default: EOS, fairseq's convention).
 
         Returns:
-            for each sentence its hypotheses, best first: dicts with ``tokens`` int64 ``[m]``
+            for each sentence, its hypotheses, best first: dicts with ``tokens`` int64 ``[m]``
             ending in EOS, ``score`` (float32, natural logarithm, length-normalised unless
             --unnormalized), ``positional_scores`` float32 ``[m]``, and empty ``attention`` and
             ``alignment``. An empty list for a batch of no sentences.
 
         Raises:
             ValueError: for constraints, tokens that are not in the dictionaries, a malformed
-                prefix, a source without a token, or a --min-len that does not fit.
+                prefix, an empty source, or a --min-len above the maximum length.
             NotFinite: for a sentence whose best score is not finite.
         """
         if constraints is not None:
@@ -285,7 +286,7 @@ class DecodingGenerator(ABC):
 
     @property
     def proposal_types(self) -> Optional[int]:
-        """The number of target types that heads choose proposals from; ``None`` for all."""
+        """The number of target types from which heads choose proposals; ``None`` for all."""
         n, n_types = self.options.proposal_types, len(self.dictionary)
         if n is None:
             n = DEFAULT_PROPOSAL_TYPES if self.options.keeps_p1_tokens else 0
@@ -296,7 +297,7 @@ class DecodingGenerator(ABC):
         """The target types of ``--shortlist``; ``None`` for all.
 
         Raises:
-            ValueError: for a table that cannot be read, or sources that are no tokens.
+            ValueError: for a table that cannot be read, or sources that are not tokens.
         """
         options = self.options
         if options.shortlist is None:
@@ -318,7 +319,7 @@ class DecodingGenerator(ABC):
     def _open_drafts(self) -> Union[DraftFile, TranslationMemory, None]:
         """
         Raises:
-            ValueError: for files that cannot be read, or sources that are no tokens.
+            ValueError: for files that cannot be read, or sources that are not tokens.
         """
         options, target = self.options, self.dictionary
         if options.draft_file is not None:
@@ -337,12 +338,12 @@ class DecodingGenerator(ABC):
         n_trained = self.network.tokens_per_step
         if n_trained > self.tokens_per_step:
             raise ValueError(
-                f"--decoding {self.name}: decodes one token a step, and the model predicts "
+                f"--decoding {self.name}: decodes one token per step, but the model predicts "
                 f"{n_trained}; use --decoding double_token"
             )
         if n_trained < self.tokens_per_step:
             raise ValueError(
-                f"--decoding {self.name}: the model predicts one token a step; use --decoding "
+                f"--decoding {self.name}: the model predicts one token per step; use --decoding "
                 f"beam, or {TRAINING_OF_TWO}"
             )
 
@@ -352,7 +353,7 @@ class DecodingGenerator(ABC):
         """The drafts of a batch; ``None`` if there are none.
 
         Raises:
-            ValueError: if the method verifies none.
+            ValueError: if the method does not verify drafts.
         """
         drafts = sample.get("drafts")
         if drafts is None and self.drafts is not None:
@@ -361,8 +362,8 @@ class DecodingGenerator(ABC):
             return None
         if not (self.verifies_drafts and self.options.keeps_p1_tokens):
             raise ValueError(
-                f"--decoding {self.name}: does not verify drafts, or accepts tokens that the model "
-                "does not find best; use greedy, blockwise or lookahead with --acceptance exact"
+                f"--decoding {self.name}: does not verify drafts, or accepts tokens other than the "
+                "model's best; use greedy, blockwise or lookahead with --acceptance exact"
             )
         if len(drafts) != n_sentences:
             raise ValueError(
@@ -381,7 +382,7 @@ class DecodingGenerator(ABC):
 
 @functools.cache
 def _say(name: str, problem: str) -> None:
-    """Log why torch decodes, once: calls from Python build many generators."""
+    """Log once why torch decodes, since calls from Python build many generators."""
     logger.info("--decoding %s: torch decodes, since %s", name, problem)
 
 

@@ -15,17 +15,17 @@ NONE = torch.empty(0)
 
 
 class NotFinite(ValueError):
-    """Sentences whose translations have no score.
+    """Raised for sentences whose best score is not finite.
 
     Attributes:
         sentences: their numbers.
-        hypotheses: those of the whole batch, as the generator would have returned them.
+        hypotheses: the hypotheses of the whole batch, as the generator would have returned them.
     """
 
     def __init__(self, sentences: list[int], hypotheses: Hypotheses) -> None:
         super().__init__(
             f"sentences {', '.join(map(str, sentences))}: the score is not finite, so the "
-            "translation means nothing; the model's weights hold NaN or infinity, or its numbers "
+            "translation is meaningless; the model's weights contain NaN or infinity, or values "
             "overflow in half precision: check the checkpoint, or give --engine-precision fp32"
         )
         self.sentences = sentences
@@ -33,16 +33,16 @@ class NotFinite(ValueError):
 
 
 def check_finite(hypotheses: Hypotheses, sentences: Sequence[int]) -> None:
-    """Refuse a batch with a best hypothesis without a finite score.
+    """Raise an error if the best hypothesis of a sentence has no finite score.
 
     Args:
-        sentences: B numbers, by which the error names them.
+        sentences: the B numbers by which the error names them.
 
     Raises:
         NotFinite: for such hypotheses.
     """
     scores = [float(best[0]["score"]) if best else 0.0 for best in hypotheses]
-    # A sum is finite only if its parts are.
+    # A sum is finite only if all its terms are.
     if not math.isfinite(sum(scores)):
         pairs = zip(sentences, scores)
         raise NotFinite([own for own, score in pairs if not math.isfinite(score)], hypotheses)
@@ -51,19 +51,19 @@ def check_finite(hypotheses: Hypotheses, sentences: Sequence[int]) -> None:
 def hypotheses_of(
     tokens: Tensor, totals: Tensor, positional_scores: Tensor, lengths: list[int]
 ) -> list[Hypothesis]:
-    """fairseq's dicts of H hypotheses that lie one behind the other.
+    """fairseq's dicts of H hypotheses that are stored contiguously.
 
     Args:
-        tokens: int64 ``[N]``, each ending in EOS; totals: the scores ``[H]``; positional_scores:
-            float32 ``[N]``.
-        lengths: how many tokens each has.
+        tokens: int64 ``[N]``, each hypothesis ending in EOS; totals: the scores ``[H]``;
+            positional_scores: float32 ``[N]``.
+        lengths: the number of tokens of each hypothesis.
     """
     parts = zip(tokens.split(lengths), totals.unbind(), positional_scores.split(lengths))
     return [hypothesis(*part) for part in parts]
 
 
 def hypothesis(tokens: Tensor, score: Tensor, positional_scores: Tensor) -> Hypothesis:
-    """fairseq's dict, without attention and alignment.
+    """fairseq's dict of a hypothesis, with empty attention and alignment.
 
     Args:
         tokens: int64 ``[m]``, ending in EOS; score: 0-dim; positional_scores: float32 ``[m]``.

@@ -1,7 +1,7 @@
-"""Tokens from files are checked where they enter: they have to be in the dictionaries.
+"""Checks on input: tokens must be in the dictionaries, and sources must not be empty.
 
-Any other token names memory beyond the embedding. torch says so on some devices only, long
-afterwards, and without naming the file that the token came from. And every source needs a token.
+Any other token would index memory beyond the embedding. torch reports this only on some devices,
+much later, and without naming the input that contains the token.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from .sources import Sources, are_tokens
 
 BINARISED = (
     "the data were binarised with another dictionary: binarise them with those of the model "
-    "(fairseq-preprocess --srcdict, --tgtdict), or name the data's own with the model's"
+    "(fairseq-preprocess --srcdict, --tgtdict)"
 )
 
 
 def check_ids(what: str, ids: Tensor, dictionary: Dictionary, remedy: str) -> None:
-    """Refuse ids outside of a dictionary; one reading and, on a GPU, one transfer.
+    """Raise an error for ids outside of a dictionary; on a GPU, with a single transfer.
 
     Args:
         ids: integers of any shape.
 
     Raises:
-        ValueError: names ``what`` they are, the first such id, and the remedy.
+        ValueError: for such an id; it names ``what``, the id and the remedy.
     """
     if not ids.numel():
         return
@@ -48,16 +48,16 @@ def check_request(
     source: Optional[Dictionary],
     target: Dictionary,
 ) -> None:
-    """Refuse a batch with tokens that are not in the ``source`` or ``target`` dictionary.
+    """Raise an error for tokens that are not in the ``source`` or ``target`` dictionary.
 
     Args:
-        sources: those that are no tokens are not looked at, but for their lengths.
-        numbers: the sentences' numbers, by which errors name them.
+        sources: if they are not tokens, only their lengths are checked.
+        numbers: the sentence numbers for error messages.
         prefix: forced first tokens ``[B, P]``, or ``None``.
         bos: the token before the first.
 
     Raises:
-        ValueError: for such tokens, for sources without a token, and for a prefix of another shape.
+        ValueError: for such tokens, for empty sources, and for a prefix of the wrong shape.
     """
     if source is not None and are_tokens(sources.content):
         check_ids("src_tokens", sources.content, source, BINARISED)
@@ -65,7 +65,7 @@ def check_request(
     if not 0 <= bos < len(target):
         raise ValueError(
             f"bos_token: the token {bos} is not in the dictionary of {len(target)} types; give one "
-            "that is, or none for EOS"
+            "that is, or omit it for EOS"
         )
     if prefix is None:
         return
@@ -83,13 +83,13 @@ def check_dictionaries(
     source: Optional[Dictionary],
     target: Dictionary,
 ) -> None:
-    """Refuse models that have fewer types than the dictionaries, as far as they tell.
+    """Raise an error for models with fewer types than the dictionaries, if that can be determined.
 
     Args:
-        source: ``None`` where sources are no tokens.
+        source: ``None`` if sources are not tokens.
 
     Raises:
-        ValueError: names the side, and both numbers.
+        ValueError: for such a model; it names the side and both numbers.
     """
     for model in models:
         for side, coder, dictionary in (
@@ -106,17 +106,17 @@ def check_dictionaries(
 
 
 def _check_not_empty(sources: Sources, numbers: Sequence[int]) -> None:
-    """Refuse sources without a token: attention over nothing gives NaN, and any translation.
+    """Raise an error for empty sources, whose attention would be NaN.
 
-    fairseq's own generator ends in an assertion there, or in an error about shapes. Its data never
-    hold such a source: an empty line is EOS.
+    fairseq's own generator fails with an assertion or an error about shapes. Its data never contain
+    such a source: an empty line is EOS.
     """
     is_empty = sources.lengths.eq(0)
     if is_empty.any():
         empty = ", ".join(str(numbers[row]) for row in is_empty.nonzero().flatten().tolist())
         raise ValueError(
-            f"src_tokens: no token, or padding alone, in sentences {empty}; leave them out, or end "
-            "every source with EOS"
+            f"src_tokens: sentences {empty} are empty or contain only padding; leave them out, or "
+            "end every source with EOS"
         )
 
 

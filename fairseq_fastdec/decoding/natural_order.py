@@ -1,4 +1,4 @@
-"""Hypotheses back in the order in which people read them."""
+"""Restores the natural order of tokens in hypotheses."""
 
 import numpy as np
 import torch
@@ -13,15 +13,15 @@ from .hypothesis import Hypotheses, Hypothesis, hypothesis
 def unfolded(
     tokens: np.ndarray, scores: np.ndarray, order: TokenOrder, end: int, dictionary: Dictionary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Natural sentences that end in EOS, with their scores.
+    """Hypotheses in natural order, ending in EOS, and their scores.
 
     Args:
-        tokens: int64 ``[H, N]``, in the order of decoding, ending in ``end`` tokens and padding.
-        scores: float32 ``[H, N]``, their log-probabilities, 0 for padding.
+        tokens: int64 ``[H, N]`` in decoding order, followed by ``end`` tokens and padding.
+        scores: float32 ``[H, N]``, the log-probabilities, 0 for padding.
 
     Returns:
-        tokens int64 and scores float32 ``[H, N + 1]``, and the lengths with EOS, int64 ``[H]``.
-        The score of EOS is that of all end tokens; beyond it nothing means anything.
+        tokens int64 and scores float32 ``[H, N + 1]``, and the lengths with EOS, int64 ``[H]``. The
+        score of EOS is the sum over all end tokens. Values after EOS are undefined.
     """
     is_end = tokens == end
     positions, lengths = unfolding(~is_end & (tokens != dictionary.pad()), order)
@@ -38,9 +38,9 @@ def unfolded(
 def in_natural_order(
     hypotheses: Hypotheses, order: TokenOrder, end: int, dictionary: Dictionary
 ) -> Hypotheses:
-    """Hypotheses of any fairseq generator, which are in the order of decoding.
+    """Reorder the hypotheses of any fairseq generator from decoding order to natural order.
 
-    Attention and alignment, which would be in that order, are empty; all else stays.
+    Attention and alignment, which would be in decoding order, are left empty.
     """
     flat = [one for own in hypotheses for one in own]
     if not flat:
@@ -60,7 +60,7 @@ def in_natural_order(
 def first_tokens(
     tokens: np.ndarray, score: Tensor, scores: np.ndarray, length: int, device: torch.device
 ) -> Hypothesis:
-    """fairseq's dict of the first tokens ``[:length]``, in memory of their own."""
+    """fairseq's dict of the first tokens ``[:length]``, copied."""
     parts = (torch.from_numpy(own[:length].copy()).to(device) for own in (tokens, scores))
     return hypothesis(next(parts), score, next(parts))
 

@@ -1,4 +1,4 @@
-"""Our options in groups by method, for ``--help``; their dataclasses say all about them."""
+"""Groups the plugin's options by method for ``--help``, based on their dataclasses."""
 
 import argparse
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from .methods.given_drafts import DRAFTED
 from .option_rules import rule_of, values_of
 
 GENERAL = "decoding"
-# Narrow ones first: an option is in the first group that has all methods it is for.
+# Narrow groups first: an option goes into the first group that covers all its methods.
 GROUPS = {
     "blockwise decoding": ("blockwise", "auto"),
     "Jacobi decoding and lookahead": (*DRAFTING, "auto"),
@@ -25,20 +25,20 @@ GROUPS = {
 
 
 class Grouped:
-    """Stands for a parser to which options are added, and puts ours into groups."""
+    """Wraps an argument parser and adds the plugin's options to groups."""
 
     def __init__(self, parser: argparse.ArgumentParser, ours: Sequence[Field]) -> None:
         """
         Args:
-            ours: options with a group of their own in their metadata (``group``), or in the
-                group of the methods that they are for.
+            ours: the plugin's options; their group is in the metadata (``group``) or follows from
+                their methods.
         """
         self._parser = parser
         self._ours = {option.name: option for option in ours}
         self._groups: dict[str, Any] = {}
 
     def add_argument(self, *names: str, **options: Any) -> None:
-        """As argparse's; fairseq calls nothing else."""
+        """Same as argparse's; the only method that fairseq calls."""
         option = self._ours.get(names[0].lstrip("-").replace("-", "_"))
         if option is not None and values_of(option):
             options["choices"] = values_of(option)
@@ -67,14 +67,14 @@ def group_of(option: Field) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser, config: FairseqDataclass, base: type) -> None:
-    """Add a task's options: those of its base as fairseq does, those that are ours in groups."""
+    """Add a task's options: inherited ones as fairseq does, the plugin's in groups."""
     inherited = {option.name for option in fields(base)}
     ours = [option for option in fields(config) if option.name not in inherited]
     gen_parser_from_dataclass(Grouped(parser, ours), config)
 
 
 def described(config: FairseqDataclass) -> str:
-    """The help of all options of a dataclass of ours, in groups."""
+    """The help text of all options of a dataclass, in groups."""
     parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
     gen_parser_from_dataclass(Grouped(parser, fields(config)), config)
     return parser.format_help()

@@ -1,4 +1,4 @@
-"""The declaration of options by their methods, and the check of their values.
+"""Declares options of methods and checks their values.
 
 A method's options are a dataclass in the method's own file, whose fields :func:`option` makes::
 
@@ -28,7 +28,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """The values that an option may have, and the options it needs; see :func:`option`."""
+    """The valid values of an option, and the option it needs; see :func:`option`."""
 
     methods: Optional[tuple[str, ...]] = None
     at_least: Optional[float] = None
@@ -42,15 +42,15 @@ def option(default: Any, help: str, *, is_path: bool = False, **rule: Any) -> An
 
     Args:
         help: the text of ``--help``, which begins with the methods if they are few.
-        is_path: whether the value is a string that a user writes, such as a file's name.
-        methods: the values of ``--decoding`` that the option is for; others refuse it (default: all
-            methods of ours).
+        is_path: whether the value is free text, such as a file name.
+        methods: the values of ``--decoding`` that accept the option; others reject it (default: all
+            methods of this package).
         at_least: the least value.
-        at_most: the largest value, and why. Too large a value of other options is as good as "all
-            there are".
-        less_than: what the value has to be less than.
-        needs: another option, and the values of it without which this one means nothing; no values
-            if it only has to be given.
+        at_most: the largest value, and the reason for the limit. Most options have none: a value
+            beyond what exists then stands for all.
+        less_than: an exclusive upper limit.
+        needs: another option without which this one has no effect, and the values that it must
+            have; no values if it only has to be given.
     """
     metadata = {"help": help, "rule": Rule(**rule)}
     if is_path:
@@ -59,7 +59,7 @@ def option(default: Any, help: str, *, is_path: bool = False, **rule: Any) -> An
 
 
 def given(value: Any, default: Any) -> Any:
-    """An option's value, or what its method takes where the user gave none."""
+    """An option's value, or the method's default if it is ``None``."""
     return default if value is None else value
 
 
@@ -69,13 +69,13 @@ def rule_of(option: Field) -> Rule:
 
 
 def methods_of(option: Field) -> tuple[str, ...]:
-    """The values of ``--decoding`` that an option is for."""
+    """The values of ``--decoding`` that accept an option."""
     methods = rule_of(option).methods
     return tuple(METHODS) if methods is None else methods
 
 
 def values_of(option: Field) -> tuple[str, ...]:
-    """The values that an option can have, if they are a few names; none otherwise."""
+    """The values of an option if they are a choice of names, else an empty tuple."""
     if option.name == "decoding":
         return decoding_names()
     for kind in (option.type, *get_args(option.type)):
@@ -90,8 +90,8 @@ def check_options(options: Any) -> None:
         options: :class:`~.options.DecodingOptions`.
 
     Raises:
-        ValueError: for a value that no model could make right, or an option that the method has
-            no use for; it names the flag and a remedy.
+        ValueError: for a value that is invalid for every model, or an option that does not apply to
+            the method; it names the flag and a remedy.
     """
     for option in fields(options):
         value = getattr(options, option.name)
@@ -104,7 +104,7 @@ def check_options(options: Any) -> None:
 
 
 def _check_kind(option: Field, value: Any) -> None:
-    """The hub and --eval-bleu-args bring values that argparse has not seen."""
+    """Values from the hub and --eval-bleu-args have not been checked by argparse."""
     kind, in_words = KINDS.get(option.type, (object, ""))
     is_truth = isinstance(value, bool)
     if not isinstance(value, kind) or (is_truth and kind in (Integral, Real)):
@@ -116,7 +116,7 @@ def _check_value(option: Field, value: Any) -> None:
     names = values_of(option)
     if names and str(value) not in names:
         raise ValueError(f"{flag}: unknown; choose one of {', '.join(names)}")
-    # NaN is not at least anything, nor less.
+    # Written so that NaN is rejected.
     if rule.at_least is not None and not value >= rule.at_least:
         raise ValueError(f"{flag}: must be at least {rule.at_least}")
     if rule.at_most is not None and value > rule.at_most[0]:
@@ -130,8 +130,8 @@ def _check_has_a_use(options: Any, option: Field, value: Any) -> None:
     flag, methods = f"{flag_of(option.name)} {value}", methods_of(option)
     if str(options.decoding) not in methods:
         raise ValueError(
-            f"{flag}: means nothing to --decoding {options.decoding}; remove it or use "
-            f"--decoding {' or '.join(methods)}"
+            f"{flag}: does not apply to --decoding {options.decoding}; remove it or use --decoding "
+            f"{' or '.join(methods)}"
         )
     needs = rule_of(option).needs
     if needs is None:
@@ -139,9 +139,9 @@ def _check_has_a_use(options: Any, option: Field, value: Any) -> None:
     name, values = needs
     chosen, needed = options.chosen(name), flag_of(name)
     if not values and chosen is None:
-        raise ValueError(f"{flag}: means nothing without {needed}; remove it or give {needed}")
+        raise ValueError(f"{flag}: has no effect without {needed}; remove it or give {needed}")
     if values and chosen not in values:
         raise ValueError(
-            f"{flag}: means nothing to {needed} {chosen}; remove it or use "
-            f"{needed} {' or '.join(values)}"
+            f"{flag}: does not apply to {needed} {chosen}; remove it or use {needed} "
+            f"{' or '.join(values)}"
         )

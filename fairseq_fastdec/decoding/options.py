@@ -1,4 +1,4 @@
-"""All decoding options: those that every method has, and those that methods declare."""
+"""All decoding options: the general ones and those that each method declares."""
 
 import dataclasses
 import difflib
@@ -30,21 +30,21 @@ PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
 
 @dataclass
 class GeneralOptions:
-    """The options that every method of ours has."""
+    """The options that all methods of this package share."""
 
     # A string, not one of fairseq's enumerations of choices: register_decoding adds more.
     decoding: str = dataclasses.field(
         default=STOCK,
         metadata={
-            "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one "
-            "token a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "
+            "help": "decoding method: fairseq = the stock generator, unchanged; greedy = one token "
+            "a step (as --beam 1); blockwise = k heads propose, p_1 verifies (needs a "
             "blockwise_transformer); jacobi, gs_jacobi, hybrid_jacobi = the parallel decoding of "
-            "Santilli et al.; lookahead = with a sliding window and n-gram drafts, faster; auto = "
-            "greedy's output by the fastest of greedy, lookahead and, if the model has heads, "
-            "blockwise, chosen for each batch; beam = "
-            "fairseq's beam search; variable_beam = beams as wide as their candidates are good; "
-            "streaming = variable_beam in a batch that is refilled; double_token = a beam search "
-            "of two tokens a step (needs --task translation_double_token)"
+            "Santilli et al.; lookahead = Jacobi iterations in a sliding window with n-gram "
+            "drafts, faster; auto = greedy's output by the fastest of greedy, lookahead and, if "
+            "the model has heads, blockwise, chosen for each batch; beam = fairseq's beam search; "
+            "variable_beam = beams pruned by a score threshold; streaming = variable_beam in a "
+            "batch that is refilled; double_token = a beam search of two tokens a step (needs "
+            "--task translation_double_token)"
         },
     )
     decoding_stats: Optional[str] = option(
@@ -52,21 +52,21 @@ class GeneralOptions:
     )
     engine_precision: PRECISION_CHOICES = option(
         "model",
-        "what matrix products are computed in: model = as the checkpoint is; fp32; "
-        "bf16; int8 = weights quantised by output channel, inputs by token. Everything else, "
-        "if not model, is fp32. By compiled code, on a CPU",
+        "precision of matrix products in compiled code on a CPU: model = that of the checkpoint; "
+        "fp32; bf16; int8 = weights quantised per output channel, inputs per token. With any value "
+        "but model, everything else is computed in fp32",
     )
     keep_model: bool = option(
         False,
-        "keep the model's own weights beside those that the engine has packed or "
-        "quantised. Commands that only decode on a CPU otherwise free them: transformer base "
-        "takes 170 MiB less",
+        "keep the model's original weights after the engine has packed or quantised them. By "
+        "default, commands that only decode on a CPU free them, which saves 170 MiB for "
+        "transformer base",
     )
     shortlist: Optional[str] = option(
         None,
-        "compute only the target types that this lexical table gives for a batch; a "
-        "file of lines 'target source probability', as Marian's lex.s2t and what "
-        "scripts/build_shortlist.py writes (default: all types)",
+        "restrict the output layer to the target types that this lexical table lists for a batch; "
+        "a file of lines 'target source probability', as in Marian's lex.s2t and the output of "
+        "scripts/build_shortlist.py (default: all types)",
         is_path=True,
     )
     shortlist_first: int = option(
@@ -98,7 +98,7 @@ class DecodingOptions(
     GeneralOptions,
     FairseqDataclass,
 ):
-    """The options that the plugin adds to fairseq's tasks. Methods of others add more."""
+    """The options that the plugin adds to fairseq's tasks. Registered methods can add more."""
 
     @classmethod
     def merged(cls, task_cfg: Any, generation_args: Any) -> "DecodingOptions":
@@ -122,19 +122,19 @@ class DecodingOptions(
 
     @property
     def keeps_p1_tokens(self) -> bool:
-        """Whether the output has p_1's best tokens alone, so that no proposal can change it."""
+        """Whether the output is p_1's greedy output, so that proposals cannot change it."""
         return str(self.acceptance) == "exact" and self.min_block_size == 1
 
     @property
     def rounds_proposals(self) -> bool:
-        """Whether heads propose in fewer bits than p_1; see ``--proposal-precision``."""
+        """Whether heads use a lower precision than p_1; see ``--proposal-precision``."""
         if self.proposal_precision is not None:
             return str(self.proposal_precision) == "rough"
         return self.keeps_p1_tokens and str(self.engine_precision) == "model"
 
     @property
     def draft_name(self) -> str:
-        """The drafts of the method: ``--draft``, or its default."""
+        """The value of ``--draft``, or the method's default."""
         if self.draft is not None:
             return str(self.draft)
         return "ngram" if str(self.decoding) in ("lookahead", "auto") else "pad"
@@ -147,8 +147,8 @@ class DecodingOptions(
     def check(self) -> None:
         """
         Raises:
-            ValueError: for a value that no model could make right, or an option that the method
-                has no use for; it names the flag and a remedy.
+            ValueError: for a value that is invalid for every model, or an option that does not
+                apply to the method; it names the flag and a remedy.
         """
         check_options(self)
         for declared in type(self).__mro__:
@@ -157,44 +157,44 @@ class DecodingOptions(
 
 
 def check_names(names: Iterable[str], where: str) -> None:
-    """Refuse names that fairseq accepts and that no option has.
+    """Reject option names that do not exist, which fairseq would silently accept.
 
     Args:
-        where: who gave them, for the message.
+        where: the interface that received them, for the message.
 
     Raises:
-        ValueError: for a name that is no option, or one that only commands read; it tells the
-            nearest one.
+        ValueError: for a name that is not an option, with the closest match, or one that only
+            fairseq-generate reads.
     """
     known = {option.name for option in (*fields(GenerationConfig), *fields(DecodingOptions))}
     for name in names:
         if name in READ_BY_COMMANDS:
             raise ValueError(
-                f"{name}: only fairseq-generate reads it, {where} does not; give prefix_tokens "
-                "to inference_step"
+                f"{name}: only fairseq-generate reads it, {where} does not; pass prefix_tokens to "
+                "inference_step"
             )
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             meant = f"; did you mean {nearest[0]}?" if nearest else "; remove it"
-            raise ValueError(f"{name}: no option of {where}{meant}")
+            raise ValueError(f"{name}: not an option of {where}{meant}")
 
 
 def declare(declared: type) -> None:
-    """Add the options of a method from another package: to ``DecodingOptions`` and all tasks.
+    """Add the options of a method from another package to ``DecodingOptions`` and all tasks.
 
     Args:
-        declared: a dataclass whose fields :func:`~.option_rules.option` made.
+        declared: a dataclass with fields made by :func:`~.option_rules.option`.
 
     Raises:
         ValueError: for an option that exists already.
     """
     taken = {own.name for own in fields(DecodingOptions)} & {own.name for own in fields(declared)}
     if taken:
-        raise ValueError(f"{declared.__name__}: there is a {min(taken)} already; rename it")
+        raise ValueError(f"{declared.__name__}: the option {min(taken)} already exists; rename it")
     DecodingOptions.__bases__ = (declared, *DecodingOptions.__bases__)
     for config in (DecodingOptions, *_subclasses(DecodingOptions)):
-        # dataclass() reads fields from class attributes, where it has left default values, and
-        # keeps methods that exist.
+        # dataclass() reads fields from class attributes, which it has replaced by default values,
+        # and keeps existing methods: restore the former and delete the latter.
         for name in vars(config).get("__annotations__", {}):
             setattr(config, name, config.__dataclass_fields__[name])
         for made in ("__init__", "__repr__", "__eq__"):
@@ -206,7 +206,7 @@ def declare(declared: type) -> None:
 
 
 def store_config(task: str, config: type[FairseqDataclass]) -> None:
-    """Tell hydra, which checks command lines, a task's options."""
+    """Register a task's options with hydra, which checks command lines."""
     node = config()
     node._name = task
     ConfigStore.instance().store(name=task, group="task", node=node, provider="fairseq_fastdec")

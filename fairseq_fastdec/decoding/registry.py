@@ -1,6 +1,6 @@
-"""The decoding methods: one line each, and how others add theirs.
+"""The table of decoding methods, and the decorator that adds one from outside.
 
-A new method is one file with a :class:`~.generator.DecodingGenerator` (most are a
+A new method is a file with a :class:`~.generator.DecodingGenerator` (most are a
 :class:`~.methods.generator.SingleHypothesisMethod`) and one line in :data:`METHODS`.
 """
 
@@ -8,11 +8,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Optional, TypeVar, Union
 
-# fairseq's own generator, which is not ours to build.
+# fairseq's own generator, which the plugin does not build.
 STOCK = "fairseq"
 
-# A method's name, and where its class is: the module, from this package or in full, and the class.
-# A class is imported when it is looked up, since methods import the options, and the options this
+# Maps a method's name to ``module:class``, with the module relative to this package or absolute.
+# Classes are imported on first use, since methods import the options and the options import this
 # table.
 METHODS: dict[str, Union[str, type]] = {
     "greedy": ".methods.greedy:Greedy",
@@ -40,20 +40,20 @@ def register_decoding(
         class MyMethod(SingleHypothesisMethod):
             ...
 
-    The file that holds it has to be imported before the command line is read: fairseq imports the
-    package of ``--user-dir``, which may be another one than ours, as long as it imports ours.
+    The file has to be imported before the command line is parsed. fairseq imports the package of
+    ``--user-dir``, which may be another package as long as it imports this one.
 
     Args:
-        options: a dataclass of the method's own options, made with
-            :func:`~.option_rules.option`; they become options of all tasks with ``--decoding``.
+        options: a dataclass of the method's own options, made with :func:`~.option_rules.option`;
+            they become options of all tasks with ``--decoding``.
 
     Raises:
-        ValueError: for a name that a method or an option has already.
+        ValueError: for a name that is already taken by a method or an option.
     """
 
     def register(generator: GeneratorClass) -> GeneratorClass:
         if name in decoding_names():
-            raise ValueError(f"--decoding {name}: registered already; give the method another name")
+            raise ValueError(f"--decoding {name}: already registered; choose another name")
         if options is not None:
             importlib.import_module(".options", __package__).declare(options)
         METHODS[name] = generator
@@ -68,7 +68,7 @@ def decoding_names() -> tuple[str, ...]:
 
 
 def generator_class(name: str) -> Any:
-    """The class behind one of the names in :data:`METHODS`."""
+    """The class of a method in :data:`METHODS`."""
     place = METHODS[name]
     if not isinstance(place, str):
         return place

@@ -1,8 +1,8 @@
 """fairseq's rule against repeated n-grams, ``--no-repeat-ngram-size``.
 
-A token is forbidden if it would complete an n-gram that the output holds already. The token before
-the first one counts as a part of the output, and so does a prefix, whose own tokens are forced
-whatever they repeat. Scores of other tokens stay as they are.
+A token is forbidden if it would complete an n-gram that already occurs in the output. The token
+before the first one and the prefix count as part of the output; tokens of the prefix are forced
+even if they repeat n-grams. Scores of other tokens do not change.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The sources of a batch, be they text or speech.
+"""The sources of a batch: text or speech.
 
-fairseq's batches hold them under one of three names, as its ``SequenceGenerator`` knows them:
-``src_tokens`` of text, and of speech with their lengths; ``source`` and ``features`` of audio
+fairseq's batches store them under one of three names, as in its ``SequenceGenerator``:
+``src_tokens`` for text, and for speech with ``src_lengths``; ``source`` and ``features`` for audio
 models with a padding mask.
 """
 
@@ -21,8 +21,8 @@ class Sources(NamedTuple):
         content: int64 ``[B, S]``, tokens padded on either side; or floats ``[B, S, ...]``, frames
             of speech, padded on the right.
         lengths: int64 ``[B]``, tokens or frames, without padding.
-        net_input: all that the encoder takes.
-        drafts: of the outputs, int64 ``[D]`` each, empty for none; ``None`` if there are none.
+        net_input: all inputs of the encoder.
+        drafts: for each output, int64 ``[D]``, empty for none; ``None`` if the batch has no drafts.
     """
 
     content: Tensor
@@ -35,10 +35,10 @@ class Sources(NamedTuple):
         """
         Args:
             sample: a fairseq batch with ``net_input``.
-            pad: the source dictionary's padding, of no meaning to speech.
+            pad: the source dictionary's padding index, unused for speech.
 
         Raises:
-            ValueError: for a batch that holds none.
+            ValueError: for a batch without sources.
         """
         net_input = sample["net_input"]
         name = next((name for name in NAMES if name in net_input), None)
@@ -67,26 +67,26 @@ class Sources(NamedTuple):
 
     @property
     def width(self) -> int:
-        """S, the length that fairseq's --max-len-a multiplies."""
+        """S, the padded length, by which fairseq multiplies --max-len-a."""
         return self.content.size(1)
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """The device of the sources."""
         return self.content.device
 
 
 def are_tokens(content: Tensor) -> bool:
-    """Whether sources are tokens of a dictionary, and no frames of speech."""
+    """Whether sources are tokens of a dictionary, not frames of speech."""
     return not (content.is_floating_point() or content.is_complex() or content.dtype == torch.bool)
 
 
 def without_padding(net_input: dict[str, Any], pad: int) -> dict[str, Any]:
-    """A batch without the columns that are padding in all of its sources.
+    """Remove the columns that are padding in all sources of a batch.
 
     Args:
         net_input: of a fairseq batch.
-        pad: the source dictionary's padding, of no meaning to speech.
+        pad: the source dictionary's padding index, unused for speech.
     """
     sources = Sources.of({"net_input": net_input}, pad)
     columns: Union[Tensor, slice]

@@ -1,4 +1,4 @@
-"""The cost of a run: counters, their one-line summary, and a JSON line for each sentence."""
+"""Statistics of a run: counters, a one-line summary, and a JSON line for each sentence."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ INVOCATIONS = ("encoder_invocations", "decoder_invocations", "row_invocations")
 
 @dataclass
 class SentenceRecord:
-    """One sentence: ``blocks`` are the numbers of tokens accepted at once, in order."""
+    """The cost of one sentence; ``blocks`` are the numbers of tokens accepted per step."""
 
     id: int
     source_tokens: int
@@ -30,7 +30,7 @@ class SentenceRecord:
 
 @dataclass
 class BeamRecord(SentenceRecord):
-    """One sentence of a beam search; ``expansions`` are its rows over all its invocations."""
+    """The cost of one sentence in beam search; ``expansions`` are its rows over all invocations."""
 
     expansions: int
 
@@ -39,16 +39,17 @@ class BeamRecord(SentenceRecord):
 class Statistics:
     """Counters of one generator.
 
-    A decoder invocation is one call of the decoder for a whole batch; a row invocation is one row's
-    share in it. At batch size 1 they are the same number; tokens per (row) invocation is therefore
-    the same at every batch size.
+    A decoder invocation is one call of the decoder for a whole batch; a row invocation counts each
+    row of it. At batch size 1 they are equal, so tokens per row invocation do not depend on the
+    batch size.
 
     In Yang et al. 2020 decoder invocations are *timesteps*. Their *candidate expansions* are the
     row invocations of a beam search plus ``waiting``: they also count the candidates that have
-    ended and wait on the beam, which the decoder is not asked about.
+    ended and wait on the beam, which are not fed to the decoder.
 
     ``oracle_seconds`` is the time that ``--oracle-length`` took to find lengths; no other counter
-    includes that pass. ``seconds`` are those of the compiled search by part, see ``cpp/counts.h``.
+    includes that pass. ``seconds`` are the times of the compiled search by part, see
+    ``cpp/counts.h``.
     """
 
     sentences: int = 0
@@ -68,7 +69,7 @@ class Statistics:
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     def count(self, before: Any, now: Any, names: Iterable[str]) -> None:
-        """Add what a search has counted by these names since ``before``, and its seconds."""
+        """Add the increase of a search's counters and seconds since ``before``."""
         for name in names:
             own = getattr(now, name) - getattr(before, name)
             setattr(self, name, getattr(self, name) + own)
@@ -77,12 +78,12 @@ class Statistics:
             self.seconds[part] = self.seconds.get(part, 0.0) + own_seconds
 
     def count_step(self, n_rows: int) -> None:
-        """Count a call of the decoder for so many rows."""
+        """Count a call of the decoder for ``n_rows`` rows."""
         self.decoder_invocations += 1
         self.row_invocations += n_rows
 
     def count_beams(self, n_beams: int, n_waiting: int = 0) -> None:
-        """Count the sentences whose beams a decoder call expanded, and ended candidates on them."""
+        """Count the beams that a decoder call expanded, and the ended candidates on them."""
         self.beam_steps += n_beams
         self.waiting += n_waiting
 
@@ -105,7 +106,7 @@ class Statistics:
         self.blocks += len(record.blocks)
 
     def tokens_per_invocation(self) -> float:
-        """Output tokens (EOS included) for each time that a sentence went through the decoder."""
+        """Output tokens (EOS included) per row invocation."""
         return self.tokens / max(self.row_invocations, 1)
 
     def summary(self) -> str:
@@ -154,7 +155,7 @@ class StatisticsFile:
         """Write a batch of records.
 
         Raises:
-            ValueError: if the file cannot be written any more.
+            ValueError: if the file can no longer be written.
         """
         if self._path is not None:
             self._append("".join(record.as_json() + "\n" for record in records).encode(), "ab")
@@ -164,7 +165,7 @@ class StatisticsFile:
             return
         try:
             with open(self._path, mode) as file:
-                # A full device lets itself be opened, and refuses even a write of nothing.
+                # A full device can be opened, but rejects even an empty write.
                 os.write(file.fileno(), b"")
                 file.write(content)
         except OSError as error:
@@ -177,8 +178,8 @@ class StatisticsFile:
 def log_summary(name: str, statistics: Statistics) -> None:
     """Log the summary, unless nothing was decoded.
 
-    fairseq 0.12.2 logs to the file of ``--results-path``, which can be closed by the time that its
-    generator goes: then the line goes to standard error.
+    fairseq 0.12.2 logs to the file of ``--results-path``, which may be closed before the generator
+    is deleted; the line is then written to standard error.
     """
     if not statistics.sentences:
         return

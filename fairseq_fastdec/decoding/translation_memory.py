@@ -1,7 +1,7 @@
-"""A translation memory (``--memory-source``, ``--memory-target``): drafts for similar sentences.
+"""Drafts from a translation memory (``--memory-source``, ``--memory-target``).
 
-Sentences are similar if they share trigrams of tokens. An inverted index of the trigrams is made
-once, on disk beside the target's file, and mapped.
+Sentences are similar if they share trigrams of tokens. An inverted index of the trigrams is built
+once, next to the target file on disk, and memory-mapped.
 """
 
 import hashlib
@@ -22,22 +22,23 @@ from ..data.codec import numbers_of
 
 logger = logging.getLogger(__name__)
 
-# Dice's coefficient of the trigrams of two sentences, below which a translation is no draft.
+# The least Dice coefficient of the trigrams of two sentences at which a translation is a draft.
 LEAST_SIMILAR = 0.4
-# The translations of a draft: where the first one does not match, the next one may.
+# The number of translations in a draft: if the first one does not match, the next one may.
 MOST_TRANSLATIONS = 2
-# The trigrams of a sentence that are looked up, rarest first, and the sentences that have them.
+# The most trigrams that are looked up, rarest first, and the most sentences that contain them.
 MOST_LOOKED_UP, MOST_SENTENCES = 64, 20_000
-# Lines that show whether an index was made with the same dictionaries and subwords.
+# The number of lines whose tokens are part of the index's name, since they depend on the
+# dictionaries and subwords.
 N_SAMPLED = 1000
 NAMES = ("targets", "target_starts", "n_trigrams", "trigrams", "starts", "sentences")
 
 
 class TranslationMemory:
-    """Sentences that were translated before.
+    """Previously translated sentences.
 
     Attributes:
-        segmented: from a line to subwords (default: the line).
+        segmented: splits a line into subwords (default: identity).
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class TranslationMemory:
             source, target: files with the same number of lines.
 
         Raises:
-            ValueError: if a file cannot be read, or if the numbers of lines differ.
+            ValueError: if a file cannot be read, or if the files differ in length.
         """
         self._paths = source, target
         self._words = source_words, target_words
@@ -68,17 +69,17 @@ class TranslationMemory:
                 ) from error
         if n_lines[0] != n_lines[1]:
             raise ValueError(
-                f"--memory-source {source}: has {n_lines[0]} lines, and --memory-target {target} "
-                f"{n_lines[1]}; give a translation for each line"
+                f"--memory-source {source}: has {n_lines[0]} lines, but --memory-target {target} "
+                f"has {n_lines[1]}; give a translation for each line"
             )
 
     def of_sample(self, sample: dict[str, Any], pad: int) -> list[Tensor]:
-        """Drafts for the sentences of a batch of fairseq's, int64 ``[D]`` each."""
+        """Drafts for the sentences of a fairseq batch, int64 ``[D]`` each."""
         rows = sample["net_input"]["src_tokens"].tolist()
         return [self.draft([token for token in row if token != pad]) for row in rows]
 
     def begin_buffer(self, sources: Sequence[Tensor]) -> None:
-        """Called for each buffer of fairseq-interactive, which does not matter here."""
+        """Called for each buffer of fairseq-interactive; does nothing."""
 
     def draft(self, source: Sequence[int]) -> Tensor:
         """The translations of the most similar sentences, each with EOS, the best one first.
@@ -97,7 +98,7 @@ class TranslationMemory:
         return torch.from_numpy(found.astype(np.int64))
 
     def _most_similar(self, index: dict[str, np.ndarray], own: np.ndarray) -> list[int]:
-        """The sentences that share the most of some trigrams, uint64 ``[n]``."""
+        """The sentences that are most similar to one with trigrams ``own``, uint64 ``[n]``."""
         known = index["trigrams"]
         places = np.minimum(np.searchsorted(known, own), max(len(known) - 1, 0))
         places = places[known[places] == own] if len(known) else places[:0]
@@ -111,7 +112,7 @@ class TranslationMemory:
             having.append(index["sentences"][start:end])
         sentences, counts = np.unique(np.concatenate(having), return_counts=True)
         similar = 2 * counts / (len(own) + index["n_trigrams"][sentences])
-        # Of equal ones the last: later translations are the better ones.
+        # Among equals the last one, since later translations tend to be better.
         best = np.lexsort((sentences, similar))[::-1][:MOST_TRANSLATIONS]
         return [int(sentences[at]) for at in best if similar[at] >= LEAST_SIMILAR]
 
@@ -124,7 +125,7 @@ class TranslationMemory:
         return self._index
 
     def _folder(self) -> Path:
-        """The directory of the index, named by all that it depends on."""
+        """The directory of the index, named by a digest of everything that it depends on."""
         digest = self._digest.copy()
         for number, (source, target) in enumerate(self._pairs()):
             digest.update(repr((source, target)).encode())
@@ -143,12 +144,12 @@ class TranslationMemory:
                 yield source_tokens, target_tokens
 
     def _make(self, folder: Path) -> None:
-        """Make the index, which another process may be making, too.
+        """Build the index, which another process may be building at the same time.
 
         Raises:
             ValueError: if it cannot be written.
         """
-        logger.info("making an index of %s", self._paths[0])
+        logger.info("building an index of %s", self._paths[0])
         hashes, owners, n_trigrams = [], [], array("q")
         targets, starts = array("i"), array("q", [0])
         for number, (source, target) in enumerate(self._pairs()):
@@ -175,19 +176,19 @@ class TranslationMemory:
                 unfinished.mkdir()
                 for name in NAMES:
                     np.save(unfinished / f"{name}.npy", content[name])
-                # A directory that another process has made in the meantime is as good.
+                # Another process may have made it in the meantime.
                 if not folder.is_dir():
                     os.rename(unfinished, folder)
         except OSError as error:
             if not folder.is_dir():
                 raise ValueError(
-                    f"--memory-target {self._paths[1]}: its index cannot be written beside it "
-                    f"({error.strerror}); copy both files to a directory that can be written to"
+                    f"--memory-target {self._paths[1]}: its index cannot be written next to it "
+                    f"({error.strerror}); copy both files to a writable directory"
                 ) from error
 
 
 def trigrams_of(tokens: Sequence[int]) -> np.ndarray:
-    """Numbers for the trigrams of a sentence and its beginning, uint64 ``[n]``.
+    """Hashes of a sentence's trigrams, including those at its beginning, uint64 ``[n]``.
 
     Args:
         tokens: with EOS; n of them.

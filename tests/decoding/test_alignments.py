@@ -30,5 +30,5 @@ def test_a_model_without_attention(extra):
     model = torch.nn.Identity()
     model.forward = lambda *inputs: (None, extra)
     tokens = torch.tensor([[4, EOS]])
-    with pytest.raises(ValueError, match="^alignment True: the model gives no attention"):
+    with pytest.raises(ValueError, match="^alignment True: the model does not return attention"):
         hard_alignments([model], tokens, torch.tensor([2]), [tokens[0]], PAD, EOS)

@@ -35,7 +35,7 @@ def test_lines_are_tokens_with_an_end(tmp_path):
 
 def test_a_file_that_is_too_short(tmp_path):
     drafts = DraftFile(str(write(tmp_path / "drafts", ["a"])), TASK.target_dictionary)
-    with pytest.raises(ValueError, match="has 1 lines, and the input more sentences"):
+    with pytest.raises(ValueError, match="has 1 lines, fewer than the input has sentences"):
         drafts.of([0, 1])
 
 
@@ -51,10 +51,10 @@ def test_a_file_that_cannot_be_read(tmp_path, content):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(decoding="beam"), "means nothing to --decoding beam"),
+        (dict(decoding="beam"), "does not apply to --decoding beam"),
         (dict(decoding="jacobi"), "use --decoding greedy or blockwise or lookahead"),
-        (dict(decoding="blockwise", acceptance="topk"), "only with --acceptance exact"),
-        (dict(decoding="blockwise", min_block_size=2), "without --min-block-size"),
+        (dict(decoding="blockwise", acceptance="topk"), "requires --acceptance exact"),
+        (dict(decoding="blockwise", min_block_size=2), "no --min-block-size"),
     ],
 )
 def test_methods_that_verify_no_drafts(options, message):

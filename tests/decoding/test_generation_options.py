@@ -231,10 +231,10 @@ def test_the_longest_ngrams(model):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("decodign", "decodign: no option of the hub; did you mean decoding?"),
+        ("decodign", "decodign: not an option of the hub; did you mean decoding?"),
         ("lookahead_windows", "did you mean lookahead_window?"),
         ("tempreature", "did you mean temperature?"),
-        ("qqq", "qqq: no option of the hub; remove it"),
+        ("qqq", "qqq: not an option of the hub; remove it"),
         ("prefix_size", "prefix_size: only fairseq-generate reads it, the hub does not"),
     ],
 )

@@ -32,7 +32,7 @@ METHOD_OF = {
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(decoding="greedy", draft="pad"), "--draft pad: means nothing to --decoding greedy"),
+        (dict(decoding="greedy", draft="pad"), "--draft pad: does not apply to --decoding greedy"),
         (dict(decoding="lookahead", oracle_length=True), "--oracle-length True: .*gs_jacobi"),
         (dict(decoding="jacobi", jacobi_block_size=4), "--jacobi-block-size 4: .*hybrid_jacobi"),
         (dict(decoding="gs_jacobi", parallel_len_b=9), "--parallel-len-b 9: .*hybrid_jacobi"),
@@ -118,5 +118,5 @@ def test_fairseqs_own_decoding_has_none_of_our_options(option):
         value = next(value for value in values_of(FIELDS[option]) if value != str(default))
     if option == "parallel_len_a":
         value = 0.7
-    with pytest.raises(ValueError, match=f"^{flag_of(option)} .*means nothing to --decoding fair"):
+    with pytest.raises(ValueError, match=f"^{flag_of(option)} .*does not apply to --decoding fair"):
         DecodingOptions(**{option: value}).check()

@@ -109,13 +109,15 @@ def test_a_plugin_of_ones_own_adds_options(corpus, baseline, tmp_path):
     expected = command_line.generate(corpus, baseline, "--decoding", "greedy", "--max-len-b", 20)
     assert command_line.hypotheses(done.stdout) == command_line.hypotheses(expected)
     refused = generate("--decoding", "greedy", "--first-guess", 5)
-    assert "--first-guess 5: means nothing to --decoding greedy" in refused.stderr
+    assert "--first-guess 5: does not apply to --decoding greedy" in refused.stderr
     refused = generate("--decoding", "with_options", "--first-guess", -1)
     assert "--first-guess -1: must be at least 0" in refused.stderr
 
 
 def test_an_option_is_declared_once():
-    with pytest.raises(ValueError, match="LookaheadOptions: there is a lookahead_window already"):
+    with pytest.raises(
+        ValueError, match="LookaheadOptions: the option lookahead_window already exists"
+    ):
         register_decoding("of_no_use", LookaheadOptions)(DecodingGenerator)
 
 
@@ -149,12 +151,12 @@ def test_the_example_takes_two_steps_in_one_where_it_guesses_right(example):
 
 def test_options_of_other_methods_are_refused_for_it(example):
     DecodingOptions(decoding=example, engine_precision="fp32").check()
-    with pytest.raises(ValueError, match="--draft pad: means nothing to --decoding two_tokens"):
+    with pytest.raises(ValueError, match="--draft pad: does not apply to --decoding two_tokens"):
         DecodingOptions(decoding=example, draft="pad").check()
 
 
 def test_a_name_is_given_once(example):
     for name in ("greedy", "fairseq", example):
-        with pytest.raises(ValueError, match=f"--decoding {name}: registered already"):
+        with pytest.raises(ValueError, match=f"--decoding {name}: already registered"):
             register_decoding(name)(DecodingGenerator)
     assert set(decoding_names()) == {"fairseq", *METHODS}

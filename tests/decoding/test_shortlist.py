@@ -141,8 +141,8 @@ def test_more_beams_than_types(narrow):
     "options, message",
     [
         (dict(decoding="fairseq", shortlist="f"), "--shortlist f: .*use --decoding greedy"),
-        (dict(shortlist_first=3), "--shortlist-first 3: means nothing without --shortlist"),
-        (dict(shortlist_best=3), "--shortlist-best 3: means nothing without --shortlist"),
+        (dict(shortlist_first=3), "--shortlist-first 3: has no effect without --shortlist"),
+        (dict(shortlist_best=3), "--shortlist-best 3: has no effect without --shortlist"),
         (dict(shortlist="f", shortlist_first=-1), "--shortlist-first -1: must be at least 0"),
         (dict(shortlist="f", shortlist_best=0), "--shortlist-best 0: must be at least 1"),
     ],

@@ -75,7 +75,7 @@ def test_each_sentence_finds_itself(tmp_path_factory, sources):
 def test_the_index_is_kept(tmp_path, caplog):
     with caplog.at_level("INFO"):
         assert draft(memory(tmp_path), "f g h") == draft(memory(tmp_path), "f g h")
-    assert caplog.text.count("making an index") == 1
+    assert caplog.text.count("building an index") == 1
     (folder,) = tmp_path.glob("*.memory-*")
     assert folder.name.startswith("old.de.")
     # Other subwords, or another text, have another index.
@@ -93,13 +93,13 @@ def test_an_empty_memory(tmp_path):
 def test_a_directory_that_cannot_be_written_to(tmp_path, monkeypatch):
     own = memory(tmp_path)
     monkeypatch.setattr(np, "save", lambda *arguments: (_ for _ in ()).throw(OSError(30, "no")))
-    with pytest.raises(ValueError, match="its index cannot be written beside it"):
+    with pytest.raises(ValueError, match="its index cannot be written next to it"):
         draft(own, "a b")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.de", "old.en"]
 
 
 def test_files_that_do_not_go_together(tmp_path):
-    with pytest.raises(ValueError, match="has 4 lines, and --memory-target .* 1; give"):
+    with pytest.raises(ValueError, match="has 4 lines, but --memory-target .* has 1; give"):
         memory(tmp_path, targets=["a"])
     with pytest.raises(ValueError, match="--memory-source nowhere: cannot be read"):
         TranslationMemory("nowhere", "nowhere", WORDS, WORDS)
@@ -108,9 +108,9 @@ def test_files_that_do_not_go_together(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(memory_source="a"), "means nothing without --memory-target"),
-        (dict(memory_target="a"), "means nothing without --memory-source"),
-        (dict(memory_source="a", memory_target="b", draft_file="c"), "not beside"),
+        (dict(memory_source="a"), "has no effect without --memory-target"),
+        (dict(memory_target="a"), "has no effect without --memory-source"),
+        (dict(memory_source="a", memory_target="b", draft_file="c"), "cannot be combined"),
     ],
 )
 def test_options_that_do_not_go_together(options, message):

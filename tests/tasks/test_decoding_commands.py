@@ -79,7 +79,9 @@ def test_training_keeps_its_model(corpus, tmp_path, released):
 
 
 def test_without_a_method_of_ours_it_means_nothing(corpus, baseline):
-    with pytest.raises(ValueError, match="^--keep-model True: means nothing to --decoding fairseq"):
+    with pytest.raises(
+        ValueError, match="^--keep-model True: does not apply to --decoding fairseq"
+    ):
         generate(corpus, baseline, "--keep-model")
 
 

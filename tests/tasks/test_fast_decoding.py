@@ -109,7 +109,7 @@ def test_the_hub_interface(name, greedy_of, request):
     expected = hypotheses(greedy_of(trained))
     translated = hub.translate(TESTED, decoding="greedy", beam=1)
     assert translated == [text.format(expected[number]) for number in range(len(TESTED))]
-    with pytest.raises(ValueError, match="^decodign: no option of the hub interface"):
+    with pytest.raises(ValueError, match="^decodign: not an option of the hub interface"):
         hub.translate("a b", decodign="greedy")
 
 

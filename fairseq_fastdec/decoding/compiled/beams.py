@@ -1,4 +1,4 @@
-"""Beam searches in compiled code: batches and streams."""
+"""Beam search in compiled code, for batches and streams."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -14,17 +14,17 @@ from ..sources import Sources
 from ..statistics import INVOCATIONS, Statistics
 from .search import CompiledSearch
 
-# After this many steps Python sees the results so far, and interrupts.
+# The number of steps after which control returns to Python, for results and interrupts.
 STEPS_AT_ONCE = 256
 
 
 class ScheduleOptions(NamedTuple):
-    """When sentences begin, the arguments of ``_engine.Schedule``; by default all at once.
+    """Controls when sentences begin, by default all at once: the arguments of ``_engine.Schedule``.
 
     Attributes:
-        sentences, source_tokens, rows: the most that is decoded at once; ``None`` for no limit.
-        refill_threshold: sentences begin if at most this share of the capacity is in use.
-        expands_shortest: whether a step expands the shortest beams.
+        sentences, source_tokens, rows: the most that are decoded at once; ``None`` for no limit.
+        refill_threshold: new sentences begin if at most this share of the capacity is in use.
+        expands_shortest: whether a step expands only the shortest beams.
     """
 
     sentences: Optional[int] = None
@@ -35,11 +35,11 @@ class ScheduleOptions(NamedTuple):
 
 
 class SentenceLimits(NamedTuple):
-    """The limits of the outputs of B sentences.
+    """Limits of the outputs of B sentences.
 
     Attributes:
-        max_lens: the most tokens without EOS, int64 ``[B]``.
-        waived: for how many first tokens --min-len does not hold, int64 ``[B]``.
+        max_lens: the maximum length without EOS, int64 ``[B]``.
+        waived: the number of first tokens for which --min-len is waived, int64 ``[B]``.
         prefix: int64 ``[B, P]``, padded on the right, or ``None``.
         random_states: for sampling, uint64 ``[B]``, or ``None``.
     """
@@ -51,7 +51,7 @@ class SentenceLimits(NamedTuple):
 
 
 class BeamResult(NamedTuple):
-    """A sentence that is done, by its place in the batch; its hypotheses come best first."""
+    """The result of a sentence, identified by its place in the batch; hypotheses are best first."""
 
     number: int
     hypotheses: list[Hypothesis]
@@ -71,11 +71,11 @@ class CompiledBeams(CompiledSearch):
         schedule: ScheduleOptions = ScheduleOptions(),
         order: Optional[Tensor] = None,
     ) -> Iterator[BeamResult]:
-        """Decode sentences; give results as they come.
+        """Decode sentences and yield results as they finish.
 
         Args:
-            statistics: counts what the search does.
-            order: int64 ``[B]``, in which sentences begin (default: that of the batch).
+            statistics: updated with the search's counters.
+            order: int64 ``[B]``, the order in which sentences begin (default: that of the batch).
         """
         numbers = np.arange(sources.n) if order is None else order.numpy()
         draws = limits.random_states
@@ -111,9 +111,9 @@ class CompiledBeams(CompiledSearch):
 
 
 def _count(before: Any, now: Any, statistics: Statistics) -> None:
-    """Add what a search has counted since ``before``."""
+    """Add the increase of the counters since ``before``."""
     statistics.count(before, now, (*INVOCATIONS, "beam_steps", "waiting"))
-    # The first sentences to begin are no refill.
+    # The first admission is not a refill.
     statistics.refills += now.encoder_invocations - before.encoder_invocations - 1
 
 

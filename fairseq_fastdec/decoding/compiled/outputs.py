@@ -1,4 +1,4 @@
-"""Methods with one hypothesis for each sentence, in compiled code."""
+"""Methods with one hypothesis per sentence, in compiled code."""
 
 from itertools import islice
 from typing import Any, Optional
@@ -15,7 +15,7 @@ from .search import CompiledSearch
 
 
 class CompiledOutputs(CompiledSearch):
-    """The search of a method that keeps one hypothesis for each sentence."""
+    """The compiled search of a method that keeps one hypothesis per sentence."""
 
     def translate(
         self,
@@ -26,12 +26,12 @@ class CompiledOutputs(CompiledSearch):
         statistics: Statistics,
         horizons: Optional[Tensor] = None,
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        """As :meth:`~..generator.DecodingGenerator.translate`.
+        """See :meth:`~..generator.DecodingGenerator.translate`.
 
         Args:
-            statistics: counts what the search does.
-            horizons: the tokens of each sentence that Jacobi decoding solves in blocks, int64
-                ``[B]`` (default: all).
+            statistics: updated with the search's counters.
+            horizons: the number of tokens of each sentence that Jacobi decoding solves in blocks,
+                int64 ``[B]`` (default: all).
 
         Raises:
             ValueError: for padding before or inside a prefix.
@@ -57,7 +57,7 @@ class CompiledOutputs(CompiledSearch):
         return self._results(search.finished(), sources, ids)
 
     def _count(self, before: Any, now: Any, statistics: Statistics) -> None:
-        """Add what the search has counted since ``before``."""
+        """Add the increase of the counters since ``before``."""
         statistics.count(before, now, (*INVOCATIONS, "drafted", "drafted_right"))
         n_others = self._options.n_heads - 1
         if n_others:

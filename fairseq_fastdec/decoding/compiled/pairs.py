@@ -15,10 +15,10 @@ from .search import CompiledSearch
 
 
 class PairResult(NamedTuple):
-    """A sentence that is done, by its place in the batch.
+    """The result of a sentence, identified by its place in the batch.
 
     Attributes:
-        hypotheses: the tokens of each one's slots, y_L1, y_R1, y_L2, ..., and their
+        hypotheses: for each, the tokens of its slots, y_L1, y_R1, y_L2, ..., and their
             log-probabilities.
     """
 
@@ -38,9 +38,10 @@ class CompiledPairs(CompiledSearch):
 
         Args:
             bos: the left token before the first.
-            max_len: the most tokens of a sentence, without any end.
-            forced: int64 ``[B, P]``, what the first slots must hold; padding where anything may.
-            statistics: counts what the search does.
+            max_len: the maximum length of a sentence, without end tokens.
+            forced: int64 ``[B, P]``, the tokens that the first slots must hold; padding allows any
+                token.
+            statistics: updated with the search's counters.
         """
         prefix = forced.numpy() if forced.size(1) else None
         with self.search_for(sources.width, max_len + 2) as search:

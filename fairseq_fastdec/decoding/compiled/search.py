@@ -1,4 +1,4 @@
-"""The base of compiled searches: one search serves many batches, until the models change."""
+"""The base class of compiled searches, which are reused until the models change."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from ..sources import Sources, are_tokens
 
 
 class CompiledSearch:
-    """A compiled search over an ensemble. For one thread at a time."""
+    """A compiled search over an ensemble. Not thread-safe."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class CompiledSearch:
         """
         Args:
             temperature: divides the logits before the softmax.
-            options: of :mod:`~...engine.searches`.
+            options: options from :mod:`~...engine.searches`.
             shortlist: the target types that may be used (default: all).
         """
         self._models, self._rules, self._temperature = models, rules, temperature
@@ -37,7 +37,7 @@ class CompiledSearch:
         self._models_of_search: list[Any] = []
 
     def recipe(self, n_source: int, bos: int) -> Optional[Recipe]:
-        """The search for sentences that come one by one; ``None`` if they cannot.
+        """The search for sentences that are added one by one; ``None`` if unsupported.
 
         Args:
             n_source: the most tokens of a source.
@@ -55,7 +55,7 @@ class CompiledSearch:
 
     @contextmanager
     def search_for(self, n_source: int, n_target: int) -> Iterator[Any]:
-        """The search of the last batch, or a new one if the models have changed.
+        """Yield the search of the last batch, or a new one if the models have changed.
 
         Args:
             n_source, n_target: the most tokens of a source and of an output.
@@ -65,7 +65,7 @@ class CompiledSearch:
             rules = self._rules.compiled(self._temperature)
             self._search = self._options.search(loading.library(), models=models, rules=rules)
             self._models_of_search = models
-        # A search that an error ends is not used again: sentences would be under way.
+        # After an error the search is dropped, since it may still hold sentences.
         search, self._search = self._search, None
         yield search
         self._search = search
@@ -76,7 +76,7 @@ class CompiledSearch:
         prefix: Optional[np.ndarray],
         numbers: Optional[np.ndarray] = None,
     ) -> dict[str, Any]:
-        """The arguments of ``admit`` that all searches have.
+        """The arguments of ``admit`` that are common to all searches.
 
         Args:
             prefix: forced first tokens, int64 ``[B, P]``, or ``None``.
@@ -89,6 +89,6 @@ class CompiledSearch:
             states = states and [(own[numbers], lengths[numbers]) for own, lengths in states]
         types = None
         if self._shortlist is not None:
-            assert tokens is not None  # a shortlist is of tokens
+            assert tokens is not None  # checked when the shortlist is loaded
             types = self._shortlist.types_of(tokens, prefix)
         return {"sources": tokens, "prefix": prefix, "types": types, "states": states}

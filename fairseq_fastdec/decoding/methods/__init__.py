@@ -1,5 +1,5 @@
-"""The decoding methods, one file for each, as its paper describes it, in torch alone.
+"""The decoding methods, one per file, written in torch as in their papers.
 
-They run on any device and for any model of fairseq. For models that the engine knows, the same
-method in compiled code decodes on a CPU; the tests hold the two against each other.
+They run on any device and with any model of fairseq. On a CPU, models that the engine supports are
+decoded by the same method in compiled code; tests compare the two.
 """

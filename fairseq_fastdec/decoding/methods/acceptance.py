@@ -1,4 +1,4 @@
-"""When p_1 accepts a proposed token (Stern et al. 2018, sections 3 and 5)."""
+"""Tests of whether p_1 accepts a proposed token (Stern et al. 2018, sections 3 and 5)."""
 
 import math
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from ..option_rules import option
 if TYPE_CHECKING:
     from ..options import DecodingOptions
 
-# From proposals int64 [R, N] and p_1's log-probabilities [R, N, V] in their places to whether each
-# proposal is accepted, bool [R, N].
+# Takes proposals int64 [R, N] and p_1's log-probabilities [R, N, V] at their positions, and returns
+# whether each proposal is accepted, bool [R, N].
 AcceptanceTest = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -37,7 +37,8 @@ def within_distance(proposals: Tensor, log_probs: Tensor, epsilon: float, values
     """Section 5.2: the proposal's number differs from that of p_1's best by at most epsilon.
 
     Args:
-        values: float64 ``[V]``, the tokens' numbers; NaN for others, which have to match exactly.
+        values: float64 ``[V]``, the numbers that tokens stand for; NaN for other tokens, which have
+            to match exactly.
     """
     best = log_probs.argmax(dim=-1)
     values = values.to(proposals.device)
@@ -46,13 +47,13 @@ def within_distance(proposals: Tensor, log_probs: Tensor, epsilon: float, values
 
 
 def at_least(proposals: Tensor, log_probs: Tensor, test: AcceptanceTest, n: int) -> Tensor:
-    """Section 5.3: n tokens a block are kept in any case, p_1's own first token among them."""
+    """Section 5.3: n tokens per block are always kept, including the first one, which is p_1's."""
     is_accepted = test(proposals, log_probs)
     is_accepted[:, : n - 1] = _is_possible(proposals, log_probs)[:, : n - 1]
     return is_accepted
 
 
-# Of --acceptance: the test, and its arguments in compiled code besides the name.
+# A test, and its arguments in compiled code.
 Acceptance = tuple[AcceptanceTest, dict[str, Any]]
 
 
@@ -71,7 +72,7 @@ def _distance(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
     return test, {"distance": epsilon, "values": values.tolist()}
 
 
-# By the values of --acceptance, which compiled code knows by the same names.
+# By the values of --acceptance, which have the same names in compiled code.
 ACCEPTANCES = {"exact": _exact, "topk": _topk, "distance": _distance}
 ACCEPTANCE_CHOICES = ChoiceEnum(list(ACCEPTANCES))
 METHODS = ("blockwise",)
@@ -104,7 +105,7 @@ class AcceptanceOptions:
     )
     min_block_size: int = option(
         1,
-        "blockwise: keep at least this many tokens a step, whatever p_1 says",
+        "blockwise: keep at least this many tokens per step, even if p_1 does not agree",
         methods=METHODS,
         at_least=1,
     )
@@ -114,7 +115,7 @@ def acceptance_test(options: "DecodingOptions", dictionary: Dictionary) -> Accep
     """The test of ``--acceptance`` and ``--min-block-size``.
 
     Raises:
-        ValueError: for ``--acceptance distance`` if the vocabulary is not of whole numbers.
+        ValueError: for ``--acceptance distance`` if the vocabulary has no integers.
     """
     test, _ = ACCEPTANCES[str(options.acceptance)](options, dictionary)
     if options.min_block_size == 1:
@@ -123,7 +124,7 @@ def acceptance_test(options: "DecodingOptions", dictionary: Dictionary) -> Accep
 
 
 def compiled_acceptance(options: "DecodingOptions", dictionary: Dictionary) -> dict[str, Any]:
-    """The same in compiled code: the arguments of ``_engine.Acceptance``."""
+    """The test in compiled code: the arguments of ``_engine.Acceptance``."""
     kind = str(options.acceptance)
     _, arguments = ACCEPTANCES[kind](options, dictionary)
     return {"kind": kind, "min_block": options.min_block_size, **arguments}

@@ -1,4 +1,4 @@
-"""Beam search of fixed width: fairseq's own (Yang et al. 2020, section 2)."""
+"""Beam search of fixed width, as in fairseq (Yang et al. 2020, section 2)."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ from .sampling import Draws
 
 
 class FixedBeam(DecodingGenerator):
-    """The k best candidates of each sentence are expanded; a batch begins and goes on together.
+    """Expands the k best candidates of each sentence of a batch in each step.
 
-    With its defaults the hypotheses and scores are those of fairseq's ``SequenceGenerator``.
+    By default, hypotheses and scores are those of fairseq's ``SequenceGenerator``.
     """
 
     honours = DecodingGenerator.honours | SAMPLING_FLAGS
@@ -42,10 +42,10 @@ class FixedBeam(DecodingGenerator):
             value = getattr(options, name)
             if draws is not None and value is not None:
                 raise ValueError(
-                    f"{flag_of(name)} {value}: means nothing with --sampling, whose samples do "
-                    "not compete; remove one of them"
+                    f"{flag_of(name)} {value}: has no effect with --sampling, whose samples do not "
+                    "compete; remove one of them"
                 )
-        # fairseq's limit: padding is never chosen.
+        # As in fairseq, padding is never chosen.
         width = min(self.beam, len(self.dictionary) - 1)
         if draws is not None:
             self.rule = BeamRule(width, math.inf, None, waits=False, draws=draws)
@@ -102,7 +102,7 @@ class FixedBeam(DecodingGenerator):
         records: list[SentenceRecord] = []
         n_source = sources.lengths.tolist()
         for number, found, steps, expansions in results:
-            # fairseq gives k copies of a hypothesis that its prefix completes.
+            # If the prefix contains EOS, fairseq returns k copies of the hypothesis.
             if self.eos in beams[number].forced and not self.rule.waits:
                 copies = [found[0]] * self.rule.width
                 found = [{name: own.clone() for name, own in copy.items()} for copy in copies]
@@ -115,7 +115,7 @@ class FixedBeam(DecodingGenerator):
     def _limits(
         self, beams: list[Beam], ids: list[int], prefix: Optional[Tensor]
     ) -> SentenceLimits:
-        """The limits of each sentence, for the compiled search."""
+        """Limits of each sentence for the compiled search."""
         draws = self.rule.draws
         return SentenceLimits(
             max_lens=np.array([own.max_len for own in beams]),
@@ -127,13 +127,13 @@ class FixedBeam(DecodingGenerator):
     def decode(
         self, batch: BeamBatch, beams: list[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
-        """Expand beams until all sentences are done, and yield each sentence's beam then."""
+        """Expand beams, and yield each sentence's beam when it is done."""
         batch.admit(beams, sources.net_input, sources.device)
         while batch.beams:
             yield from batch.expand(batch.beams, bos)
 
     def beams_of(self, sources: Sources, prefix: Optional[Tensor]) -> list[Beam]:
-        """A beam for each source, with the rules about its length and its prefix."""
+        """Create a beam for each source, with its length limits and prefix."""
         if prefix is None:
             prefix = sources.lengths.new_zeros(sources.n, 0)
         prefix_lengths(prefix, self.rules.pad)
@@ -149,13 +149,15 @@ class FixedBeam(DecodingGenerator):
         return beams
 
     def max_lens(self, sources: Sources) -> list[int]:
-        """The longest translation of each sentence, by fairseq's rule: that of its batch."""
+        """The maximum length of each translation; in fairseq, it depends on the longest source of
+        the batch.
+        """
         return [self.rules.max_len(sources.width)] * sources.n
 
     def n_waived(self, width: int, n_forced: int) -> int:
-        """For how many first tokens --min-len does not hold, by fairseq's rule: the prefix' width.
+        """The number of first tokens without --min-len; in fairseq, the width of all prefixes.
 
         Args:
-            width: of all prefixes; n_forced: the tokens of the sentence's own.
+            width: of all prefixes; n_forced: the length of the sentence's prefix.
         """
         return width

@@ -1,6 +1,6 @@
-"""The beams of a batch, whose growing candidates are the rows of a network.
+"""The beams of a batch, whose growing candidates are the rows of the network.
 
-Lines are those of Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
+Line numbers refer to Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
 """
 
 import math
@@ -21,7 +21,7 @@ from .sampling import Draws
 
 
 class BeamBatch:
-    """The beams that are being decoded. Each growing candidate has a row of the network.
+    """The beams in progress. Each growing candidate is a row of the network.
 
     Attributes:
         beams: B of Algorithm 1.
@@ -41,7 +41,7 @@ class BeamBatch:
         network.reset()
 
     def admit(self, beams: Sequence[Beam], net_input: dict[str, Any], device: torch.device) -> None:
-        """Lines 9 to 11: encode more sources, whose beams hold one empty candidate each."""
+        """Lines 9 to 11: encode more sources, whose beams start with one empty candidate each."""
         for row, beam in enumerate(beams, start=self._network.n_rows):
             beam.growing[0].row = row
         self.beams = [*self.beams, *beams]
@@ -59,7 +59,7 @@ class BeamBatch:
             bos: the token before the first.
 
         Returns:
-            the beams whose sentences are done, which leave
+            the beams whose sentences are done; they are removed
         """
         # Line 15: compute the expansions D(e_i, y_ij).
         candidates = [(beam, own) for beam in focus for own in beam.growing]
@@ -78,7 +78,7 @@ class BeamBatch:
             first = beam.growing[0]
             self._rule.update(beam, found, self._rules.eos)
             if self._rule.is_done(beam):
-                # A model whose numbers are NaN allows no token: the sentence ends as it stands.
+                # If the model gives NaN, no token is possible: the sentence ends here.
                 end = first.extended(self._rules.eos, -math.inf, -math.inf)
                 beam.final = beam.final or [end]
                 done.append(beam)
@@ -132,7 +132,7 @@ class BeamBatch:
     def _drawn(
         self, draws: Draws, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Log-probabilities and tokens that are drawn for each candidate: k for an empty one."""
+        """Log-probabilities and tokens drawn for each candidate: k for an empty one, else 1."""
         for row, (beam, own) in enumerate(candidates):
             places = [beam.growing.index(own)] if own.tokens else range(self._rule.width)
             yield draws.draw(log_probs[row], beam.number, beam.length, places)

@@ -1,6 +1,6 @@
-"""Beams of candidates, and which candidates stay on a beam.
+"""Beams of candidates, and the rule for which candidates stay on a beam.
 
-Names are those of Yang, Yao, DeNero and Klein (EMNLP 2020), sections 2 and 4 and appendix A.1.
+Names follow Yang, Yao, DeNero and Klein (EMNLP 2020), sections 2 and 4 and appendix A.1.
 """
 
 import math
@@ -26,22 +26,22 @@ class PruningOptions:
 
     prune_threshold: Optional[float] = option(
         None,
-        "beams: forget candidates whose log-probability is worse by more than this "
-        "than the best candidate's; inf = none (default: 1.5, but inf for beam)",
+        "beams: prune candidates whose log-probability is lower than the best candidate's by more "
+        "than this; inf = no pruning (default: 1.5, but inf for beam)",
         methods=BEAMS,
         at_least=0,
     )
     max_candidates: Optional[int] = option(
         None,
-        "beams: look at no more than this many continuations of the same candidate "
-        "(default: 5, but as many as there are for beam)",
+        "beams: consider at most this many continuations of each candidate (default: 5, but all "
+        "for beam)",
         methods=BEAMS,
         at_least=1,
     )
     finalize: Optional[FINALIZE_CHOICES] = option(
         None,
-        "beams: fairseq = what ends is a hypothesis at once; paper = it stays on the "
-        "beam while better ones grow, and may fall off it (default: paper; fairseq for beam)",
+        "beams: fairseq = a candidate that ends becomes a hypothesis immediately; paper = it stays "
+        "on the beam while better ones grow, and may be dropped (default: paper; fairseq for beam)",
         methods=BEAMS,
     )
 
@@ -51,9 +51,9 @@ class Candidate:
     """A hypothesis y, finished if it ends with EOS.
 
     Attributes:
-        tokens, scores: its tokens, without the one before the first, and their log-probabilities.
-        total: log P(y), the sum of the scores as float32 adds them up.
-        row: the row of the network that holds it, or held the candidate that it extends.
+        tokens, scores: its tokens, without BOS, and their log-probabilities.
+        total: log P(y), the sum of the scores in float32.
+        row: its row in the network, or that of the candidate that it extends.
     """
 
     tokens: list[int]
@@ -74,12 +74,13 @@ class Beam:
         number: i, the sentence's place in its batch.
         max_len: the most tokens of a hypothesis, without EOS.
         forced: the tokens that hypotheses have to begin with.
-        n_waived: for how many first tokens --min-len does not hold.
-        allowed: the target types of a shortlist that the source allows.
-        growing: the candidates to be expanded, of one length, best first.
+        n_waived: the number of first tokens for which --min-len is waived.
+        allowed: the target types that a shortlist allows for the source.
+        growing: the candidates to be expanded, all of the same length, best first.
         waiting: finished candidates on the beam that are not the best one (appendix A.1).
         final: the hypotheses of the result.
-        steps, expansions: how often the beam was expanded, and its candidates over all times.
+        steps, expansions: the number of times the beam was expanded, and the total number of
+            candidates expanded.
     """
 
     number: int
@@ -101,15 +102,16 @@ class Beam:
 
 @dataclass
 class BeamRule:
-    """A rule for which candidates stay on a beam.
+    """Decides which candidates stay on a beam.
 
     Attributes:
-        width: k, the most candidates of a beam and hypotheses of a sentence.
+        width: k, the maximum number of candidates of a beam and of hypotheses of a sentence.
         threshold: delta, the absolute threshold of section 4; infinite for no pruning.
         per_candidate: M, the most extensions of one candidate (section 4); ``None`` for any number.
         waits: whether a finished candidate waits on the beam until it is the best (appendix A.1,
-            ``--finalize paper``), or is final at once as in fairseq (``--finalize fairseq``).
-        draws: draws each candidate's one extension, ``--sampling``; ``None`` for the best ones.
+            ``--finalize paper``) or is final immediately as in fairseq (``--finalize fairseq``).
+        draws: samples one extension of each candidate (``--sampling``); ``None`` for the best
+            extensions.
     """
 
     width: int
@@ -120,7 +122,7 @@ class BeamRule:
 
     @property
     def n_extensions(self) -> int:
-        """The number of extensions of a beam that compete; of 2k, k are not finished."""
+        """The number of extensions of a beam that compete. At least k of 2k are unfinished."""
         return self.width if self.waits else 2 * self.width
 
     def update(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
@@ -138,10 +140,10 @@ class BeamRule:
 
     def _update_as_paper(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """Appendix A.1: a finished candidate stays on the beam until it is the best one."""
-        # Finished candidates have no expansions. They compete as they are.
+        # Finished candidates are not expanded; they compete with their scores.
         candidates = sorted(extensions + beam.waiting, key=_total, reverse=True)[: self.width]
         is_growing = [own.tokens[-1] != eos for own in candidates]
-        # Candidates that no growing one is better than become final.
+        # Finished candidates better than all growing ones become final.
         n_best = is_growing.index(True) if any(is_growing) else len(candidates)
         n_open = self.width - len(beam.final)
         final = candidates[:n_best][:n_open]
@@ -152,7 +154,7 @@ class BeamRule:
         beam.final += final
 
     def _update_as_fairseq(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
-        """A candidate that ends among the first k is final at once, and k others grow."""
+        """A candidate that ends among the first k is final immediately, and k others grow."""
         kept = self._within_threshold(beam, extensions, extensions)
         ends = [own for own in extensions[: self.width] if own.tokens[-1] == eos and own in kept]
         beam.growing = [own for own in kept if own.tokens[-1] != eos][: self.width]
@@ -165,13 +167,13 @@ class BeamRule:
     def _within_threshold(
         self, beam: Beam, candidates: list[Candidate], some: list[Candidate]
     ) -> list[Candidate]:
-        """Those of some that are not worse than the best one of all by more than delta."""
+        """The candidates in ``some`` that are within delta of the best one."""
         best = max((own.total for own in (*candidates[:1], *beam.final)), default=-math.inf)
         return [own for own in some if own.total >= best - self.threshold]
 
 
 def results_of(beam: Beam, rules: GenerationRules, device: torch.device) -> list[Hypothesis]:
-    """The hypotheses of a sentence that is done as fairseq's dicts, best first."""
+    """The hypotheses of a finished sentence as fairseq's dicts, best first."""
     lengths = torch.tensor([len(own.tokens) for own in beam.final])
     totals = torch.tensor([own.total for own in beam.final], dtype=torch.float32)
     scores = rules.normalized(totals, lengths)

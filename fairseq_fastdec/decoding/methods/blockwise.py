@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 PROPOSAL_PRECISION_CHOICES = ChoiceEnum(["engine", "rough"])
 
-# The least probability of what sequential heads propose, if every proposal is verified exactly.
+# The default of --proposal-confidence with exact verification.
 DEFAULT_CONFIDENCE = 0.5
 
 
 @dataclass
 class BlockwiseOptions:
-    """The options for the heads' proposals; ``--acceptance`` has those for accepting them."""
+    """The options for the heads' proposals; see ``AcceptanceOptions`` for accepting them."""
 
     decoding_block_size: Optional[int] = option(
         None,
@@ -41,9 +41,9 @@ class BlockwiseOptions:
     )
     proposal_tree: Optional[int] = option(
         None,
-        "blockwise: verify this many proposals, a tree of the continuations that the "
-        "heads together find most probable, and keep its longest path that p_1 agrees with: "
-        "the same output in fewer steps (default: each head's best token, one after the other)",
+        "blockwise: verify this many proposals, arranged as a tree of the most probable "
+        "continuations by all heads, and keep the longest path that p_1 agrees with: the same "
+        "output in fewer steps (default: a chain of each head's best token)",
         methods=("blockwise",),
         at_least=1,
         at_most=(256, "a step computes the output layer for every one of them"),
@@ -51,25 +51,25 @@ class BlockwiseOptions:
     )
     proposal_types: Optional[int] = option(
         None,
-        "blockwise: the heads propose the first N types of the target dictionary, the "
-        "most frequent ones; p_1 still chooses among all. 0 = all (default: 4096 for "
-        "--acceptance exact, where no output depends on it, and otherwise all)",
+        "blockwise: the heads propose the first N types of the target dictionary, the most "
+        "frequent ones; p_1 still chooses among all. 0 = all (default: 4096 for --acceptance "
+        "exact, where it cannot change the output, otherwise all)",
         methods=("blockwise", "auto"),
         at_least=0,
     )
     proposal_precision: Optional[PROPOSAL_PRECISION_CHOICES] = option(
         None,
-        "blockwise, auto: what the heads' products are computed in on a CPU: engine = "
-        "as --engine-precision says; rough = int8, which is faster. p_1 stays as it is. With "
-        "--acceptance exact the output does not depend on it (default: engine, but rough "
-        "with --acceptance exact and --engine-precision model)",
+        "blockwise, auto: precision of the heads' matrix products on a CPU: engine = that of "
+        "--engine-precision; rough = int8, which is faster. p_1 is not affected. With --acceptance "
+        "exact, neither is the output (default: engine, but rough with --acceptance exact and "
+        "--engine-precision model)",
         methods=("blockwise", "auto"),
     )
     proposal_confidence: Optional[float] = option(
         None,
-        "blockwise, auto: the heads propose nothing behind tokens that they find, taken "
-        "together, less probable than this. 0 = no limit (default: 0.5 for --block-heads "
-        "sequential with --acceptance exact, where no output depends on it, and otherwise 0)",
+        "blockwise, auto: stop proposing when the joint probability of the proposed tokens, by the "
+        "heads' own estimate, falls below this. 0 = never stop (default: 0.5 for --block-heads "
+        "sequential with --acceptance exact, where it cannot change the output, otherwise 0)",
         methods=("blockwise", "auto"),
         at_least=0,
         at_most=(1, "it is a probability"),
@@ -78,12 +78,12 @@ class BlockwiseOptions:
     def check_together(self: "DecodingOptions") -> None:  # type: ignore[misc]
         """
         Raises:
-            ValueError: for options that are right alone and not together.
+            ValueError: for options that cannot be combined.
         """
         if self.proposal_tree is not None and self.min_block_size > 1:
             raise ValueError(
-                f"--min-block-size {self.min_block_size}: of a tree nothing is kept that p_1 does "
-                "not agree with; remove it or --proposal-tree"
+                f"--min-block-size {self.min_block_size}: cannot be combined with --proposal-tree, "
+                "which keeps only tokens that p_1 agrees with; remove one of them"
             )
 
 
@@ -91,7 +91,8 @@ class Blockwise(SingleHypothesisMethod):
     """k heads predict, p_1 verifies, the longest accepted prefix stays.
 
     With ``--acceptance exact`` the output is p_1's greedy output. With ``--proposal-tree`` the
-    heads propose several tokens for a place, and p_1 accepts the longest path that it agrees with.
+    heads propose several tokens for each position, and p_1 accepts the longest path that it agrees
+    with.
     """
 
     verifies_drafts = True
@@ -101,8 +102,8 @@ class Blockwise(SingleHypothesisMethod):
         self._n_heads = number_of_heads(options, self.network.block_sizes)
         if not self.network.heads_agree:
             raise ValueError(
-                "--path: models with and without --block-heads sequential cannot propose together; "
-                "give models of one kind, or use --decoding greedy"
+                "--path: models with and without --block-heads sequential cannot be combined; give "
+                "models of one kind, or use --decoding greedy"
             )
         self._test = acceptance_test(options, self.dictionary)
         given = options.proposal_confidence
@@ -125,8 +126,8 @@ class Blockwise(SingleHypothesisMethod):
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         given = self.given_drafts
         given.begin(batch)
-        # The first invocation only predicts, unless there are drafts. p_1's prediction behind what
-        # it agrees with is certain: y_{j+1}, [R].
+        # The first invocation only predicts, unless there are drafts. p_1's prediction after the
+        # accepted tokens is certain: y_{j+1}, [R].
         drafts = given.put_first(batch, last.new_empty((batch.n_rows, 0)))
         first = opened(batch, last, drafts, given)
         certain, certain_score = first.behind(first.answers), first.behind(first.scores)
@@ -137,7 +138,7 @@ class Blockwise(SingleHypothesisMethod):
                 break
             # Predict: y_{j+i} = argmax p_i(y_{j+i} | y_1 ... y_j, x) for i = 1 ... k (section 3).
             block = with_drafts(self._predict(batch, features, certain), batch, given)
-            # Verify: p_1 predicts the token behind each token of the block. This invocation also
+            # Verify: p_1 predicts the token after each token of the block. This invocation also
             # computes the features of the next prediction (section 4).
             fed = batch.step(block.tokens, block.parents)
             log_probs = batch.log_probs(fed, 1, block.depths)
@@ -173,13 +174,13 @@ class Blockwise(SingleHypothesisMethod):
 
 
 def number_of_heads(options: "DecodingOptions", trained: Sequence[int]) -> int:
-    """k, the number of heads that propose, p_1 among them: ``--decoding-block-size``.
+    """k, the number of heads that propose, p_1 included: ``--decoding-block-size``.
 
     Args:
         trained: the number of heads of each model.
 
     Raises:
-        ValueError: for models without heads, or with fewer.
+        ValueError: for models without heads, or with fewer than requested.
     """
     lacking = [str(number) for number, n in enumerate(trained, start=1) if n == 0]
     if lacking:
@@ -209,7 +210,7 @@ def number_of_heads(options: "DecodingOptions", trained: Sequence[int]) -> int:
 
 
 def with_drafts(block: Proposed, batch: OutputBatch, given: GivenDrafts) -> Proposed:
-    """Blocks in which given drafts replace what the heads propose; in trees, as a single path."""
+    """Replace the heads' proposals by given drafts; in trees, a draft is a single path."""
     certain = block.tokens[:, 0]
     chains = given.put_first(batch, block.tokens[:, 1:], certain)
     is_drafted = given.n_proposed(batch, 0).gt(0)[:, None]
@@ -219,7 +220,7 @@ def with_drafts(block: Proposed, batch: OutputBatch, given: GivenDrafts) -> Prop
     if block.parents is None or block.depths is None:
         return Proposed(tokens)
     places = torch.arange(tokens.size(1), device=tokens.device)
-    # Padding follows the root, where no path goes on.
+    # Padding tokens are children of the root and have no children.
     n_more = tokens.size(1) - block.tokens.size(1)
     parents, depths = (
         pad(block.parents, (0, n_more), value=0),
@@ -232,13 +233,14 @@ def with_drafts(block: Proposed, batch: OutputBatch, given: GivenDrafts) -> Prop
 
 
 def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> tuple[Tensor, Tensor]:
-    """The accepted tokens of each block: the first one, which is p_1's, and proposals.
+    """The accepted tokens of each block: the first one, predicted by p_1, and proposals.
 
     Args:
-        log_probs: p_1's, float32 ``[R, T, V]``, behind each token of the block.
+        log_probs: p_1's log-probabilities after each token of the block, float32 ``[R, T, V]``.
 
     Returns:
-        their indices in the block, int64 ``[R, D]``, and how many count, int64 ``[R]``
+        the indices of the accepted tokens in the block, int64 ``[R, D]``, and their number in each
+        row, int64 ``[R]``
     """
     tokens, parents, _ = block
     if parents is None:
@@ -250,7 +252,7 @@ def accepted(block: Proposed, log_probs: Tensor, test: AcceptanceTest) -> tuple[
     for of_row, follows, best in zip(*columns):
         kept = [0]
         for index in range(1, len(of_row)):
-            # A token comes behind the one that it follows, and no two tokens that follow it agree.
+            # A token comes after its parent, and siblings differ.
             if follows[index] == kept[-1] and of_row[index] == best[kept[-1]]:
                 kept.append(index)
         paths.append(kept)

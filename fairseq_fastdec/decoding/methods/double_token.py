@@ -27,18 +27,18 @@ BestTokensOfSide = list[tuple[float, int]]
 class DoubleToken(DecodingGenerator):
     """Each step extends every hypothesis by a left and a right token.
 
-    K = W = ``--beam``, as in fairseq. All lengths are in tokens of the natural sentence: --max-len,
-    --min-len, and the length that scores are divided by.
+    K = W = ``--beam``, as in fairseq. All lengths are in tokens of the natural sentence:
+    --max-len-a, --max-len-b, --min-len, and the length by which scores are divided.
     """
 
     tokens_per_step = 2
-    # Which n-grams a token completes is not known while tokens come from both ends.
+    # Without --no-repeat-ngram-size: n-grams are unknown while tokens are added at both ends.
     honours = frozenset()
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self.order = common_order([model.decoder.token_order for model in models])
         self.rules = self.rules.of_pairs(self.order, self.dictionary)
-        # fairseq's limit: padding is never chosen.
+        # As in fairseq, padding is never chosen.
         self._width = min(self.beam, len(self.dictionary) - 1)
         self._end = self.rules.eos
 
@@ -94,7 +94,7 @@ class DoubleToken(DecodingGenerator):
 
     def _begin(self, sources: Sources, bos: int) -> None:
         self._max_len, self._device = self.rules.max_len(sources.width), sources.device
-        # Line 1: the beam holds (y_L0 = BOS, y_R0 = EOS), the pair that is fed first.
+        # Line 1: the beam starts with (y_L0 = BOS, y_R0 = EOS), the pair that is fed first.
         left, right = start_tokens(self.order, self.dictionary)
         self._start = [left if bos == self.eos else bos, right]
 
@@ -106,7 +106,7 @@ class DoubleToken(DecodingGenerator):
         return forced_slots(prefix[:, : self._max_len], self.eos, self._end, self.rules.pad)
 
     def _encode(self, sources: Sources, prefix: Optional[Tensor]) -> list[PairBeam]:
-        """Encode the sources: a beam of one hypothesis without pairs for each."""
+        """Encode the sources; each beam starts with one empty hypothesis."""
         forced = self._forced(sources, prefix)
         self._n_forced = forced.size(1)
         self.network.reset()
@@ -123,7 +123,7 @@ class DoubleToken(DecodingGenerator):
     def _decode_beam(
         self, beams: Sequence[PairBeam], t: int
     ) -> Iterator[tuple[BestTokensOfSide, BestTokensOfSide]]:
-        """DECODEBEAM, line 6: (Y_Lt, Y_Rt) of each hypothesis, as far as DOUBLETOPK needs them.
+        """DECODEBEAM, line 6: the part of (Y_Lt, Y_Rt) of each hypothesis that DOUBLETOPK needs.
 
         Yields:
             the 2W best left tokens and the W + 1 best right tokens
@@ -135,8 +135,8 @@ class DoubleToken(DecodingGenerator):
         self.statistics.count_step(len(fed))
         self.statistics.count_beams(len(beams))
         log_probs = self.network.log_probs(features)
-        # Slots 2t - 2 and 2t - 1. With its first end token in slot n a sentence has n tokens, or
-        # fewer. So each side obeys the rules about lengths that hold for the n-th token.
+        # Slots 2t - 2 and 2t - 1. A sentence with its first end token in slot n has at most n
+        # tokens, so each slot obeys the length rules of the n-th token.
         slots = torch.arange(2 * t - 2, 2 * t, device=self._device)
         steps = slots.expand(log_probs.shape[:2])
         self.rules.constrain(log_probs, steps, self._max_len, self._n_forced)
@@ -159,7 +159,7 @@ class DoubleToken(DecodingGenerator):
         before, end = own.beam, self._end
         own.expansions += len(before)
         pairs = double_top_k(before, sides, self._width)
-        # Lines 8 to 12: FINALIZE those of the W best pairs that hold EOD.
+        # Lines 8 to 12: FINALIZE the pairs with EOD among the W best.
         best = pairs[: self._width]
         for n, candidate in enumerate(best):
             is_known = any(candidate.ends_like(better, end) for better in best[:n])
@@ -168,11 +168,11 @@ class DoubleToken(DecodingGenerator):
         # Lines 13 to 20: EXPANDBEAM by the W best pairs without EOD.
         own.beam = [candidate for candidate in pairs if not candidate.has_ended(end)][: self._width]
         if not own.beam and not own.ended:
-            # A model whose numbers are NaN allows no pair: the sentence ends as it stands.
+            # If the model gives NaN, no pair is possible: the sentence ends here.
             own.ended.append(before[0].extended((end, end), (-math.inf, -math.inf)))
 
     def _select_rows(self, hypotheses: Sequence[PairHypothesis]) -> None:
-        """Let the rows of the network be those of the hypotheses that go on."""
+        """Select the rows of the network for the remaining hypotheses."""
         rows = [pairs.row for pairs in hypotheses]
         self.network.select(torch.tensor(rows, dtype=torch.long, device=self._device))
         for row, pairs in enumerate(hypotheses):
@@ -196,10 +196,10 @@ def double_top_k(
 ) -> list[PairHypothesis]:
     """DOUBLETOPK, line 7: the best pairs that extend a beam, best first.
 
-    The two tokens of a pair are taken to be independent. So the 2W best left tokens are chosen
-    first, and then right tokens, given the scores of the left ones. The paper keeps the 3W best
-    pairs, of which W have to go on. All pairs of the 2W left tokens are kept here, since more than
-    2W of the 3W best pairs can hold EOD.
+    The two tokens of a pair are assumed to be independent. So the 2W best left tokens are chosen
+    first, then right tokens, given the scores of the left ones. The paper keeps the 3W best pairs,
+    of which W have to continue. Here all pairs of the 2W left tokens are kept, since more than 2W
+    of the 3W best pairs can contain EOD.
 
     Args:
         beam: the hypotheses; sides: the best left and right tokens of each.

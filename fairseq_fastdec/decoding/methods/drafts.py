@@ -1,7 +1,7 @@
-"""Drafts: what a position holds before the model has answered it (``--draft``).
+"""Drafts: the tokens at positions that the model has not answered yet (``--draft``).
 
-Santilli et al. 2023 begin with padding (section 3.3) and leave other beginnings to future work. A
-wrong draft costs an iteration and never changes an output.
+Santilli et al. 2023 begin with padding (section 3.3) and leave other initial values to future work.
+A wrong draft costs an iteration and never changes the output.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ DRAFTING = ("jacobi", "gs_jacobi", "hybrid_jacobi", "lookahead")
 DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 
-# No output holds this token, so that an n-gram at the beginning of an output equals no other.
+# Not a token of any output, so that an n-gram at the beginning of an output matches no other.
 BEFORE_FIRST = -1
-# The most contexts of a pool before its older half is forgotten.
+# When a pool has more new contexts than this, the old ones are dropped.
 POOL_SIZE = 500_000
 
 
@@ -34,34 +34,33 @@ class DraftOptions:
 
     draft: Optional[DRAFT_CHOICES] = option(
         None,
-        "Jacobi methods and lookahead: what a position holds before it is first "
-        "answered: pad = PAD (the paper; default of its methods), copy = the source token "
-        "at that position, previous = the preceding tokens again, ngram = what followed "
-        "the last tokens before, in the outputs so far (default of lookahead), source = what "
-        "follows the last tokens in the source",
+        "Jacobi methods and lookahead: the initial value of a position: pad = PAD (as in the "
+        "paper; default of the Jacobi methods), copy = the source token at that position, previous "
+        "= a repetition of the preceding tokens, ngram = what followed the last tokens earlier in "
+        "the outputs (default of lookahead), source = what follows the last tokens in the source",
         methods=DRAFTING,
     )
     ngram_order: int = option(
         4,
-        "--draft ngram, source: the longest n-gram that is looked up",
+        "--draft ngram, source: the longest n-grams to look up",
         methods=(*DRAFTING, "auto"),
         at_least=2,
-        at_most=(64, "each token is looked up, and kept, after contexts of all lengths below"),
+        at_most=(64, "each token is looked up and stored for all shorter contexts"),
         needs=("draft", ("ngram", "source")),
     )
     ngram_pool: NGRAM_POOL_CHOICES = option(
         "run",
-        "--draft ngram: look in the sentence so far, or in all outputs of the run",
+        "--draft ngram: search the sentence so far, or all outputs of the run",
         methods=(*DRAFTING, "auto"),
         needs=("draft", ("ngram",)),
     )
 
 
 class Draft:
-    """PAD, the paper's initialisation (section 3.3); the base of the other drafts."""
+    """PAD, the paper's initialisation (section 3.3), and the base class of other drafts."""
 
     def begin(self, batch: OutputBatch) -> None:
-        """Prepare for a new batch, none of whose outputs is finished."""
+        """Prepare for a new batch, in which no output is finished."""
 
     def fill(
         self, batch: OutputBatch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
@@ -69,10 +68,10 @@ class Draft:
         """Draft the next N tokens of each row.
 
         Args:
-            kept: int64 ``[R, N]``, answers of the last iteration, which are drafts already, and PAD
-                behind the first ``n_kept`` int64 ``[R]`` of them.
-            certain: int64 ``[R]``, a token of each row that is yet to be appended. The drafts come
-                behind it (default: the drafts come behind the row).
+            kept: int64 ``[R, N]``, the answers of the last iteration, which serve as drafts:
+                ``n_kept`` int64 ``[R]`` of them, followed by PAD.
+            certain: int64 ``[R]``, the next token of each row, not appended yet. The drafts follow
+                it (default: they follow the row).
 
         Returns:
             int64 ``[R, N]``
@@ -104,7 +103,7 @@ class DraftFromSource(Draft):
 
 
 class DraftFromTail(Draft):
-    """The last N tokens once more."""
+    """The last N tokens again."""
 
     def __init__(self, pad: int) -> None:
         self._pad = pad
@@ -126,9 +125,9 @@ class DraftFromNgrams(Draft):
         """
         Args:
             order: n of the longest n-gram; its first n - 1 tokens are looked up, then fewer.
-            of_run: look in all outputs of the run (default: in the sentence's own).
-            replaces_answers: look up every position, not only those without an answer. A token that
-                followed before is right more often than an answer to a wrong token.
+            of_run: search all outputs of the run instead of the sentence's.
+            replaces_answers: look up every position, not only those without an answer. An n-gram is
+                right more often than an answer to a wrong token.
         """
         self._order, self._eos = order, eos
         self._of_run, self._replaces_answers = of_run, replaces_answers
@@ -137,7 +136,7 @@ class DraftFromNgrams(Draft):
     def begin(self, batch: OutputBatch) -> None:
         if not self._of_run:
             self._pool = NgramPool()
-        # The last tokens of each sentence that is not finished.
+        # The last tokens of each unfinished sentence.
         tails = batch.tail(self._order - 1, BEFORE_FIRST).tolist()
         self._contexts = dict(zip(batch.sentence.tolist(), tails))
         self._remembers = True
@@ -166,18 +165,18 @@ class DraftFromNgrams(Draft):
                     break
 
     def _successor(self, sentence: int, path: list[int]) -> Optional[int]:
-        """The token that followed the longest context that is known."""
+        """The token that followed the longest context in the pool."""
         found = (self._pool.get(key) for key in self._keys(sentence, path))
         return next((token for token in found if token is not None), None)
 
     def _keys(self, sentence: int, path: list[int]) -> list[tuple[int, ...]]:
-        """The last tokens of a path, the longest context first, by the pool that holds them."""
+        """The contexts at the end of a path, longest first, with the sentence that owns them."""
         owner = -1 if self._of_run else sentence
         return [(owner, *path[-size:]) for size in range(self._order - 1, 0, -1)]
 
 
 class DraftFromSourceNgrams(DraftFromNgrams):
-    """The token behind the last ones in the source: for names, numbers and code."""
+    """The token that follows the last tokens in the source: for names, numbers and code."""
 
     def __init__(
         self, order: int, source: Dictionary, target: Dictionary, eos: int, replaces_answers: bool
@@ -195,25 +194,25 @@ class DraftFromSourceNgrams(DraftFromNgrams):
 
 
 class NgramPool:
-    """The token that followed each context last. Contexts not written lately are forgotten."""
+    """The latest successor of each context. Contexts that were not written recently are dropped."""
 
     def __init__(self) -> None:
         self._young: dict[tuple[int, ...], int] = {}
         self._old: dict[tuple[int, ...], int] = {}
 
     def put(self, context: tuple[int, ...], token: int) -> None:
-        """Remember that the token followed."""
+        """Store the successor of a context."""
         self._young[context] = token
         if len(self._young) > POOL_SIZE:
             self._young, self._old = {}, self._young
 
     def get(self, context: tuple[int, ...]) -> Optional[int]:
-        """The token that followed last; ``None`` if none is known."""
+        """The latest successor, or ``None``."""
         return self._young.get(context, self._old.get(context))
 
 
 def sources_as_targets(batch: OutputBatch, source: Dictionary, target: Dictionary) -> Tensor:
-    """The sources in the target's tokens, int64 ``[B, S]``, padded on the right.
+    """The sources as target tokens, int64 ``[B, S]``, padded on the right.
 
     Symbols that the target dictionary lacks become PAD.
     """
@@ -224,7 +223,7 @@ def sources_as_targets(batch: OutputBatch, source: Dictionary, target: Dictionar
 
 
 def target_types(source: Dictionary, target: Dictionary) -> Tensor:
-    """The target type with the symbol of each source type, or PAD: int64 ``[V_source]``."""
+    """For each source type the target type with the same symbol, or PAD: int64 ``[V_source]``."""
     indices = torch.tensor([target.index(symbol) for symbol in source.symbols])
     return indices.masked_fill(indices.eq(target.unk()), target.pad())
 
@@ -243,7 +242,7 @@ def compiled_drafts(
     if name == "ngram":
         drafts["across_sentences"] = str(options.ngram_pool) == "run"
     if name in ("copy", "source"):
-        assert source is not None  # draft_of has refused others
+        assert source is not None  # checked by draft_of
         drafts["target_types"] = target_types(source, target).tolist()
     return drafts
 
@@ -258,11 +257,11 @@ def draft_of(
     """The drafts of ``--draft``.
 
     Args:
-        source: ``None`` if sources are no tokens of a dictionary.
+        source: ``None`` if sources are not tokens of a dictionary.
         replaces_answers: as for :class:`DraftFromNgrams`.
 
     Raises:
-        ValueError: for drafts from sources that are no tokens.
+        ValueError: for drafts copied from sources that are not tokens.
     """
     name, order = options.draft_name, options.ngram_order
     if name in ("copy", "source") and source is None:

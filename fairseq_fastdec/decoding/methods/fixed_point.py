@@ -1,9 +1,9 @@
 """Greedy decoding as a system of equations, solved in parallel (Santilli et al., ACL 2023).
 
-The i-th token of greedy decoding is ``y_i = argmax p(y_i | y_1 ... y_{i-1}, x)``. All these
-equations together are a triangular system (equation 4). A Jacobi iteration solves each of them with
-the last iteration's tokens in place of the right ones, and reaches greedy decoding's output in at
-most m iterations from any beginning (Proposition 1).
+The i-th token of greedy decoding is ``y_i = argmax p(y_i | y_1 ... y_{i-1}, x)``. Together these
+equations form a triangular system (equation 4). A Jacobi iteration solves all of them at once, with
+the tokens of the last iteration on the right-hand side. It reaches greedy decoding's output in at
+most m iterations from any initial value (Proposition 1).
 """
 
 from abc import abstractmethod
@@ -24,23 +24,23 @@ from .outputs import OutputBatch, agreeing
 
 
 class FixedPointMethod(SingleHypothesisMethod):
-    """The iteration of Algorithms 1 to 3; subclasses say how many tokens are solved at once.
+    """The iteration of Algorithms 1 to 3; subclasses set the number of tokens solved at once.
 
-    Each row solves a block of its next tokens. The block is done once an iteration leaves all of
-    the tokens that it was fed unchanged (equation 5). Like the authors' code this compares the fed
-    tokens: if they are right, the answer behind the last one is right, too.
+    Each row solves a block of its next tokens. The block is done when an iteration leaves all fed
+    tokens unchanged (equation 5). Like the authors' code, this compares the fed tokens: if they are
+    right, so is the answer after the last one.
 
-    The line numbers are those of Algorithm 2.
+    Line numbers refer to Algorithm 2.
     """
 
-    # Whether tokens behind an answered EOS wait. If the EOS is right, they are not needed. If it is
-    # not, they go on as soon as its position has another answer.
+    # Whether tokens after an answered EOS are paused. If the EOS is right, they are not needed; if
+    # not, they resume when its position has another answer.
     waits_behind_eos = True
     # Whether a final EOS ends the output before its block is done.
     ends_within_block = True
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
-        # An n-gram must not replace an answer here: the iterations might never end.
+        # N-grams must not replace answers here: the iteration might not converge.
         self._drafts = draft_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=False
         )
@@ -49,7 +49,7 @@ class FixedPointMethod(SingleHypothesisMethod):
     def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
         """The number of tokens of each sentence that are solved in blocks: int64 ``[B]``.
 
-        Tokens behind them are decoded one by one.
+        Later tokens are decoded one by one.
 
         Args:
             sources, bos, prefix: as for :meth:`translate`.
@@ -60,7 +60,7 @@ class FixedPointMethod(SingleHypothesisMethod):
 
     @property
     def block_size(self) -> Optional[int]:
-        """The paper's b; ``None`` for the whole output."""
+        """b of the paper; ``None`` for the whole output."""
         return self.options.jacobi_block_size
 
     def search_options(self) -> JacobiOptions:
@@ -87,7 +87,8 @@ class FixedPointMethod(SingleHypothesisMethod):
         horizon = self._horizons
         if horizon is None:
             horizon = torch.full_like(batch.final_lengths, longest)
-        # Line 1: y <- INITT(x). y holds the newest answers, n_answered of them behind each row.
+        # Line 1: y <- INITT(x). y holds the latest answers, n_answered of them after each row's
+        # output.
         y = last.new_full((batch.n_rows, longest), self.rules.pad)
         n_answered = torch.zeros_like(last)
         while batch.n_rows:
@@ -96,15 +97,15 @@ class FixedPointMethod(SingleHypothesisMethod):
             n_most = int(n_solved.max())
             offsets = torch.arange(n_most, device=y.device)
             places = batch.lengths[:, None] + offsets
-            # Line 5: o <- copy(y), all tokens of the block but the last. Drafts stand where y has
-            # no answer yet.
+            # Line 5: o <- copy(y), all tokens of the block but the last, with drafts at positions
+            # without an answer.
             old = y.gather(1, places[:, :-1].clamp(max=batch.max_len))
             old = old.masked_fill(offsets[:-1] >= n_answered[:, None], self.rules.pad)
             old = self._drafts.fill(batch, old, n_answered.clamp(max=n_most - 1))
             # Line 6: y_{i:i+b} <- argmax p(y_{i:i+b} | y_{1:i+b}, x), all positions in parallel.
             log_probs = batch.log_probs(batch.step(torch.cat([last[:, None], old], 1)), first=0)
             scores, answers = log_probs.max(dim=-1)
-            # Line 7: STOPC(o, y). An answer is final if all tokens that it was given are.
+            # Line 7: STOPC(o, y). An answer is final if all tokens that it depends on are.
             n_final = torch.minimum(1 + agreeing(old, answers[:, :-1]), n_solved)
             batch.observe(0, old, answers, scores, n_final, n_solved)
             # Lines 8 and 9: i <- i + b, once the block is done.
@@ -123,7 +124,7 @@ class FixedPointMethod(SingleHypothesisMethod):
             last, y, n_answered = batch.without_finished(last, y, n_answered)
 
     def _n_solved(self, y: Tensor, lengths: Tensor, n_answered: Tensor, width: Tensor) -> Tensor:
-        """The number of its block's ``width`` tokens that each row solves next: int64 ``[R]``."""
+        """The number of tokens that each row solves next, at most ``width``: int64 ``[R]``."""
         if not self.waits_behind_eos:
             return width
         places = torch.arange(y.size(1), device=y.device)

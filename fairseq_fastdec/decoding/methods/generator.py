@@ -1,4 +1,4 @@
-"""The base of the methods that keep one hypothesis for each sentence; shortlists."""
+"""The base class of methods that keep one hypothesis per sentence, and helpers for shortlists."""
 
 import functools
 from abc import abstractmethod
@@ -21,14 +21,13 @@ from .outputs import OutputBatch
 
 
 class SingleHypothesisMethod(DecodingGenerator):
-    """A method that keeps one hypothesis for each sentence.
+    """A method that keeps one hypothesis per sentence.
 
-    Subclasses hold the method itself, :meth:`decode`. Those with compiled code name its options,
-    :meth:`search_options`.
+    Subclasses implement :meth:`decode`, and :meth:`search_options` if there is compiled code.
 
     Attributes:
-        accepts_blocks: whether the statistics have the tokens that were kept at once.
-        records: the cost of each sentence of the last batch that torch has decoded.
+        accepts_blocks: whether the statistics record the number of tokens kept per step.
+        records: the cost of each sentence of the last batch decoded by torch.
     """
 
     keeps_one_hypothesis = True
@@ -36,7 +35,7 @@ class SingleHypothesisMethod(DecodingGenerator):
     records: Sequence[SentenceRecord] = ()
 
     def search_options(self) -> Optional[SearchOptions]:
-        """The method's options in compiled code; ``None`` if there is none for it."""
+        """The method's options in compiled code; ``None`` without compiled code."""
         return None
 
     def compiled_search(self, models: EngineModels) -> Optional[Any]:
@@ -48,15 +47,15 @@ class SingleHypothesisMethod(DecodingGenerator):
 
     @functools.cached_property
     def given_drafts(self) -> GivenDrafts:
-        """Follows the drafts that come with sentences, in methods that verify them."""
+        """The drafts given for sentences, in methods that verify them."""
         return GivenDrafts(self.rules.pad, self.eos)
 
     @abstractmethod
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        """Feed tokens, look at the distributions, keep some tokens, until no row is left.
+        """Decode until no row is left: feed tokens, compute distributions, keep tokens.
 
         Args:
-            last: int64 ``[R]``, the token that each row is fed first: BOS, or the last one of its
+            last: int64 ``[R]``, the first token to feed to each row: BOS, or the last token of its
                 prefix.
         """
 
@@ -73,7 +72,7 @@ class SingleHypothesisMethod(DecodingGenerator):
         return batch.hypotheses(), records
 
     def new_batch(self, sources: Sources, prefix: Optional[Tensor]) -> OutputBatch:
-        """A batch of empty outputs, whose sources are encoded."""
+        """Encode sources and create a batch of empty outputs."""
         self.network.reset()
         if self.shortlist is not None:
             types = allowed_types(self.shortlist, sources.content, prefix)
@@ -85,7 +84,7 @@ class SingleHypothesisMethod(DecodingGenerator):
 def allowed_types(
     shortlist: Shortlist, source_tokens: Tensor, prefix: Optional[Tensor]
 ) -> list[np.ndarray]:
-    """The target types that each source allows, and those of its prefix.
+    """The target types that are allowed for each source, including those of its prefix.
 
     Args:
         source_tokens: int64 ``[B, S]``, padded; prefix: int64 ``[B, P]``, padded, or ``None``.
@@ -97,5 +96,5 @@ def allowed_types(
 
 
 def union(shortlist: Shortlist, allowed: Sequence[np.ndarray], device: torch.device) -> Tensor:
-    """The types that at least one source allows, and those that all do: int64 ``[K]``."""
+    """The types that are allowed for any of the sources: int64 ``[K]``."""
     return torch.from_numpy(shortlist.union(allowed)).to(device)

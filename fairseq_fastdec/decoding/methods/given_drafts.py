@@ -1,9 +1,9 @@
-"""Drafts that come with their sentences (``--draft-file``), which p verifies.
+"""Drafts given for each sentence (``--draft-file``), verified by the model.
 
-A draft is an earlier translation of the sentence or of one like it. An output follows its draft as
-long as the tokens agree; after another token it goes on where the draft has the output's last
-tokens again. A wrong draft costs time and never changes an output. In compiled code:
-``engine/cpp/given_drafts.cpp``.
+A draft is an earlier translation of the sentence or of a similar one. An output follows its draft
+as long as the tokens agree; after a mismatch it continues from the place in the draft that matches
+the output's last tokens best. A wrong draft costs time and never changes the output. In compiled
+code: ``engine/cpp/given_drafts.cpp``.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 DRAFTED = ("greedy", "blockwise", "lookahead")
 MOST_PROPOSALS = 32
-# The time of a step besides that of its tokens, in times that a token takes. Where the weights are
-# read from memory it is 5 to 20; larger batches have the more of it to share.
+# The fixed time of a step, in units of the time of one token. It is 5 to 20 if the weights are read
+# from memory; larger batches share it among more tokens.
 STEP_COST = 10
-# Each step that ignores a draft adds this to the number of right proposals, so that drafts are
-# tried again later.
+# Each step that ignores a draft adds this to the count of right tokens, so that drafts are tried
+# again later.
 FORGIVEN = 0.02
-# The number of proposals and errors after which older ones count half.
+# The counts of right tokens and of errors are halved when their sum exceeds this.
 MEMORY = 500
-# The most tokens that are compared.
+# The most tokens of an output that are compared with a draft.
 LONGEST_MATCH = 8
-# No draft has this token.
+# Stands for positions before the output; no draft contains this token.
 BEFORE_FIRST = -1
 
 
@@ -41,25 +41,25 @@ class GivenDraftOptions:
 
     draft_file: Optional[str] = option(
         None,
-        "greedy, blockwise, lookahead: verify the drafts in this file, one line for each "
-        "source sentence in the order of the input: an earlier translation in the target's "
-        "subwords, or in plain text if --bpe and --tokenizer are given; an empty line for none. "
-        "The output stays that of --decoding greedy, in fewer steps where the draft agrees",
+        "greedy, blockwise, lookahead: verify the drafts in this file, one line for each source "
+        "sentence in the order of the input: an earlier translation in the target's subwords, or "
+        "in plain text if --bpe and --tokenizer are given; an empty line for none. The output is "
+        "that of --decoding greedy, in fewer steps if the drafts agree with it",
         methods=DRAFTED,
         is_path=True,
     )
     memory_source: Optional[str] = option(
         None,
-        "greedy, blockwise, lookahead: sentences that were translated before, one a line; for "
-        "each sentence, the translation of the most similar one is its draft, if there is one. "
-        "Subwords or plain text, as for --draft-file. An index is made beside --memory-target",
+        "greedy, blockwise, lookahead: previously translated sentences, one per line; the draft of "
+        "each input sentence is the translation of the most similar one, if any is similar enough. "
+        "Subwords or plain text, as for --draft-file. An index is written next to --memory-target",
         methods=DRAFTED,
         is_path=True,
         needs=("memory_target", ()),
     )
     memory_target: Optional[str] = option(
         None,
-        "their translations, one a line",
+        "greedy, blockwise, lookahead: the translations of --memory-source, one per line",
         methods=DRAFTED,
         is_path=True,
         needs=("memory_source", ()),
@@ -68,21 +68,22 @@ class GivenDraftOptions:
     def check_together(self: "DecodingOptions") -> None:  # type: ignore[misc]
         """
         Raises:
-            ValueError: for drafts whose tokens could be accepted though p_1 does not agree.
+            ValueError: for options with which tokens of drafts could be accepted although p_1 does
+                not agree.
         """
         files = {"--draft-file": self.draft_file, "--memory-source": self.memory_source}
         given = [f"{flag} {path}" for flag, path in files.items() if path is not None]
         if given and not self.keeps_p1_tokens:
             raise ValueError(
-                f"{given[0]}: only with --acceptance exact and without --min-block-size, so that "
-                "the output does not depend on the drafts"
+                f"{given[0]}: requires --acceptance exact and no --min-block-size, so that the "
+                "output does not depend on the drafts"
             )
         if len(given) > 1:
-            raise ValueError(f"{given[0]}: not beside {given[1]}; remove one of them")
+            raise ValueError(f"{given[0]}: cannot be combined with {given[1]}; remove one of them")
 
 
 class GivenDrafts:
-    """The drafts of a batch, and how often the drafts of all batches were right."""
+    """The drafts of a batch, and how often drafts were right in all batches so far."""
 
     def __init__(self, pad: int, eos: int) -> None:
         self._pad, self._eos = pad, eos
@@ -91,19 +92,19 @@ class GivenDrafts:
     def begin(self, batch: OutputBatch) -> None:
         """Read the drafts of a new batch."""
         self._drafts = [self._with_end(own) for own in batch.sources.drafts or ()]
-        # By sentence: a place in the draft, and the length of the output that it follows.
+        # By sentence: a place in the draft, and the output length at which it was found.
         self._aligned = [(0, 0)] * len(self._drafts)
         self._n_drafted: list[int] = []
 
     def put_first(
         self, batch: OutputBatch, proposals: Tensor, certain: Optional[Tensor] = None
     ) -> Tensor:
-        """Replace the proposals of the rows whose drafts have some.
+        """Replace the proposals of the rows whose drafts have proposals.
 
         Args:
-            proposals: int64 ``[R, N]``, of other kinds.
-            certain: int64 ``[R]``, a token of each row that is yet to be appended (default: none;
-                the outputs have not begun).
+            proposals: int64 ``[R, N]``, from another source.
+            certain: int64 ``[R]``, the next token of each row, not appended yet (default: none; the
+                outputs have not begun).
 
         Returns:
             int64 ``[R, M]``, M >= N, padded
@@ -120,12 +121,12 @@ class GivenDrafts:
         return proposals.new_tensor(rows).view(len(rows), width)
 
     def n_proposed(self, batch: OutputBatch, n_others: int) -> Tensor:
-        """The number of each row's last proposals, of its draft or ``n_others``: int64 ``[R]``."""
+        """The number of each row's last proposals, ``n_others`` without a draft: int64 ``[R]``."""
         n_drafted = torch.tensor(self._n_drafted, device=batch.sentence.device)
         return n_drafted.masked_fill(n_drafted.eq(0), n_others)
 
     def learn(self, batch: OutputBatch, n_right: Tensor) -> None:
-        """Count how many of its last proposals were right for each row: int64 ``[R]``."""
+        """Count how many of each row's last proposals were right: int64 ``[R]``."""
         for n, right in zip(self._n_drafted, n_right.tolist()):
             if not n:
                 continue
@@ -158,7 +159,7 @@ class GivenDrafts:
         return [chain[:most] for chain in chains]
 
     def _chain(self, sentence: int, tail: list[int], length: int, is_new: bool) -> list[int]:
-        """The tokens of a draft behind an output.
+        """The tokens of a draft that continue an output.
 
         Args:
             tail: the output's last tokens.
@@ -167,21 +168,21 @@ class GivenDrafts:
         draft = self._drafts[sentence]
         if not draft:
             return []
-        # The place if tokens had been replaced one by one.
+        # The place if tokens had only been substituted, not inserted or deleted.
         place, of_length = self._aligned[sentence]
         expected = place + length - of_length
-        # The longest match; of several the one that is nearest to the expected place.
+        # The longest match; among equals the one closest to the expected place.
         places = ((n_matching(tail, draft, i), i) for i in range(1, len(draft)))
         best = max(places, key=lambda own: (own[0], -abs(own[1] - expected)), default=(0, 0))
         n_matched, place = best if best[0] else (0, 0)
-        # A prefix need not be in the draft.
+        # A forced prefix may be missing from the draft: a new output starts at its beginning.
         if not n_matched and not is_new:
             return []
         self._aligned[sentence] = place, length
         return draft[place : place + MOST_PROPOSALS]
 
     def _best_number(self, chains: list[list[int]]) -> int:
-        """The number of proposals with which a step is expected to keep most for its time."""
+        """The number of proposals that maximises the expected tokens per time of a step."""
         share = self._right / (self._right + self._wrong)
         best, all_right = 0, 1.0
         expected = n_fed = float(len(chains))
@@ -199,12 +200,12 @@ class GivenDrafts:
 
 
 class Opening(NamedTuple):
-    """The first step of a batch, which is fed each row's last token and drafts behind it.
+    """The first step of a batch, which is fed each row's last token and its drafts.
 
     Attributes:
         features: ``[R, 1 + N, C]``.
-        scores, answers: of the most probable token behind each, float32 and int64 ``[R, 1 + N]``.
-        n_right: int64 ``[R]``, how many drafts are right, and kept.
+        scores, answers: of the most probable next tokens, float32 and int64 ``[R, 1 + N]``.
+        n_right: int64 ``[R]``, how many drafts are right; these are kept.
     """
 
     features: Tensor
@@ -218,7 +219,7 @@ class Opening(NamedTuple):
 
 
 def opened(batch: OutputBatch, last: Tensor, drafts: Tensor, given: GivenDrafts) -> Opening:
-    """Verify drafts int64 ``[R, N]`` behind the first tokens int64 ``[R]`` that rows are fed."""
+    """Verify drafts int64 ``[R, N]`` after the first fed tokens ``last``, int64 ``[R]``."""
     features = batch.step(torch.cat([last[:, None], drafts], dim=1))
     scores, answers = batch.log_probs(features, first=0).max(dim=-1)
     n_right = agreeing(drafts, answers[:, :-1])
@@ -230,7 +231,7 @@ def opened(batch: OutputBatch, last: Tensor, drafts: Tensor, given: GivenDrafts)
 
 
 def n_matching(tail: Sequence[int], draft: Sequence[int], place: int) -> int:
-    """The number of tokens before a place in a draft that are an output's last ones."""
+    """The number of tokens before a place in a draft that match the end of an output."""
     n = 0
     while n < min(len(tail), place) and tail[-1 - n] == draft[place - 1 - n]:
         n += 1

@@ -1,4 +1,4 @@
-"""Greedy decoding: the most probable token, one at a time (Stern et al. 2018, section 2)."""
+"""Greedy decoding: the most probable token in each step (Stern et al. 2018, section 2)."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from .outputs import OutputBatch
 
 
 class Greedy(SingleHypothesisMethod):
-    """The output of fairseq's ``--beam 1``, and of every lossless method."""
+    """The same output as fairseq's ``--beam 1`` and all lossless methods."""
 
     accepts_blocks = False
     verifies_drafts = True
@@ -30,7 +30,7 @@ def decode_greedily(batch: OutputBatch, last: Tensor) -> None:
     """Extend each row by its most probable token until it ends.
 
     Args:
-        last: int64 ``[R]``, the token that each row is fed first.
+        last: int64 ``[R]``, the first token to feed to each row.
     """
     while batch.n_rows:
         # p(y_{j+1} | y_1 ... y_j, x): [R, 1, V]
@@ -40,5 +40,5 @@ def decode_greedily(batch: OutputBatch, last: Tensor) -> None:
         one = torch.ones_like(last)
         batch.observe(0, tokens[:, :0], tokens, scores, settled=one)
         batch.keep(tokens, scores, one)
-        # A row leaves with its EOS.
+        # Remove rows that have ended with EOS.
         (last,) = batch.without_finished(tokens.squeeze(1))

@@ -21,19 +21,20 @@ from .greedy import decode_greedily
 
 @dataclass
 class GSJacobiOptions:
-    """The paper's b and m."""
+    """The options for b and m of the paper."""
 
     jacobi_block_size: int = option(
         3,
-        "gs_jacobi, hybrid_jacobi: tokens solved in parallel (the paper's b)",
+        "gs_jacobi, hybrid_jacobi: number of tokens solved in parallel (b in the paper)",
         methods=("gs_jacobi", "hybrid_jacobi"),
         at_least=1,
     )
     oracle_length: bool = option(
         False,
-        "jacobi, gs_jacobi: solve for as many tokens as greedy decoding gives, as the "
-        "paper measures. To measure with: greedy decoding itself finds that length first, in "
-        "a pass that the statistics tell apart (default: for the longest output allowed)",
+        "jacobi, gs_jacobi: solve for exactly the number of tokens of greedy decoding, as in the "
+        "paper's measurements. For measurements only: greedy decoding runs first to find that "
+        "length, and its time is reported separately (default: solve for the longest output "
+        "allowed)",
         methods=("jacobi", "gs_jacobi"),
     )
 
@@ -41,9 +42,9 @@ class GSJacobiOptions:
 class GSJacobi(FixedPointMethod):
     """Blocks of b tokens, one after the other, up to the m-th token.
 
-    The paper takes m, the length of greedy decoding's output, to be known. ``--oracle-length``
-    finds it by a pass of greedy decoding, whose time ``statistics.oracle_seconds`` holds and no
-    other counter. Otherwise m is the longest output allowed, and a final EOS ends the output.
+    The paper assumes that m, the length of greedy decoding's output, is known. ``--oracle-length``
+    finds it with a pass of greedy decoding, which is counted only in ``statistics.oracle_seconds``.
+    Otherwise m is the longest output allowed, and a final EOS ends the output.
     """
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:

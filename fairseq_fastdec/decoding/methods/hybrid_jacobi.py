@@ -12,15 +12,15 @@ from .fixed_point import FixedPointMethod
 
 @dataclass
 class HybridJacobiOptions:
-    """The paper's h."""
+    """The options for h of the paper."""
 
     parallel_len_a: float = option(
         0.0,
-        "hybrid_jacobi: solve in parallel up to ax + b tokens, where x is the source "
-        "length, then go on token by token (default: up to the longest output allowed)",
+        "hybrid_jacobi: solve in parallel up to ax + b tokens, where x is the source length, then "
+        "continue token by token (default: up to the longest output allowed)",
         methods=("hybrid_jacobi",),
         at_least=0,
-        at_most=(1e9, "no source or output is as long"),
+        at_most=(1e9, "no source or output is that long"),
     )
     parallel_len_b: Optional[int] = option(
         None, "hybrid_jacobi: see --parallel-len-a", methods=("hybrid_jacobi",), at_least=0
@@ -34,7 +34,7 @@ class HybridJacobi(FixedPointMethod):
     default the longest output allowed.
     """
 
-    # Line 10: EOS counts once its block is done, so that all of the block has to be solved.
+    # Line 10: EOS counts only when its block is done, so the whole block has to be solved.
     waits_behind_eos = False
     ends_within_block = False
 
@@ -43,6 +43,7 @@ class HybridJacobi(FixedPointMethod):
         if a == 0 and b is None:
             return None
         longest = self.rules.max_len(sources.width) + 1
-        # In double precision, and not beyond the longest output allowed: int64 ends somewhere.
+        # Computed in double precision and clamped to the longest output, to avoid overflow of
+        # int64.
         h = a * sources.lengths.double() + min(b or 0, longest)
         return h.clamp(max=longest).long()

@@ -1,11 +1,11 @@
-"""Lookahead decoding: Jacobi iterations in a window that slides, with n-gram drafts.
+"""Lookahead decoding: Jacobi iterations in a sliding window, with n-gram drafts.
 
-A step of Jacobi decoding (Santilli et al. 2023) makes every answer final that was given right
-tokens only. Here the window of w tokens moves on by all final answers at once, instead of waiting
+In a step of Jacobi decoding (Santilli et al. 2023), an answer is final if all tokens before it were
+right. Here the window of w tokens advances past all final answers immediately, instead of waiting
 for its block. Drafts come from a pool of n-grams, as in Fu et al. (2024, "Break the sequential
 dependency of LLM inference using lookahead decoding"). Their pool holds the answers of all
-iterations, this one holds outputs. The other drafts are the last step's answers, as in Jacobi
-decoding.
+iterations; this one holds outputs. Without an n-gram, the draft is the last step's answer, as in
+Jacobi decoding.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,15 @@ class LookaheadOptions:
     """The size of the window."""
 
     lookahead_window: int = option(
-        6, "lookahead: tokens answered at once", methods=("lookahead",), at_least=1
+        6,
+        "lookahead: size of the window, the number of tokens answered per step",
+        methods=("lookahead",),
+        at_least=1,
     )
 
 
 class Lookahead(SingleHypothesisMethod):
-    """Drafts and one certain token are fed; the longest prefix that p agrees with stays."""
+    """Feeds one certain token and drafts, and keeps the longest prefix that is right."""
 
     verifies_drafts = True
 
@@ -55,23 +58,23 @@ class Lookahead(SingleHypothesisMethod):
 def decode_in_windows(
     batch: OutputBatch, last: Tensor, window: int, drafts_of_method: Draft, given: GivenDrafts
 ) -> None:
-    """Feed each row its next token, which is certain, and drafts; keep what the answers agree with.
+    """Feed each row its certain next token and drafts; keep the drafts that equal the answers.
 
     Args:
-        last: int64 ``[R]``, the token that each row is fed first.
-        window: the most tokens of a block, unless a given draft has more.
-        given: come before the method's drafts.
+        last: int64 ``[R]``, the first token to feed to each row.
+        window: the maximum number of tokens per block, unless a given draft has more.
+        given: drafts that take precedence over the method's.
     """
     drafts_of_method.begin(batch)
     given.begin(batch)
-    # The first window begins behind ``last``, which the outputs hold already.
+    # The first window begins after ``last``, which is already in the outputs.
     n_drafts = min(window, batch.most_left(0)) - 1
     unanswered = last.new_full((batch.n_rows, n_drafts), batch.rules.pad)
     drafts = drafts_of_method.fill(batch, unanswered, torch.zeros_like(last))
     drafts = given.put_first(batch, _within_limits(batch, drafts, first=0))
     _, scores, answers, n_right = opened(batch, last, drafts, given)
     while True:
-        # The answers to right tokens are final. The last of them is certain, not appended yet.
+        # The answers to right tokens are final. The last of them is certain but not appended yet.
         drafts_of_method.learn(batch, answers, 1 + n_right)
         row = torch.arange(batch.n_rows, device=last.device)
         certain, certain_score = answers[row, n_right], scores[row, n_right]
@@ -80,7 +83,7 @@ def decode_in_windows(
         certain, certain_score, answers, n_right, n_guesses = known
         if not batch.n_rows:
             break
-        # The answers to wrong tokens are guesses at what comes behind the certain token.
+        # The answers to wrong tokens are guesses for the tokens after the certain one.
         n_drafts = min(window, batch.most_left(1)) - 1
         offsets = torch.arange(n_drafts, device=last.device)
         places = 1 + n_right[:, None] + offsets
@@ -88,20 +91,20 @@ def decode_in_windows(
         guesses = guesses.masked_fill(offsets >= n_guesses[:, None], batch.rules.pad)
         drafts = drafts_of_method.fill(batch, guesses, n_guesses, certain)
         drafts = given.put_first(batch, _within_limits(batch, drafts, first=1), certain)
-        # Verify: feed the certain token and the drafts behind it.
+        # Verify: feed the certain token and its drafts.
         features = batch.step(torch.cat([certain[:, None], drafts], dim=1))
         scores, answers = batch.log_probs(features, first=1).max(dim=-1)
         n_right = agreeing(drafts, answers[:, :-1])
         given.learn(batch, n_right)
         batch.observe(1, drafts, answers, scores, 1 + n_right)
-        # Accept: the certain token, and the drafts that are right.
+        # Accept: keep the certain token and the drafts that are right.
         block = torch.cat([certain[:, None], drafts], dim=1)
         block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
         batch.keep(block, block_scores, 1 + n_right)
 
 
 def _within_limits(batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:
-    """Drafts ``[R, N]`` with PAD behind the longest output allowed: rows differ in length."""
+    """Drafts ``[R, N]`` with PAD beyond the longest output allowed, since rows differ in length."""
     n_left = batch.max_len - first - batch.lengths
     is_beyond = torch.arange(drafts.size(1), device=drafts.device) >= n_left[:, None]
     return drafts.masked_fill(is_beyond, batch.rules.pad)

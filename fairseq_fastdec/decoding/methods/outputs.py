@@ -1,4 +1,4 @@
-"""A batch of outputs that grow, one for each sentence, under fairseq's rules."""
+"""A batch of growing outputs, one per sentence, under fairseq's rules."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -18,19 +18,19 @@ StepObserver = Callable[..., None]
 
 
 class OutputBatch:
-    """B outputs, of which R are not finished: row r of the network decodes ``sentence[r]``.
+    """B outputs, R of them unfinished: row r of the network decodes ``sentence[r]``.
 
     Attributes:
-        sentence: int64 ``[R]``, which sentence of the batch each row decodes.
-        max_len: the most tokens of an output, without EOS.
+        sentence: int64 ``[R]``, the sentence of the batch that each row decodes.
+        max_len: the maximum length of an output, without EOS.
         statistics: counts the decoder invocations.
-        observer: is called by :meth:`observe`.
+        observer: called by :meth:`observe`.
     """
 
     def __init__(self, network: Ensemble, rules: GenerationRules, sources: Sources) -> None:
         """
         Args:
-            network: with an empty row for each of the sources.
+            network: has an empty row for each source.
         """
         n_sentences, device = sources.n, sources.device
         self.network, self.rules, self.sources = network, rules, sources
@@ -49,7 +49,7 @@ class OutputBatch:
 
     @property
     def n_rows(self) -> int:
-        """R, the number of outputs that are not finished."""
+        """R, the number of unfinished outputs."""
         return self.sentence.numel()
 
     @property
@@ -63,7 +63,9 @@ class OutputBatch:
         return self._lengths
 
     def most_left(self, n_ahead: int) -> int:
-        """The most tokens that a row can get behind ``n_ahead`` others, EOS included; 1 or more."""
+        """The most tokens, EOS included, that a row can still take after ``n_ahead`` more; at least
+        1.
+        """
         return max(1, self.max_len + 1 - int(self.lengths.min()) - n_ahead)
 
     def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
@@ -73,14 +75,14 @@ class OutputBatch:
             prefix: int64 ``[B, P]``, padded on the right, or ``None``.
 
         Returns:
-            the token to feed next, BOS or each row's last one of the prefix: int64 ``[R]``
+            the token to feed next, BOS or the last token of each row's prefix: int64 ``[R]``
         """
         self._bos = bos
         last = torch.full_like(self.sentence, bos)
         if prefix is None or prefix.size(1) == 0:
             return last
         prefix = prefix[:, : self.max_len]
-        # As in fairseq, --min-len does not count over the width of the prefix.
+        # As in fairseq, --min-len is waived over the width of the prefix.
         self._n_waived = prefix.size(1)
         n_forced = prefix_lengths(prefix, self.rules.pad)
         tokens = torch.cat([last[:, None], prefix], dim=1)
@@ -105,13 +107,13 @@ class OutputBatch:
         return self.network.step(tokens, parents)
 
     def log_probs(self, features: Tensor, first: int, depths: Optional[Tensor] = None) -> Tensor:
-        """p_1's log-probabilities after each token that was fed last, under fairseq's rules.
+        """Log-probabilities of p_1 after each token of the last step, under fairseq's rules.
 
         Args:
-            features: ``[R, T, C]``, what :meth:`step` returned.
-            first: 0 if each row was fed its last token first, 1 if it was fed a token that is yet
-                to be kept.
-            depths: of trees, int64 ``[R, T]``, how many tokens of the tree come before each.
+            features: ``[R, T, C]``, the result of :meth:`step`.
+            first: 0 if the first fed token was the last one of each row, 1 if it was a token that
+                is not kept yet.
+            depths: for trees, int64 ``[R, T]``, the number of tokens on the path to each.
 
         Returns:
             float32 ``[R, T, V]``
@@ -126,12 +128,12 @@ class OutputBatch:
         return self._without_repeated_ngrams(limited, first)
 
     def limited(self, log_probs: Tensor, offsets: Sequence[int]) -> Tensor:
-        """Apply, in place, the rules about lengths and single tokens.
+        """Apply the rules about lengths and single tokens in place.
 
         Args:
             log_probs: ``[R, T, ..., V]``.
-            offsets: T numbers, how many tokens behind its row's last one each distribution's is; 0
-                is the next one.
+            offsets: the T positions of the distributions relative to the row's next token, which is
+                0.
         """
         steps = self.lengths[:, None] + torch.tensor(offsets, device=self.lengths.device)
         steps = steps.view(*steps.shape, *[1] * (log_probs.dim() - 3))
@@ -141,14 +143,14 @@ class OutputBatch:
     def keep(
         self, tokens: Tensor, scores: Tensor, n: Tensor, path: Optional[Tensor] = None
     ) -> Tensor:
-        """Keep n of the tokens that were fed last, and append the first n ``tokens``.
+        """Keep n of the last step's tokens in the network, and append the first n of ``tokens``.
 
         Args:
             tokens, scores, n: as for :meth:`append`.
-            path: of trees, int64 ``[R, D]``, which of the fed tokens are kept.
+            path: for trees, int64 ``[R, D]``, the indices of the kept tokens among those fed.
 
         Returns:
-            what :meth:`append` returns
+            the result of :meth:`append`
         """
         self.network.keep(n, path)
         return self.append(tokens, scores, n)
@@ -156,14 +158,14 @@ class OutputBatch:
     def append(self, tokens: Tensor, scores: Tensor, n: Tensor) -> Tensor:
         """Extend each row by the first n of its tokens, up to the first EOS among them.
 
-        The tokens are a block in the statistics. The network is not called, since nothing follows
-        the last token of an output.
+        The tokens count as a block in the statistics. The network is not updated: the last token of
+        an output is never fed.
 
         Args:
             tokens: int64 ``[R, T]``; scores: float32 ``[R, T]``; n: int64 ``[R]``.
 
         Returns:
-            how many tokens each row took: int64 ``[R]``
+            the number of tokens appended to each row: int64 ``[R]``
         """
         is_taken = torch.arange(tokens.size(1), device=tokens.device) < n[:, None]
         is_end = tokens.eq(self.rules.eos) & is_taken
@@ -179,7 +181,7 @@ class OutputBatch:
         return n_taken
 
     def without_finished(self, *of_rows: Tensor) -> tuple[Tensor, ...]:
-        """Let the rows leave that are finished; returns ``of_rows`` ``[R, ...]`` without them."""
+        """Remove finished rows, from the batch and from the tensors ``of_rows`` ``[R, ...]``."""
         stays = (~self._is_finished[self.sentence]).nonzero().squeeze(1)
         if stays.numel() < self.n_rows:
             self.sentence = self.sentence[stays]
@@ -187,21 +189,21 @@ class OutputBatch:
         return tuple(known[stays] for known in of_rows)
 
     def without_ended(self, tokens: Tensor, scores: Tensor, *of_rows: Tensor) -> tuple[Tensor, ...]:
-        """Let the rows leave that are finished, and those whose next token is a certain EOS.
+        """Remove finished rows and those whose next token is a certain EOS.
 
         Args:
-            tokens: int64 ``[R]``, each row's next token, which is certain and not appended yet;
-                scores: float32 ``[R]``.
+            tokens: int64 ``[R]``, each row's certain next token, not appended yet; scores: float32
+                ``[R]``.
 
         Returns:
-            ``tokens``, ``scores`` and ``of_rows`` of the rows that stay
+            ``tokens``, ``scores`` and ``of_rows`` of the remaining rows
         """
         tokens, scores, *left = self.without_finished(tokens, scores, *of_rows)
         self.append(tokens[:, None], scores[:, None], tokens.eq(self.rules.eos).long())
         return self.without_finished(tokens, scores, *left)
 
     def tail(self, n: int, filler: int) -> Tensor:
-        """The last n tokens of each row, int64 ``[R, n]``; ``filler`` where it has fewer."""
+        """The last n tokens of each row, int64 ``[R, n]``; shorter rows begin with ``filler``."""
         places = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
         tokens = self._tokens[self.sentence[:, None], places.clamp(min=0)]
         return tokens.masked_fill(places < 0, filler)
@@ -215,25 +217,25 @@ class OutputBatch:
         settled: Tensor,
         widths: Optional[Tensor] = None,
     ) -> None:
-        """Show the last step to the observer, before its tokens are kept: the data of DDGviz.
+        """Pass the last step to the observer (DDGviz) before its tokens are kept.
 
         Args:
             first: as for :meth:`log_probs`.
-            drafts: int64 ``[R, T - 1]``, the guesses that were fed; answers: int64 ``[R, T]``, with
+            drafts: int64 ``[R, T - 1]``, the drafts that were fed; answers: int64 ``[R, T]``, with
                 their log-probabilities ``scores``.
-            settled: int64 ``[R]``, how many answers are final; widths: int64 ``[R]``, how many
-                answers the row has asked for (default: T).
+            settled: int64 ``[R]``, the number of final answers; widths: int64 ``[R]``, the number
+                of answers that the row needed (default: T).
         """
         if self.observer is not None:
             first_step = self.lengths + first
             self.observer(self.sentence, first_step, drafts, answers, scores, settled, widths)
 
     def hypotheses(self) -> Hypotheses:
-        """One list of one hypothesis for each sentence."""
+        """For each sentence a list with one hypothesis."""
         return [[self._hypothesis(*place)] for place in enumerate(self._lengths.tolist())]
 
     def records(self, ids: Sequence[int], with_blocks: bool) -> list[SentenceRecord]:
-        """The cost of each sentence; its blocks are its tokens that were kept at once."""
+        """The cost of each sentence; blocks are the numbers of tokens kept per step."""
         columns = (self.sources.lengths, self._lengths, self._invocations)
         rows = zip(ids, *(column.tolist() for column in columns), self._blocks)
         return [
@@ -246,7 +248,9 @@ class OutputBatch:
         return hypothesis(tokens, self.rules.sentence_score(scores), scores)
 
     def _without_repeated_ngrams(self, log_probs: Tensor, first: int) -> Tensor:
-        """Apply --no-repeat-ngram-size, in place, to ``[R, T, V]`` after the fed tokens."""
+        """Apply --no-repeat-ngram-size in place to the distributions ``[R, T, V]`` after the fed
+        tokens.
+        """
         size = self.rules.no_repeat_ngram_size
         if not size:
             return log_probs
@@ -261,12 +265,12 @@ class OutputBatch:
 
 
 def agreeing(drafts: Tensor, answers: Tensor) -> Tensor:
-    """The number of drafts before the first that is not the answer: ``[R, T]`` to ``[R]``."""
+    """The number of drafts before the first that differs from its answer: ``[R, T]`` to ``[R]``."""
     return drafts.eq(answers).long().cumprod(dim=1).sum(dim=1)
 
 
 def _paths(tokens: list[int], parents: Optional[list[int]]) -> list[list[int]]:
-    """For each fed token, those that lead to it, and itself last."""
+    """For each fed token, the path of tokens that leads to it, including itself."""
     paths: list[list[int]] = []
     for place, token in enumerate(tokens):
         parent = place - 1 if parents is None else parents[place]

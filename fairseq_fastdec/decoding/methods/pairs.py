@@ -1,6 +1,6 @@
-"""Hypotheses of pairs, and the sentences that they stand for.
+"""Hypotheses of token pairs, and their conversion to sentences.
 
-Sections and names are those of Imamura and Sumita (WAT 2020).
+Sections and names refer to Imamura and Sumita (WAT 2020).
 """
 
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from ..constraints import prefix_lengths
 
 @dataclass(eq=False)
 class PairHypothesis:
-    """A left and a right token for each step, behind each other.
+    """A left and a right token for each step, interleaved.
 
     Attributes:
         tokens, scores: y_L1, y_R1, y_L2, y_R2, ... and their log-probabilities.
         total: the sum of the scores.
-        row: the row of the network that holds it, or held the hypothesis that it extends.
+        row: its row in the network, or that of the hypothesis that it extends.
     """
 
     tokens: list[int]
@@ -37,18 +37,19 @@ class PairHypothesis:
         return end in self.tokens[-2:]
 
     def ends_like(self, other: "PairHypothesis", end: int) -> bool:
-        """Whether both end the same sentence: the pairs (token, end) and (end, token) do."""
+        """Whether both end the same sentence, as the pairs (token, end) and (end, token) do."""
         mine, theirs = ([y for y in own.tokens[-2:] if y != end] for own in (self, other))
         return self.row == other.row and other.has_ended(end) and mine == theirs
 
     def natural(self, order: TokenOrder, end: int, eos: int) -> tuple[list[int], list[float]]:
-        """The sentence in its natural order, with EOS at its end, and the tokens' scores.
+        """The sentence in natural order, ending in EOS, and the scores of its tokens.
 
-        A token beside an end token belongs to the sentence. EOS has the score of all end tokens.
+        A token paired with an end token belongs to the sentence. The score of EOS is the sum over
+        all end tokens.
         """
         slots = [slot for slot, token in enumerate(self.tokens) if token != end]
         if order.name == "bidirectional":
-            # Left tokens from the beginning on, right tokens from the end on.
+            # Left tokens run from the beginning, right tokens from the end.
             right = [slot for slot in slots if slot % 2]
             slots = [slot for slot in slots if slot % 2 == 0] + right[::-1]
         elif order.name == "r2l":
@@ -60,14 +61,14 @@ class PairHypothesis:
 
 @dataclass(eq=False)
 class PairBeam:
-    """One sentence.
+    """The beam of one sentence.
 
     Attributes:
         number: the sentence's place in its batch.
-        forced: what the first slots must hold; padding where any token may stand.
-        beam: B_t, best first. It begins with a hypothesis of no pairs.
+        forced: the tokens that the first slots must hold; padding allows any token.
+        beam: B_t, best first. It starts with an empty hypothesis.
         ended: H, the K-best translation hypotheses.
-        expansions: how many hypotheses were expanded, over all steps.
+        expansions: the number of hypotheses expanded over all steps.
     """
 
     number: int
@@ -78,14 +79,14 @@ class PairBeam:
 
 
 def forced_slots(prefix: Tensor, eos: int, end: int, pad: int) -> Tensor:
-    """The tokens that the first slots must hold so that sentences begin with a prefix.
+    """The tokens that force sentences to begin with a prefix, by slot.
 
     Args:
-        prefix: int64 ``[B, P]``, padded on the right; it may hold EOS.
+        prefix: int64 ``[B, P]``, padded on the right; it may contain EOS.
         end: the token that ends decoding.
 
     Returns:
-        int64 ``[B, P]``, or one column more if P is odd; padding where any token may stand
+        int64 ``[B, P]``, with one more column if P is odd; padding allows any token
 
     Raises:
         ValueError: for padding before or inside a prefix.
@@ -93,6 +94,6 @@ def forced_slots(prefix: Tensor, eos: int, end: int, pad: int) -> Tensor:
     prefix_lengths(prefix, pad)
     forced = prefix.masked_fill(prefix.eq(eos), end)
     forced = torch.nn.functional.pad(forced, (0, prefix.size(1) % 2), value=pad)
-    # An end token on the left has another one beside it.
+    # An end token on the left is paired with another one.
     forced[:, 1::2] = torch.where(forced[:, ::2].eq(end), end, forced[:, 1::2])
     return forced

@@ -1,7 +1,7 @@
-"""Trees of proposals: the heads' most probable paths, of which p_1 accepts the longest right one.
+"""Trees of proposals: the heads' most probable paths. p_1 accepts the longest one it agrees with.
 
-This goes beyond Stern et al. (2018), whose heads propose one token for each place, and is lossless,
-too. The trees are those of Medusa (Cai et al. 2024) and SpecInfer (Miao et al. 2024).
+This is lossless, and extends Stern et al. (2018), whose heads propose one token per position. The
+trees are those of Medusa (Cai et al. 2024) and SpecInfer (Miao et al. 2024).
 """
 
 import heapq
@@ -14,20 +14,20 @@ from torch import Tensor
 from .outputs import OutputBatch
 from .proposals import Proposed
 
-# Sequential heads prolong this many paths of a row in each level of a tree.
+# The number of paths that sequential heads extend in each level of a row's tree.
 MOST_PROLONGED = 4
 
 
 def tree_of(
     batch: OutputBatch, features: Tensor, next_tokens: Tensor, n_heads: int, n: int, least: float
 ) -> Proposed:
-    """The n most probable paths behind each row's next token, as a tree of n tokens or fewer.
+    """The n most probable paths after each row's next token, as a tree of at most n tokens.
 
     Args:
         features: ``[R, C]``, at the last position of each row.
         next_tokens: int64 ``[R]``, p_1's prediction there.
         n_heads: k.
-        least: paths of at least this probability are prolonged; 0 for any.
+        least: only paths of at least this probability are extended; 0 for no limit.
     """
     roots = next_tokens.tolist()
     if n_heads == 1:
@@ -41,26 +41,26 @@ def tree_of(
         rows = zip(roots, best.values.tolist(), best.indices.tolist())
         trees = [_best_first(*row, n, batch.rules.eos, least) for row in rows]
     longest = max(len(tree.tokens) for tree in trees)
-    # p_1 never predicts padding, so that nothing accepts the padding of smaller trees.
+    # p_1 never predicts padding, so the padding of smaller trees is never accepted.
     columns = [tree.padded(longest, batch.rules.pad) for tree in trees]
     return Proposed(*next_tokens.new_tensor(columns).unbind(1))
 
 
 class PathTree:
-    """A tree of tokens; each token stands behind the one that it follows."""
+    """A tree of tokens; each token comes after its parent."""
 
     def __init__(self, root: int) -> None:
         self.tokens, self.parents, self.depths = [root], [-1], [0]
 
     def add(self, token: int, parent: int) -> int:
-        """Add a token behind the token at index ``parent``; returns its own index."""
+        """Add a token after the token at index ``parent``, and return its index."""
         self.tokens.append(token)
         self.parents.append(parent)
         self.depths.append(self.depths[parent] + 1)
         return len(self.tokens) - 1
 
     def padded(self, n: int, pad: int) -> list[list[int]]:
-        """Tokens, parents and depths of n tokens, the last ones padding behind the root."""
+        """Tokens, parents and depths, padded to n tokens with children of the root."""
         n_more = n - len(self.tokens)
         return [
             self.tokens + n_more * [pad], self.parents + n_more * [0], self.depths + n_more * [1],
@@ -70,14 +70,14 @@ class PathTree:
 def _best_first(
     root: int, log_probs: list[list[float]], tokens: list[list[int]], n: int, eos: int, least: float
 ) -> PathTree:
-    """The n most probable paths by parallel heads; a path's probability is its tokens' product.
+    """The n most probable paths by parallel heads, by the product of their tokens' probabilities.
 
     Args:
         log_probs, tokens: each head's best tokens, best first.
     """
     tree, waiting = PathTree(root), [(-log_probs[0][0], 0, 0, 0)]
     while waiting and len(tree.tokens) <= n:
-        # The best path that is not in the tree: the rank-th token of a head, behind its parent.
+        # The best path that is not in the tree yet: the rank-th token of a head, after its parent.
         cost, parent, head, rank = heapq.heappop(waiting)
         if cost == math.inf:
             break
@@ -91,11 +91,12 @@ def _best_first(
 
 
 class PathsOfRows(NamedTuple):
-    """PathsOfRows of R rows behind their roots; a score of ``-inf`` means that there is no path.
+    """Paths of R rows below their roots; a score of ``-inf`` means that there is no path.
 
     Attributes:
         tokens: int64 ``[R, N]``, the last token of each.
-        parents: int64 ``[R, N]``, which path of all found ones it prolongs; -1 for the root.
+        parents: int64 ``[R, N]``, the index of the path that it extends among all found; -1 for the
+            root.
         scores: float32 ``[R, N]``, the sum of the log-probabilities of its tokens.
     """
 
@@ -104,7 +105,7 @@ class PathsOfRows(NamedTuple):
     scores: Tensor
 
     def with_others(self, others: "PathsOfRows") -> "PathsOfRows":
-        """These paths, and others behind them."""
+        """These paths, followed by others."""
         return PathsOfRows(*(torch.cat(pair, dim=1) for pair in zip(self, others)))
 
     def worst_of_best(self, n: int) -> Tensor:
@@ -117,7 +118,7 @@ class PathsOfRows(NamedTuple):
 def _level_by_level(
     batch: OutputBatch, features: Tensor, next_tokens: Tensor, n_heads: int, n: int, least: float
 ) -> list[PathTree]:
-    """The n most probable paths by sequential heads, which prolong the best of each level."""
+    """The n most probable paths by sequential heads, which extend the best paths of each level."""
     network, row = batch.network, torch.arange(batch.n_rows, device=features.device)[:, None]
     states, tokens = network.begin_drafts(features), next_tokens[:, None]
     level = PathsOfRows(tokens, torch.full_like(tokens, -1), torch.zeros_like(tokens).float())
@@ -135,7 +136,7 @@ def _level_by_level(
             best.indices.flatten(1).gather(1, place), numbers.gather(1, slot), scores
         )
         n_before, found = found.scores.size(1), found.with_others(children)
-        # Prolong those that can have a child among the n best paths, which is no more probable.
+        # Extend only paths that can have a child among the n best; a child is no more probable.
         can_grow = children.tokens.ne(batch.rules.eos) & (scores > found.worst_of_best(n))
         if least:
             can_grow &= scores >= math.log(least)
@@ -150,7 +151,7 @@ def _level_by_level(
 
 
 def _best(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n best of each row ``[R, N]``, best first, and their places; among equals the first."""
+    """The n best of each row ``[R, N]``, best first, and their indices; ties keep their order."""
     best, place = scores.sort(dim=1, descending=True, stable=True)
     return best[:, :n], place[:, :n]
 
@@ -158,7 +159,7 @@ def _best(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
 def _tree_of_best(
     n: int, root: int, tokens: list[int], parents: list[int], scores: list[float]
 ) -> PathTree:
-    """The tree of the n best paths. A path comes behind the one that it prolongs."""
+    """The tree of the n best paths. A path comes after the one that it extends."""
     tree, index = PathTree(root), {-1: 0}
     by_score = sorted(range(len(scores)), key=lambda path: -scores[path])
     for path in by_score[:n]:

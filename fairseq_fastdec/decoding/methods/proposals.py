@@ -1,4 +1,4 @@
-"""The proposals of the heads p_2 ... p_k, the block that p_1 verifies.
+"""The proposals of the heads p_2 ... p_k: the block that p_1 verifies.
 
 The heads of Stern et al. (2018) are parallel: each predicts its token without knowing the others.
 Sequential heads read the tokens before their own, as in Hydra (Ankner et al. 2024).
@@ -19,8 +19,8 @@ class Proposed(NamedTuple):
 
     Attributes:
         tokens: int64 ``[R, T]``.
-        parents: for trees, int64 ``[R, T]``, which token each follows; -1 for the first.
-        depths: for trees, int64 ``[R, T]``, how many tokens of the tree come before each.
+        parents: for trees, int64 ``[R, T]``, the index of each token's parent; -1 for the first.
+        depths: for trees, int64 ``[R, T]``, the number of tokens on the path to each.
     """
 
     tokens: Tensor
@@ -37,9 +37,9 @@ def chain_of(
         features: ``[R, C]``, at the last position of each row.
         next_tokens: int64 ``[R]``, p_1's prediction there.
         n_heads: k.
-        confidence: a chain ends behind the token that makes it less probable than this, as the
-            heads see it, and is filled up with padding. Sequential heads stop if the mean
-            probability of the rows' chains falls below it. 0 for chains of k tokens.
+        confidence: the least probability of a chain, by the heads' own estimate. A chain ends
+            with the token that brings it below, and is padded. Sequential heads stop when the mean
+            probability of the rows' chains falls below it. 0 for no limit.
     """
     network, chain = batch.network, [next_tokens[:, None]]
     if n_heads == 1:

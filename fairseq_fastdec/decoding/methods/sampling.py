@@ -1,7 +1,7 @@
-"""Sampling: a candidate is extended by a token that is drawn (``--sampling``), as in fairseq.
+"""Sampling (``--sampling``): candidates are extended by random tokens, as in fairseq.
 
-A beam of k then holds k samples that do not compete. What is drawn depends on the seed, and on the
-sentence's number, its length and the sample's place, but not on the other sentences of a batch.
+A beam of k then holds k samples that do not compete. Samples depend on the seed, the sentence
+number, the length and the sample's place in the beam, but not on the other sentences of a batch.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Draws:
-    """Draws tokens by their probabilities.
+    """Samples tokens by their probabilities.
 
     Attributes:
         topk, topp: see the arguments.
@@ -22,9 +22,9 @@ class Draws:
     def __init__(self, topk: int, topp: float) -> None:
         """
         Args:
-            topk: draw from this many of the most probable tokens; 0 for all.
-            topp: draw from the fewest most probable tokens whose probabilities add up to this; 0
-                for all. If both are given this one counts, as in fairseq.
+            topk: sample from this many of the most probable tokens; 0 for all.
+            topp: sample from the smallest set of most probable tokens whose probabilities add up to
+                this; 0 for all. It overrides ``topk``, as in fairseq.
         """
         self.topk, self.topp = topk, topp
         self._nonce = int(torch.randint(2**62, ()))
@@ -39,44 +39,44 @@ class Draws:
         return cls(max(topk, 0), max(topp, 0.0))
 
     def states(self, ids: Sequence[int]) -> list[int]:
-        """The random states of sentences with these numbers in the whole run."""
-        # Tools seed torch anew for every part of a text.
+        """The random states of sentences with these numbers, which are unique in a run."""
+        # Tools reseed torch for every part of a text.
         seed = (torch.initial_seed() ^ self._nonce) % 2**64
         return [mixed(seed, number) for number in ids]
 
     def begin(self, ids: Sequence[int]) -> None:
-        """Draw for the sentences of a new batch."""
+        """Set the sentences of a new batch."""
         self._states = self.states(ids)
 
     def draw(
         self, log_probs: Tensor, sentence: int, length: int, places: Sequence[int]
     ) -> tuple[Tensor, Tensor]:
-        """Draw a token for each of some samples of one distribution.
+        """Draw a token for each of several samples from one distribution.
 
         Args:
             log_probs: float32 ``[V]``.
-            sentence: its place in :meth:`begin`; length: of the hypotheses that are extended;
-                places: of the samples in their beam.
+            sentence: its index in :meth:`begin`; length: of the hypotheses to extend; places: of
+                the samples in their beam.
 
         Returns:
             log-probabilities float32 and tokens int64, ``[len(places)]``
         """
         scores, tokens = self._possible(log_probs)
-        # Relative to the largest, since the end of an output that has to end may be improbable.
+        # Relative to the largest, since EOS may be the only possible token and very improbable.
         largest = scores.max().clamp(min=torch.finfo(scores.dtype).min)
         sums = (scores - largest).exp().cumsum(dim=0, dtype=torch.float64)
         states = [mixed(self._states[sentence], length, place) for place in places]
         chances = sums.new_tensor([uniform(state) for state in states])
-        # The product may be rounded up to the sum.
+        # Avoid that rounding makes the product equal to the sum.
         wanted = torch.minimum(chances * sums[-1], sums[-1] * (1 - 2**-50))
         drawn = torch.searchsorted(sums, wanted, right=True).clamp(max=sums.numel() - 1)
         return scores[drawn], tokens[drawn]
 
     def _possible(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens that can be drawn, with their log-probabilities; ``-inf`` for others."""
+        """The tokens that can be drawn, with their log-probabilities; ``-inf`` if excluded."""
         if self.topp > 0:
             scores, tokens = log_probs.sort(descending=True, stable=True)
-            # A token is drawn if those before it do not add up to p.
+            # A token is possible if the tokens before it do not add up to p.
             before = scores.exp().cumsum(dim=0).roll(1)
             before[0] = 0
             return scores.masked_fill(before >= self.topp, -math.inf), tokens
@@ -99,5 +99,5 @@ def mixed(state: int, *numbers: int) -> int:
 
 
 def uniform(state: int) -> float:
-    """A random state as a number from 0 to below 1."""
+    """A random state as a number in [0, 1)."""
     return (state >> 11) * 2.0**-53

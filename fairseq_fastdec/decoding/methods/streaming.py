@@ -22,33 +22,33 @@ STREAM_POLICY_CHOICES = ChoiceEnum(["min-length", "fifo"])
 
 @dataclass
 class StreamingOptions:
-    """When a stream is refilled, and what a step expands."""
+    """The options for refilling a stream and choosing which beams to expand."""
 
     refill_threshold: Optional[float] = option(
         None,
-        "streaming: refill when no more than this share of the capacity (--batch-size, "
-        "--max-tokens, --max-beam-rows) is in use (default: 1/6)",
+        "streaming: refill when at most this share of the capacity (--batch-size, --max-tokens, "
+        "--max-beam-rows) is in use (default: 1/6)",
         methods=("streaming",),
         at_least=0,
         less_than=1,
     )
     stream_policy: Optional[STREAM_POLICY_CHOICES] = option(
         None,
-        "streaming: min-length = expand the sentences with the fewest tokens; fifo = "
+        "streaming: min-length = expand only the sentences with the fewest tokens; fifo = expand "
         "all that fit, those with the most tokens first (default: min-length)",
         methods=("streaming",),
     )
     stream_buffer: Optional[int] = option(
         None,
-        "streaming: read this many sentences at a time; --batch-size and --max-tokens "
-        "then say how much of that is decoded at once (default: 4096)",
+        "streaming: read this many sentences at a time; --batch-size and --max-tokens then limit "
+        "how many of them are decoded at once (default: 4096)",
         methods=("streaming",),
         at_least=1,
     )
     max_beam_rows: Optional[int] = option(
         None,
-        "streaming: expand at most this many candidates at once; --batch-size may say "
-        "how many sentences are under way then, and without it no more are than that takes",
+        "streaming: expand at most this many candidates per step; without --batch-size, this also "
+        "limits the number of sentences in progress",
         methods=("streaming",),
         at_least=1,
     )
@@ -56,13 +56,13 @@ class StreamingOptions:
 
 @dataclass
 class Capacity:
-    """The most that is decoded at once; ``None`` sets no limit.
+    """Limits of what is decoded at once; ``None`` for no limit.
 
     Attributes:
         sentences: n, ``--batch-size``.
-        source_tokens: EOS included and padding not, ``--max-tokens``.
-        rows: candidates, ``--max-beam-rows``. Without a number of sentences they limit what is
-            under way. With one they limit each step, and further sentences fill the next steps.
+        source_tokens: with EOS and without padding, ``--max-tokens``.
+        rows: candidates, ``--max-beam-rows``. Without a limit of sentences, this limits the
+            candidates in progress; with one, only the candidates of each step.
     """
 
     sentences: Optional[int] = None
@@ -70,7 +70,7 @@ class Capacity:
     rows: Optional[int] = None
 
     def share(self, sentences: float, source_tokens: float, rows: float) -> float:
-        """The share of the capacity that some sentences take."""
+        """The share of the capacity that some sentences use."""
         most_rows = self.rows if self.sentences is None else None
         used = (sentences, source_tokens, rows)
         limits = (self.sentences, self.source_tokens, most_rows)
@@ -78,10 +78,10 @@ class Capacity:
 
 
 class RefillSchedule:
-    """The sentences that wait, and which of those under way are expanded next.
+    """Decides which waiting sentences begin, and which beams are expanded next.
 
-    Sentences begin longest first: those that begin together are of similar length, and the last
-    ones to end are short.
+    Sentences begin longest first, so that those that begin together have similar lengths and the
+    last ones are short.
     """
 
     def __init__(
@@ -94,20 +94,20 @@ class RefillSchedule:
     ) -> None:
         """
         Args:
-            beams: of the sentences that wait; n_tokens: the source tokens of each sentence.
+            beams: of the waiting sentences; n_tokens: the number of source tokens of each sentence.
             epsilon: the refill threshold, a share of the capacity.
-            width: k, the width that is expected of the first beams.
+            width: k, the expected width of the first beams.
         """
         self._n_tokens, self._capacity, self._epsilon = n_tokens, capacity, epsilon
-        # The next one is the last.
+        # The last element is the next to begin.
         self.waiting = sorted(beams, key=lambda beam: n_tokens[beam.number])
         self._rows_seen, self._beams_seen = width, 1
 
     def due(self, beams: Sequence[Beam]) -> list[Beam]:
-        """The sentences that begin now: none unless epsilon of the capacity or less is in use.
+        """The sentences that begin now; none if more than epsilon of the capacity is in use.
 
         Args:
-            beams: those under way.
+            beams: those in progress.
         """
         used: list[float] = [
             len(beams),
@@ -116,20 +116,20 @@ class RefillSchedule:
         ]
         if self._capacity.share(*used) > self._epsilon:
             return []
-        # The width of a new beam is not known yet. The mean of those that were expanded stands in.
+        # The width of a new beam is not known yet; use the mean of the expanded beams.
         expected_width = self._rows_seen / self._beams_seen
         due: list[Beam] = []
         while self.waiting:
             costs = (1, self._n_tokens[self.waiting[-1].number], expected_width)
             used = [own + cost for own, cost in zip(used, costs)]
-            # One sentence begins however long it is, if no other is under way.
+            # If no sentence is in progress, one begins even if it exceeds the capacity.
             if self._capacity.share(*used) > 1 and (due or beams):
                 break
             due.append(self.waiting.pop())
         return due
 
     def focus(self, beams: Sequence[Beam], policy: str) -> list[Beam]:
-        """The beams that the next step expands, of those under way.
+        """Choose which of the beams in progress the next step expands.
 
         Args:
             policy: ``min-length`` or ``fifo``.
@@ -138,7 +138,7 @@ class RefillSchedule:
             shortest = min(beam.length for beam in beams)
             wanted = [beam for beam in beams if beam.length == shortest]
         else:
-            # VAR-STR-FIFO, appendix A.2: up to the capacity, beginning with the longest.
+            # VAR-STR-FIFO, appendix A.2: longest first, up to the capacity.
             wanted = sorted(beams, key=lambda beam: -beam.length)
         focus, n_rows = [], 0
         for beam in wanted:
@@ -152,11 +152,11 @@ class RefillSchedule:
 
 
 class Streaming(VariableBeam):
-    """The translations of ``variable_beam`` in another order of work.
+    """The same translations as ``variable_beam``, computed in another order.
 
     Attributes:
-        capacity: how much is decoded at once, whatever the size of a batch: the task makes batches
-            as long as ``--stream-buffer``.
+        capacity: how much is decoded at once, independent of the batch size: the task makes batches
+            of ``--stream-buffer`` sentences.
     """
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
@@ -164,8 +164,8 @@ class Streaming(VariableBeam):
         rows = self.options.max_beam_rows
         if rows is not None and rows < self.rule.width:
             raise ValueError(
-                f"--max-beam-rows {rows}: less than one beam, {self.rule.width} rows; raise it or "
-                "lower --beam"
+                f"--max-beam-rows {rows}: less than the {self.rule.width} rows of one beam; raise "
+                "it or lower --beam"
             )
         self._epsilon = given(self.options.refill_threshold, 1 / 6)
         self._policy = str(given(self.options.stream_policy, "min-length"))
@@ -194,7 +194,7 @@ class Streaming(VariableBeam):
         return self._shown(self._stream(batch, beams, sources, bos), len(beams))
 
     def _shown(self, done: Iterator[Any], n_sentences: int) -> Iterator[Any]:
-        # Without limits this is one of fairseq's own batches, which are short.
+        # Without limits this is an ordinary, short batch of fairseq.
         return done if self.capacity == Capacity() else progress.shown(done, n_sentences)
 
     def _stream(
@@ -208,7 +208,7 @@ class Streaming(VariableBeam):
         capacity = replace(self.capacity, rows=self.options.max_beam_rows)
         n_tokens = sources.lengths.tolist()
         stream = RefillSchedule(beams, n_tokens, capacity, epsilon, self.rule.width)
-        # Line 6: while inputs wait or beams are under way
+        # Line 6: while inputs are waiting or beams are in progress
         while stream.waiting or batch.beams:
             # Lines 7 to 11: if |B| <= epsilon n, refill the batch
             due = stream.due(batch.beams)
@@ -223,7 +223,7 @@ class Streaming(VariableBeam):
 
 
 def _some_of(sources: Sources, numbers: list[int], pad: int) -> dict[str, Any]:
-    """The encoder's input for some sentences, without padding that only others need."""
+    """The encoder's input for some sentences, without padding that they do not need."""
     if numbers == list(range(sources.n)):
         return sources.net_input
     index = torch.tensor(numbers, device=sources.device)

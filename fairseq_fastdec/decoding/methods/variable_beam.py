@@ -1,4 +1,4 @@
-"""VAR-BATCH: beams that are as wide as their candidates are good (Yang et al. 2020, section 3)."""
+"""VAR-BATCH: beams whose width depends on the candidates' scores (Yang et al. 2020, section 3)."""
 
 from ..sources import Sources
 from .beam import FixedBeam
@@ -7,8 +7,8 @@ from .beam import FixedBeam
 class VariableBeam(FixedBeam):
     """Candidates are pruned by an absolute threshold and by their number (section 4).
 
-    A translation does not depend on its batch: its own source length limits its length, and its own
-    prefix waives --min-len.
+    A translation does not depend on its batch: its maximum length follows from its own source, and
+    --min-len is waived over its own prefix.
     """
 
     default_threshold = 1.5

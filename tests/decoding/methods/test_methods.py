@@ -88,7 +88,7 @@ def test_one_generator_serves_batches_of_any_shape(decoding):
 @pytest.mark.parametrize(
     "decoding, method, message",
     [
-        ("streaming", dict(max_beam_rows=2), "--max-beam-rows 2: less than one beam, 5 rows"),
+        ("streaming", dict(max_beam_rows=2), "--max-beam-rows 2: less than the 5 rows of one beam"),
         ("blockwise", dict(decoding_block_size=9), "--decoding-block-size 9: .*choose 1 to 4"),
         ("double_token", {}, "--decoding double_token: the model predicts one token a step"),
     ],
