@@ -1,41 +1,41 @@
 """Fast decoding for fairseq sequence-to-sequence models: ``--user-dir fairseq_fastdec``.
 
-A short map, from the top floor down (docs/architecture.md):
+Overview, from the top layer down (docs/architecture.md):
 
-- ``__main__.py``  ``python -m fairseq_fastdec``: all commands under one name
-- ``tools/``       the commands besides decoding: data, benchmark, distillation, pictures
-- ``tasks/``       ``TASK_fastdec``: fairseq's tasks plus ``--decoding``, ``translation_fastdec``
-                   among them; ``translation_double_token``: with targets in another order
-- ``opening.py``   ``fairseq_fastdec.load(...)``: a translator of checkpoints
-                   (``translator.py``) or of a bundle (``bundles/``), text to text, from Python
-- ``serving/``     sentences that join running batches, and the HTTP service
-- ``bundles/``     models as one file, which decodes without torch and fairseq
-- ``hub.py``       fairseq's hub interface knows our options, refuses unknown ones, and is as fast
+- ``__main__.py``  ``python -m fairseq_fastdec``: the command line
+- ``tools/``       commands for data, benchmarks, distillation, figures and corpora
+- ``tasks/``       ``TASK_fastdec``: fairseq's tasks with ``--decoding``, such as
+                   ``translation_fastdec``; ``translation_double_token`` with reordered targets
+- ``opening.py``   ``fairseq_fastdec.load(...)``: translates text from Python, with checkpoints
+                   (``translator.py``) or a bundle (``bundles/``)
+- ``serving/``     continuous batching, and the HTTP service
+- ``bundles/``     models in one file, which decode without torch and fairseq
+- ``hub.py``       fairseq's hub interface, with checked options and less overhead
 - ``kept_generators.py``
-                   generators that calls from Python share
-- ``decoding/``    the methods, one file for each; options; the choice of engine or torch
-- ``network/``     a model's steps in torch
+                   generators shared by calls from Python
+- ``decoding/``    the decoding methods, one file each; options; the choice of engine or torch
+- ``network/``     decoder steps of models in torch
 - ``models/``, ``criterions/``
-                   what we train: ``blockwise_transformer``, ``double_token_transformer``,
+                   for training: ``blockwise_transformer``, ``double_token_transformer``,
                    ``random_sub_loss``
-- ``engine/``      the compiled searches, and the weights that they compute with
-- ``data/``        the orders in which target tokens are decoded
-- ``errors.py``    an error of the user's input ends a command in one line, with exit code 2
+- ``engine/``      compiled searches and their prepared weights
+- ``data/``        orders of target tokens, batches, text encoding
+- ``errors.py``    errors in the user's input end a command with one line and exit code 2
 - ``mapped_checkpoints.py``, ``memory.py``
-                   checkpoints load without a second copy in memory
-- ``plugin.py``    what importing fairseq registers
+                   loading of checkpoints without a second copy in memory
+- ``plugin.py``    sets up the plugin and registers it with fairseq
 - ``lean_imports.py``
-                   leaves out what a decoding command does not need of fairseq
+                   imports of fairseq without modules that decoding does not need
 - ``faster_fairseq.py``
-                   functions of fairseq's around decoding, with equal results in less time
-- ``compat.py``    what today's torch and python need, and nothing else
-- ``help.py``      ``--help`` begins with our options; ``--help-all`` has all of fairseq's
+                   faster replacements for functions of fairseq, with equal results
+- ``compat.py``    compatibility with current versions of torch, and fixes of fairseq
+- ``help.py``      ``--help`` and ``--help-all`` of fairseq's commands
 - ``noise.py``, ``progress.py``
-                   what of others' messages stays off the screen; progress within a batch
+                   suppresses third-party messages; shows progress within a batch
 
-``import fairseq_fastdec`` registers everything with fairseq, with or without ``--user-dir``. In a
-process that has not imported fairseq it waits until fairseq is imported: what decodes from a bundle
-needs neither fairseq nor torch.
+``import fairseq_fastdec`` registers the plugin with fairseq, with or without ``--user-dir``. If
+fairseq is not imported yet, registration waits until it is, since decoding bundles needs neither
+fairseq nor torch.
 """
 
 import importlib
@@ -68,8 +68,8 @@ __getattr__ = lazy.names(
 )
 
 
-# What decodes from a bundle. Any other module of the package imports fairseq, which is prepared and
-# registered with before, so that no module is in the middle of its import then.
+# The modules for decoding bundles. All other modules of the package import fairseq; the plugin is
+# set up before they are imported, not in the middle of it.
 WITHOUT_FAIRSEQ = (
     "__main__", "bundles", "cores", "data.model_files", "data.moses", "data.vocabulary",
     "decoding.generation_options", "decoding.registry", "engine.kernels.loading",
@@ -90,12 +90,12 @@ PACKAGES = (
 
 
 class _Registering:
-    """Registers everything with fairseq before fairseq, or a module that needs it, is imported."""
+    """Registers the plugin before fairseq, or a module that needs fairseq, is imported."""
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """As the import system asks for it; ``None`` for modules that are not there yet."""
+        """Called by the import system; ``None`` leaves the search to other finders."""
         package, _, own = name.partition(".")
         is_ours = package == __name__ and own not in PACKAGES and own != "plugin"
         needs_fairseq = is_ours and not any(f"{own}.".startswith(f"{o}.") for o in WITHOUT_FAIRSEQ)

@@ -1,6 +1,6 @@
-"""All commands under one name: ``python -m fairseq_fastdec``.
+"""The command line of the package: ``python -m fairseq_fastdec COMMAND``.
 
-fairseq's own commands run with this plugin, wherever it is installed, without ``--user-dir``.
+fairseq's own commands run with this plugin, without ``--user-dir``.
 """
 
 import argparse
@@ -19,7 +19,8 @@ from .noise import results_only
 ARCH = {"--arch", "-a"}
 PROGRAM = "python -m fairseq_fastdec"
 USER_DIR = str(Path(__file__).resolve().parent)
-# Each with the frame that it runs in. Training is not quiet: it reports its progress by its log.
+# Each with the context in which it runs. Training is not silenced, since it reports progress by
+# logging.
 FAIRSEQ_COMMANDS: dict[str, tuple[str, Any]] = {
     "generate": ("translate binarised data", results_only),
     "interactive": ("translate lines of text", results_only),
@@ -27,22 +28,22 @@ FAIRSEQ_COMMANDS: dict[str, tuple[str, Any]] = {
     "validate": ("compute a model's loss", contextlib.nullcontext),
 }
 COMMANDS = {
-    "prepare-data": ("raw text to binarised data", "tools.prepare_data"),
+    "prepare-data": ("binarise raw text", "tools.prepare_data"),
     "benchmark": ("compare methods by speed, BLEU and memory", "tools.benchmark.command"),
-    "export": ("a checkpoint to one file, which needs no torch", "tools.export"),
-    "translate": ("lines of text to translations", "tools.translate"),
-    "translate-corpus": ("text to text, on every core", "tools.translation.command"),
-    "distill": ("training data with a teacher's translations", "tools.distillation.command"),
-    "build-shortlist": ("a lexical table for --shortlist", "tools.shortlisting.command"),
-    "average-checkpoints": ("the mean of several checkpoints", "tools.average_checkpoints"),
-    "ddgviz": ("draw what is decoded in parallel", "tools.visualize.command"),
+    "export": ("convert a checkpoint to a bundle, one file that needs no torch", "tools.export"),
+    "translate": ("translate lines of text with a bundle or checkpoints", "tools.translate"),
+    "translate-corpus": ("translate text files on all cores", "tools.translation.command"),
+    "distill": ("create training data from a teacher's translations", "tools.distillation.command"),
+    "build-shortlist": ("create a lexical table for --shortlist", "tools.shortlisting.command"),
+    "average-checkpoints": ("average the parameters of checkpoints", "tools.average_checkpoints"),
+    "ddgviz": ("visualise parallel decoding", "tools.visualize.command"),
     "serve": ("translate over HTTP", "serving.command"),
-    "profile-engine": ("where the time of a decoding step goes", "tools.profiling.command"),
+    "profile-engine": ("measure the parts of a decoding step", "tools.profiling.command"),
 }
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run a command, or say what there is."""
+    """Run a command, or print the overview."""
     name, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     if name in FAIRSEQ_COMMANDS:
         run_fairseq(name, rest)
@@ -59,8 +60,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def run_fairseq(name: str, arguments: list[str]) -> None:
-    """One of fairseq's commands, with this plugin."""
-    # Slow to import, and not needed by commands that decode bundles.
+    """Run one of fairseq's commands with this plugin."""
+    # Imported here since it is slow and not needed to decode bundles.
     from fairseq.options import get_generation_parser, parse_args_and_arch
     from fairseq.tasks import TASK_REGISTRY
 
@@ -69,7 +70,7 @@ def run_fairseq(name: str, arguments: list[str]) -> None:
 
     given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     given.add_argument("--user-dir", default=USER_DIR)
-    # fairseq-validate has no task of its own.
+    # fairseq-validate has no default task.
     given.add_argument("--task", default="translation")
     options, rest = given.parse_known_args(arguments)
     sys.argv = [f"{PROGRAM} {name}", *rest, "--user-dir", options.user_dir, "--task", options.task]
@@ -78,7 +79,7 @@ def run_fairseq(name: str, arguments: list[str]) -> None:
         faster_fairseq.install()
         is_ours = issubclass(TASK_REGISTRY.get(options.task, object), FastDecoding)
         if name == "generate" and is_ours and not ARCH & {word.split("=")[0] for word in rest}:
-            # fairseq's gives all tasks the options of an architecture of audio.
+            # fairseq's own main function gives all tasks the options of an audio architecture.
             command.main(parse_args_and_arch(get_generation_parser()))
         else:
             command.cli_main()
@@ -90,7 +91,7 @@ def all_commands() -> list[str]:
 
 
 def overview() -> str:
-    """Commands, methods and their options."""
+    """The help text: commands, methods and their options."""
     from .decoding import METHODS, generator_class
     from .decoding.option_groups import described
     from .decoding.options import DecodingOptions
@@ -101,12 +102,11 @@ def overview() -> str:
         for name in METHODS
     }
     return (
-        f"usage: {PROGRAM} COMMAND ...      (COMMAND --help says more)\n"
-        f"       {PROGRAM} --user-dir       the folder for --user-dir of fairseq's commands\n"
-        f"       {PROGRAM} --version        and whether the compiled code is there\n\n"
-        f"commands:\n{_listed(commands)}\n"
-        f"methods (--decoding):\n{_listed(methods)}\n"
-        f"{described(DecodingOptions())}"
+        f"usage: {PROGRAM} COMMAND ...      (see COMMAND --help)\n       {PROGRAM} "
+        f"--user-dir       print the folder for --user-dir of fairseq's commands\n       {PROGRAM} "
+        "--version        print the version and the state of the compiled "
+        f"code\n\ncommands:\n{_listed(commands)}\nmethods "
+        f"(--decoding):\n{_listed(methods)}\n{described(DecodingOptions())}"
     ).rstrip()
 
 

@@ -1,16 +1,17 @@
-"""Makes fairseq run safely on today's torch; no other module works around versions.
+"""Compatibility of fairseq with current versions of torch, and fixes of fairseq's bugs.
 
-fairseq's main branch also loses sentences: :func:`install` gives them back. And fairseq-train does
-not tell the task what it goes on from: now it does. The first of several workers reads a
-checkpoint, and the others can take it from there again. A checkpoint that cannot be read is named.
-``--tokenizer moses`` needs no ``-s -t`` where the data say the languages, and ``--help`` of
-fairseq's commands has the options of a task, an architecture and a criterion (:mod:`~.help`). The
-progress bar tells :mod:`~.progress` that it is there. ``--task translation_from_pretrained_bart``
-finds its options where it looks for them.
+:func:`install` does the following, besides making checkpoints and models work. Sentences that
+fairseq's main branch drops are kept. fairseq-train passes the state of a restored checkpoint to the
+task. A checkpoint that one of several workers has read can be broadcast again. Errors in reading a
+checkpoint name its file. ``--tokenizer moses`` needs no ``-s -t`` if the data determine the
+languages. ``--help`` of fairseq's commands shows the options of the task, architecture and
+criterion (:mod:`~.help`). :mod:`~.progress` gets access to the progress bar.
+``--task translation_from_pretrained_bart`` works again.
 
-Checkpoints are data from strangers, so they are read with torch's restricted unpickler
-(``weights_only=True``), which refuses every class it was not told of. fairseq's own checkpoints
-hold a few besides tensors: :func:`install` names exactly those and never turns the check off.
+Checkpoints are untrusted data, so they are read with torch's restricted unpickler
+(``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
+contain a few classes besides tensors: :func:`install` adds exactly those and never turns the check
+off.
 """
 
 import _codecs
@@ -46,24 +47,24 @@ from .data.languages import infer_languages
 
 logger = logging.getLogger(__name__)
 
-# An environment variable that users of fairseq set for torch 2.6 and newer, which refuses fairseq's
-# checkpoints otherwise. torch takes it and its opposite together for an error.
+# An environment variable that users of fairseq set so that torch 2.6 and newer load its
+# checkpoints. torch raises an error if both this variable and its opposite are set.
 UNRESTRICTED = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
 class UnreadableCheckpoint(pickle.UnpicklingError, ValueError):
-    """A checkpoint that is damaged, or holds more than data; the message names the file."""
+    """A checkpoint that is damaged or contains executable code; the message names the file."""
 
 
 def install() -> None:
-    """Make checkpoints load, and only safely, models run, and no sentence be dropped."""
+    """Apply all patches; see the module's description."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
-    # torch 2.4 and 2.5 still default to the unrestricted unpickler, and fairseq does not choose.
+    # torch 2.4 and 2.5 default to the unrestricted unpickler, and fairseq does not set it.
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     if os.environ.pop(UNRESTRICTED, None) is not None:
         logger.warning(
-            "%s: ignored; with fairseq_fastdec fairseq's checkpoints load without it, by torch's "
-            "restricted unpickler",
+            "%s: ignored; fairseq_fastdec loads fairseq's checkpoints with torch's restricted "
+            "unpickler",
             UNRESTRICTED,
         )
     _avoid_stale_encoder_kernel()
@@ -90,9 +91,9 @@ def install() -> None:
 def _checkpoint_classes() -> list:
     """The classes in the checkpoints of fairseq-train.
 
-    ``Namespace`` holds the options of models with the classic argument parser; numpy arrays are
-    the BLEU counts in the saved training meters when the run used ``--eval-bleu``. Until 2019 the
-    meters themselves were saved, from the module that they were in then.
+    ``Namespace`` holds the options of models with the classic argument parser. With
+    ``--eval-bleu``, the saved training meters contain numpy arrays of BLEU counts. Until 2019 the
+    meters themselves were saved, under the name of their module at the time.
     """
     array_types = {type(numpy.dtype(code)) for code in ("i4", "i8", "f4", "f8")}
     return [
@@ -101,7 +102,7 @@ def _checkpoint_classes() -> list:
         numpy.dtype,
         multiarray._reconstruct,
         multiarray.scalar,
-        _codecs.encode,  # how numpy pickles bytes; torch allows it by itself from 2.6 on
+        _codecs.encode,  # how numpy pickles bytes; torch 2.6 and newer allow it by default
         *sorted(array_types, key=lambda cls: cls.__name__),
         *(
             type(meter.__name__, (meter,), {"__module__": "fairseq.meters"})
@@ -111,10 +112,10 @@ def _checkpoint_classes() -> list:
 
 
 def _avoid_stale_encoder_kernel() -> None:
-    """fairseq 0.12.2 calls a private kernel of torch 1.12 for post-norm encoders.
+    """Disable a private kernel of torch 1.12 that fairseq 0.12.2 calls for post-norm encoders.
 
-    Its arguments have changed since: evaluation dies with "Mask Type should be defined". The
-    layer's own computation, which it takes in training, gives the same.
+    Its arguments have changed since: evaluation fails with "Mask Type should be defined". The
+    layer's regular computation, as in training, gives the same result.
     """
     layer = TransformerEncoderLayerBase
     if "can_use_fastpath" in layer.__init__.__code__.co_names:
@@ -122,10 +123,10 @@ def _avoid_stale_encoder_kernel() -> None:
 
 
 def _with_last_batch(batch_by_size):
-    """fairseq after 0.12.2 drops the last batch if its size is no multiple of what was asked for.
+    """Keep the last batch, which fairseq after 0.12.2 drops if its size is not a multiple.
 
-    With fairseq-generate's default (--required-batch-size-multiple 8) up to seven sentences of a
-    test set, or a whole small one, are silently not translated. 0.12.2 keeps them.
+    With fairseq-generate's default (--required-batch-size-multiple 8), up to seven sentences of a
+    test set, or all of a small one, are silently not translated. 0.12.2 keeps them.
     """
 
     @functools.wraps(batch_by_size)
@@ -144,7 +145,7 @@ def _with_last_batch(batch_by_size):
 
 
 def _naming_the_file(load_checkpoint_to_cpu):
-    """torch's errors say neither which file it is, nor in one line what is wrong with it."""
+    """Add the file name to torch's errors, and shorten them to one line."""
 
     @functools.wraps(load_checkpoint_to_cpu)
     def load_named(path, *args, **kwargs):
@@ -155,13 +156,14 @@ def _naming_the_file(load_checkpoint_to_cpu):
             if name is None:
                 raise _damaged(path, error) from error
             raise UnreadableCheckpoint(
-                f"{path}: holds {name.group(1)}, which no checkpoint of fairseq needs and which "
-                "could run anything: it is not loaded; ask for one that holds data only"
+                f"{path}: contains {name.group(1)}, which fairseq's checkpoints do not need and "
+                "which could execute arbitrary code: it is not loaded; use a checkpoint that "
+                "contains only data"
             ) from error
         except (EOFError, KeyError, RuntimeError, TypeError, UnicodeError) as error:
             raise _damaged(path, error) from error
         except OSError as error:
-            # Where the end is missing, torch looks for it before the file's beginning.
+            # For a truncated file torch seeks to a negative position.
             if error.errno == errno.EINVAL and error.filename is None:
                 raise _damaged(path, error) from error
             raise
@@ -170,21 +172,21 @@ def _naming_the_file(load_checkpoint_to_cpu):
 
 
 def _damaged(path: str, error: Exception) -> UnreadableCheckpoint:
-    # torch's further sentences propose to read the file without its check, which is no remedy.
+    # The rest of torch's message suggests to load the file without the check, which is unsafe.
     reason = re.split(r"\. |\n", str(error))[0]
     return UnreadableCheckpoint(
-        f"{path}: is damaged, or no checkpoint of fairseq ({type(error).__name__}: {reason}); name "
-        "another, or fetch it again"
+        f"{path}: is damaged, or not a checkpoint of fairseq ({type(error).__name__}: {reason}); "
+        "use another, or download it again"
     )
 
 
 def _with_check_by_task(load_checkpoint):
-    """fairseq-generate hands a checkpoint's ``task_state`` to the task, fairseq-train does not.
+    """Pass a checkpoint's ``task_state`` to the task in fairseq-train, as fairseq-generate does.
 
-    So training would go on from a checkpoint of something else. Tasks that have a
-    ``check_restored`` now see the state first. --finetune-from-model takes parameters from
-    anywhere, but not for a network of another shape: those that have a ``check_finetuned`` see
-    that checkpoint before torch lists the parameters that differ.
+    Otherwise training could continue from a checkpoint of a different task. If the task has a
+    ``check_restored``, it is called with the state first. With --finetune-from-model, its
+    ``check_finetuned`` is called with the checkpoint, before torch would report parameters of
+    different shapes.
     """
 
     @functools.wraps(load_checkpoint)
@@ -213,9 +215,9 @@ def _with_check_by_task(load_checkpoint):
 
 
 def _with_args(init):
-    """The task reads ``self.args``; its base has kept them as ``self.cfg`` since fairseq 0.11.
+    """Set ``self.args``, which the task reads; its base class has only ``self.cfg`` since 0.11.
 
-    So it could neither train nor decode: "object has no attribute 'args'".
+    Otherwise it fails in training and decoding: "object has no attribute 'args'".
     """
 
     @functools.wraps(init)
@@ -227,8 +229,9 @@ def _with_args(init):
 
 
 def _with_languages(override_module_args):
-    """fairseq hands its Moses tokeniser the languages of the command line, and fails if there are
-    none, although the task would find them in the data.
+    """Find the languages for the Moses tokeniser in the data, as the task does.
+
+    fairseq takes them only from the command line, and fails if they are not given.
     """
 
     @functools.wraps(override_module_args)
@@ -244,10 +247,11 @@ def _with_languages(override_module_args):
 
 
 def _with_help_at_last(parse_args_and_arch):
-    """fairseq parses twice, and adds what a task, an architecture, ... has to offer in between.
+    """Show the options of the task, architecture and criterion in ``--help``.
 
-    ``--help`` would end the program the first time, before those options are there. So the first
-    pass does not see it, nor ``--help-all``, which this adds.
+    fairseq parses the arguments twice, and adds these options in between; ``--help`` would end the
+    program in the first pass. So ``--help`` and ``--help-all``, which this adds, are removed from
+    the first pass.
     """
 
     @functools.wraps(parse_args_and_arch)
@@ -258,14 +262,14 @@ def _with_help_at_last(parse_args_and_arch):
 
         def parse_known_args(_: Optional[Sequence[str]] = None) -> tuple[Any, Sequence[str]]:
             parser.__dict__.pop("parse_known_args", None)
-            # Whoever asks for help need not give what is required.
+            # With --help, required options may be missing.
             _set_required(required, False)
             try:
                 args, rest = parser.parse_known_args(without_help)
             finally:
                 _set_required(required, True)
             if getattr(args, "arch", "") is None:
-                del args.arch  # which fairseq-train then would look for
+                del args.arch  # otherwise fairseq-train would look it up
             help.set_help(parser, args, is_short=help.ALL not in arguments)
             return args, rest
 
@@ -283,11 +287,11 @@ def _set_required(actions: Sequence[argparse.Action], is_required: bool) -> None
 
 
 def _broadcast_object(obj: Any, src_rank: int, group: object, dist_device: torch.device) -> Any:
-    """An object without tensors of one worker, on all of them.
+    """Broadcast an object without tensors from one worker to all.
 
-    fairseq passes a checkpoint that one worker has read on as a checkpoint again, with options of
-    omegaconf's classes by now, which torch's restricted unpickler refuses. Workers of one training
-    are no strangers to each other: fairseq gathers their logs by pickle, too.
+    fairseq broadcasts a checkpoint by saving it again, now with options in omegaconf's classes,
+    which torch's restricted unpickler rejects. Pickle is safe here, since workers of one training
+    trust each other; fairseq also gathers their logs by pickle.
     """
     is_source = distributed_utils.get_rank(group) == src_rank
     data = pickle.dumps(obj) if is_source else b""

@@ -1,4 +1,4 @@
-"""The processor's cores that this process may use, and which worker gets which."""
+"""The processor cores that this process may use, and their assignment to workers."""
 
 import math
 import os
@@ -12,9 +12,10 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> list[int]:
-    """The numbers of the processors that the process may run on, one of each core first.
+    """The logical processors that the process may run on, the first one of each core first.
 
-    Two threads of one core share what computes: workers of their own cores come first.
+    Two threads of one core share its execution units, so workers are placed on separate cores
+    first.
     """
     if not hasattr(os, "sched_getaffinity"):
         return list(range(os.cpu_count() or 1))
@@ -23,13 +24,13 @@ def usable_cores() -> list[int]:
 
 
 def n_usable(cores: list[int]) -> int:
-    """The number of them that the process may keep busy: a container's quota can be less."""
+    """The number of ``cores`` that the process may keep busy; a container's quota can be lower."""
     quota = cpu_quota()
     return len(cores) if quota is None else max(1, min(len(cores), math.floor(quota)))
 
 
 def cpu_quota() -> Optional[float]:
-    """The processors' worth of time that the container allows; ``None`` without a limit."""
+    """The container's CPU quota in processors; ``None`` without a limit."""
     try:
         words = (GROUPS / "cpu.max").read_text(encoding="ascii").split()
         return None if words[0] == "max" else int(words[0]) / int(words[1])
@@ -46,10 +47,10 @@ def cpu_quota() -> Optional[float]:
 
 
 def cores_of(worker: int, n_workers: int, n_threads: int) -> Optional[list[int]]:
-    """The processors for a worker alone; ``None`` if it may run anywhere.
+    """The processors reserved for a worker; ``None`` if it may run anywhere.
 
-    Workers have processors of their own only where they have all of them between them. With fewer
-    workers another program, perhaps of the same kind, would be on the same ones and others idle.
+    Processors are reserved only if the workers together use all of them. With fewer workers,
+    another program could be pinned to the same processors while others are idle.
     """
     cores = usable_cores()
     if n_usable(cores) != len(cores) or n_workers * n_threads != len(cores):
@@ -58,13 +59,13 @@ def cores_of(worker: int, n_workers: int, n_threads: int) -> Optional[list[int]]
 
 
 def pin(cores: Optional[Iterable[int]]) -> None:
-    """Keep this process on some processors."""
+    """Restrict this process to some processors."""
     if cores is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
 
 
 def _place_among_siblings(cpu: int) -> int:
-    """0 for the first of the processors that are one core, 1 for the second, and so on."""
+    """The index of a logical processor among those of its core."""
     try:
         text = (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text("ascii")
         siblings = sorted(number for part in text.strip().split(",") for number in _range(part))
@@ -74,15 +75,15 @@ def _place_among_siblings(cpu: int) -> int:
 
 
 def _range(text: str) -> range:
-    """``0-3`` or ``5``, as the kernel writes lists of processors."""
+    """Parse ``0-3`` or ``5``, as in the kernel's lists of processors."""
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 
 
 class CoreTurns:
-    """Lets at most as many threads decode at the same time as there are cores.
+    """Limits the number of threads that decode at the same time to the number of cores.
 
-    The engine shares the cores among the calls that are under way.
+    The engine divides the cores among the calls in progress.
     """
 
     def __init__(self) -> None:
@@ -106,7 +107,7 @@ TURNS = CoreTurns()
 
 
 def _forget_turns() -> None:
-    """A forked process has none of the threads that had a turn."""
+    """Reset after a fork, since the child has none of the parent's threads."""
     TURNS.__init__()  # type: ignore[misc]
 
 

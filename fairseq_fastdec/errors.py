@@ -1,10 +1,10 @@
-"""An error of what the user gave ends a command in one line, with exit code 2.
+"""Errors in the user's input end a command with one line and exit code 2.
 
-fairseq's commands let every error through, so that a wrong option shows where in the program it was
-found. :func:`install` has python itself tell such errors, once nobody has caught them: whoever
-catches them (the hub's users, pytest, the workers of a distributed training) sees what was raised.
+fairseq's commands do not catch errors, so that a wrong option prints a traceback. :func:`install`
+sets an exception hook for such errors. Code that catches them (users of the hub, pytest, workers of
+distributed training) still gets the original exception.
 
-With ``FASTDEC_TRACEBACK=1`` in the environment the traceback is shown all the same.
+Set the environment variable ``FASTDEC_TRACEBACK=1`` to see the traceback anyway.
 """
 
 import contextlib
@@ -23,27 +23,27 @@ Hook = Callable[[type[BaseException], BaseException, Optional[TracebackType]], N
 
 
 def install() -> None:
-    """Have errors of the user's input told in one line where a fairseq command would end with one.
+    """Print errors in the user's input as one line if they would end a fairseq command.
 
-    Any other error, and any other program, goes on to the hook that there was.
+    Other errors and other programs use the previous hook.
     """
     if not hasattr(sys.excepthook, "previous"):
         sys.excepthook = _hook_before(sys.excepthook)
 
 
 def flag_of(option: str) -> str:
-    """The flag of an option, as users type it and as messages name it."""
+    """The flag of an option as on the command line."""
     return f"--{option.replace('_', '-')}"
 
 
 def end_with(message: str) -> NoReturn:
     """End the program with one line on standard error.
 
-    Where the disk of a standard stream is full, or nobody reads it, the code still tells.
+    The exit code is right even if a standard stream cannot be written (full disk, closed pipe).
 
     Raises:
-        SystemExit: its text is the line, for callers in the same process; its code
-            :data:`EXIT_CODE`.
+        SystemExit: with the line as its text, for callers in the same process, and
+            :data:`EXIT_CODE` as its code.
     """
     line = " ".join(message.split())
     _write(sys.stdout, "")
@@ -54,22 +54,22 @@ def end_with(message: str) -> NoReturn:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write to a standard stream, and everything that it still holds; or give it up."""
+    """Write to a standard stream and flush it; if that fails, redirect it to the null device."""
     try:
         stream.write(text)
         stream.flush()
     except OSError:
-        # Python would try again when it ends, fail, and end with a code of its own.
+        # Otherwise Python would flush it again at exit, fail, and change the exit code.
         with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
 @contextlib.contextmanager
 def errors_in_one_line(program: str, *besides: type[Exception]) -> Iterator[None]:
-    """End the program with one line for an error of its input, instead of a traceback.
+    """End the program with one line instead of a traceback for an error in its input.
 
     Args:
-        besides: what counts as such an error besides ``ValueError`` and ``OSError``.
+        besides: the exceptions to handle in addition to ``ValueError`` and ``OSError``.
     """
     expected: tuple[type[Exception], ...] = (ValueError, OSError, *besides)
     try:
@@ -79,16 +79,16 @@ def errors_in_one_line(program: str, *besides: type[Exception]) -> Iterator[None
 
 
 def error_of_input(error: BaseException) -> Optional[BaseException]:
-    """The error to tell the user where they gave something wrong, and ``None`` elsewhere.
+    """The error to report if the user's input is wrong; otherwise ``None``.
 
-    That is a ``ValueError`` of a ``raise`` statement of this package, which then says what is wrong
-    and what to do; an error whose text begins with a flag; a file that is not there. Where
-    fairseq's trainer hides the first behind an ``Exception`` without a kind, it is the first.
+    Such errors are: a ``ValueError`` from a ``raise`` statement in this package, whose text is
+    meant for users; an error whose text begins with a flag; a missing file. If fairseq's trainer
+    wraps one of them in a plain ``Exception``, the original error is returned.
     """
     if type(error) is Exception and isinstance(error.__context__, Exception):
         return error_of_input(error.__context__)
     names_a_flag = isinstance(error, (ValueError, AssertionError)) and str(error).startswith("--")
-    # fairseq's own has no number: "Model file not found".
+    # fairseq's "Model file not found" has no errno.
     is_of_file = isinstance(error, FILE_ERRORS) or (type(error) is OSError and error.errno is None)
     is_ours = isinstance(error, ValueError) and _raised_here(error.__traceback__)
     return error if names_a_flag or is_of_file or is_ours else None
@@ -102,7 +102,7 @@ def _hook_before(previous: Hook) -> Hook:
         if of_input is None or os.environ.get("FASTDEC_TRACEBACK"):
             previous(kind, error, traceback)
         else:
-            # python ends with the code of a SystemExit that its hook raises.
+            # Python exits with the code of a SystemExit raised by the hook.
             end_with(f"{os.path.basename(sys.argv[0])}: {of_input}")
 
     tell.previous = previous  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def _hook_before(previous: Hook) -> Hook:
 
 
 def _in_command(traceback: Optional[TracebackType]) -> bool:
-    """Whether an error came through the main function of one of fairseq's commands."""
+    """Whether an error was raised within the main function of a fairseq command."""
     while traceback is not None:
         code = traceback.tb_frame.f_code
         folder = os.path.basename(os.path.dirname(code.co_filename))
@@ -121,7 +121,7 @@ def _in_command(traceback: Optional[TracebackType]) -> bool:
 
 
 def _raised_here(traceback: Optional[TracebackType]) -> bool:
-    """Whether a ``raise`` statement of this package made the error, and not a mistake in it."""
+    """Whether the error comes from a ``raise`` statement in this package, not from a bug."""
     if traceback is None:
         return False
     while traceback.tb_next is not None:

@@ -1,8 +1,8 @@
-"""Functions of fairseq's around decoding, replaced by faster ones with equal results.
+"""Faster replacements, with equal results, for functions that fairseq calls around decoding.
 
-fairseq's commands look each token up as a tensor, and write each number into one by itself. They
-read their configuration for every line, and omegaconf checks it each time. Together that takes as
-long as our methods decode.
+fairseq's commands look up each token as a tensor, and write tokens into tensors one by one. They
+read their configuration for every line, which omegaconf checks each time. Together this takes as
+long as fast decoding itself.
 """
 
 import functools
@@ -17,24 +17,24 @@ from torch import Tensor
 
 # The functions of fairseq's commands that read their configuration for every line.
 LOOPS = {"fairseq_cli.generate": "_main", "fairseq_cli.interactive": "main"}
-# The groups that they read then.
+# The groups of the configuration that they read.
 GROUPS = ("common_eval", "generation")
 
 
 def install() -> None:
-    """Replace the functions, and those of fairseq's commands that have been imported."""
+    """Replace the functions, including those of fairseq's commands that are already imported."""
     if not hasattr(Dictionary.string, "__wrapped__"):
         Dictionary.string = _by_look_up(Dictionary.string)
         Dictionary.encode_line = _at_once(Dictionary.encode_line)
     for name, loop in LOOPS.items():
-        # A module that is being imported has no loop yet.
+        # A module in the middle of its import has no loop yet.
         own = getattr(sys.modules.get(name), loop, None)
         if own is not None and not hasattr(own, "__wrapped__"):
             setattr(sys.modules[name], loop, _with_plain_groups(own))
 
 
 def _by_look_up(string: Callable) -> Callable:
-    """``Dictionary.string`` for tensors ``[n]``: one look-up in a list for each token."""
+    """``Dictionary.string`` for tensors ``[n]``, with one list look-up per token."""
     known = (Dictionary.__getitem__, Dictionary.unk_string)
 
     @functools.wraps(string)
@@ -75,8 +75,8 @@ def _by_look_up(string: Callable) -> Callable:
 
 
 def _at_once(encode_line: Callable) -> Callable:
-    """``Dictionary.encode_line`` that makes its tensor, int32 ``[n]``, of a list."""
-    # The default tokeniser, which fairseq names nowhere else in these versions.
+    """``Dictionary.encode_line`` that creates its tensor, int32 ``[n]``, from a list."""
+    # The default tokeniser, which is not accessible by name in all versions of fairseq.
     defaults = encode_line.__defaults__ or ()
 
     @functools.wraps(encode_line)
@@ -109,7 +109,7 @@ def _at_once(encode_line: Callable) -> Callable:
 def _with_plain_groups(loop: Callable) -> Callable:
     @functools.wraps(loop)
     def loop_with_plain_groups(cfg: Any, *args: Any) -> Any:
-        # fairseq converts a Namespace itself.
+        # fairseq converts a Namespace later.
         return loop(cfg if isinstance(cfg, Namespace) else _Config(cfg), *args)
 
     return loop_with_plain_groups

@@ -1,6 +1,6 @@
-"""``--help`` of fairseq's commands: our options and fairseq's main ones; ``--help-all``: every one.
+"""``--help`` of fairseq's commands lists the plugin's and the main options, ``--help-all`` all.
 
-Our options come first in both.
+The plugin's options come first in both.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from fairseq.registry import REGISTRIES
 
 SHORT, ALL = ("-h", "--help"), "--help-all"
 PACKAGE = __name__.partition(".")[0]
-# fairseq's options that most command lines have.
+# The most used options of fairseq.
 MAIN = frozenset(
     {
         "help", "help_all", "path", "task", "source_lang", "target_lang", "gen_subset",
@@ -28,34 +28,36 @@ MAIN_OF_TRAINING = frozenset(
         "finetune_from_model",
     }
 )  # fmt: skip
-# With more choices than this, an option has its name for a value in the short help.
+# Options with more choices than this are shown without them in the short help.
 MOST_CHOICES = 6
 
 
 def as_ours(group: Any) -> Any:
-    """Mark a group of options as this package's; the help begins with such groups."""
+    """Mark a group of options as the plugin's; these groups come first in the help."""
     group.is_ours = True
     return group
 
 
 def asks_for_help(argument: str) -> bool:
-    """Whether a word of a command line is one of the flags."""
+    """Whether an argument is a help flag."""
     return argument in (*SHORT, ALL)
 
 
 def add_all(parser: argparse.ArgumentParser) -> None:
-    """Add ``--help-all``."""
+    """Add the ``--help-all`` option."""
     if ALL not in parser._option_string_actions:
-        parser.add_argument(ALL, action="help", help="list all options of fairseq, too, and exit")
+        parser.add_argument(
+            ALL, action="help", help="list all options, including all of fairseq's, and exit"
+        )
 
 
 def set_help(parser: argparse.ArgumentParser, args: argparse.Namespace, is_short: bool) -> None:
     """Replace the parser's help.
 
     Args:
-        args: has the architecture and the criterion; what classes of this package add to their
-            bases counts as ours.
-        is_short: whether to leave most of fairseq's options out.
+        args: contains the architecture and the criterion. Options that classes of this package add
+            to those of their bases count as the plugin's.
+        is_short: whether to omit most of fairseq's options.
     """
     trains = "--max-update" in parser._option_string_actions
     shown = MAIN | _own_options(args) | (MAIN_OF_TRAINING if trains else frozenset())
@@ -67,7 +69,7 @@ def set_help(parser: argparse.ArgumentParser, args: argparse.Namespace, is_short
 
 
 def _own_options(args: argparse.Namespace) -> set[str]:
-    """The options that a model and a criterion of this package have and their stock bases lack."""
+    """The options that a model and a criterion of this package add to their stock bases."""
     classes = (
         ARCH_MODEL_REGISTRY.get(getattr(args, "arch", None)),
         REGISTRIES["criterion"]["registry"].get(getattr(args, "criterion", None)),
@@ -90,10 +92,10 @@ def _options(cls: Any) -> set[str]:
 
 
 def _formatted(parser: argparse.ArgumentParser, is_shown: Any) -> str:
-    """The help of the options that are shown, or of all.
+    """The help text.
 
     Args:
-        is_shown: whether to show one of fairseq's options, by its name; ``None`` for all of them.
+        is_shown: tells whether to show an option of fairseq, by name; ``None`` to show all.
     """
     positionals = parser._get_positional_actions()
     formatter = parser._get_formatter()
@@ -110,7 +112,7 @@ def _formatted(parser: argparse.ArgumentParser, is_shown: Any) -> str:
         formatter.end_section()
     formatter.add_text(parser.epilog)
     if is_shown is not None:
-        formatter.add_text(f"{ALL} lists every option of fairseq, too.")
+        formatter.add_text(f"{ALL} lists all options, including all of fairseq's.")
     return formatter.format_help()
 
 

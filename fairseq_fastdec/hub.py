@@ -1,9 +1,9 @@
 """fairseq's hub interface with checked options, and without its overhead.
 
-In fairseq ``model.translate(text, decodign="greedy")`` sets a field that nothing reads, and
-``from_pretrained(..., decoding="greedy")`` drops what the checkpoint's options do not have. Every
+In fairseq, ``model.translate(text, decodign="greedy")`` sets a field that is never read, and
+``from_pretrained(..., decoding="greedy")`` drops options that the checkpoint does not have. Every
 call copies the configuration, builds a generator and starts a data loader, which takes longer than
-decoding a sentence with a small model. :func:`install` mends all three.
+decoding a sentence with a small model. :func:`install` fixes all three.
 """
 
 import copy
@@ -37,7 +37,7 @@ _CALLS: "weakref.WeakKeyDictionary[GeneratorHubInterface, HubCalls]" = weakref.W
 
 
 def install() -> None:
-    """Check what the hub's methods and ``from_pretrained`` are given, and keep generators."""
+    """Check the options of the hub's methods and ``from_pretrained``, and reuse generators."""
     if not hasattr(GeneratorHubInterface.generate, "__wrapped__"):
         GeneratorHubInterface.generate = _with_kept_generators(GeneratorHubInterface.generate)
     if not hasattr(checkpoint_utils.overwrite_args_by_name, "__wrapped__"):
@@ -89,12 +89,12 @@ def _with_kept_generators(generate: Callable) -> Callable:
 
 
 class HubCalls:
-    """Generators and batches that the calls of one hub interface share."""
+    """Generators and batches shared by the calls of one hub interface."""
 
     def __init__(self, task: Any, tokens: Tensor) -> None:
         """
         Args:
-            tokens: a sentence, int64 ``[n]`` with EOS.
+            tokens: an example sentence, int64 ``[n]`` with EOS.
         """
         self._kept = KeptGenerators()
         self._batches = DirectBatches(task, tokens)
@@ -108,8 +108,8 @@ class HubCalls:
         leaves_out_long: bool,
         inference_step_args: dict[str, Any],
     ) -> list[Any]:
-        """The hypotheses of ``GeneratorHubInterface.generate``, by a kept generator."""
-        # The hub's own attributes, without the search of torch's __getattr__.
+        """The hypotheses of ``GeneratorHubInterface.generate``, from a reused generator."""
+        # Direct access, which avoids torch's slow __getattr__.
         models, place = hub._modules["models"], hub._buffers["_float_tensor"]
         found: list[Any] = []
         key = _key(hub, options, (*models, place.dtype, place.device))
@@ -129,7 +129,7 @@ class HubCalls:
         self, hub: Any, generator: Any, sentences: Any, leaves_out_long: bool
     ) -> Iterable[dict[str, Any]]:
         """The batches of a call."""
-        # The task makes streaming's batches longer.
+        # For streaming, the task makes longer batches.
         streams = isinstance(generator, Streaming)
         limit = _limit(hub)
         if streams or limit is None or not self._is_direct:
@@ -141,7 +141,7 @@ class HubCalls:
 
 
 def _build(hub: Any, options: dict[str, Any]) -> Any:
-    """A generator as ``GeneratorHubInterface.generate`` builds it."""
+    """Build a generator as ``GeneratorHubInterface.generate`` does."""
     _check_options(hub.task, options)
     args = copy.deepcopy(hub.cfg.generation)
     with open_dict(args):
@@ -151,16 +151,16 @@ def _build(hub: Any, options: dict[str, Any]) -> Any:
 
 
 def _key(hub: Any, options: dict[str, Any], place: Hashable) -> Optional[Hashable]:
-    """Everything that a generator depends on; the hub's options may be set between calls."""
+    """Everything that a generator depends on; the hub's options may change between calls."""
     key = key_of(options)
     task = hub.task.args if hub.task.cfg is None else hub.task.cfg
-    # hub.cfg.generation would be checked by OmegaConf, which is slow.
+    # Direct access, since OmegaConf's checks in hub.cfg.generation are slow.
     generation = vars(hub.cfg)["_content"]["generation"]
     return None if key is None else (place, key, _values(generation), _values(task))
 
 
 def _values(options: Any) -> Hashable:
-    """The values of options; those that are lists as text."""
+    """The values of options; lists are converted to text."""
     if not isinstance(options, DictConfig):
         return str(options)
     nodes = vars(options)["_content"].values()
@@ -171,21 +171,21 @@ def _values(options: Any) -> Hashable:
 
 
 def _limit(hub: Any) -> Optional[float]:
-    """The most source tokens, EOS included; ``None`` in models for several languages."""
+    """The maximum number of source tokens, EOS included; ``None`` for multilingual models."""
     limits = hub.max_positions
     limit = limits[0] if isinstance(limits, (list, tuple)) else limits
     return limit if isinstance(limit, (int, float)) else None
 
 
 def _check_lengths(hub: Any, sentences: Any) -> None:
-    """Check that each of the sentences, int64 ``[T]``, is within the positions."""
-    # Models for several languages have limits by pair of languages.
+    """Check that no sentence, int64 ``[T]``, exceeds the model's positions."""
+    # Multilingual models have limits by language pair, which are not checked here.
     limit = _limit(hub)
     for number, tokens in enumerate(sentences):
         if limit is not None and len(tokens) > limit:
             raise ValueError(
-                f"sentence {number} (from 0): has {len(tokens)} source tokens, and the model "
-                f"positions for {limit}; divide it, or leave it out with "
+                f"sentence {number} (from 0): has {len(tokens)} source tokens, but the model has "
+                f"positions for {limit}; split it, or leave it out with "
                 "skip_invalid_size_inputs=True"
             )
 
@@ -198,15 +198,16 @@ def _check_options(task: Any, names: Iterable[str]) -> None:
     for name in names:
         if name in OWN:
             raise ValueError(
-                f"{name}: {type(task).__name__} has no such option; give it the task by "
-                "fairseq_fastdec.tasks.register_fastdec(NAME OF THE TASK) before it is loaded"
+                f"{name}: not an option of {type(task).__name__}; call "
+                "fairseq_fastdec.tasks.register_fastdec(NAME OF THE TASK) before loading the model"
             )
 
 
 def _with_own_tasks(overwrite: Callable) -> Callable:
-    """fairseq overwrites the options in a checkpoint that are there, but not what task it is of.
+    """Apply overrides of the task's name and of options that a checkpoint does not have.
 
-    Of tasks without a dataclass, fairseq overwrites everything, and takes any name.
+    fairseq only overwrites options that are in the checkpoint. For tasks without a dataclass, it
+    overwrites everything and accepts any name.
     """
 
     @functools.wraps(overwrite)
@@ -236,7 +237,7 @@ def _is_own(task: Any) -> bool:
 
 
 def _names_in(cfg: Any) -> set[str]:
-    """The names of a configuration on all its levels."""
+    """The names of a configuration on all levels."""
     names: set[str] = set()
     for name in cfg:
         names.add(name)
@@ -249,7 +250,9 @@ def _names_in(cfg: Any) -> set[str]:
 
 
 def _check_overrides(unknown: Iterable[str]) -> None:
-    """Many unknown names are for tokenisers; one that is nearly one of ours is misspelt."""
+    """Reject misspelt options. Most unknown names are valid, for tokenisers; only similar ones
+    count.
+    """
     for name in unknown:
         nearest = difflib.get_close_matches(name, OWN, n=1, cutoff=0.75)
         if nearest and name not in OWN:

@@ -1,4 +1,4 @@
-"""Modules that another import has loaded while they were being looked for."""
+"""Handles modules that were imported as a side effect while a finder searched for them."""
 
 import sys
 from importlib.abc import Loader
@@ -7,28 +7,28 @@ from types import ModuleType
 
 
 class KnownLoader(Loader):
-    """Gives a module that there is already, and leaves it as it is."""
+    """Returns a module that is already imported, without running it again."""
 
     def __init__(self, spec: ModuleSpec) -> None:
         """
         Args:
-            spec: the module's own.
+            spec: the module's original specification.
         """
         self._spec = spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The module that there is."""
+        """Return the imported module."""
         return sys.modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give it back its own specification."""
+        """Restore the original specification."""
         module.__spec__ = self._spec
 
 
 def known(name: str) -> ModuleSpec:
-    """The specification of a module that was imported while it was being looked for.
+    """The specification of a module that was imported during the search for it.
 
-    The import system prefers the module's own specification, by which it would run it once more.
+    The import system would use the module's own specification, and run the module again.
     """
     module = sys.modules[name]
     assert module.__spec__ is not None

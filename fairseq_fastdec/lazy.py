@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first read (PEP 562)."""
+"""Lazy import of a package's names on first access (PEP 562)."""
 
 import importlib
 from collections.abc import Callable
@@ -9,8 +9,8 @@ def names(package: str, places: dict[str, str]) -> Callable[[str], Any]:
     """The ``__getattr__`` of a package.
 
     Args:
-        package: its ``__name__``.
-        places: by name, the module below the package that defines it, such as ``".models"``.
+        package: the ``__name__`` of the package.
+        places: for each name, the submodule that defines it, such as ``".models"``.
     """
 
     def read(name: str) -> Any:

@@ -1,12 +1,12 @@
-"""Imports of fairseq that leave out what a decoding command does not need.
+"""Imports fairseq without the modules that a decoding command does not need.
 
-``import fairseq`` runs the modules of all its tasks, models and criterions, and with them
-scikit-learn and SciPy: longer than a sentence of a small model takes to translate a thousand times.
-After :func:`install` these modules are *deferred*: they are run when something first reads one of
-their names, or when a registry is asked for a task or an architecture that it does not hold yet.
+``import fairseq`` imports all of its tasks, models and criterions, and with them scikit-learn and
+SciPy, which is much slower than decoding a sentence with a small model. After :func:`install` these
+modules are *deferred*: they run when one of their names is first accessed, or when a registry is
+searched for a task or an architecture that it does not contain yet.
 
-This is for processes that do nothing but decode (``python -m fairseq_fastdec generate`` and
-``interactive``), so it has to come before fairseq is imported.
+This is for processes that only decode (``python -m fairseq_fastdec generate`` and ``interactive``).
+It has to be called before fairseq is imported.
 """
 
 import contextlib
@@ -30,12 +30,12 @@ DEFERRED_PACKAGES = (
     "fairseq.models",
     "fairseq.tasks",
 )
-# And these, which import scikit-learn; options name the other criterions.
+# So are these modules, which import scikit-learn.
 DEFERRED_MODULES = (
     "fairseq.criterions.sentence_prediction",
     "fairseq.criterions.sentence_prediction_adapters",
 )
-# What deferred modules register when they are run.
+# The registries that deferred modules fill when they run.
 REGISTRIES = {
     "fairseq.tasks": ("TASK_REGISTRY", "TASK_DATACLASS_REGISTRY"),
     "fairseq.models": (
@@ -44,13 +44,13 @@ REGISTRIES = {
     ),
 }  # fmt: skip
 
-# Decorators that ask whether a name is free, which no deferred module has to answer.
+# Decorators that check whether a name is free, which must not load deferred modules.
 REGISTERING = {
     "fairseq.tasks": ("register_task",),
     "fairseq.models": ("register_model", "register_model_architecture"),
 }
 
-# The commands that decode and end.
+# The commands that only decode.
 COMMANDS = ("generate", "interactive")
 
 
@@ -68,9 +68,9 @@ def is_decoding_command(arguments: Sequence[str]) -> bool:
 
 
 def install() -> None:
-    """Defer what a decoding command does not need, and import fairseq.
+    """Import fairseq, deferring modules that a decoding command does not need.
 
-    Does nothing in a process that has imported fairseq already.
+    Does nothing if fairseq is already imported.
     """
     if "fairseq" in sys.modules:
         return
@@ -89,20 +89,20 @@ def install() -> None:
 
 
 def load_all() -> None:
-    """Run all modules that have been deferred."""
+    """Run all deferred modules."""
     with _as_they_are():
         while _deferred:
             _run(_deferred[-1])
 
 
 def class_of(module: str, name: str) -> tuple[type, ...]:
-    """A class as ``isinstance`` takes it; ``()`` if nothing has run its module."""
+    """A class for ``isinstance``, in a tuple; ``()`` if its module has not run."""
     known = sys.modules.get(module)
     return () if known is None or isinstance(known, _Deferred) else (getattr(known, name),)
 
 
 def once_run(name: str, call: Callable[[], object]) -> None:
-    """Call a function as soon as a module has been run: now, unless it is deferred."""
+    """Call a function when a module has run: immediately, unless it is deferred."""
     if isinstance(sys.modules.get(name), _Deferred):
         _calls.setdefault(name, []).append(call)
     else:
@@ -125,7 +125,7 @@ def _registering(register: Callable) -> Callable:
 
 @contextlib.contextmanager
 def _as_they_are() -> Iterator[None]:
-    """Within, registries hold what they hold."""
+    """Within this context, registries do not load deferred modules."""
     global _n_within
     _n_within += 1
     try:
@@ -135,13 +135,13 @@ def _as_they_are() -> Iterator[None]:
 
 
 class Registry(dict):
-    """A registry of fairseq's that runs the deferred modules before it lacks a name."""
+    """A registry of fairseq that runs the deferred modules if a name is missing."""
 
     def __init__(self, names: dict[Any, Any], together: list["Registry"]) -> None:
         """
         Args:
-            together: the registries that are filled together. If one of them has a name, the module
-                that registers it has been run.
+            together: the registries that are filled by the same modules. If one of them contains a
+                name, the module that registers it has run.
         """
         super().__init__(names)
         self._together = together
@@ -168,7 +168,7 @@ class Registry(dict):
         load_all()
         return dict.__len__(self)
 
-    # argparse asks whether one of the keys is what was given.
+    # argparse tests membership in the keys, which must not load all modules.
     def keys(self) -> Any:
         return _Keys(self)
 
@@ -182,7 +182,7 @@ class Registry(dict):
 
 
 class _Keys:
-    """The names in a registry, which are all there only once one goes through them."""
+    """The keys of a registry; iterating over them loads all deferred modules."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -198,13 +198,13 @@ class _Keys:
 
 
 class _Deferred(ModuleType):
-    """A module that has not been run.
+    """A module that has not run yet.
 
-    A package has no ``__path__`` until then, so that it is run before modules within it are found.
+    A package has no ``__path__`` until it runs, so that it runs before its submodules are imported.
     """
 
     def __getattr__(self, name: str) -> Any:
-        # inspect and others look at special attributes of every module that there is.
+        # inspect and others read special attributes of all modules.
         if name.startswith("__") and name not in ("__all__", "__path__"):
             raise AttributeError(name)
         _run(self)
@@ -231,7 +231,7 @@ def _run(module: ModuleType) -> None:
 
 
 class _DeferringLoader(Loader):
-    """Makes a module, and leaves its code for later."""
+    """Creates a module without running it."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -247,12 +247,12 @@ class _DeferringLoader(Loader):
 
 
 class _Finder:
-    """Finds the modules that are deferred."""
+    """Finds deferred modules."""
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """As the import system asks for it; ``None`` for all other modules."""
+        """Called by the import system; ``None`` for all other modules."""
         if name.startswith("fairseq.") and name in sys.modules and target is None:
             return known(name)
         if name.rpartition(".")[0] not in DEFERRED_PACKAGES and name not in DEFERRED_MODULES:

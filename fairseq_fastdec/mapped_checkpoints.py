@@ -1,17 +1,17 @@
-"""A checkpoint's weights go from its file to the model, with no copy of them in between.
+"""Loads a checkpoint's weights from its file into the model without an intermediate copy.
 
-fairseq reads a whole checkpoint, the optimizer's state included, makes the model beside it, and
-copies. Where somebody loads models only (fairseq-generate and -interactive, the hub, the tools),
-:func:`install` has the file mapped instead: of each parameter a piece at a time is in memory.
-fairseq-train reads checkpoints as before, and so is read what cannot be mapped: files of before
-torch 1.6, files whose tensors are compressed, and all files where the system is not Linux.
+fairseq reads a whole checkpoint, including the optimizer's state, creates the model, and copies the
+weights. When only models are loaded (fairseq-generate and -interactive, the hub, the tools),
+:func:`install` maps the file instead, and copies each parameter in small pieces. fairseq-train
+reads checkpoints as before. So are files that cannot be mapped: those from before torch 1.6, those
+with compressed tensors, and all files on systems other than Linux.
 
-torch's restricted unpickler reads mapped files, too. Nothing is mapped any more when the models are
-there: whoever overwrites the file later does them no harm.
+Mapped files are also read with torch's restricted unpickler. The mapping ends when the models are
+loaded, so the file can be overwritten later.
 
-Matrices of models that do nothing but decode stay in the file even then (:func:`read_weights`).
-Most are read when the engine prepares them, one layer at a time, and leave memory again. So the
-model as fairseq computes with it is never in memory as a whole.
+Matrices of models that only decode stay in the file even then (:func:`read_weights`). Most are read
+when the engine prepares them, one layer at a time, and are freed afterwards. So fairseq's model is
+never in memory as a whole.
 """
 
 import contextlib
@@ -34,12 +34,12 @@ from torch.overrides import TorchFunctionMode
 
 from .memory import forget_pages, large_pieces_apart, trim
 
-# So many bytes of a parameter are in memory twice.
+# The number of bytes that are copied at a time.
 PIECE = 1 << 22
 FIRST_BYTES = b"PK\x03\x04"
-# An attribute of parameters whose numbers are in the file yet: the mapped tensor.
+# An attribute of parameters that are not read yet: the mapped tensor.
 IN_FILE = "_fastdec_in_file"
-# Whoever calls these on a parameter means its first, random values.
+# Functions that initialise parameters with random values.
 DRAWS = {
     Tensor.normal_, Tensor.uniform_, nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_,
     nn.init.kaiming_normal_, nn.init.xavier_uniform_, nn.init.xavier_normal_,
@@ -51,7 +51,7 @@ _copying: ContextVar[Optional["CopyByPieces"]] = ContextVar("copying", default=N
 
 
 def install() -> None:
-    """Have fairseq map the checkpoints of which it loads models only."""
+    """Make fairseq map checkpoints when it loads only models."""
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "maps_files"):
         checkpoint_utils.load_checkpoint_to_cpu = _mapping_files(
             checkpoint_utils.load_checkpoint_to_cpu
@@ -63,16 +63,16 @@ def install() -> None:
 
 
 class CopyByPieces(TorchFunctionMode):
-    """Within, ``copy_`` of a mapped tensor takes a piece at a time, whose pages then leave memory.
+    """In this context, ``copy_`` from a mapped tensor works in pieces, whose pages are freed.
 
-    ``Module.load_state_dict`` copies so.
+    ``Module.load_state_dict`` uses ``copy_``.
     """
 
     def __init__(self, defers: bool = False) -> None:
         """
         Args:
-            defers: leave matrices in the file, and draw no random values for parameters, which
-                would be the first to need memory for them.
+            defers: leave matrices in the file, and skip the random initialisation of parameters,
+                which would allocate their memory.
         """
         super().__init__()
         self._defers = defers
@@ -82,20 +82,20 @@ class CopyByPieces(TorchFunctionMode):
         self._stretches: list[tuple[int, int]] = []
 
     def add(self, path: str, state: dict[str, Any]) -> None:
-        """Know a checkpoint that has been mapped.
+        """Register a mapped checkpoint.
 
-        Its tensors are kept until :meth:`close`, and the mapping with them: nothing else can come
-        to lie at its addresses.
+        Its tensors and the mapping are kept until :meth:`close`, so that its addresses are not
+        reused.
         """
         self._states.append(state)
         self._tensors += _tensors_of(state)
         self._stretches += _stretches_of(path)
 
     def close(self) -> None:
-        """Empty the checkpoints, and with that end the mappings.
+        """Clear the checkpoints, which ends the mappings.
 
-        What fairseq and omegaconf leave behind refers to them in cycles until garbage is collected,
-        and to collect it takes time.
+        Reference cycles of fairseq and omegaconf would otherwise keep them until garbage
+        collection, which is slow.
         """
         for state in self._states:
             _weights_of(state).clear()
@@ -126,7 +126,7 @@ class CopyByPieces(TorchFunctionMode):
         return target
 
     def _is_of_parameter(self, tensor: Any) -> bool:
-        """Whether it is a parameter, or the ``data`` of one."""
+        """Whether a tensor is a parameter or the ``data`` of one."""
         if isinstance(tensor, nn.Parameter) or not isinstance(tensor, Tensor):
             return isinstance(tensor, nn.Parameter)
         known = self._parameters.get(tensor.data_ptr(), lambda: None)()
@@ -164,8 +164,8 @@ def read_weights(modules: Iterable[nn.Module], but: Collection[Tensor] = ()) -> 
     """Read the parameters that were left in their files.
 
     Args:
-        but: stay there. They are read when the engine prepares them (:func:`read_weight`), or when
-            a module that has them is called.
+        but: parameters that stay in the file. They are read when the engine prepares them
+            (:func:`read_weight`) or when a module that uses them is called.
     """
     stay = set(map(id, but))
     for module in modules:
@@ -175,7 +175,7 @@ def read_weights(modules: Iterable[nn.Module], but: Collection[Tensor] = ()) -> 
 
 
 def read_weight(parameter: Tensor) -> None:
-    """Read a parameter that was left in its file; others stay as they are."""
+    """Read a parameter if it was left in its file."""
     source = getattr(parameter, IN_FILE, None)
     if source is not None:
         delattr(parameter, IN_FILE)
@@ -183,9 +183,10 @@ def read_weight(parameter: Tensor) -> None:
 
 
 def _read_all_but_layers(model: nn.Module) -> None:
-    """Read what may be computed with in other ways than by calling its module.
+    """Read parameters that may be used without calling their module.
 
-    A hook makes weight_norm's weights of other parameters, and fairseq removes it before decoding.
+    weight_norm computes weights from other parameters in a hook, which fairseq removes before
+    decoding.
     """
     for module in model.modules():
         if type(module) not in (nn.Linear, nn.Embedding) or module._forward_pre_hooks:
@@ -194,9 +195,9 @@ def _read_all_but_layers(model: nn.Module) -> None:
 
 
 def _read_when_called(model: nn.Module) -> None:
-    """Let no module compute with weights that nobody has read."""
+    """Read the weights of a module when it is first called."""
     for module in model.modules():
-        # Attention takes the weights of its layers without calling them.
+        # Attention uses the weights of its layers without calling them.
         near = [module, *module.children()]
         own = [parameter for m in near for parameter in m.parameters(recurse=False)]
         if any(hasattr(parameter, IN_FILE) for parameter in own):
@@ -225,7 +226,7 @@ def _mapping_files(load_checkpoint: Callable) -> Callable:
 
 @contextlib.contextmanager
 def _torch_maps(copying: CopyByPieces) -> Iterator[None]:
-    """Within, ``torch.load`` maps what this thread opens: fairseq gives it a file, not a name."""
+    """In this context and thread, ``torch.load`` maps the open files that fairseq passes."""
     own_thread = threading.get_ident()
 
     @functools.wraps(torch.load)
@@ -248,23 +249,23 @@ def _torch_maps(copying: CopyByPieces) -> Iterator[None]:
 
 
 def _mapped(load: Callable[[], Any], path: str) -> Optional[dict[str, Any]]:
-    """A checkpoint whose tensors are mapped; ``None`` if it has to be read."""
+    """A checkpoint with mapped tensors; ``None`` if it cannot be mapped."""
     if not can_be_mapped(path):
         return None
     try:
         state = load()
-    except RuntimeError:  # as of file systems that map no files; reading says what else is wrong
+    except RuntimeError:  # e.g. a file system without mmap; other errors recur in reading
         return None
     if not isinstance(state, dict) or not all(map(_is_plain, _tensors_of(state))):
         return None
     if "task_state" in state:
-        # The task keeps it.
+        # Copied, since the task keeps it.
         state["task_state"] = copy.deepcopy(state["task_state"])
     return state
 
 
 def can_be_mapped(path: str) -> bool:
-    """Whether the bytes of a checkpoint's tensors stand in the file as they do in memory."""
+    """Whether the tensors of a checkpoint have the same bytes in the file as in memory."""
     if sys.platform != "linux" or sys.byteorder != "little":
         return False
     try:
@@ -277,7 +278,7 @@ def can_be_mapped(path: str) -> bool:
                 return False
             orders = [entry for entry in entries if entry.filename.endswith("/byteorder")]
             return all(archive.open(entry).read(len("little") + 1) == b"little" for entry in orders)
-    except Exception:  # of a damaged file any; torch says what is wrong with it
+    except Exception:  # a damaged file can raise anything; torch will report it
         return False
 
 
@@ -291,12 +292,12 @@ def _tensors_of(state: dict[str, Any]) -> list[Tensor]:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether its numbers begin where processors can read them; torch writes files that way."""
+    """Whether a tensor is strided and aligned, as in files written by torch."""
     return tensor.layout == torch.strided and tensor.data_ptr() % tensor.element_size() == 0
 
 
 def _stretches_of(path: str) -> Iterator[tuple[int, int]]:
-    """The addresses where a file is mapped, each with its end."""
+    """The start and end addresses of a file's mappings."""
     name = os.path.realpath(path)
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
@@ -307,14 +308,14 @@ def _stretches_of(path: str) -> Iterator[tuple[int, int]]:
 
 
 def _copy_by_pieces(target: Tensor, source: Tensor) -> None:
-    """Copy a mapped tensor, whose pages leave memory."""
+    """Copy a mapped tensor in pieces and free its pages."""
     for part, piece in _pieces(target, source):
         part.copy_(piece)
         forget_pages(*_place_of(piece))
 
 
 def _pieces(target: Tensor, source: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The two tensors, in pieces of some rows each."""
+    """Both tensors, split into pieces of several rows."""
     if target.shape != source.shape or source.dim() == 0:
         return iter([(target, source)])
     row = source[0].numel() * source.element_size()
@@ -323,6 +324,6 @@ def _pieces(target: Tensor, source: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _place_of(tensor: Tensor) -> tuple[int, int]:
-    """The address of the first number, and how many bytes later the last one ends."""
+    """The address of a tensor and its extent in bytes."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     return tensor.data_ptr(), (last + 1) * tensor.element_size()

@@ -1,6 +1,6 @@
-"""Memory that the process holds and no longer needs goes back to the system.
+"""Returns unused memory of the process to the system.
 
-Nothing of this does anything where the system is not Linux with glibc.
+These functions do nothing on systems other than Linux with glibc.
 """
 
 import contextlib
@@ -12,17 +12,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Optional
 
-# glibc's numbers of its settings, and the names by which a user sets them.
+# Parameters of glibc's mallopt, and the environment variables for them.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
 TUNABLES = "GLIBC_TUNABLES"
 LARGE_PIECE = 1 << 20
-# What glibc itself comes to in a process that has freed large pieces.
+# The value to which glibc adapts in a process that has freed large pieces.
 USUAL_LARGE_PIECE = 32 << 20
 
 
 def trim() -> None:
-    """Give back what was freed; glibc keeps it for the next time that somebody asks."""
+    """Return freed memory to the system; glibc keeps it for later allocations otherwise."""
     library = _c_library()
     if library is not None and hasattr(library, "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))
@@ -30,10 +30,10 @@ def trim() -> None:
 
 @contextlib.contextmanager
 def large_pieces_apart() -> Iterator[None]:
-    """Within, pieces of a MiB or more have pages of their own, which leave when they are freed.
+    """In this context, allocations of 1 MiB or more use separate pages, returned when freed.
 
-    Otherwise small pieces that stay come to lie among the large ones, and what was freed between
-    them is lost to those that follow. Nothing changes where the user has set this.
+    Otherwise small allocations that stay would fragment the memory between the large ones. Nothing
+    changes if the user has set these parameters.
     """
     library = _c_library()
     is_set = any(name in os.environ for name in SETTINGS)
@@ -50,11 +50,11 @@ def large_pieces_apart() -> Iterator[None]:
 
 
 def forget_pages(address: int, size: int) -> None:
-    """Let the pages of a mapped file leave memory; whoever reads them again, reads the file again.
+    """Drop pages of a mapped file from memory; later accesses read the file again.
 
     Args:
-        address, size: a stretch of the mapping, in bytes. Only pages that lie within it as a whole
-            leave. Whatever was written to them is lost.
+        address, size: a range of the mapping, in bytes. Only pages that are entirely within it are
+            dropped. Anything written to them is lost.
     """
     library = _c_library()
     first = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -1,6 +1,6 @@
-"""Messages of fairseq, hydra and torch that no user can act on stay off the screen.
+"""Suppresses messages of fairseq, hydra and torch that users cannot act on.
 
-True warnings stay, and so does what fairseq's commands log themselves.
+Relevant warnings and the log messages of fairseq's commands are kept.
 """
 
 import contextlib
@@ -11,27 +11,27 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-# Warnings of others about others, by message and by the module that they name.
+# Third-party warnings, by message and module.
 KNOWN_WARNINGS = (
-    # fairseq calls hydra so.
+    # Caused by fairseq's calls of hydra.
     ("", r"hydra\."),
     (r"\s*'config' is validated against ConfigStore schema", ""),
-    # fairseq loads batches so where there is no GPU.
+    # Caused by fairseq's data loading without a GPU.
     ("'pin_memory' argument is set as true but no accelerator", r"torch\.utils\.data\."),
     ("`torch.cuda.amp.* is deprecated", r"fairseq\."),
     ("__array__ implementation doesn't accept a copy keyword", r"fairseq\."),
-    # fairseq's layers call torch's attention so in training and validation.
+    # Caused by fairseq's attention in training and validation.
     ("Support for mismatched key_padding_mask and attn_mask", r"torch\.nn\.functional"),
 )
 LEVELS_OF_FAIRSEQ = (logging.DEBUG, logging.INFO)
 
 
 def install() -> None:
-    """Filter the known warnings; log at the level of ``LOGLEVEL``, or at INFO.
+    """Filter the known warnings; set the log level to ``LOGLEVEL``, by default INFO.
 
-    One of fairseq's modules sets the root logger up when it is imported (in 0.12.2 to INFO, then to
-    DEBUG), and its commands do not get to set the level that ``LOGLEVEL`` names any more. So this
-    sets it, unless somebody else has set the logger up.
+    One of fairseq's modules configures the root logger on import (with INFO in 0.12.2, DEBUG
+    later), after which its commands can no longer apply ``LOGLEVEL``. So it is applied here, unless
+    the logger was configured by other code.
     """
     for message, module in KNOWN_WARNINGS:
         warnings.filterwarnings("ignore", message, module=module)
@@ -43,9 +43,9 @@ def install() -> None:
 
 @contextlib.contextmanager
 def imports_unheard() -> Iterator[None]:
-    """Import modules of fairseq that set up logging, and warn, when they are imported.
+    """Silence imports of fairseq's modules that configure logging and emit warnings.
 
-    Afterwards the root logger is as it was before.
+    The root logger is restored afterwards.
     """
     root = logging.getLogger()
     handlers, level, disabled = root.handlers[:], root.level, root.manager.disable
@@ -62,13 +62,13 @@ def imports_unheard() -> Iterator[None]:
 
 @contextlib.contextmanager
 def results_only(level: int = logging.INFO) -> Iterator[None]:
-    """Log warnings and our own lines to standard error, but not what fairseq does.
+    """Log warnings and this package's messages to standard error, but not fairseq's.
 
-    fairseq's loggers stay open, since some of them also write to files. Where logging has been set
-    up already, it stays as it is.
+    fairseq's loggers stay enabled, since some of them also write to files. If logging is already
+    configured, nothing changes.
 
     Args:
-        level: of our own lines.
+        level: the level for this package's messages.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -86,7 +86,7 @@ def results_only(level: int = logging.INFO) -> Iterator[None]:
     try:
         yield
     finally:
-        # Generators log their summary when they go, and some are parts of cycles.
+        # Generators log their summary when they are deleted, and some are in reference cycles.
         gc.collect()
         root.setLevel(level_before)
         root.removeHandler(handler)

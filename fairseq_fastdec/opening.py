@@ -18,7 +18,7 @@ def load(path: Any, *arguments: Any, **options: Any) -> Any:
     Args:
         path: a bundle of ``python -m fairseq_fastdec export``, which needs neither torch nor
             fairseq; or a checkpoint, a directory with one, or a list of either.
-        arguments, options: of :meth:`~.bundles.translator.BundleTranslator.of` or
+        arguments, options: passed to :meth:`~.bundles.translator.BundleTranslator.of` or
             :func:`~.translator.load`: decoding options and, for checkpoints, dictionaries,
             languages, tokeniser and BPE.
 
@@ -26,9 +26,9 @@ def load(path: Any, *arguments: Any, **options: Any) -> Any:
         a :class:`~.bundles.translator.BundleTranslator` or a :class:`~.translator.Translator`
 
     Raises:
-        OSError: if a file is not there; it says what was looked for.
-        ValueError: for an option that the method cannot honour, for files that do not fit together,
-            and for a bundle that is damaged or of another version.
+        OSError: if a file is missing; the message names it.
+        ValueError: for an option that the method does not support, for incompatible files, and for
+            a bundle that is damaged or has another version.
     """
     if is_bundle(path):
         module = importlib.import_module(".bundles.translator", __package__)

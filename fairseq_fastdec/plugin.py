@@ -1,11 +1,11 @@
-"""Registers everything with fairseq, as soon as fairseq is there."""
+"""Sets up the plugin and registers it with fairseq."""
 
 import gc
 import sys
 
 from . import lean_imports, noise
 
-# Collecting garbage among what is being imported takes longer than importing it.
+# Garbage collection during the imports would take longer than the imports.
 _collects_garbage = gc.isenabled()
 gc.disable()
 noise.install()
@@ -15,7 +15,7 @@ with noise.imports_unheard():
     from . import compat
 compat.install()
 
-# After compat; importing registers.
+# Imported after compat.install(), for registration with fairseq.
 from . import (  # noqa: E402,F401
     criterions,
     errors,
@@ -32,7 +32,8 @@ hub.install()
 faster_fairseq.install()
 errors.install()
 if is_decoding_command() or lean_imports.is_decoding_command(sys.orig_argv):
-    # What has been imported stays: to look for garbage in it takes longer than a short command.
+    # Exclude imported objects from garbage collection, which would take longer than a short
+    # command.
     gc.freeze()
 if _collects_garbage:
     gc.enable()

@@ -1,7 +1,7 @@
-"""Progress within a batch, on fairseq's own bar.
+"""Shows progress within a batch on fairseq's progress bar.
 
-``--decoding streaming`` decodes thousands of sentences as one batch, and fairseq counts batches:
-its bar would stand at 0 until all is done.
+``--decoding streaming`` decodes thousands of sentences as one batch. fairseq counts batches, so its
+bar would stay at 0 until the end.
 """
 
 import functools
@@ -19,12 +19,12 @@ Item = TypeVar("Item")
 SECONDS_BETWEEN_LINES = 60.0
 
 _latest: Optional["weakref.ref[progress_bar.BaseProgressBar]"] = None
-# So many batches have begun since then; tqdm counts them only when it draws.
+# The number of batches begun since then; tqdm updates its count only when it draws.
 _n_begun = 0
 
 
 def install() -> None:
-    """Remember the bar that fairseq makes; it hands it to nobody."""
+    """Keep a reference to fairseq's progress bar, which is not accessible otherwise."""
     if not hasattr(progress_bar.progress_bar, "__wrapped__"):
         progress_bar.progress_bar = _remembered(progress_bar.progress_bar)
 
@@ -41,14 +41,14 @@ def _remembered(make_bar):
 
 
 def shown(items: Iterable[Item], n_items: int) -> Iterator[Item]:
-    """The items, each of them a finished sentence of the batch that is being decoded.
+    """Yield the items, each of them a finished sentence of the current batch, and show progress.
 
-    On a terminal fairseq's bar moves with them. Where it writes lines instead (``--log-format
-    simple`` and ``json``, ``--no-progress-bar``, no terminal), there is a line a minute. Without a
-    bar nothing is shown.
+    On a terminal, fairseq's bar is updated. If fairseq writes lines instead
+    (``--log-format simple`` and ``json``, ``--no-progress-bar``, no terminal), one line per minute
+    is logged. Without a bar nothing is shown.
 
     Args:
-        n_items: how many there will be.
+        n_items: the total number of items.
     """
     global _n_begun
     bar = None if _latest is None else _latest()
@@ -65,10 +65,10 @@ def shown(items: Iterable[Item], n_items: int) -> Iterator[Item]:
 
 
 def _on_bar(items: Iterable[Item], n_items: int, n_before: int, bar) -> Iterator[Item]:
-    """The finished share of a batch counts as that share of a step of the bar.
+    """Advance the bar by the finished fraction of the batch.
 
     Args:
-        n_before: how many batches are done.
+        n_before: the number of finished batches.
     """
     counted, drawn = bar.n, time.monotonic()
     try:
@@ -79,7 +79,7 @@ def _on_bar(items: Iterable[Item], n_items: int, n_before: int, bar) -> Iterator
                 drawn = time.monotonic()
             yield item
     finally:
-        # fairseq counts the batch when it asks for the next one.
+        # fairseq counts the batch itself when it fetches the next one.
         bar.n = counted
         bar.set_postfix_str("", refresh=False)
 

@@ -1,19 +1,19 @@
-"""Translations, and the reasons why there are none."""
+"""Translations, and the errors of sentences that could not be translated."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
-# Of subwords: pairs of a source and a target position, from 0.
+# Pairs of a source and a target subword position, from 0.
 Alignment = list[tuple[int, int]]
 
 
 class Problem(NamedTuple):
-    """Why a line cannot be translated.
+    """The reason why a line cannot be translated.
 
     Attributes:
-        kind: a few words, by which such lines are counted.
-        details: a sentence's end, with what can be done.
+        kind: a short category, by which such lines are counted.
+        details: the explanation, with a remedy.
     """
 
     kind: str
@@ -25,24 +25,24 @@ class Problem(NamedTuple):
 
 NOT_FINITE = Problem(
     "not finite",
-    "its score is no finite number; check the checkpoint, or give --engine-precision fp32",
+    "its score is not a finite number; check the checkpoint, or give --engine-precision fp32",
 )
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of a sentence, or the reason why there is none.
+    """A translation of a sentence, or the error if it could not be translated.
 
     Attributes:
         text: detokenised; ``None`` if the sentence could not be translated.
-        score: natural logarithm, divided by the length to the power of ``lenpen`` unless
-            ``unnormalized``: fairseq's score of a hypothesis.
+        score: fairseq's score of a hypothesis: natural logarithm, divided by the length to the
+            power of ``lenpen`` unless ``unnormalized``.
         tokens: target subwords, without EOS.
         positional_scores: natural logarithms, one for each of ``tokens`` and one for EOS.
         source_tokens: source subwords, without EOS.
         alignment: pairs of a source and a target subword, numbered from 0; ``None`` unless
             ``alignment=True``.
-        error: why the sentence could not be translated, with what to do; otherwise ``None``.
+        error: why the sentence could not be translated, with a remedy; otherwise ``None``.
     """
 
     text: Optional[str]
@@ -65,13 +65,13 @@ class Translation:
         source: str,
         alignment: Optional[Alignment] = None,
     ) -> "Translation":
-        """A translation from the tokens of a search.
+        """Create a translation from the tokens of a search.
 
         Args:
             tokens: ending in EOS, with ``scores`` for each.
-            stripped: the tokens that are no text.
-            words: the words of tokens, joined by spaces.
-            source: the source's words, joined by spaces.
+            stripped: the tokens that are not part of the text.
+            words: converts tokens to words joined by spaces.
+            source: the words of the source joined by spaces.
         """
         kept = [place for place, token in enumerate(tokens) if token not in stripped]
         return cls(
@@ -85,19 +85,19 @@ class Translation:
 
 
 class SentenceError(ValueError):
-    """Some sentences of a call could not be translated.
+    """Raised if sentences of a call could not be translated.
 
     Attributes:
-        errors: the reason for each of them, by its number from 0.
-        translations: what the call would have returned, with ``None`` for each of them.
+        errors: the reason for each such sentence, by its number from 0.
+        translations: the result of the call, with ``None`` for these sentences.
     """
 
     def __init__(self, errors: dict[int, str], translations: list[Any]) -> None:
         number, error = next(iter(errors.items()))
         others = f" ({len(errors) - 1} more sentences failed)" if len(errors) > 1 else ""
         super().__init__(
-            f"sentence {number} (from 0): {error}{others}; details=True returns errors beside the "
-            "translations of the other sentences"
+            f"sentence {number} (from 0): {error}{others}; details=True returns errors along with "
+            "the translations of the other sentences"
         )
         self.errors = errors
         self.translations = translations
@@ -107,10 +107,10 @@ class SentenceError(ValueError):
 
 
 def stripped_lines(texts: Sequence[str]) -> list[str]:
-    """Texts without white space around them.
+    """Texts without leading and trailing white space.
 
     Raises:
-        TypeError: for anything else than text.
+        TypeError: for anything but text.
     """
     try:
         return [text.strip() for text in texts]

@@ -1,4 +1,4 @@
-"""Stock transformer decoders of fairseq's: what makes a decoder another one."""
+"""Checks whether a model has one of fairseq's stock transformer decoders."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from torch import nn
 from .lean_imports import class_of
 
 STOCK_DECODERS = (TransformerDecoder, TransformerDecoderBase)
-# They compute what the stock ones do, and return other things beside.
+# These compute the same as the stock decoders, but return additional values.
 DECODERS_OF_SPEECH = (
     ("fairseq.models.speech_to_text.convtransformer", "TransformerDecoderNoExtra"),
     ("fairseq.models.speech_to_text.s2t_transformer", "TransformerDecoderScriptable"),
@@ -21,9 +21,9 @@ DECODERS_OF_SPEECH = (
 
 
 def departures(model: nn.Module) -> Iterator[str]:
-    """The parts of a model that differ from stock transformers', in words, the first one first.
+    """Yield descriptions of the parts of a model that differ from stock transformers.
 
-    What follows the first one may fail: a model without a transformer decoder has no layers.
+    Continuing after the first one may fail: a model without a transformer decoder has no layers.
     """
     name = type(model).__name__
     if not isinstance(model, FairseqEncoderDecoderModel):
@@ -34,7 +34,7 @@ def departures(model: nn.Module) -> Iterator[str]:
     if not isinstance(decoder, TransformerDecoderBase):
         yield f"{name} has a {type(decoder).__name__}, not a transformer decoder"
     if not _computes_stock_features(decoder):
-        yield f"{type(decoder).__name__} computes its features in its own way"
+        yield f"{type(decoder).__name__} overrides the computation of features"
     if decoder.adaptive_softmax is not None:
         yield "the model has an adaptive softmax (--adaptive-softmax-cutoff)"
     if type(decoder.output_projection) not in (nn.Linear, RobertaLMHead):
@@ -69,8 +69,8 @@ def _computes_stock_features(decoder: TransformerDecoderBase) -> bool:
 
 
 def _forward_is_known(decoder: TransformerDecoderBase) -> bool:
-    # A decoder that adds heads on top of the stock features says so by offering them, and one whose
-    # mask is causal by steps says how many tokens are in a step.
+    # A decoder that adds heads to the stock features has head_features; one with a mask that is
+    # causal by steps has tokens_per_step.
     own = type(decoder)
     stock_mask = own.buffered_future_mask is TransformerDecoderBase.buffered_future_mask
     if hasattr(decoder, "tokens_per_step"):
@@ -93,7 +93,9 @@ def _departures_of_layer(layer: Any) -> Iterator[str]:
 
 
 def attention_departures(attention: Any) -> Iterator[str]:
-    """The parts of an attention that are not stock, but for its linear layers."""
+    """Yield descriptions of the parts of an attention, without its linear layers, that are not
+    stock.
+    """
     name = type(attention).__name__
     if type(attention) is not MultiheadAttention:
         yield f"an attention is a {name}"

@@ -1,4 +1,4 @@
-"""A call from Python: from text to translations, with the models of some checkpoints.
+"""A call from Python: from text to translations, with the models of checkpoints.
 
 import fairseq_fastdec
 
@@ -46,12 +46,12 @@ from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_f
 
 AUTO = "auto"
 BATCH_SIZE = 32
-# Source positions that are prepared for sentences one by one, where the model has no limit.
+# The number of source positions for sentences that join one by one, if the model has no limit.
 MOST_POSITIONS = 4096
-# The combinations of options whose sentences may be under way one by one.
+# The maximum number of option combinations that are kept for sentences that join one by one.
 MOST_REQUESTS = 64
 
-# fairseq's options that only its commands read, and what to do instead.
+# Options that only commands read, and the alternative.
 OF_COMMANDS = {
     "print_alignment": "give alignment=True and details=True",
     "replace_unk": "use fairseq-generate",
@@ -66,7 +66,7 @@ LEFT_OUT = Problem("not translated", "the task left it out")
 
 
 class SourceLimit(NamedTuple):
-    """The most tokens that a sentence can have, EOS included.
+    """The maximum number of tokens of a sentence, EOS included.
 
     Attributes:
         most: ``None`` without a limit.
@@ -80,7 +80,7 @@ class SourceLimit(NamedTuple):
     def of(cls, positions: Any, max_tokens: Optional[int]) -> "SourceLimit":
         """
         Args:
-            positions: of the task and its models, as fairseq resolves them.
+            positions: the limits of the task and its models, resolved by fairseq.
             max_tokens: fairseq's ``--max-tokens``.
         """
         if isinstance(positions, (tuple, list)):
@@ -93,21 +93,21 @@ class SourceLimit(NamedTuple):
         return min(limits, default=cls(None, ""))
 
     def problem(self, tokens: Tensor) -> Optional[Problem]:
-        """The problem with a sentence, int64 ``[n]`` with EOS, that is too long."""
+        """A problem if a sentence, int64 ``[n]`` with EOS, is too long; otherwise ``None``."""
         if self.most is None or len(tokens) <= self.most:
             return None
         return Problem(
             "too long",
-            f"{len(tokens)} tokens with the end mark, and {self.source} allows {self.most}",
+            f"{len(tokens)} tokens with the end mark, but {self.source} allows {self.most}",
         )
 
 
 def decoded(
     task: Any, generator: Any, models: Sequence[Any], batch: dict[str, Any]
 ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
-    """The hypotheses of each sentence of a batch, best first, by the sentence's number.
+    """Yield the hypotheses of each sentence of a batch, best first, with its number.
 
-    Sentences whose score is not finite have :data:`NOT_FINITE`.
+    For sentences whose score is not finite, yield :data:`NOT_FINITE`.
     """
     lost: Collection[int] = ()
     try:
@@ -138,19 +138,19 @@ def load(
         source_lang: default: the checkpoint's, or that of the binarised files in ``data``.
         target_lang: likewise.
         tokenizer: fairseq's name of a tokeniser, an object with ``encode(str) -> str`` and
-            ``decode(str) -> str``, or ``None``; ``"auto"`` is Moses' where codes of subword-nmt or
+            ``decode(str) -> str``, or ``None``; ``"auto"`` is Moses' if codes of subword-nmt or
             fastBPE are found.
-        bpe: likewise; ``"auto"`` is the BPE that reads ``bpe_codes``.
-        bpe_codes: the BPE's file (default: ``bpe.codes``, ``code``, ``bpecodes``,
-            ``sentencepiece.bpe.model`` or ``spm.model`` beside the checkpoint or in ``data``).
-        device: of torch.
-        options: fairseq's and our options of decoding, for all calls that do not give them again.
-            ``batch_size`` (sentences, default 32) and ``max_tokens`` (source tokens, default no
-            limit) are those of a batch.
+        bpe: likewise; ``"auto"`` is the BPE for the format of ``bpe_codes``.
+        bpe_codes: the file of the BPE (default: ``bpe.codes``, ``code``, ``bpecodes``,
+            ``sentencepiece.bpe.model`` or ``spm.model`` next to the checkpoint or in ``data``).
+        device: torch's device.
+        options: decoding options of fairseq and this package, the defaults for all calls; and the
+            size of batches, ``batch_size`` (sentences, default 32) and ``max_tokens`` (source
+            tokens, default no limit).
 
     Raises:
-        OSError: if a file is not there; it says what was looked for.
-        ValueError: for an option that the method cannot honour, or files that do not fit together.
+        OSError: if a file is missing; the message names it.
+        ValueError: for an option that the method does not support, or incompatible files.
     """
     checkpoints = checkpoints_of(path)
     folder = data_of(checkpoints[0], data)
@@ -161,7 +161,7 @@ def load(
     if not isinstance(task, FastDecoding):
         raise ValueError(
             f"path {checkpoints[0]}: its task, {type(task).__name__}, has no decoding methods; "
-            "call fairseq_fastdec.tasks.register_fastdec(NAME OF THE TASK) before"
+            "call fairseq_fastdec.tasks.register_fastdec(NAME OF THE TASK) first"
         )
     for model in models:
         model.prepare_for_inference_(cfg)
@@ -191,24 +191,24 @@ def _loaded(checkpoints: list[str], overrides: dict[str, Any]) -> tuple[list[Any
         reason = str(error).split("\n", 1)[0].split(". ", 1)[0]
         raise ValueError(
             f"path {', '.join(checkpoints)}: cannot be loaded ({type(error).__name__}: {reason}); "
-            "name a whole checkpoint of fairseq-train, of a model for these dictionaries"
+            "give a complete checkpoint of fairseq-train that was trained with these dictionaries"
         ) from error
 
 
 def _codec(
     task: Any, tokenizer: Any, bpe: Any, codes: Optional[PathLike], folders: list[str]
 ) -> TextCodec:
-    """The tokeniser and BPE that the arguments of :func:`load` name, or that are found.
+    """The tokeniser and BPE given to :func:`load`, or those found.
 
     Raises:
-        ValueError: if no codes are found, and the dictionary has subwords.
+        ValueError: if the dictionary has subwords but no codes are found.
     """
     found = Codes(str(codes), bpe_of(str(codes))) if codes is not None else codes_in(folders)
     if bpe == AUTO:
         subword = subword_in(task.target_dictionary)
         if found is None and subword is not None:
             raise ValueError(
-                f"bpe auto: the dictionary has subwords such as {subword}, and no codes were found "
+                f"bpe auto: the dictionary has subwords such as {subword}, but no codes were found "
                 f"(looked for {', '.join(CODES)} in {' and '.join(folders)}); give bpe_codes=FILE, "
                 "or bpe=None for text in subwords"
             )
@@ -233,11 +233,12 @@ class Request(NamedTuple):
     """The options of a call.
 
     Attributes:
-        decoding: fairseq's and ours, as given; what is missing has its default.
-        key: :func:`~.kept_generators.key_of` these.
-        nbest: how many hypotheses to return.
-        batch_size: sentences of a batch.
-        max_tokens: source tokens of a batch, padding included; ``None`` for no limit.
+        decoding: decoding options of fairseq and this package, as given; missing ones have their
+            defaults.
+        key: :func:`~.kept_generators.key_of` the decoding options.
+        nbest: the number of hypotheses to return.
+        batch_size: sentences per batch.
+        max_tokens: source tokens per batch, padding included; ``None`` for no limit.
     """
 
     decoding: dict[str, Any]
@@ -248,12 +249,12 @@ class Request(NamedTuple):
 
 
 class Joining(NamedTuple):
-    """The decoding of the sentences of one request in running batches.
+    """Decoding of sentences with the options of one request in running batches.
 
     Attributes:
-        recipes: by the token before the first and the forced tokens, which tasks choose.
-        stripped: the tokens that are no text.
-        memory: finds drafts of sentences that have none; ``None`` for no memory.
+        recipes: by the token before the first one and the forced tokens, which the task chooses.
+        stripped: the tokens that are not part of the text.
+        memory: gives drafts for sentences without one; ``None`` for no memory.
     """
 
     recipes: dict[tuple[int, tuple[int, ...]], Recipe]
@@ -261,7 +262,7 @@ class Joining(NamedTuple):
     memory: Optional[TranslationMemory] = None
 
     def recipe(self, bos: Optional[int], prefix: tuple[int, ...]) -> Recipe:
-        """The recipe with these first tokens; ``None`` for that of the generator."""
+        """The recipe with these first tokens; ``bos`` is ``None`` for the generator's."""
         usual = next(iter(self.recipes.values()))
         key = (usual.bos if bos is None else bos, prefix)
         if key not in self.recipes:
@@ -270,10 +271,10 @@ class Joining(NamedTuple):
 
 
 class RecordingGenerator:
-    """A generator that decodes nothing, and records the arguments that a task passes to it.
+    """A generator that does not decode, but records the arguments that a task passes to it.
 
     Attributes:
-        hypotheses: what it returns.
+        hypotheses: the fixed result.
     """
 
     def __init__(self, eos: int) -> None:
@@ -299,7 +300,7 @@ class Start(NamedTuple):
 
     Attributes:
         source: int64 ``[n]``.
-        bos: the token before the first; ``None`` if the task leaves it to the generator.
+        bos: the token before the first; ``None`` for the generator's default.
         prefix: forced first tokens.
     """
 
@@ -309,10 +310,10 @@ class Start(NamedTuple):
 
 
 class Translator(JoiningTranslator):
-    """A loaded model; :func:`load` makes it. Any number of threads may call the methods.
+    """A loaded model, created by :func:`load`. Its methods are thread-safe.
 
-    There is one copy of the weights. Threads decode at the same time if there are cores for each,
-    and one after another otherwise.
+    Threads share one copy of the weights. They decode in parallel as long as there are free cores,
+    and otherwise wait.
 
     Attributes:
         task: fairseq's task.
@@ -327,7 +328,7 @@ class Translator(JoiningTranslator):
             options: see :func:`load`.
 
         Raises:
-            ValueError: for an option that the method cannot honour.
+            ValueError: for an option that the method does not support.
         """
         super().__init__()
         self.task = task
@@ -359,30 +360,33 @@ class Translator(JoiningTranslator):
         """Translate text.
 
         Args:
-            texts: a sentence, or a list of sentences. White space around a sentence does not
-                count, and an empty one has an empty translation.
-            drafts: earlier translations to verify, in which the model's own translation is found in
-                fewer steps: a string for a sentence, and a list with a string or ``None`` for each
-                of a list of sentences. In place of a string a list of several, the best one first.
+            texts: a sentence, or a list of sentences. White space around a sentence is ignored, and
+                an empty one has an empty translation.
+            drafts: earlier translations to verify, which reduce the number of steps if they are
+                similar to the model's translation: a string for a sentence; for a list of
+                sentences, a list with a string or ``None`` for each. A list of several drafts, best
+                first, may replace a string.
             details: return :class:`Translation` objects instead of strings.
-            alignment: with ``details``, align subwords, in another pass of the model.
-            options: fairseq's and our options of decoding, and ``batch_size`` and ``max_tokens``,
-                see :func:`load`. ``decoding`` is ``"greedy"`` by default, and ``"beam"`` if
-                ``beam`` or ``nbest`` is above 1 or ``sampling`` is given.
+            alignment: with ``details``, align subwords, in an additional pass of the model.
+            options: decoding options of fairseq and this package, ``batch_size`` and
+                ``max_tokens``, see :func:`load`. ``decoding`` is ``"greedy"`` by default, and
+                ``"beam"`` if ``beam`` or ``nbest`` is above 1 or ``sampling`` is given.
 
         Returns:
-            for a sentence a string or a :class:`Translation`, and a list of ``nbest`` of these,
-            best first, if ``nbest`` is above 1; for a list of sentences a list of that.
+            for a sentence, a string or a :class:`Translation`, or a list of ``nbest`` of these,
+            best first, if ``nbest`` is above 1; for a list of sentences, a list of these results
 
         Raises:
-            TypeError: for anything else than text.
-            ValueError: for an option that is unknown or that the method cannot honour.
+            TypeError: for anything but text.
+            ValueError: for an option that is unknown or not supported by the method.
             SentenceError: without ``details``, for a sentence that is too long, that the tokeniser
-                does not take or whose score is not finite. With ``details`` the sentence's
-                :class:`Translation` has an ``error``, and nothing is raised.
+                rejects or whose score is not finite. With ``details``, nothing is raised, but the
+                sentence's :class:`Translation` has an ``error``.
         """
         if alignment and not details:
-            raise ValueError("alignment True: strings have none; give details=True, too")
+            raise ValueError(
+                "alignment True: requires details=True, since strings have no alignment"
+            )
         request = self._request_of(options) if options else self._usual
         is_one = isinstance(texts, str)
         lines = stripped_lines([texts] if isinstance(texts, str) else texts)
@@ -451,7 +455,7 @@ class Translator(JoiningTranslator):
         return self._job(text, self._request_of(options) if options else self._usual, draft)
 
     def n_threads(self) -> int:
-        """The number of threads that decode one sentence: torch's."""
+        """The number of threads per sentence, which is torch's setting."""
         return loading.n_threads()
 
     def _job(
@@ -479,7 +483,7 @@ class Translator(JoiningTranslator):
         return SentenceJob(recipe, start.source, request.nbest, written, drafted)
 
     def _start(self, source: Tensor, request: Request) -> Start:
-        """The start of a sentence's decoding.
+        """The arguments that the task passes to its generator for a sentence.
 
         Args:
             source: tokens int64 ``[n]`` with EOS.
@@ -492,46 +496,48 @@ class Translator(JoiningTranslator):
 
     @cached_property
     def _starts_as_fairseq(self) -> bool:
-        """Whether the task passes sources to generators as they are, and nothing else."""
+        """Whether the task passes only the unchanged sources to generators."""
         step = type(self.task).inference_step
         is_plain = step is FairseqTask.inference_step
         return is_plain and self._direct_batches(torch.tensor([self._eos])).is_possible
 
     @cached_property
     def _changes_hypotheses(self) -> bool:
-        """Whether the task changes what a generator returns."""
+        """Whether the task changes the result of a generator."""
         if self._starts_as_fairseq:
             return False
         generator, returned = self._recorded(torch.tensor([self._eos]), self._usual)
         return returned is not generator.hypotheses
 
     def _recorded(self, source: Tensor, request: Request) -> tuple[RecordingGenerator, Any]:
-        """A generator that the task has called for a sentence, and what the task returned."""
+        """A recording generator that the task has called for a sentence, and the task's result."""
         generator = RecordingGenerator(self.task.target_dictionary.eos())
         (batch,) = self._batches(None, [source], request)
         return generator, self.task.inference_step(generator, self._models, batch)
 
     def exported(self) -> dict[str, Any]:
-        """The content of a bundle of the models, with the options of :func:`load`.
+        """The content of a bundle of the models with the options given to :func:`load`.
 
         Raises:
-            ValueError: for a model, a task, an option or a tokeniser that a bundle cannot hold.
+            ValueError: for a model, a task, an option or a tokeniser that bundles do not support.
         """
         generator = self._built(self._usual.decoding)
         n_source = SourceLimit.of(self._positions, None).most
         if not isinstance(generator, DecodingGenerator):
-            raise ValueError("--decoding fairseq: not for bundles; name a method of this package")
+            raise ValueError(
+                "--decoding fairseq: not supported by bundles; use a method of this package"
+            )
         recipe = generator.recipe(n_source or MOST_POSITIONS)
         if recipe is None:
             raise ValueError(
-                f"--decoding {generator.name}: a bundle cannot hold this method, or its options; "
+                f"--decoding {generator.name}: bundles do not support this method or its options; "
                 "use greedy, blockwise, lookahead, beam or variable_beam without --shortlist and "
-                "--sampling, with models for which there is compiled code"
+                "--sampling, with models that compiled code supports"
             )
         if self._changes_hypotheses:
             raise ValueError(
-                f"{type(self.task).__name__}: it changes translations after decoding, which a "
-                "bundle cannot do"
+                f"{type(self.task).__name__}: changes translations after decoding, which bundles "
+                "do not support"
             )
         (before, behind), bos, prefix = self._surroundings()
         assert generator.search is not None
@@ -551,7 +557,7 @@ class Translator(JoiningTranslator):
     def _surroundings(
         self,
     ) -> tuple[tuple[list[int], list[int]], Optional[int], tuple[int, ...]]:
-        """The tokens that the task puts before and behind any source, and those that it forces.
+        """The tokens that the task adds before and after a source, and those that it forces.
 
         Raises:
             ValueError: if these depend on the source.
@@ -571,14 +577,14 @@ class Translator(JoiningTranslator):
             seen.add((around, start.bos, start.prefix))
         if len(seen) > 1 or None in (around for around, _, _ in seen):
             raise ValueError(
-                f"{type(self.task).__name__}: it changes sources in a way that a bundle cannot hold"
+                f"{type(self.task).__name__}: changes sources in a way that bundles do not support"
             )
         ((around, bos, prefix),) = seen
         return (list(around[0]), list(around[1])), bos, prefix
 
     def _joining(self, request: Request) -> Optional[Joining]:
-        """``None`` if sentences of the request cannot join a running batch."""
-        # To build a generator draws a seed, or empties the file of statistics.
+        """The decoding in running batches; ``None`` if the request does not support it."""
+        # Building a generator draws a seed or empties the file of statistics.
         acts = request.decoding.get("sampling") or request.decoding.get("decoding_stats")
         if request.key is None or self._device != "cpu" or acts:
             return None
@@ -604,7 +610,7 @@ class Translator(JoiningTranslator):
     def _written(
         self, source: Tensor, stripped: set[int], outputs: Sequence[Output], details: bool
     ) -> list[Any]:
-        """Strings, or :class:`Translation` objects, of the outputs of a search."""
+        """Strings or :class:`Translation` objects for the outputs of a search."""
         tokens = [torch.from_numpy(output.tokens) for output in outputs]
         texts = [own.text for own in self._codec.decode(tokens, stripped)]
         if not details:
@@ -617,13 +623,13 @@ class Translator(JoiningTranslator):
     def _request_of(self, options: dict[str, Any]) -> Request:
         """
         Raises:
-            ValueError: for an option of fairseq that its commands read, and no call does.
+            ValueError: for an option that only commands read.
         """
         merged = {**self._options, **options}
         for name in merged.keys() & OF_COMMANDS.keys():
             if merged[name]:
                 raise ValueError(
-                    f"{name} {merged[name]}: translate() does not read it; {OF_COMMANDS[name]}"
+                    f"{name} {merged[name]}: not supported by translate(); {OF_COMMANDS[name]}"
                 )
         nbest = merged.get("nbest", 1)
         if "decoding" not in merged and not self._has_method:
@@ -637,10 +643,10 @@ class Translator(JoiningTranslator):
         return Request(merged, key_of(merged), nbest, *limits)
 
     def _args(self, options: dict[str, Any]) -> Namespace:
-        """fairseq's generation options with those that were given.
+        """fairseq's generation options, updated with the given ones.
 
         Raises:
-            ValueError: for an option that is unknown or that the method cannot honour.
+            ValueError: for an option that is unknown or not supported by the method.
         """
         self.task.check_option_names(options, "translate()")
         args = Namespace(**asdict(GenerationConfig()))
@@ -653,8 +659,8 @@ class Translator(JoiningTranslator):
     def _built(self, options: dict[str, Any]) -> Any:
         args = self._args(options)
         generator = self.task.build_generator(self._models, args)
-        # The task sets it to 1 for a method of one hypothesis, also where fairseq's default of 5
-        # was given.
+        # The task sets it to 1 for a method with one hypothesis, even if fairseq's default of 5 was
+        # given explicitly.
         if args.beam != options.get("beam", args.beam):
             raise ValueError(
                 f"--beam {options['beam']}: --decoding {generator.name} keeps one hypothesis; "
@@ -673,11 +679,11 @@ class Translator(JoiningTranslator):
         """Decode.
 
         Args:
-            drafts: of each line.
+            drafts: the draft of each line, or ``None``.
 
         Returns:
-            the best hypotheses of each line, none for an empty line, or its problem; and the tokens
-            that are no text.
+            for each line, its best hypotheses (none for an empty line) or its problem; and the
+            tokens that are not part of the text
         """
         limit = SourceLimit.of(self._positions, request.max_tokens)
         found: list[Union[list[Hypothesis], Problem]] = []
@@ -709,9 +715,9 @@ class Translator(JoiningTranslator):
         alignment: bool,
         drafts: Optional[list[Tensor]],
     ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
-        """The best hypotheses of each sentence, by its place in the list."""
+        """Yield the best hypotheses of each sentence with its place in the list."""
         if drafts and not isinstance(generator, DecodingGenerator):
-            raise ValueError("drafts: not with decoding fairseq; use decoding greedy")
+            raise ValueError("drafts: not supported by decoding fairseq; use decoding greedy")
         for batch in self._batches(generator, tokens, request):
             if drafts:
                 batch["drafts"] = [drafts[place] for place in batch["id"].tolist()]
@@ -745,7 +751,7 @@ class Translator(JoiningTranslator):
     def _direct_batches(self, tokens: Tensor) -> DirectBatches:
         """
         Args:
-            tokens: any sentence, int64 ``[n]`` with EOS.
+            tokens: an example sentence, int64 ``[n]`` with EOS.
         """
         if self._direct is None:
             self._direct = DirectBatches(self.task, tokens)
@@ -804,6 +810,6 @@ class Translator(JoiningTranslator):
 
 
 def stripped_by(generator: Any) -> set[int]:
-    """The tokens that a generator leaves out of its output."""
+    """The tokens that are stripped from a generator's output."""
     eos = getattr(generator, "eos", None)
     return getattr(generator, "symbols_to_strip_from_output", set[int]() if eos is None else {eos})

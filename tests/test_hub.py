@@ -129,7 +129,7 @@ def test_every_call_draws_anew(hub):
 
 def test_a_source_beyond_the_positions(load):
     hub, long = load(), " ".join("a" * 2000)
-    message = r" \(from 0\): has 2001 source tokens, and the model positions for 1024; divide it"
+    message = r" \(from 0\): has 2001 source tokens, but the model has positions for 1024; split it"
     with pytest.raises(ValueError, match="^sentence 1" + message):
         hub.translate(["a b c", long])
     with pytest.raises(ValueError, match="^sentence 0" + message):

@@ -112,7 +112,7 @@ def test_alignments_of_an_ensemble(translator, corpus, baseline, blockwise):
 
 
 def test_alignments_need_details(translator):
-    with pytest.raises(ValueError, match="^alignment True: strings have none; give details=True"):
+    with pytest.raises(ValueError, match="^alignment True: requires details=True"):
         translator.translate("a", alignment=True)
 
 
@@ -277,7 +277,7 @@ def test_subwords_without_codes(baseline, tmp_path, corpus):
 def test_files_that_do_not_fit(baseline, tmp_path):
     for language in ("en", "de"):
         write_words(tmp_path / f"dict.{language}.txt", [["x", "1"]])
-    with pytest.raises(ValueError, match=r"^path .*: cannot be loaded \(.*; name a whole che"):
+    with pytest.raises(ValueError, match=r"^path .*: cannot be loaded \(.*; give a complete che"):
         fairseq_fastdec.load(baseline, tmp_path, **LANGUAGES)
 
 

@@ -338,12 +338,12 @@ class DecodingGenerator(ABC):
         n_trained = self.network.tokens_per_step
         if n_trained > self.tokens_per_step:
             raise ValueError(
-                f"--decoding {self.name}: decodes one token per step, but the model predicts "
+                f"--decoding {self.name}: decodes one token a step, but the model predicts "
                 f"{n_trained}; use --decoding double_token"
             )
         if n_trained < self.tokens_per_step:
             raise ValueError(
-                f"--decoding {self.name}: the model predicts one token per step; use --decoding "
+                f"--decoding {self.name}: the model predicts one token a step; use --decoding "
                 f"beam, or {TRAINING_OF_TWO}"
             )
 

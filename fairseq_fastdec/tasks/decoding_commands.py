@@ -1,4 +1,4 @@
-"""Finds out which of fairseq's commands asks for a generator."""
+"""Detects fairseq's commands that only decode."""
 
 import logging
 import os
@@ -8,15 +8,15 @@ from typing import Any, Optional
 
 logger = logging.getLogger(__name__)
 
-# They load models, build one generator of them, decode and end.
+# These load models, build one generator, decode and exit.
 DECODING_COMMANDS = ("generate.py", "interactive.py")
 
 
 def is_decoding_command() -> bool:
-    """Whether fairseq-generate or fairseq-interactive has called, by whatever way.
+    """Whether fairseq-generate or fairseq-interactive is on the call stack.
 
-    They ask a task for a generator as the hub interface and ``--eval-bleu`` do, whose models go on
-    to be used: only the calls on the way tell.
+    They build generators in the same way as the hub interface and ``--eval-bleu``, which continue
+    to use the models; only the call stack differs.
     """
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
@@ -28,18 +28,18 @@ def is_decoding_command() -> bool:
 
 
 def warn_of_shards(generation: Any) -> None:
-    """Say that ``--num-shards`` does nothing, where fairseq-generate would ignore it in silence.
+    """Warn that ``--num-shards`` has no effect, since fairseq-generate silently ignores it.
 
-    In fairseq 0.12 the option belongs to the data of training: every process decodes everything.
+    In fairseq 0.12 the option only applies to training data; every process decodes everything.
 
     Args:
-        generation: the group of options of fairseq's configuration.
+        generation: the generation options in fairseq's configuration.
     """
     get_parent = getattr(generation, "_get_parent", lambda: None)
     n_shards = getattr(getattr(get_parent(), "dataset", None), "num_shards", 1)
     if n_shards > 1 and is_decoding_command():
         logger.warning(
             "--num-shards %d: fairseq-generate ignores it, and every process decodes everything; "
-            "scripts/translate_corpus.py and scripts/distill.py divide their work",
+            "to divide the work, use scripts/translate_corpus.py or scripts/distill.py",
             n_shards,
         )

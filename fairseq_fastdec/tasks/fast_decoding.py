@@ -1,4 +1,4 @@
-"""A mixin that lets any task of fairseq's decode with our methods."""
+"""A mixin that adds fast decoding to any fairseq task."""
 
 import inspect
 import json
@@ -28,24 +28,24 @@ from .stock_generator import for_one_beam, settings_of
 STREAM_BUFFER = 4096
 TOKENS, INVOCATIONS = "_decoding_tokens", "_decoding_row_invocations"
 
-# fairseq has no annotations: for mypy a mixin has all attributes of the task that it is mixed into.
+# fairseq has no annotations; for mypy, the mixin has all attributes of the task that it extends.
 Task: Any = object
 
 
 class FastDecoding(Task):
-    """Adds ``--decoding`` and its options to a task whose models are encoder-decoders.
+    """Adds ``--decoding`` and its options to a task with encoder-decoder models.
 
         class MyTaskFastdec(FastDecoding, MyTask):
             ...
 
-    :func:`~.registration.register_fastdec` does that in one line, and gives the class the task's
-    own name. With the default, ``--decoding
-    fairseq``, everything is the task's own. What a task forces, strips or ends with is honoured.
+    :func:`~.registration.register_fastdec` does this in one line, and registers the class under the
+    name of the task. With the default, ``--decoding fairseq``, the task is unchanged. Forced,
+    stripped and end tokens of the task are supported.
 
     Attributes:
-        token_order: of the targets, where it is not from left to right.
-        only_decodes: whether models serve nothing but the generators that the task builds of them;
-            set by tools. fairseq-generate and -interactive are known without.
+        token_order: the order of target tokens; ``None`` for left to right.
+        only_decodes: whether models are used only by the generators that the task builds; set by
+            tools. fairseq-generate and -interactive are detected automatically.
     """
 
     token_order: Optional[TokenOrder] = None
@@ -56,12 +56,12 @@ class FastDecoding(Task):
         super().__init__(*args, **kwargs)
         self._capacity = Capacity()
         self._drafts: Union[DraftFile, TranslationMemory, None] = None
-        # What makes subwords of text, in the order of its use.
+        # The encoders that split text into subwords.
         self._segmenters: dict[str, Any] = {}
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """As in fairseq; options that the stock task lacks stand in groups by method."""
+        """See fairseq; options that the stock task lacks are in groups by method."""
         own = getattr(cls, "__dataclass", None)
         if own is None:
             super().add_args(parser)
@@ -73,14 +73,14 @@ class FastDecoding(Task):
 
     @property
     def _options(self) -> Any:
-        """The options that the task was set up with: a namespace in tasks without a dataclass."""
+        """The options of the task: a namespace in tasks without a dataclass."""
         return self.args if self.cfg is None else self.cfg
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Called with what a checkpoint remembers of the task that it was trained with.
+        """Called with the task state of a checkpoint.
 
         Raises:
-            ValueError: if that task had another order of decoding.
+            ValueError: if the checkpoint was trained with another order of decoding.
         """
         trained = trained_order(state_dict)
         own = self.token_order or LEFT_TO_RIGHT
@@ -93,7 +93,7 @@ class FastDecoding(Task):
         super().load_state_dict(state_dict)
 
     def check_restored(self, task_state: dict[str, Any]) -> None:
-        """Called by fairseq-train with what the checkpoint that it goes on from remembers.
+        """Called by fairseq-train with the task state of the checkpoint that it continues from.
 
         Raises:
             ValueError: if it was trained with another order of decoding.
@@ -101,29 +101,29 @@ class FastDecoding(Task):
         trained, own = trained_order(task_state), self.token_order or LEFT_TO_RIGHT
         if trained != own:
             raise ValueError(
-                f"{own}: the checkpoint to go on from was trained with {trained}; train with that, "
-                "or take its parameters only, with --finetune-from-model"
+                f"{own}: the checkpoint to continue from was trained with {trained}; train with "
+                "that, or use only its parameters, with --finetune-from-model"
             )
 
     def check_option_names(self, names: Iterable[str], where: str) -> None:
-        """Called by the hub interface, which takes any names and hands them to no one.
+        """Called by the hub interface, which would ignore unknown names.
 
         Raises:
-            ValueError: for a name that is no generation option; it tells the nearest one.
+            ValueError: for a name that is not a generation option, with the closest match.
         """
         check_names(names, where)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """As in fairseq.
+        """See fairseq.
 
         Raises:
-            ValueError: for a name in ``--eval-bleu-args`` that is no generation option.
+            ValueError: for a name in ``--eval-bleu-args`` that is not a generation option.
         """
         if getattr(self._options, "eval_bleu", False):
             named = json.loads(self._options.eval_bleu_args or "{}")
             self.check_option_names(named, "--eval-bleu-args")
         build = super().build_model
-        # Tasks for older versions of fairseq do not take it.
+        # Tasks for older versions of fairseq lack this argument.
         if "from_checkpoint" not in inspect.signature(build).parameters:
             return build(cfg)
         return build(cfg, from_checkpoint)
@@ -136,35 +136,36 @@ class FastDecoding(Task):
         extra_gen_cls_kwargs: Optional[dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable] = None,
     ) -> Any:
-        """Build the generator that ``--decoding`` names; options in ``args`` override the task's.
+        """Build the generator of ``--decoding``; options in ``args`` override the task's.
 
-        ``args.beam`` becomes 1 where one hypothesis is kept: fairseq-generate prints it.
+        ``args.beam``, which fairseq-generate prints, is set to 1 for methods with one hypothesis.
 
         Raises:
-            ValueError: for an option that the method cannot honour, naming flag and remedy, and for
-                a task with a search of its own.
+            ValueError: for an option that the method does not support, naming flag and remedy, and
+                for a task with its own search.
         """
         warn_of_shards(args)
         options = DecodingOptions.merged(self._options, args)
         scores_only = getattr(args, "score_reference", False)
         if scores_only and options.decoding_stats is not None:
             raise ValueError(
-                f"--decoding-stats {options.decoding_stats}: nothing is decoded with "
-                "--score-reference; remove one of them"
+                f"--decoding-stats {options.decoding_stats}: --score-reference decodes nothing; "
+                "remove one of them"
             )
         asked = {
             "seq_gen_cls": seq_gen_cls,
             "extra_gen_cls_kwargs": extra_gen_cls_kwargs,
             "prefix_allowed_tokens_fn": prefix_allowed_tokens_fn,
         }
-        # Not all of fairseq's tasks take all three.
+        # Not all of fairseq's tasks accept all three.
         asked = {name: value for name, value in asked.items() if value is not None}
         if str(options.decoding) == STOCK or scores_only or seq_gen_cls is not None:
             read_weights(models)
             return super().build_generator(models, args, **asked)
         check_asked_for(options, args, extra_gen_cls_kwargs, prefix_allowed_tokens_fn)
         build, own_args, extra = super().build_generator, args, extra_gen_cls_kwargs
-        # fairseq's own says nothing besides: hub calls need not wait for it.
+        # fairseq's own build_generator adds no settings; skip it, since it would slow down hub
+        # calls.
         if build.__func__ is not FairseqTask.build_generator:
             stock = build(models, for_one_beam(args), **asked)
             own_args, extra = settings_of(stock, args, self)
@@ -191,7 +192,7 @@ class FastDecoding(Task):
         return generator
 
     def check_token_order(self, option: str) -> None:
-        """Refuse an option that is only for models that decode from left to right.
+        """Reject an option that is only for models that decode from left to right.
 
         Raises:
             ValueError: for a model with another order.
@@ -203,12 +204,12 @@ class FastDecoding(Task):
             )
 
     def build_tokenizer(self, args: Any) -> Any:
-        """As in fairseq; drafts are tokenised with it, too."""
+        """See fairseq; drafts are also tokenised with it."""
         self._segmenters["tokenizer"] = tokenizer = super().build_tokenizer(args)
         return tokenizer
 
     def build_bpe(self, args: Any) -> Any:
-        """As in fairseq; drafts are segmented with it, too."""
+        """See fairseq; drafts are also segmented with it."""
         self._segmenters["bpe"] = bpe = super().build_bpe(args)
         return bpe
 
@@ -220,25 +221,25 @@ class FastDecoding(Task):
         return text
 
     def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, **kwargs: Any) -> Any:
-        """As in fairseq; fairseq-interactive calls it for each buffer of lines."""
+        """See fairseq; fairseq-interactive calls it for each buffer of lines."""
         if self._drafts is not None:
             self._drafts.begin_buffer(src_tokens)
         return super().build_dataset_for_inference(src_tokens, src_lengths, **kwargs)
 
     @property
     def defers_weights(self) -> bool:
-        """Whether models that are loaded now may leave their weights in the file for a while."""
+        """Whether models may leave their weights in the file when they are loaded."""
         options = DecodingOptions.merged(self._options, None)
         return str(options.decoding) != STOCK and self._may_release(options)
 
     def _may_release(self, options: DecodingOptions) -> bool:
-        """Whether nobody will need the models but the generator."""
+        """Whether the models' own weights are used only by the generator."""
         trains = self._has_criterion
         only_decodes = self.only_decodes or is_decoding_command()
         return only_decodes and not trains and not options.keep_model
 
     def build_criterion(self, *args: Any, **kwargs: Any) -> Any:
-        """As in fairseq, whose versions differ; from then on batches are made for the criterion."""
+        """See fairseq, whose versions differ; later batches are for the criterion."""
         self._has_criterion = True
         return super().build_criterion(*args, **kwargs)
 
@@ -249,19 +250,20 @@ class FastDecoding(Task):
         max_sentences: Optional[int] = None,
         **kwargs: Any,
     ) -> Any:
-        """As in fairseq; but with ``--decoding streaming`` a batch is what is read at once.
+        """See fairseq; with ``--decoding streaming`` a batch has ``--stream-buffer`` sentences.
 
-        The generator is told how much of that to decode at once: ``--batch-size`` sentences and
-        ``--max-tokens`` source tokens.
+        ``--batch-size`` and ``--max-tokens`` then limit the sentences and source tokens that the
+        generator decodes at once.
         """
         decoding = str(getattr(self._options, "decoding", STOCK))
         if decoding != STOCK and kwargs.get("num_workers") == 1 and is_decoding_command():
-            # fairseq's default is a process that makes batches and a thread that collects them.
-            # Both take the processors from the threads that decode, for longer than a batch takes
-            # to make.
+            # By default, fairseq creates batches in a separate process and collects them in a
+            # thread. Both compete with the decoding threads, which costs more than creating the
+            # batches here.
             kwargs["num_workers"], kwargs["data_buffer_size"] = 0, 0
         if decoding == "streaming" and not self._has_criterion:
-            # fairseq-generate makes batches before it builds the generator, which checks, too.
+            # fairseq-generate creates batches before it builds the generator, so check options
+            # here.
             buffer = given(DecodingOptions.merged(self._options, None).stream_buffer, STREAM_BUFFER)
             self._capacity.sentences, self._capacity.source_tokens = max_sentences, max_tokens
             max_tokens, max_sentences = None, max(min(buffer, len(dataset)), 1)
@@ -269,7 +271,7 @@ class FastDecoding(Task):
         return super().get_batch_iterator(dataset, max_tokens, max_sentences, **kwargs)
 
     def valid_step(self, sample: dict[str, Any], model: Any, criterion: Any) -> Any:
-        """As in fairseq; with ``--eval-bleu`` it also counts what decoding took."""
+        """See fairseq; with ``--eval-bleu`` it also counts the decoder invocations."""
         generator = getattr(self, "sequence_generator", None)
         if not isinstance(generator, DecodingGenerator):
             return super().valid_step(sample, model, criterion)
@@ -294,13 +296,13 @@ class FastDecoding(Task):
 
 
 def makes_batches_as_fairseq(task: type) -> bool:
-    """Whether a class is a task of ours, and its batches are made by fairseq's base class."""
+    """Whether a class is a :class:`FastDecoding` task with the batches of fairseq's base class."""
     makers = {kind for kind in task.__mro__ if "get_batch_iterator" in vars(kind)}
     return makers == {FastDecoding, FairseqTask}
 
 
 def _encoder_decoder(model: Any) -> Any:
-    """The encoder and decoder that fairseq's generator takes of a model for several languages."""
+    """The encoder-decoder that fairseq's generator uses of a multilingual model."""
     return model.models[model.keys[0]] if isinstance(model, FairseqMultiModel) else model
 
 

@@ -1,4 +1,4 @@
-"""Tasks of fairseq's, or of one's own, that decode with our methods under their own names."""
+"""Registers tasks with fast decoding under the names of existing tasks."""
 
 from dataclasses import make_dataclass
 from typing import NamedTuple, Optional
@@ -13,7 +13,7 @@ SUFFIX = "_fastdec"
 
 
 class Stock(NamedTuple):
-    """A task as it was registered before :func:`take_over`.
+    """A task as registered before :func:`take_over`.
 
     Attributes:
         options: its dataclass; ``None`` for a task with the classic argument parser.
@@ -23,30 +23,30 @@ class Stock(NamedTuple):
     options: Optional[type[FairseqDataclass]]
 
 
-# By name, the tasks that ours have taken the places of.
+# The original tasks that were replaced, by name.
 STOCK: dict[str, Stock] = {}
 
 
 def register_fastdec(task: str) -> type[FairseqTask]:
-    """Give a registered task ``--decoding`` and its options.
+    """Add ``--decoding`` and its options to a registered task.
 
         register_fastdec("my_translation")
 
-    in the package of ``--user-dir``, behind the task itself, is all that a task of one's own needs.
-    With the default, ``--decoding fairseq``, everything is the task's own. The task is registered
-    as ``my_translation_fastdec``, too.
+    Call this in the package of ``--user-dir`` after the task itself is registered. With the
+    default, ``--decoding fairseq``, the task is unchanged. The new task is also registered as
+    ``my_translation_fastdec``.
 
     Args:
-        task: the name that a task of encoder-decoder models was registered with.
+        task: the name of a registered task with encoder-decoder models.
 
     Returns:
-        the new class, a subclass of the task's.
+        the new class, a subclass of the task's class
 
     Raises:
-        ValueError: for a name that no task has.
+        ValueError: for an unknown task.
     """
     if task not in TASK_REGISTRY:
-        raise ValueError(f"register_fastdec({task!r}): there is no such task; register it before")
+        raise ValueError(f"register_fastdec({task!r}): there is no such task; register it first")
     stock = TASK_REGISTRY[task]
     own = type(
         f"{stock.__name__}Fastdec",
@@ -60,10 +60,10 @@ def register_fastdec(task: str) -> type[FairseqTask]:
 
 
 def take_over(name: str, own: type[FairseqTask]) -> None:
-    """Let ``--task name``, checkpoints and configurations of that name mean our task.
+    """Make ``--task name``, checkpoints and configurations with that name use another class.
 
     Args:
-        own: a subclass of the task that has the name; registered under another one.
+        own: a subclass of the task with that name, registered under another name.
     """
     options = getattr(own, "__dataclass")
     STOCK[name] = Stock(TASK_REGISTRY[name], TASK_DATACLASS_REGISTRY.get(name))

@@ -1,8 +1,8 @@
-"""Checkpoints hold the options of fairseq's own tasks, so that fairseq's own can load them.
+"""Saves checkpoints with the names and options of stock tasks, so that fairseq can load them.
 
-What the plugin adds to a task is for decoding or for one training, and commands give it again. A
-checkpoint that named ``translation_fastdec`` failed without this plugin: "Could not infer task
-type". So :func:`install` has fairseq-train save ``translation`` and the options that it has there.
+The plugin's options are for decoding or for a single training run, so checkpoints do not need them.
+Without the plugin, a checkpoint of ``translation_fastdec`` would fail with "Could not infer task
+type". So :func:`install` makes fairseq-train save ``translation`` and its options.
 """
 
 import functools
@@ -18,7 +18,7 @@ from .registration import STOCK, SUFFIX
 
 
 def install() -> None:
-    """Have fairseq-train save the stock task's name and options."""
+    """Make fairseq-train save the stock task's name and options."""
     if not hasattr(Trainer.state_dict, "__wrapped__"):
         Trainer.state_dict = _with_stock_task(Trainer.state_dict)
 
@@ -36,10 +36,10 @@ def _with_stock_task(state_dict: Callable) -> Callable:
 
 
 def stock_task(options: Any) -> Any:
-    """The options of the task that ours has taken the place of; other tasks' as they are.
+    """The options of the replaced stock task; options of other tasks are returned unchanged.
 
     Args:
-        options: of a task, by name; a namespace for tasks without a dataclass.
+        options: the task's options as a dict; a namespace for tasks without a dataclass.
     """
     is_namespace = isinstance(options, Namespace)
     values = vars(options) if is_namespace else options

@@ -1,8 +1,8 @@
-"""Reads what a task tells fairseq's generator, so that ours can be told the same.
+"""Reads the settings that a task gives to fairseq's generator.
 
-Tasks force a first token, end sentences with a token of the language, or keep tokens out of what is
-printed. They say so to the ``SequenceGenerator`` that they build, each in its own way. That
-generator knows it all once it is built, whatever the task.
+Tasks may force a first token, end sentences with a language token, or strip tokens from the output.
+Each task passes this to the ``SequenceGenerator`` that it builds in a different way. The attributes
+of the finished generator are the same for all tasks.
 """
 
 import copy
@@ -13,7 +13,7 @@ from fairseq.search import BeamSearch, Sampling
 from fairseq.sequence_generator import SequenceGenerator
 from omegaconf import DictConfig
 
-# fairseq's generation options, and the generator's attributes that hold them.
+# fairseq's generation options and the corresponding attributes of its generator.
 ATTRIBUTES = {
     "max_len_a": "max_len_a",
     "max_len_b": "max_len_b",
@@ -25,13 +25,13 @@ ATTRIBUTES = {
 
 
 def for_one_beam(args: Any) -> Any:
-    """The options to have fairseq's generator built with.
+    """The options for building fairseq's generator.
 
-    A generator of several beams prepares BART's attention for so many rows a sentence, and that
-    stays in the model.
+    A generator with a larger beam would set BART's attention to that number of rows per sentence,
+    and this setting stays in the model.
 
     Args:
-        args: fairseq's ``GenerationConfig`` or a namespace with some of its fields; stays as it is.
+        args: fairseq's ``GenerationConfig`` or a namespace with some of its fields; not changed.
     """
     single = _copy(args)
     single.beam = 1
@@ -39,23 +39,23 @@ def for_one_beam(args: Any) -> Any:
 
 
 def settings_of(generator: Any, args: Any, task: Any) -> tuple[Any, dict[str, Any]]:
-    """Read what a task has made of the options, and what it says besides.
+    """Read the options and further settings from a task's generator.
 
     Args:
-        generator: what the task built for ``args`` with one beam.
+        generator: built by the task for ``args`` with beam 1.
 
     Returns:
-        the options, a copy of ``args``, and ``extra_gen_cls_kwargs``: the token that ends a
-        sentence, and the tokens that are not printed
+        the options, an updated copy of ``args``, and ``extra_gen_cls_kwargs``: the token that ends
+        a sentence, and the tokens to strip from the output
 
     Raises:
-        ValueError: for a generator that neither searches with a beam nor samples, or does more.
+        ValueError: for a generator that does more than beam search or sampling.
     """
     problem = _problem(generator)
     if problem is not None:
         raise ValueError(
-            f"--decoding: {type(task).__name__} {problem}, which only --decoding fairseq runs; use "
-            "that"
+            f"--decoding: {type(task).__name__} {problem}, which only --decoding fairseq supports; "
+            "use that"
         )
     own = _copy(args)
     for option, attribute in ATTRIBUTES.items():
@@ -73,24 +73,24 @@ def settings_of(generator: Any, args: Any, task: Any) -> tuple[Any, dict[str, An
 
 
 def _copy(args: Any) -> Any:
-    """The same options, of which any can be set: 0.12.2's interface of speech models has none."""
+    """A copy in which any option can be set; in 0.12.2, the interface of speech models has none."""
     if isinstance(args, DictConfig):
         return Namespace(**{str(name): args.get(name) for name in args})
     return copy.copy(args)
 
 
 def _problem(generator: Any) -> Optional[str]:
-    """A reason why no method of ours can do the same, as a verb and its object; or ``None``."""
+    """The reason why a generator is not supported, as a verb phrase; otherwise ``None``."""
     name = type(generator).__name__
     if type(generator) is not SequenceGenerator:
-        return f"decodes with a {name} of its own"
+        return f"decodes with its own {name}"
     if type(generator.search) not in (BeamSearch, Sampling):
         return f"searches with {type(generator.search).__name__}"
     additions = {
         "suppresses tokens": generator.token_indices_to_suppress is not None,
         "adds a language model": generator.lm_model is not None,
         "matches the source's length": generator.match_source_len,
-        "has a longest length of its own": generator.max_len
+        "limits the length of outputs": generator.max_len
         != generator.model.max_decoder_positions(),
     }
     return next((verb for verb, is_so in additions.items() if is_so), None)

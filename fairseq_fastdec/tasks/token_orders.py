@@ -1,4 +1,4 @@
-"""A mixin of translation tasks whose targets may be in another order, one or two tokens a step."""
+"""A mixin for translation tasks with another order of target tokens, one or two per step."""
 
 from collections.abc import Callable
 from typing import Any, Optional
@@ -15,7 +15,7 @@ from ..decoding.registry import STOCK
 
 NATURAL = "natural_target"
 
-# Options that fairseq's generators and scripts apply token by token, or to tokens at their places.
+# Options that fairseq applies token by token or by position.
 LEFT_TO_RIGHT_ONLY = (
     "--print-alignment",
     "--replace-unk",
@@ -30,24 +30,25 @@ Task: Any = object
 
 
 class TokenOrders(Task):
-    """Lets a translation task follow the order that a checkpoint was trained with.
+    """Lets a translation task use the token order of its checkpoint.
 
-    Data on disk, references, BLEU, scores and printed tokens are in the natural order; only what
-    the model reads and predicts is not.
+    Data on disk, references, BLEU, scores and printed tokens are in natural order; only the model's
+    inputs and predictions are reordered.
 
     Attributes:
-        token_order: ``None`` for targets that are not reordered, as in fairseq.
+        token_order: the order of target tokens; ``None`` for targets that are not reordered, as in
+            fairseq.
     """
 
     token_order: Optional[TokenOrder] = None
 
     def set_token_order(self, order: TokenOrder) -> None:
-        """Decode and train in that order; with two tokens a step ``<eod>`` joins the dictionaries.
+        """Set the order of decoding; with two tokens per step, add ``<eod>`` to dictionaries.
 
         It is added to the target dictionary, and to the source dictionary if they are joined.
 
         Raises:
-            ValueError: for options of the data that do not go with the order; it names the flag.
+            ValueError: for data options that are incompatible with the order; it names the flag.
         """
         _check_data_options(self.cfg, order)
         if order.tokens_per_step > 1:
@@ -58,9 +59,9 @@ class TokenOrders(Task):
         self.token_order = order
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Called with what a checkpoint remembers of its task, before its model is made.
+        """Called with the task state of a checkpoint, before its model is built.
 
-        A task that has no order takes the checkpoint's.
+        A task without an order adopts the checkpoint's.
         """
         trained = trained_order(state_dict)
         if self.token_order is None and trained != LEFT_TO_RIGHT and not self.datasets:
@@ -72,7 +73,7 @@ class TokenOrders(Task):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """As in fairseq; batches then have folded targets besides the natural ones."""
+        """See fairseq; batches also contain the folded targets."""
         super().load_dataset(split, epoch, combine, **kwargs)
         if self.token_order is not None:
             self.datasets[split] = ReorderedDataset(
@@ -80,10 +81,10 @@ class TokenOrders(Task):
             )
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """As in fairseq.
+        """See fairseq.
 
         Raises:
-            ValueError: for a model that predicts another number of tokens a step.
+            ValueError: for a model that predicts another number of tokens per step.
         """
         model = super().build_model(cfg, from_checkpoint)
         order = self.token_order
@@ -103,11 +104,11 @@ class TokenOrders(Task):
         extra_gen_cls_kwargs: Optional[dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable] = None,
     ) -> Any:
-        """Build the generator that ``--decoding`` names.
+        """Build the generator of ``--decoding``.
 
         Raises:
-            ValueError: for an option that goes with no other order than the natural one, or that
-                the method cannot honour; it names the flag.
+            ValueError: for an option that requires natural order, or that the method does not
+                support; it names the flag.
         """
         order = self._other_order
         if order is not None:
@@ -120,11 +121,11 @@ class TokenOrders(Task):
         return generator
 
     def train_step(self, sample: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """As in fairseq; the criterion sees the folded targets."""
+        """See fairseq; the criterion gets the folded targets."""
         return super().train_step(self._folded(sample), *args, **kwargs)
 
     def valid_step(self, sample: dict[str, Any], model: Any, criterion: Any) -> Any:
-        """As in fairseq; the criterion sees the folded targets, BLEU the natural ones."""
+        """See fairseq; the criterion gets the folded targets, BLEU the natural ones."""
         return super().valid_step(self._folded(sample), model, criterion)
 
     def _inference_with_bleu(self, generator: Any, sample: dict[str, Any], model: Any) -> Any:
@@ -139,10 +140,10 @@ class TokenOrders(Task):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> Any:
-        """As in fairseq; hypotheses and the reference's scores come in the natural order.
+        """See fairseq; hypotheses and the reference's scores are returned in natural order.
 
         Raises:
-            ValueError: for a prefix that is not what is decoded first.
+            ValueError: for a prefix if the order does not start with it.
         """
         scores_reference = isinstance(generator, SequenceScorer)
         if scores_reference:
@@ -163,11 +164,11 @@ class TokenOrders(Task):
 
     @property
     def _other_order(self) -> Optional[TokenOrder]:
-        """The order of decoding; ``None`` if it is the natural one."""
+        """The order of decoding; ``None`` if it is left to right."""
         return None if self.token_order == LEFT_TO_RIGHT else self.token_order
 
     def _folded(self, sample: dict[str, Any]) -> dict[str, Any]:
-        """The batch as criterions and scorers need it."""
+        """The batch with folded targets, for criterions and scorers."""
         if self.token_order is None:
             return sample
         return {**sample, "target": sample[FOLDED], NATURAL: sample["target"]}
@@ -182,20 +183,18 @@ def _check_generator(generator: Any, order: TokenOrder) -> None:
         return
     if not _is_natural(generator):
         raise ValueError(
-            f"--decoding fairseq: decodes one token a step, and the model {order.tokens_per_step}; "
+            f"--decoding fairseq: decodes one token a step, but the model {order.tokens_per_step}; "
             "use --decoding double_token"
         )
 
 
 def _check_data_options(cfg: Any, order: TokenOrder) -> None:
     if cfg.left_pad_target:
-        raise ValueError(
-            "--left-pad-target: targets are reordered from their first token on; remove it"
-        )
+        raise ValueError("--left-pad-target: not possible with reordered targets; remove it")
     if cfg.load_alignments and order != LEFT_TO_RIGHT:
         raise ValueError(
-            f"--load-alignments: alignments are for targets in the natural order, not for {order}; "
-            "remove it"
+            f"--load-alignments: alignments require targets in natural order, not {order}; remove "
+            "it"
         )
 
 
@@ -204,6 +203,6 @@ def _check_generation_options(args: Any, prefix_fn: Optional[Callable], order: T
     for flag in LEFT_TO_RIGHT_ONLY:
         if wanted[flag]:
             raise ValueError(
-                f"{flag}: only possible where sentences are decoded from left to right, token by "
-                f"token; this model is of {order}; remove it"
+                f"{flag}: only for models that decode from left to right, token by token, not "
+                f"{order}; remove it"
             )

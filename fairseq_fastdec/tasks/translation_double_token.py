@@ -1,4 +1,4 @@
-"""Translation with targets in another order, one or two tokens a step."""
+"""Translation with another order of target tokens, one or two per step."""
 
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -12,27 +12,27 @@ from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTas
 
 @dataclass
 class TranslationDoubleTokenConfig(TranslationFastdecConfig):
-    """All options of ``translation_fastdec``, and the order of decoding."""
+    """The options of ``translation_fastdec`` and the order of decoding."""
 
     decoding: Optional[str] = field(  # type: ignore[assignment]
         default=None,
         metadata={
-            "help": "decoding method: double_token, or with --tokens-per-step 1 any that "
-            "translation_fastdec has (default: double_token; beam with --tokens-per-step 1)"
+            "help": "decoding method: double_token, or with --tokens-per-step 1 any method of "
+            "translation_fastdec (default: double_token; beam with --tokens-per-step 1)"
         },
     )
     token_order: ChoiceEnum(list(ORDERS)) = field(
         default="bidirectional",
         metadata={
-            "help": "the order in which target tokens are decoded: bidirectional = from both ends "
-            "to the middle; l2r = from left to right; r2l = from right to left",
+            "help": "order in which target tokens are decoded: bidirectional = from both ends to "
+            "the middle; l2r = left to right; r2l = right to left",
             "group": "order of decoding",
         },
     )
     tokens_per_step: int = field(
         default=2,
         metadata={
-            "help": "how many target tokens are decoded at once, 1 or 2",
+            "help": "number of target tokens decoded per step, 1 or 2",
             "group": "order of decoding",
         },
     )
@@ -40,10 +40,10 @@ class TranslationDoubleTokenConfig(TranslationFastdecConfig):
 
 @register_task("translation_double_token", dataclass=TranslationDoubleTokenConfig)
 class TranslationDoubleTokenTask(TranslationFastdecTask):
-    """Translation in the orders that Imamura and Sumita 2020 compare.
+    """Translation in the orders compared by Imamura and Sumita (2020).
 
-    Data on disk, references, BLEU, scores and printed tokens are in the natural order; only what
-    the model reads and predicts is not. Checkpoints remember their order.
+    Data on disk, references, BLEU, scores and printed tokens are in natural order; only the model's
+    inputs and predictions are reordered. The order is saved in checkpoints.
     """
 
     cfg: TranslationDoubleTokenConfig
@@ -51,11 +51,11 @@ class TranslationDoubleTokenTask(TranslationFastdecTask):
     def __init__(self, cfg: TranslationDoubleTokenConfig, src_dict: Any, tgt_dict: Any) -> None:
         """
         Args:
-            src_dict, tgt_dict: with two tokens a step ``<eod>`` is added to the target dictionary,
-                and to the source dictionary if they are joined.
+            src_dict, tgt_dict: with two tokens per step, ``<eod>`` is added to the target
+                dictionary, and to the source dictionary if they are joined.
 
         Raises:
-            ValueError: for options that do not go with the order; it names the flag.
+            ValueError: for options that are incompatible with the order; it names the flag.
         """
         order = TokenOrder(str(cfg.token_order), cfg.tokens_per_step)
         if cfg.decoding is None:

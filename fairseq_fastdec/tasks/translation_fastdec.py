@@ -16,14 +16,13 @@ from .token_orders import TokenOrders
 
 @dataclass
 class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
-    """All options of ``translation``, those of the decoding methods, and one for training."""
+    """The options of ``translation`` and of the decoding methods, and one for training."""
 
     cpu_autocast: bool = field(
         default=False,
         metadata={
-            "help": "train on a CPU with matrix products in bfloat16 (torch.autocast): faster "
-            "where the processor has instructions for them; parameters, gradients, sums and "
-            "validation stay in fp32",
+            "help": "train on a CPU with matrix products in bfloat16 (torch.autocast): faster if "
+            "the processor supports them; parameters, gradients, sums and validation stay in fp32",
             "group": "training",
         },
     )
@@ -33,8 +32,8 @@ class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
 class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
     """``--task translation`` with ``--decoding`` and its options.
 
-    With the default, ``--decoding fairseq``, everything is fairseq's own, but for checkpoints of
-    ``translation_double_token``, which nothing in fairseq can decode.
+    With the default, ``--decoding fairseq``, it is the same as fairseq's task, except for
+    checkpoints of ``translation_double_token``, which fairseq cannot decode.
     """
 
     cfg: TranslationFastdecConfig
@@ -45,26 +44,26 @@ class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
         """Called by fairseq-train with the checkpoint of ``--finetune-from-model``.
 
         Raises:
-            ValueError: if it is of another network; it names the options that differ.
+            ValueError: if its network differs; it names the options that differ.
         """
         check_finetuned(path, state, own, model)
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """As in fairseq; an empty split is refused before fairseq divides by its size.
+        """See fairseq; an empty split is rejected before fairseq divides by its size.
 
         Raises:
-            ValueError: if there is nothing in the split.
+            ValueError: if the split is empty.
         """
         empty = ValueError(
-            f"{self.cfg.data}: the split {split!r} has no sentences; check the files that "
-            "fairseq-preprocess was given"
+            f"{self.cfg.data}: the split {split!r} has no sentences; check the input files of "
+            "fairseq-preprocess"
         )
         try:
             super().load_dataset(split, epoch, combine, **kwargs)
         except ValueError as error:
-            if "empty file" in str(error):  # what mmap says of a binary without a token
+            if "empty file" in str(error):  # mmap's error for a binary without tokens
                 raise empty from error
             raise
         if len(self.datasets[split]) == 0:
@@ -73,7 +72,7 @@ class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
     def train_step(
         self, sample: dict[str, Any], model: Any, criterion: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        """As in fairseq; with ``--cpu-autocast`` matrix products are in bfloat16.
+        """See fairseq; with ``--cpu-autocast`` matrix products are in bfloat16.
 
         Raises:
             ValueError: with ``--cpu-autocast`` for a model that is not on a CPU.

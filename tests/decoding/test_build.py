@@ -143,7 +143,7 @@ def test_a_decoder_with_its_own_features():
 
 def test_heads_that_the_engine_cannot_run():
     model = with_own_features(tiny.build_model(TASK, "blockwise_transformer"))
-    with pytest.raises(UnsupportedModel, match="Custom computes its features in its own way"):
+    with pytest.raises(UnsupportedModel, match="Custom overrides the computation of features"):
         build(model)
 
 

@@ -68,7 +68,7 @@ def test_errors(either, texts, call, error, message):
 
 
 def test_fairseqs_generator_verifies_none(translator):
-    with pytest.raises(ValueError, match="not with decoding fairseq"):
+    with pytest.raises(ValueError, match="not supported by decoding fairseq"):
         translator.translate(LINES, drafts=EARLIER, decoding="fairseq")
     with pytest.raises(ValueError, match="give drafts="):
         translator.translate(LINES, draft_file="drafts")

@@ -40,7 +40,7 @@ def test_what_the_task_sets_counts():
     [
         (dict(tokens_to_suppress=["w3"]), "suppresses tokens"),
         (dict(match_source_len=True), "matches the source's length"),
-        (dict(max_len=5), "has a longest length of its own"),
+        (dict(max_len=5), "limits the length of outputs"),
         (dict(lm_model=stock_model(trained=False)), "adds a language model"),
         (
             dict(search_strategy=DiverseBeamSearch(WORDS, 2, 0.5), beam_size=2),
@@ -56,7 +56,7 @@ def test_what_no_method_does(settings, message):
 
 def test_generators_of_another_kind():
     """translation_lev's, which is not autoregressive."""
-    with pytest.raises(ValueError, match="decodes with a IterativeRefinementGenerator of its own"):
+    with pytest.raises(ValueError, match="decodes with its own IterativeRefinementGenerator"):
         settings_of(IterativeRefinementGenerator(WORDS), Namespace(), TASK)
 
 

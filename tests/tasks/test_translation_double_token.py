@@ -323,7 +323,7 @@ def test_options_of_one_token_a_step_in_another_order():
 def test_two_tokens_a_step_of_a_model_of_one(corpus, baseline):
     """Both ways to ask for them name how to decode the model and how to train another."""
     training = ".*, or train .*--task translation_double_token --arch .* --finetune-from-model CHE"
-    with pytest.raises(ValueError, match="one token per step; use --decoding beam" + training):
+    with pytest.raises(ValueError, match="one token a step; use --decoding beam" + training):
         generate(corpus, baseline, "--decoding", "double_token")
     decode = "trained with --token-order l2r --tokens-per-step 1; decode it without --task"
     with pytest.raises(ValueError, match=decode + training):

@@ -268,7 +268,7 @@ def test_score_reference(corpus, blockwise):
 
 def test_statistics_of_nothing(corpus, blockwise, tmp_path):
     options = ["--score-reference", "--decoding", "blockwise", "--decoding-stats", tmp_path / "f"]
-    with pytest.raises(ValueError, match="--decoding-stats .*: nothing is decoded with --score-r"):
+    with pytest.raises(ValueError, match="--decoding-stats .*: --score-reference decodes n"):
         generate(corpus, blockwise, *options)
 
 

@@ -48,9 +48,9 @@ class Upper:
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"decoding": "fairseq"}, "--decoding fairseq: not for bundles"),
-        ({"decoding": "auto"}, "--decoding auto: a bundle cannot hold this method"),
-        ({"beam": 2, "sampling": True}, "a bundle cannot hold this method, or its options"),
+        ({"decoding": "fairseq"}, "--decoding fairseq: not supported by bundles"),
+        ({"decoding": "auto"}, "--decoding auto: bundles do not support this method"),
+        ({"beam": 2, "sampling": True}, "bundles do not support this method or its options"),
         ({"tokenizer": Upper()}, "Upper: bundles have moses, subword_nmt and sentencepiece"),
     ],
 )

@@ -149,9 +149,7 @@ class FixedBeam(DecodingGenerator):
         return beams
 
     def max_lens(self, sources: Sources) -> list[int]:
-        """The maximum length of each translation; in fairseq, it depends on the longest source of
-        the batch.
-        """
+        """The maximum length of each translation; in fairseq, the same for the whole batch."""
         return [self.rules.max_len(sources.width)] * sources.n
 
     def n_waived(self, width: int, n_forced: int) -> int:

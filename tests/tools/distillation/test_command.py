@@ -186,7 +186,7 @@ def test_damaged_checkpoints_are_named(distill, baseline, tmp_path, kind):
     path = tmp_path / "damaged.pt"
     path.write_bytes(damaged_checkpoints(baseline)[kind])
     with pytest.raises(
-        SystemExit, match=f"^distill.py: {path}: is damaged, or no checkpoint"
+        SystemExit, match=f"^distill.py: {path}: is damaged, or not a checkpoint"
     ) as stopped:
         distill(path=f"{baseline}:{path}")
     assert "\n" not in str(stopped.value) and "Re-running" not in str(stopped.value)

@@ -103,11 +103,11 @@ def test_lines_that_are_too_long(translator_of):
     fits, problem, again = translator.translate_lines(["a b c", "a b c d", "a"], seed=1)
     assert isinstance(fits, Outcome) and isinstance(again, Outcome)
     assert problem == Problem(
-        "too long", "5 tokens with the end mark, and --max-source-positions, or the model, allows 4"
+        "too long", "5 tokens with the end mark, but --max-source-positions, or the model, allows 4"
     )
     translator = translator_of("--max-tokens", 3, "--decoding", "greedy")
     _, problem = translator.translate_lines(["a b", "a b c"], seed=1)
-    assert "4 tokens with the end mark, and --max-tokens allows 3" in problem.details
+    assert "4 tokens with the end mark, but --max-tokens allows 3" in problem.details
 
 
 def test_what_a_tokeniser_cannot_take(translator_of, monkeypatch):
