@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The mean of several checkpoints: ``python scripts/average_checkpoints.py --help``."""
+"""Average several checkpoints: ``python scripts/average_checkpoints.py --help``."""
 
 import sys
 from pathlib import Path

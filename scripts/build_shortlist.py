@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A lexical table for --shortlist: ``python scripts/build_shortlist.py --help``."""
+"""Create a lexical table for --shortlist: ``python scripts/build_shortlist.py --help``."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pictures of how a checkpoint decodes sentences: ``python scripts/ddgviz.py --help``."""
+"""Visualise the decoding of sentences: ``python scripts/ddgviz.py --help``."""
 
 import sys
 from pathlib import Path

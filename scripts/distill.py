@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training data with a teacher's translations for targets: ``python scripts/distill.py --help``."""
+"""Create training data with a teacher's translations: ``python scripts/distill.py --help``."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Raw parallel text to binarised fairseq data: ``python scripts/prepare_data.py --help``."""
+"""Binarise raw parallel text for fairseq: ``python scripts/prepare_data.py --help``."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The time of each part of a decoding step: ``python scripts/profile_engine.py --help``."""
+"""Measure the time of each part of a decoding step: ``python scripts/profile_engine.py --help``."""
 
 import sys
 from pathlib import Path

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Test compiled code with GCC's sanitizers: ``python scripts/sanitize.py [--threads] [TESTS]``.
 
-It is built once more in a copy of the package, which then runs the tests: with AddressSanitizer and
-UndefinedBehaviorSanitizer, or with ``--threads`` with ThreadSanitizer, which finds two threads that
-write to the same memory. Whatever a sanitizer finds ends the process with a report. Default tests
-are those of ``TESTS`` and ``THREAD_TESTS``; more take longer.
+The compiled code is built in a copy of the package, which then runs the tests: with
+AddressSanitizer and UndefinedBehaviorSanitizer, or with ``--threads`` with ThreadSanitizer, which
+finds data races. Any finding ends the process with a report. The default tests are ``TESTS`` or
+``THREAD_TESTS``.
 """
 
 import argparse
@@ -22,10 +22,10 @@ from typing import NamedTuple, Optional
 import pybind11
 
 ROOT = Path(__file__).resolve().parents[1]
-# All entry points of compiled code, and every method, which calls some of them.
+# These cover all entry points of compiled code and every method.
 TESTS = [
     "tests/engine/kernels",
-    "--ignore=tests/engine/kernels/test_kernels.py",  # a program of its own
+    "--ignore=tests/engine/kernels/test_kernels.py",  # a separate program
     "tests/decoding/test_ids.py",
     "tests/decoding/compiled",
     "tests/serving/test_scheduler.py",
@@ -36,13 +36,13 @@ THREAD_TESTS = ["tests/decoding/test_threads.py", "tests/serving/test_scheduler.
 
 
 class Sanitizers(NamedTuple):
-    """Sanitizers that work together.
+    """A set of compatible sanitizers.
 
     Attributes:
-        flags: of GCC, besides those of all.
-        libraries: come before everything that asks for memory, and find what throws.
-        options: environment variables.
-        program: what Python is run by.
+        flags: additional flags of GCC.
+        libraries: libraries to preload, for memory allocation and exceptions.
+        options: environment variables of the process.
+        program: the command that runs Python.
         tests: the default tests.
     """
 
@@ -54,10 +54,11 @@ class Sanitizers(NamedTuple):
 
 
 MEMORY = Sanitizers(
-    # AddressSanitizer reports null pointers and places beyond an object, too.
+    # AddressSanitizer also reports null pointers and accesses beyond objects.
     "-fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=all",
     ["libasan.so", "libstdc++.so.6"],
-    # Python keeps much of its memory until the end, and some of it behind the sanitizer's back.
+    # Python keeps memory until exit, so leaks are not detected; its own allocator would hide
+    # errors.
     dict(
         ASAN_OPTIONS="detect_leaks=0:halt_on_error=1",
         UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
@@ -69,19 +70,19 @@ MEMORY = Sanitizers(
 THREADS = Sanitizers(
     "-fsanitize=thread",
     ["libtsan.so"],
-    # torch's OpenMP is not instrumented, and its barriers are not seen: one thread a call.
+    # torch's OpenMP is not instrumented, so its barriers are invisible: use one thread per call.
     dict(
         TSAN_OPTIONS="halt_on_error=1:report_signal_unsafe=0:ignore_noninstrumented_modules=1",
         OMP_NUM_THREADS="1",
     ),
-    # Addresses chosen at random can lie where the sanitizer needs its own.
+    # Random addresses can conflict with the sanitizer's memory.
     ["setarch", "-R"],
     THREAD_TESTS,
 )
 
 
 def what_is_missing(sanitizers: Sanitizers) -> Optional[str]:
-    """Why nothing can be sanitized here, or ``None`` if it can."""
+    """The reason why the sanitizers cannot be used here, or ``None``."""
     if sys.platform != "linux" or shutil.which("gcc") is None or shutil.which("g++") is None:
         return "there is no GCC on Linux"
     missing = [name for name in sanitizers.libraries if not _library(name).exists()]
@@ -99,10 +100,10 @@ def _library(name: str) -> Path:
 
 
 def build(copy: Path, sanitizers: Sanitizers) -> None:
-    """Copy what is tested to a folder, and build it there with the sanitizers.
+    """Copy the package and tests to a folder, and build it there with the sanitizers.
 
-    Optimization takes longer to compile and reports less exactly; -g1 is enough for the names of
-    functions and the numbers of lines in a report.
+    Optimization slows compilation and makes reports less exact; -g1 is enough for function names
+    and line numbers in reports.
     """
     for name in ("fairseq_fastdec", "tests"):
         shutil.copytree(
@@ -117,7 +118,7 @@ def build(copy: Path, sanitizers: Sanitizers) -> None:
     flags += [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_paths()['include']}"]
 
     def compiled(source: Path) -> Path:
-        # pybind11's templates and three kinds of vectors take long to compile, and little to run.
+        # pybind11's templates and three vector widths are slow to compile but fast to run.
         optimization = "-O0" if source.name in ("binding.cpp", "dispatch.cpp") else "-O1"
         made = source.with_suffix(".o")
         subprocess.run(["g++", *flags, optimization, "-c", source, "-o", made], check=True)
@@ -144,7 +145,7 @@ def environment(copy: Path, sanitizers: Sanitizers) -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", action="store_true", help="find races between threads")
+    parser.add_argument("--threads", action="store_true", help="find data races between threads")
     options, tests = parser.parse_known_args(arguments)
     sanitizers = THREADS if options.threads else MEMORY
     problem = what_is_missing(sanitizers)

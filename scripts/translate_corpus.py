@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Whole corpora, text to text, on every core: ``python scripts/translate_corpus.py --help``."""
+"""Translate whole corpora, text to text, on all cores: ``python scripts/translate_corpus.py
+--help``.
+"""
 
 import sys
 from pathlib import Path

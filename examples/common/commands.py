@@ -22,7 +22,7 @@ def resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        sys.exit("\ninterrupted; the same command goes on from here")
+        sys.exit("\ninterrupted; run the same command again to continue")
 
 
 def finished(directory: Path) -> bool:

@@ -90,7 +90,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
     ]
     for measurement in left:
         if args.minutes and time.monotonic() - BEGAN > 60 * args.minutes:
-            sys.exit(f"--minutes {args.minutes}: over; the same command goes on from here")
+            sys.exit(f"--minutes {args.minutes}: over; run the same command again to continue")
         build(name, work / "model")
         perform(measurement, work / measurement.name, args.threads)
     if not args.keep:

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whenever a process or the machine ends."""
+"""Writes files atomically: after a crash, a file is complete or does not exist."""
 
 import contextlib
 import os
@@ -9,14 +9,14 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def replacing(path: Path, flushes_name: bool = True) -> Iterator[Path]:
-    """Give a path beside ``path`` to write to; after the block, what is there replaces ``path``.
+    """Yield a temporary path to write to, which replaces ``path`` at the end of the block.
 
-    Where the block raises an error, ``path`` stays as it was and nothing is left beside it. The
-    path given is of its own each time: several processes may write the same file.
+    If the block raises an error, ``path`` is unchanged and the temporary file is removed. The
+    temporary path is unique, so several processes may write the same file.
 
     Args:
-        flushes_name: whether a power failure right after it cannot take the file away again. The
-            disk is waited for once more then.
+        flushes_name: whether to flush the directory, so that the new name survives a power failure;
+            this waits for the disk once more.
 
     Raises:
         OSError: if the file cannot be written.
@@ -24,7 +24,7 @@ def replacing(path: Path, flushes_name: bool = True) -> Iterator[Path]:
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         yield partial
-        # A file that was renamed but not written to the disk is empty after a power failure.
+        # Without this, the renamed file could be empty after a power failure.
         with open(partial, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -48,7 +48,7 @@ def write_bytes(path: Path, content: bytes, flushes_name: bool = True) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write a whole file in UTF-8; newlines stay as they are.
+    """Write a whole file in UTF-8, without converting newlines.
 
     Raises:
         OSError: if it cannot be written.
@@ -58,7 +58,7 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a whole file of lines, each with a newline behind it.
+    """Write a whole file of lines, each followed by a newline.
 
     Raises:
         OSError: if it cannot be written.
@@ -68,14 +68,14 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _flush_names(directory: Path) -> None:
-    """Have the names in a directory on the disk, too, where the system can."""
+    """Flush the entries of a directory to the disk, if the system supports it."""
     try:
         number = os.open(directory, os.O_RDONLY)
-    except OSError:  # of systems that open no directories
+    except OSError:  # systems that cannot open directories
         return
     try:
         os.fsync(number)
-    except OSError:  # of file systems that write names at once, or never said they could
+    except OSError:  # file systems that cannot sync directories
         pass
     finally:
         os.close(number)

@@ -1,12 +1,12 @@
-"""One checkpoint whose parameters are the mean of those of several checkpoints of one training.
+"""Average the parameters of several checkpoints of one training.
 
     python scripts/average_checkpoints.py --inputs checkpoints --num-epoch-checkpoints 10 \\
         --output checkpoints/averaged.pt
 
-Options are those of fairseq's script of this name, which its packages leave out. What is not
-averaged (options, training state) comes from the checkpoint with most updates; the optimizer's
-state, which belongs to other parameters, is left out. Checkpoints are read safely: one that would
-run code is refused.
+Options are those of fairseq's script of this name, which is not in its packages. Everything that is
+not averaged (options, training state) comes from the checkpoint with the most updates, without the
+optimizer's state, which belongs to other parameters. Checkpoints are loaded safely: code in them is
+rejected.
 """
 
 import argparse
@@ -26,17 +26,17 @@ from .atomic_files import replacing
 from .command_line import positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
-# Whole numbers in a model must be the same everywhere, but for what counts batches.
+# Integer tensors in a model must be equal in all checkpoints, except counters of batches.
 COUNTERS = ("num_batches_tracked",)
 
 
 class CheckpointError(Exception):
-    """Something about the user's files; the message is all they need to see."""
+    """An error in the user's files, shown without a traceback."""
 
 
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Average, and report errors of the files without a traceback."""
+    """Run the command; errors in the files are reported without a traceback."""
     args = parse_args(arguments)
     with errors_in_one_line(program("average-checkpoints"), CheckpointError):
         paths = chosen_checkpoints(args)
@@ -54,7 +54,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--inputs", nargs="+", type=Path, required=True, metavar="PATH",
-        help="checkpoints; or the directory of a training, and which of its checkpoints",
+        help="checkpoints, or with one of the next options the directory of a training",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="FILE")
     kind = parser.add_mutually_exclusive_group()
@@ -68,7 +68,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--checkpoint-upper-bound", type=positive, metavar="M",
-        help="with one of those two: none of a later epoch or update than M",
+        help="with one of the previous options: ignore epochs or updates after M",
     )  # fmt: skip
     args = parser.parse_args(arguments)
     args.number = args.num_epoch_checkpoints or args.num_update_checkpoints
@@ -83,19 +83,19 @@ def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
     """The files to average.
 
     Raises:
-        CheckpointError: if the inputs do not go with the other options, or there are too few.
+        CheckpointError: if the inputs do not match the other options, or there are too few.
     """
     directories = [path for path in args.inputs if path.is_dir()]
     if not args.number:
         if directories:
             raise CheckpointError(
-                f"--inputs {directories[0]}: is a directory; say which of its checkpoints with "
+                f"--inputs {directories[0]}: is a directory; select its checkpoints with "
                 "--num-epoch-checkpoints or --num-update-checkpoints"
             )
         return args.inputs
     if len(args.inputs) > 1 or not directories:
         raise CheckpointError(
-            "--num-epoch-checkpoints and --num-update-checkpoints choose files of one directory; "
+            "--num-epoch-checkpoints and --num-update-checkpoints select files in one directory; "
             "give it as --inputs"
         )
     pattern = EPOCH if args.num_epoch_checkpoints else UPDATE
@@ -105,7 +105,7 @@ def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
 def last_checkpoints(
     directory: Path, pattern: str, number: int, upper_bound: Optional[int]
 ) -> list[Path]:
-    """The last checkpoints whose names have the pattern, up to a bound, in order.
+    """The last checkpoints whose names match the pattern, up to a bound, in order.
 
     Raises:
         CheckpointError: if there are fewer.
@@ -122,12 +122,12 @@ def last_checkpoints(
 
 
 def average(paths: Sequence[Path]) -> dict[str, Any]:
-    """The checkpoint with most updates, with the mean of all parameters.
+    """The checkpoint with the most updates, with averaged parameters.
 
-    Means are taken in float64; parameters keep their type.
+    Means are computed in float64; parameters keep their dtype.
 
     Raises:
-        CheckpointError: for a file that is no checkpoint, or does not go with the first.
+        CheckpointError: for a file that is not a checkpoint, or does not match the first.
     """
     first = newest = read(paths[0])
     sums = {key: tensor.double() for key, tensor in parameters(first).items()}
@@ -147,11 +147,10 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A checkpoint without its optimizer's state.
+    """Load a checkpoint, without its optimizer state.
 
     Raises:
-        CheckpointError: for anything else, and for a pickle with classes that fairseq has no
-            use for.
+        CheckpointError: for any other file, and for a pickle with unknown classes.
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -159,7 +158,9 @@ def read(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read as a checkpoint ({error})") from error
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, dict) or not all(map(torch.is_tensor, model.values())):
-        raise CheckpointError(f"{path}: is no checkpoint of fairseq (it has no model of tensors)")
+        raise CheckpointError(
+            f"{path}: is not a checkpoint of fairseq (it has no model of tensors)"
+        )
     state.pop("last_optimizer_state", None)
     return state
 
@@ -170,13 +171,13 @@ def parameters(state: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def n_updates(state: dict[str, Any]) -> int:
-    """The number of updates that the checkpoint says its model has had; 0 if it says none."""
+    """The number of updates recorded in the checkpoint; 0 if there is none."""
     history = state.get("optimizer_history") or [{}]
     return history[-1].get("num_updates", 0)
 
 
 def check_alike(first: dict[str, Any], other: dict[str, Any], complaint: str) -> None:
-    """Check that parameters of the two mean the same.
+    """Check that two checkpoints have the same parameters and order of decoding.
 
     Raises:
         CheckpointError: if they do not; the message begins with ``complaint``.
@@ -194,11 +195,11 @@ def check_alike(first: dict[str, Any], other: dict[str, Any], complaint: str) ->
             raise CheckpointError(f"{complaint}{key} is {kinds[1]}, not {kinds[0]}")
         is_constant = not value.is_floating_point() and not key.endswith(COUNTERS)
         if is_constant and not torch.equal(value, found[key]):
-            raise CheckpointError(f"{complaint}{key} holds whole numbers, and other ones")
+            raise CheckpointError(f"{complaint}{key} contains different integers")
 
 
 def tied(model: dict[str, Tensor], original: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Let tensors share memory, and room on the disk, where those of the original do."""
+    """Make tensors share memory, and space in the file, if those of the original do."""
     by_memory: dict[Any, Tensor] = {}
     for key, value in original.items():
         memory = (value.data_ptr(), value.shape, value.stride())
@@ -209,6 +210,6 @@ def tied(model: dict[str, Tensor], original: dict[str, Tensor]) -> dict[str, Ten
 
 
 def write(state: dict[str, Any], path: Path) -> None:
-    """Write a whole checkpoint: one cut short would pass for one."""
+    """Write a checkpoint atomically."""
     with replacing(path) as partial:
         torch.save(state, partial)

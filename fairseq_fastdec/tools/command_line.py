@@ -1,6 +1,6 @@
-"""Options, checks and names that the command lines of the tools share.
+"""Options and checks shared by the command lines of the tools.
 
-Importing it imports neither torch nor fairseq.
+This module imports neither torch nor fairseq.
 """
 
 import argparse
@@ -14,19 +14,19 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def program(command: str) -> str:
-    """The name under which the user called a command: errors and help begin with it.
+    """The name under which the user called a command, for errors and help.
 
     Args:
         command: such as ``build-shortlist``.
 
     Returns:
-        ``build_shortlist.py``, the script of ``scripts/``, which also stands for callers in Python;
+        ``build_shortlist.py``, the script in ``scripts/``, also for calls from Python;
         ``fastdec-build-shortlist``; or ``python -m fairseq_fastdec build-shortlist``.
     """
     called = Path(sys.argv[0])
     if called.name == "__main__.py" and called.parent.name == PACKAGE:
         return f"python -m {PACKAGE} {command}"
-    if called.stem == f"fastdec-{command}":  # with an ending on Windows
+    if called.stem == f"fastdec-{command}":  # has an extension on Windows
         return called.stem
     return command.replace("-", "_") + ".py"
 
@@ -37,14 +37,14 @@ def version() -> str:
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1; argparse puts the flag before the message."""
+    """Parse a whole number of at least 1. argparse adds the flag to the message."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
     return int(text)
 
 
 def is_translation(arguments: Sequence[str]) -> bool:
-    """Whether a command line is for a task of translation with ``--decoding``, the default."""
+    """Whether a command line is for the translation task, the default, with ``--decoding``."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--task", default="translation")
     task = parser.parse_known_args(arguments)[0].task
@@ -52,16 +52,16 @@ def is_translation(arguments: Sequence[str]) -> bool:
 
 
 def in_words(counts: dict[str, int], first: str) -> str:
-    """Counts in words, one of them before the others: ``97 kept, 3 too long``."""
+    """Format counts, ``first`` before the others: ``97 kept, 3 too long``."""
     others = sorted(name for name, count in counts.items() if count and name != first)
     return ", ".join(f"{counts.get(name, 0)} {name}" for name in [first, *others])
 
 
 def check_places(args: argparse.Namespace, places: dict[str, tuple[bool, str]]) -> None:
-    """Refuse options of fairseq-generate that a script would not honour.
+    """Reject options of fairseq-generate that a script does not support.
 
     Args:
-        places: those of the script besides what no script honours: by flag, whether the option was
+        places: further options that this script does not support: by flag, whether the option was
             given, and what to do instead.
 
     Raises:
@@ -85,16 +85,16 @@ def check_one_directory(data: str, remedy: str) -> None:
     """Check that one data directory is given.
 
     Raises:
-        ValueError: if these are several, joined as fairseq has them.
+        ValueError: if there are several, joined by colons as in fairseq.
     """
     from fairseq import utils
 
     if len(utils.split_paths(data)) > 1:
-        raise ValueError(f"{data}: several data directories; {remedy}")
+        raise ValueError(f"{data}: contains several data directories; {remedy}")
 
 
 def check_shard(args: argparse.Namespace) -> None:
-    """Check that there is such a part of the work.
+    """Check --shard-id.
 
     Raises:
         ValueError: if --shard-id is not one of --num-shards.
@@ -110,13 +110,13 @@ def to_config(args: argparse.Namespace) -> Any:
     """The configuration of a command line of fairseq-generate.
 
     Raises:
-        OSError, ValueError: if there are no data to say which languages are meant.
+        OSError, ValueError: if the languages cannot be inferred from the data.
     """
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     from ..data.languages import infer_languages
 
-    # Those of speech are none of the task's options.
+    # Speech tasks have no languages.
     if hasattr(args, "source_lang"):
         infer_languages(args)
     return convert_namespace_to_omegaconf(args)

@@ -1,4 +1,4 @@
-"""Models, batches and text as fairseq-generate sets them up, for scripts that do more with them."""
+"""Models, batches and text as in fairseq-generate, for other commands."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ def uses_cuda(cfg: Any) -> bool:
 
 
 def on_device(batch: dict[str, Any], cfg: Any) -> dict[str, Any]:
-    """A batch where it is decoded: on the GPU, or as it is."""
+    """Move a batch to the GPU if it is decoded there."""
     return utils.move_to_cuda(batch) if uses_cuda(cfg) else batch
 
 
@@ -31,25 +31,26 @@ def best_translations(
     """Decode a batch.
 
     Args:
-        batch: fairseq's, on the device of the models.
+        batch: a fairseq batch, on the device of the models.
         prefix: forced tokens, int64 ``[B, P]``.
 
     Returns:
-        the tokens of each sentence's best hypothesis, int64 ``[m]`` with EOS, in the batch's order.
+        the tokens of each sentence's best hypothesis, int64 ``[m]`` with EOS, in the order of the
+        batch
     """
     hypotheses = task.inference_step(generator, models, batch, prefix_tokens=prefix)
     return [best["tokens"] for best, *_ in hypotheses]
 
 
 def load_models(cfg: Any, task: Any) -> list[Any]:
-    """The ensemble of ``--path``, ready for inference, as fairseq-generate loads it.
+    """Load the ensemble of ``--path`` for inference, as in fairseq-generate.
 
-    The models are for generators that the task builds with one precision, and for nothing else:
-    unless ``--keep-model`` is given, it lets these release what they have prepared.
+    The models may only be used by generators that the task builds with a single precision: unless
+    ``--keep-model`` is given, weights are freed once the engine has prepared them.
 
     Raises:
-        OSError: for a file that is not there.
-        ValueError: without a path, or for a file that is no checkpoint of such a task.
+        OSError: for a missing file.
+        ValueError: without a path, or for a file that is not a checkpoint for the task.
     """
     if cfg.common_eval.path is None:
         raise ValueError("--path: name the checkpoint, or several separated by colons")
@@ -70,7 +71,7 @@ def load_models(cfg: Any, task: Any) -> list[Any]:
 
 
 def _load_model(cfg: Any, task: Any, path: str, overrides: dict[str, Any]) -> list[Any]:
-    """The model of one path. Whatever is wrong with its file, the error names it."""
+    """Load the model of one path; errors name the file."""
     try:
         models, _ = checkpoint_utils.load_model_ensemble(
             [path],
@@ -83,17 +84,17 @@ def _load_model(cfg: Any, task: Any, path: str, overrides: dict[str, Any]) -> li
     except Exception as error:  # a damaged pickle may raise anything
         if isinstance(error, (OSError, ValueError)) and path in str(error):
             raise
-        # torch goes on with advice to load the file without its protection.
+        # The rest of torch's message advises to load the file unsafely.
         reason = str(error).split("\n", 1)[0].split(". ", 1)[0]
         raise ValueError(
-            f"--path {path}: cannot be loaded ({type(error).__name__}: {reason}); name a whole "
-            "checkpoint of fairseq-train, of a model for this task and data"
+            f"--path {path}: cannot be loaded ({type(error).__name__}: {reason}); give a complete "
+            "checkpoint of fairseq-train for this task and data"
         ) from error
     return models
 
 
 class DecodedText(NamedTuple):
-    """One output: its tokens separated by spaces, and the text that they are."""
+    """One output: its tokens separated by spaces, and its text."""
 
     tokens: str
     text: str
@@ -108,7 +109,7 @@ class Corpus:
             cfg: the configuration of fairseq-generate's command line.
 
         Raises:
-            FileNotFoundError: if the data directory or the subset is not there.
+            FileNotFoundError: if the data directory or the subset is missing.
             ValueError: if the subset has no sentences.
         """
         utils.import_user_module(cfg.common)
@@ -123,15 +124,15 @@ class Corpus:
         return len(self.dataset)
 
     def batches(self, sentences: range, models: Sequence[Any]) -> Iterator[dict[str, Any]]:
-        """fairseq's batches of ``--batch-size`` and ``--max-tokens``, with every sentence in one.
+        """fairseq's batches of the sentences, by ``--batch-size`` and ``--max-tokens``.
 
         Args:
-            sentences: which sentences; consecutive.
-            models: whose greatest lengths hold.
+            sentences: a range of consecutive sentences.
+            models: their maximum positions limit the length.
 
         Raises:
-            Exception: fairseq's, for sentences that are longer, unless
-                ``--skip-invalid-size-inputs-valid-test`` leaves them out.
+            Exception: fairseq's, for longer sentences, unless
+                ``--skip-invalid-size-inputs-valid-test`` is given.
         """
         data = self._cfg.dataset
         iterator = self.task.get_batch_iterator(
@@ -162,11 +163,11 @@ class Corpus:
         return self.task.target_dictionary.string(tokens, self._cfg.common_eval.post_process)
 
     def translation(self, tokens: str) -> DecodedText:
-        """A translation from its tokens as :meth:`target_tokens` gives them."""
+        """A translation from its tokens as returned by :meth:`target_tokens`."""
         return DecodedText(tokens, self.plain(tokens))
 
     def reference(self, index: int) -> str:
-        """The text of a reference, with marks where a word was not in the dictionary."""
+        """The text of a reference, with marks for words that are not in the dictionary."""
         dictionary = self.task.target_dictionary
         return self.plain(
             dictionary.string(
@@ -177,7 +178,7 @@ class Corpus:
     def _target(self, index: int) -> Tensor:
         """The tokens of a reference, int64 ``[m]`` with EOS.
 
-        Many languages have a data set for each pair, and speech has one without sides.
+        Multilingual data have a data set for each pair; speech data have no separate sides.
         """
         if hasattr(self.dataset, "tgt"):
             return self.dataset.tgt[index]
@@ -185,7 +186,7 @@ class Corpus:
         return pair["target"] if isinstance(pair, dict) else pair.target
 
     def plain(self, tokens: str) -> str:
-        """Text for people: subwords joined, detokenised (``--bpe``, ``--tokenizer``)."""
+        """Join subwords and detokenise (``--bpe``, ``--tokenizer``)."""
         for decoder in (self._bpe, self._tokenizer):
             if decoder is not None:
                 tokens = decoder.decode(tokens)

@@ -17,21 +17,21 @@ from ..translator import load
 from .command_line import positive, program
 
 DESCRIPTION = """\
-Write a model as one file, which `fairseq_fastdec.load`, `translate` and `serve` take in place of a
-checkpoint. To decode from it needs neither torch nor fairseq. It gives the tokens that the
-checkpoint gives with the same options.
+Write a model as one file, a bundle, which `fairseq_fastdec.load`, `translate` and `serve` accept in
+place of a checkpoint. Decoding with a bundle needs neither torch nor fairseq, and its output is
+that of the checkpoint with the same options.
 """
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Read the command line, load the checkpoint, write the bundle."""
+    """Run the command."""
     name = program("export")
     parser = argparse.ArgumentParser(prog=name, description=DESCRIPTION)
     parser.add_argument(
         "checkpoint",
         nargs="+",
         metavar="PATH",
-        help="a checkpoint, or a directory with one; several: an ensemble",
+        help="a checkpoint, or a directory with one; several form an ensemble",
     )
     parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="the bundle")
     parser.add_argument(
@@ -39,9 +39,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     )
     parser.add_argument("-s", "--source-lang", metavar="LANG")
     parser.add_argument("-t", "--target-lang", metavar="LANG")
-    parser.add_argument("--bpe-codes", metavar="FILE", help="default: beside the checkpoint")
+    parser.add_argument("--bpe-codes", metavar="FILE", help="default: next to the checkpoint")
     parser.add_argument(
-        "--tokenizer", default="auto", help="moses, none or (default) moses for codes of BPE"
+        "--tokenizer", default="auto", help="moses or none (default: moses if there are BPE codes)"
     )
     parser.add_argument(
         "--decoding", help="the method (default: greedy, or beam if --beam is given)"
@@ -69,20 +69,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def export(translator: Any, path: PathLike) -> None:
-    """Write what a translator translates with, and its options, to a bundle.
+    """Write the models and options of a translator to a bundle.
 
     Args:
-        translator: of :func:`fairseq_fastdec.load`, of checkpoints.
+        translator: loaded from checkpoints by :func:`fairseq_fastdec.load`.
 
     Raises:
-        ValueError: for a model, a task, an option or a tokeniser that a bundle cannot hold.
+        ValueError: for a model, a task, an option or a tokeniser that bundles do not support.
     """
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     write(path, content_of(translator))
 
 
 def content_of(translator: Any) -> dict[str, Any]:
-    """The content of a bundle, as :func:`..bundles.file.write` takes it.
+    """The content of a bundle for :func:`..bundles.file.write`.
 
     Raises:
         ValueError: see :func:`export`.
@@ -114,11 +114,11 @@ def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
     """The arguments of :class:`..bundles.codec.BundleCodec`.
 
     Raises:
-        ValueError: for a task, a tokeniser or a BPE that is not fairseq's.
+        ValueError: for a task, a tokeniser or a BPE that bundles do not support.
     """
     dictionaries = (task.source_dictionary, task.target_dictionary)
     if not encodes_as_fairseq(task) or not all(map(looks_up_as_fairseq, dictionaries)):
-        raise ValueError(f"{type(task).__name__}: it reads text in a way that bundles cannot hold")
+        raise ValueError(f"{type(task).__name__}: reads text in a way that bundles do not support")
     coders: list[tuple[str, dict[str, Any]]] = []
     for coder in (codec.tokenizer, codec.bpe):
         name = f"{type(coder).__module__}.{type(coder).__name__}"
@@ -140,8 +140,8 @@ def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
             coders.append(("SentencePiece", {"model": _bytes(codec)}))
         else:
             raise ValueError(
-                f"{type(coder).__name__}: bundles have moses, subword_nmt and sentencepiece; give "
-                "tokenizer and bpe None, and translate tokens"
+                f"{type(coder).__name__}: bundles support moses, subword_nmt and sentencepiece; "
+                "set tokenizer and bpe to None, and translate tokens"
             )
     source, target = (
         {
@@ -157,5 +157,5 @@ def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
 
 def _bytes(codec: TextCodec) -> bytes:
     if codec.codes is None:
-        raise ValueError("bpe: an object, whose codes a bundle cannot hold; give bpe_codes=FILE")
+        raise ValueError("bpe: bundles do not support objects; give bpe_codes=FILE")
     return Path(codec.codes).read_bytes()

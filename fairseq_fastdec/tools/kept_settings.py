@@ -1,4 +1,4 @@
-"""Settings that are kept beside results: those of different settings must not get mixed."""
+"""Stores settings next to results, so that results of different settings are not mixed."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def read_settings(path: Path, flag: str) -> Optional[dict[str, Any]]:
 
     Raises:
         OSError: if it cannot be read.
-        ValueError: if it holds something else.
+        ValueError: if it is damaged.
     """
     if not path.exists():
         return None
@@ -29,18 +29,18 @@ def read_settings(path: Path, flag: str) -> Optional[dict[str, Any]]:
 
 
 def damaged(path: Path, flag: str) -> ValueError:
-    """The error for a file that does not hold what :func:`write_settings` wrote."""
+    """The error for a file that was not written by :func:`write_settings`."""
     return ValueError(
-        f"{path}: damaged; delete it if this very command made the translations beside it, or "
-        f"else name another {flag}"
+        f"{path}: damaged; delete it if the same command made the translations next to it, "
+        f"otherwise choose another {flag}"
     )
 
 
 def write_settings(path: Path, settings: dict[str, Any]) -> None:
-    """Keep settings in a file.
+    """Write settings to a file.
 
     Args:
-        settings: values that JSON has.
+        settings: JSON-serialisable values.
 
     Raises:
         OSError: if it cannot be written.
@@ -49,14 +49,14 @@ def write_settings(path: Path, settings: dict[str, Any]) -> None:
 
 
 def check_settings(path: Path, settings: dict[str, Any], flag: str) -> None:
-    """Keep the settings in a file, or compare them with those that are there.
+    """Write settings to a file, or compare them with the existing ones.
 
     Args:
-        settings: values that JSON has.
+        settings: JSON-serialisable values.
         flag: the option that sets where results go, for the message.
 
     Raises:
-        ValueError: if the file holds other settings, which it names, or something else.
+        ValueError: if the file contains other settings, which the message names, or is damaged.
     """
     kept = read_settings(path, flag)
     if kept is None:
@@ -68,16 +68,16 @@ def check_settings(path: Path, settings: dict[str, Any], flag: str) -> None:
 def compare_settings(path: Path, kept: dict[str, Any], settings: dict[str, Any], flag: str) -> None:
     """
     Args:
-        path: of the file that the settings were kept in, for the message.
+        path: the file with the settings, for the message.
         flag: the option that sets where results go, for the message.
 
     Raises:
-        ValueError: if the settings differ from those that were kept.
+        ValueError: if the settings differ from the stored ones.
     """
     for name in sorted({*kept, *settings}):
         old, new = kept.get(name), settings.get(name)
         if old != new:
             raise ValueError(
-                f"{path.parent}: holds translations made with {name} = {old}, and now it is "
-                f"{new}; name another {flag}, or delete this directory"
+                f"{path.parent}: contains translations made with {name} = {old}, but now it is "
+                f"{new}; choose another {flag}, or delete this directory"
             )

@@ -1,8 +1,8 @@
-"""The page that lists every option, docs/options.md, from what the parsers of fairseq are told.
+"""Generates docs/options.md, the list of all options.
 
     python -m fairseq_fastdec.tools.options_page docs/options.md
 
-writes it anew after an option has changed; a test compares.
+updates it after an option has changed; a test checks that it is up to date.
 """
 
 import sys
@@ -22,33 +22,33 @@ OPENING = """\
 # Options
 
 Generated from the code by `python -m fairseq_fastdec.tools.options_page docs/options.md`; do not
-edit it by hand. `fairseq-generate --user-dir fairseq_fastdec --help`
-prints the same, grouped alike. An option that a method has no use for is an error that says so.
-[Methods](methods/README.md#fairseqs-own-options) says what fairseq's own options mean.
+edit it by hand. `fairseq-generate --user-dir fairseq_fastdec --help` prints the same in the same
+groups. An option that does not apply to the method is an error.
+[Methods](methods/README.md#fairseqs-own-options) describes the use of fairseq's own options.
 """
 
-# A reader has to know this of each group of options, by its title.
+# The introduction of each group of options, by its title.
 INTRODUCTIONS = {
-    "decoding": "All of our methods take these. The front page says [which method is for "
-    "you](../README.md#which-method).",
+    "decoding": "Options for all methods of this package. See [which "
+    "method](../README.md#which-method) for the choice of method.",
     "blockwise decoding": "See [blockwise](methods/blockwise.md).",
     "Jacobi decoding and lookahead": "See [lookahead](methods/lookahead.md) and "
     "[Jacobi decoding](methods/jacobi.md).",
     "beams": "See [beams](methods/beams.md).",
     "drafts": "See [drafts](methods/drafts.md).",
-    "order of decoding": "The task `translation_double_token` takes these, to train and to decode. "
-    "See [double_token](methods/double_token.md).",
-    "training": "Both tasks take these. See [training](training.md).",
-    "heads": "`--arch blockwise_transformer` and its presets take these. See "
+    "order of decoding": "Options of the task `translation_double_token`, for training and "
+    "decoding. See [double_token](methods/double_token.md).",
+    "training": "Options of both tasks. See [training](training.md).",
+    "heads": "Options of `--arch blockwise_transformer` and its presets. See "
     "[training](training.md).",
-    "loss of the heads": "`--criterion random_sub_loss` takes these. See [training](training.md).",
+    "loss of the heads": "Options of `--criterion random_sub_loss`. See [training](training.md).",
 }
 ORDER = tuple(INTRODUCTIONS)
 NAMES_OF_TYPES: dict[Any, str] = {int: "N", float: "NUMBER"}
 
 
 class Option(NamedTuple):
-    """One option, as a parser is told of it."""
+    """One option, as passed to a parser."""
 
     flag: str
     values: str
@@ -57,21 +57,21 @@ class Option(NamedTuple):
 
 
 class Listing:
-    """Stands for a parser or one of its groups, and remembers the options that are added."""
+    """Replaces a parser or one of its groups, and records the options that are added."""
 
     def __init__(self) -> None:
         self.options: dict[str, Option] = {}
         self.groups: dict[str, Listing] = {}
 
     def add_argument(self, *names: str, **settings: Any) -> None:
-        """As argparse's."""
+        """Same as argparse's."""
         if names[0].startswith("--"):
             self.options[names[0]] = Option(
                 names[0], _values(settings), _default(settings), settings.get("help") or ""
             )
 
     def add_argument_group(self, title: str, description: Optional[str] = None) -> "Listing":
-        """As argparse's."""
+        """Same as argparse's."""
         return self.groups.setdefault(title, Listing())
 
 
@@ -83,13 +83,13 @@ def page() -> str:
 
 
 def grouped_options() -> dict[str, list[Option]]:
-    """All options that this package adds to fairseq's, by the titles of their groups."""
+    """All options that this package adds, by the titles of their groups."""
     stock, heads, loss = Listing(), Listing(), Listing()
     TransformerModel.add_args(stock)
     BlockwiseTransformerModel.add_args(heads)
     gen_parser_from_dataclass(loss, RandomSubLossConfig())
     groups: dict[str, list[Option]] = {}
-    # The second task has all options of the first, of which one has another default.
+    # The second task has all options of the first, with one different default.
     for task in (TranslationFastdecTask, TranslationDoubleTokenTask):
         listing = Listing()
         task.add_args(listing)
@@ -125,13 +125,13 @@ def _values(settings: dict[str, Any]) -> str:
 
 
 def _default(settings: dict[str, Any]) -> str:
-    """The default that argparse knows; where there is none, the help may tell what is done."""
+    """The default in argparse; empty if there is none, since the help may describe it."""
     default = settings.get("default")
     return "" if default is None or isinstance(default, bool) else str(default)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Write the page to the file that is named, or print it."""
+    """Write the page to the given file, or print it."""
     paths = sys.argv[1:] if arguments is None else arguments
     if not paths:
         print(page(), end="")

@@ -1,11 +1,11 @@
-"""Raw parallel text to binarised fairseq data: Moses tokenisation, joint BPE, fairseq-preprocess.
+"""Binarise raw parallel text for fairseq: Moses tokenisation, joint BPE, fairseq-preprocess.
 
     python scripts/prepare_data.py --source-lang en --target-lang de \\
         --train corpus/train --valid corpus/valid --test corpus/test --destdir data-bin/en-de
 
-reads corpus/train.en, corpus/train.de and so on, plain or compressed (.xz, .gz). What it does to
-the text is exactly what ``--tokenizer moses --bpe subword_nmt --bpe-codes DESTDIR/bpe.codes`` does
-again in fairseq-interactive: it calls the same code.
+reads corpus/train.en, corpus/train.de and so on, plain or compressed (.xz, .gz). Text is processed
+exactly as by ``--tokenizer moses --bpe subword_nmt --bpe-codes DESTDIR/bpe.codes`` in
+fairseq-interactive, with the same code.
 """
 
 import argparse
@@ -35,17 +35,17 @@ with imports_unheard():
 OPENERS: dict[str, Callable[..., Any]] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 CHUNK = 500
 
-# The encoder of a worker process.
+# The encoder in a worker process.
 _encoder: Any
 
 
 class DataError(Exception):
-    """Something about the user's files; the message is all they need to see."""
+    """An error in the user's files, shown without a traceback."""
 
 
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run all stages and report errors of the data in one line."""
+    """Run the command; errors in the data are reported in one line."""
     args = parse_args(arguments)
     with errors_in_one_line(program("prepare-data"), DataError):
         prepare(args)
@@ -67,39 +67,43 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
             required=wanted,
             default=[],
             metavar="PREFIX",
-            help=f"{split} text: PREFIX.SRC and PREFIX.TGT, or with .xz or .gz behind; several "
-            "are joined",
+            help=f"{split} text: PREFIX.SRC and PREFIX.TGT, optionally with .xz or .gz; several "
+            "are concatenated",
         )
     parser.add_argument("--destdir", type=Path, required=True, metavar="DIR")
     parser.add_argument(
-        "--bpe-operations", type=positive, default=8000, metavar="N", help="merges (default: 8000)"
+        "--bpe-operations",
+        type=positive,
+        default=8000,
+        metavar="N",
+        help="number of BPE merges (default: 8000)",
     )
     parser.add_argument(
         "--min-frequency",
         type=positive,
         default=2,
         metavar="N",
-        help="merge no pair of symbols that occurs less often (default: 2)",
+        help="do not merge pairs of symbols that occur less often (default: 2)",
     )
     parser.add_argument(
         "--separate-dictionaries",
         action="store_true",
-        help="one dictionary for each language (default: a joined one)",
+        help="create one dictionary for each language (default: a joint one)",
     )
     parser.add_argument(
         "--max-len",
         type=positive,
         default=175,
         metavar="N",
-        help="leave out training pairs with more BPE tokens on a side (default: 175)",
+        help="leave out training pairs with more BPE tokens on either side (default: 175)",
     )
     parser.add_argument(
         "--max-ratio",
         type=float,
         default=3.0,
         metavar="R",
-        help="leave out training pairs of more than 10 tokens with a side R times longer than the "
-        "other (default: 3)",
+        help="leave out training pairs of more than 10 tokens if one side is R times longer than "
+        "the other (default: 3)",
     )
     parser.add_argument(
         "--workers", type=positive, default=2, metavar="N", help="processes (default: 2)"
@@ -108,7 +112,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """All stages, from raw text to DESTDIR; nothing is left there if one fails."""
+    """Run all stages, from raw text to DESTDIR, which is removed if one fails."""
     languages = (args.source_lang, args.target_lang)
     if languages[0] == languages[1]:
         raise DataError(f"--source-lang and --target-lang are both {languages[0]}: name two")
@@ -129,7 +133,7 @@ def prepare(args: argparse.Namespace) -> None:
 def build(
     args: argparse.Namespace, languages: tuple[str, str], raw: dict[str, dict[str, list[str]]]
 ) -> None:
-    """Fill DESTDIR, which is empty."""
+    """Fill the empty DESTDIR."""
     text_dir = args.destdir / "text"
     text_dir.mkdir()
     tokenized = {
@@ -157,10 +161,10 @@ def build(
 def read_split(
     flag: str, prefixes: Sequence[str], languages: tuple[str, str]
 ) -> dict[str, list[str]]:
-    """The lines of both languages, which must be as many.
+    """The lines of both languages, which must have the same number of lines.
 
     Raises:
-        DataError: for a missing or unreadable file, other line counts on the two sides, no lines.
+        DataError: for a missing or unreadable file, different numbers of lines, or no lines.
     """
     sides: dict[str, list[str]] = {language: [] for language in languages}
     for prefix in prefixes:
@@ -175,15 +179,15 @@ def read_split(
                 "line i of one side must translate line i of the other"
             )
     if not sides[languages[0]]:
-        raise DataError(f"{flag} {' '.join(prefixes)}: has no lines; name text with some")
+        raise DataError(f"{flag} {' '.join(prefixes)}: has no lines; give files that are not empty")
     return sides
 
 
 def find_file(name: str) -> Path:
-    """The file of this name, plain or compressed.
+    """Find the file of this name, plain or compressed.
 
     Raises:
-        DataError: if there is none.
+        DataError: if it does not exist.
     """
     for suffix in OPENERS:
         if Path(name + suffix).is_file():
@@ -192,10 +196,10 @@ def find_file(name: str) -> Path:
 
 
 def read_lines(path: Path) -> list[str]:
-    """All lines, separated by newlines and nothing else.
+    """Read all lines, separated only by newlines.
 
     Raises:
-        DataError: for a line that is not UTF-8 (names file and line) or a damaged archive.
+        DataError: for a line that is not UTF-8, naming file and line, or a damaged archive.
     """
     opener = OPENERS.get(path.suffix, open)
     lines = []
@@ -214,7 +218,7 @@ def make_destination(destdir: Path) -> None:
     """Create DESTDIR.
 
     Raises:
-        DataError: if it already holds data, which fairseq would mix with the new.
+        DataError: if it already contains data, which fairseq would mix with the new data.
     """
     if destdir.is_file():
         raise DataError(f"--destdir {destdir}: is a file; name a new directory")
@@ -224,7 +228,7 @@ def make_destination(destdir: Path) -> None:
 
 
 def tokenize(lines: list[str], language: str, workers: int, label: str) -> list[str]:
-    """Moses tokens separated by spaces, as fairseq's ``--tokenizer moses`` makes them."""
+    """Moses tokens separated by spaces, as by fairseq's ``--tokenizer moses``."""
     tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang=language))
     return encode(lines, tokenizer, workers, label)
 
@@ -235,7 +239,7 @@ def learn_codes(
     """Learn joint BPE merges from the tokenised training text of all languages.
 
     Raises:
-        DataError: if there is nothing to merge, which subword-nmt could not apply.
+        DataError: if there is nothing to merge, since subword-nmt cannot apply empty codes.
     """
     lines = [line + "\n" for side in sides for line in side]
     with open(path, "w+", encoding="utf-8") as file:
@@ -245,19 +249,19 @@ def learn_codes(
         n_merges = sum(not line.startswith("#version") for line in file)
     if n_merges == 0:
         raise DataError(
-            f"--min-frequency {min_frequency}: no two letters stand side by side so often in the "
+            f"--min-frequency {min_frequency}: no pair of letters occurs that often in the "
             "training text; use more text"
         )
 
 
 def split_subwords(lines: list[str], codes: Path, workers: int, label: str) -> list[str]:
-    """Subwords separated by spaces, as fairseq's ``--bpe subword_nmt`` makes them."""
+    """Subwords separated by spaces, as by fairseq's ``--bpe subword_nmt``."""
     bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(codes)))
     return encode(lines, bpe, workers, label)
 
 
 def encode(lines: list[str], encoder: Any, workers: int, label: str) -> list[str]:
-    """One of fairseq's encoders on every line, in several processes."""
+    """Apply one of fairseq's encoders to each line, in several processes."""
     with multiprocessing.Pool(workers, _start_worker, (encoder,)) as pool:
         results = pool.imap(_encode_line, lines, chunksize=CHUNK)
         return list(tqdm(results, label, total=len(lines), unit=" lines", mininterval=1))
@@ -273,7 +277,7 @@ def _encode_line(line: str) -> str:
 
 
 def clean(pairs: list[tuple[str, ...]], max_len: int, max_ratio: float) -> list[tuple[str, ...]]:
-    """Leave out training pairs that teach nothing: empty, overlong or badly aligned."""
+    """Leave out training pairs that are empty, too long or badly aligned."""
     kept = [pair for pair in pairs if _is_good([len(s.split()) for s in pair], max_len, max_ratio)]
     print(f"training pairs: {len(kept)} kept, {len(pairs) - len(kept)} left out", flush=True)
     if not kept:
@@ -283,7 +287,7 @@ def clean(pairs: list[tuple[str, ...]], max_len: int, max_ratio: float) -> list[
 
 def _is_good(lengths: list[int], max_len: int, max_ratio: float) -> bool:
     shorter, longer = sorted(lengths)
-    # Among a few tokens a high ratio is normal: "OK" has long translations.
+    # High ratios are normal for short sentences: "OK" has long translations.
     return shorter > 0 and longer <= max_len and (longer <= 10 or longer <= max_ratio * shorter)
 
 
@@ -294,7 +298,7 @@ def write_split(prefix: Path, languages: tuple[str, str], pairs: list[tuple[str,
 
 
 def binarize(args: argparse.Namespace, text_dir: Path, splits: list[str]) -> None:
-    """fairseq-preprocess."""
+    """Run fairseq-preprocess."""
     arguments = ["-s", args.source_lang, "-t", args.target_lang]
     for split in splits:
         arguments += [f"--{split}pref", str(text_dir / split)]

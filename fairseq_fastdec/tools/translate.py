@@ -1,6 +1,6 @@
-"""Lines of text to translations: ``python -m fairseq_fastdec translate``.
+"""Translates lines of text: ``python -m fairseq_fastdec translate``.
 
-With a bundle it imports neither torch nor fairseq.
+With a bundle, neither torch nor fairseq is imported.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from .command_line import positive, program
 logger = logging.getLogger(__name__)
 
 DESCRIPTION = """\
-Translate lines of text with a bundle (of `export`) or a checkpoint: one translation a line, in the
-order of the input. Lines that cannot be translated become empty lines, with a warning.
+Translate lines of text with a bundle (made by `export`) or a checkpoint: one translation per line,
+in the order of the input. Lines that cannot be translated become empty lines, with a warning.
 """
 OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Read the command line, and lines until there are no more."""
+    """Run the command."""
     name = program("translate")
     parser = argparse.ArgumentParser(prog=name, description=DESCRIPTION)
     parser.add_argument("model", metavar="MODEL", help="a bundle, a checkpoint or its directory")
@@ -34,13 +34,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--output", default="-", metavar="FILE", help="default: standard output")
     parser.add_argument("--decoding", help="the method (default: the bundle's, or greedy)")
     parser.add_argument("--beam", type=positive)
-    parser.add_argument("--nbest", type=positive, help="translations a line, joined by tabs")
+    parser.add_argument("--nbest", type=positive, help="translations per line, separated by tabs")
     parser.add_argument("--lenpen", type=float)
     parser.add_argument("--max-len-a", type=float)
     parser.add_argument("--max-len-b", type=int)
-    parser.add_argument("--threads", type=positive, help="default: one a core")
+    parser.add_argument("--threads", type=positive, help="default: one per core")
     parser.add_argument(
-        "--batch-size", type=positive, default=CAPACITY, help="sentences a thread decodes at once"
+        "--batch-size",
+        type=positive,
+        default=CAPACITY,
+        help="sentences that each thread decodes at once",
     )
     args = parser.parse_args(arguments)
     options = {own: getattr(args, own) for own in OPTIONS if getattr(args, own) is not None}
@@ -66,7 +69,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def _write(number: int, found: Any, output: Any) -> int:
-    """Write the translations of a line; returns 1 if there are none."""
+    """Write the translations of a line; return 1 if it could not be translated."""
     translations = found if isinstance(found, list) else [found]
     error = translations[0].error
     if error is not None:

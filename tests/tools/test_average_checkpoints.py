@@ -166,8 +166,8 @@ def test_too_few_checkpoints(training, error_of):
 def test_options_that_do_not_go_together(training, error_of, capsys):
     one = training / "checkpoint1.pt"
     assert "--num-epoch-checkpoints or --num-update" in error_of(training)
-    assert "files of one directory" in error_of(one, "--num-epoch-checkpoints", 1)
-    assert "files of one directory" in error_of(training, one, "--num-update-checkpoints", 1)
+    assert "files in one directory" in error_of(one, "--num-epoch-checkpoints", 1)
+    assert "files in one directory" in error_of(training, one, "--num-update-checkpoints", 1)
     assert "nowhere.pt" in error_of(one, training / "nowhere.pt")
     error_of(one, "--checkpoint-upper-bound", 3)
     assert "--checkpoint-upper-bound: needs" in capsys.readouterr().err
@@ -214,7 +214,7 @@ def test_files_that_are_no_checkpoints(tmp_path, error_of):
     for name in ("text", "empty", "cut"):
         assert f"{name}.pt: cannot be read" in error_of(tmp_path / f"{name}.pt")
     for name in ("words", "list"):
-        assert f"{name}.pt: is no checkpoint" in error_of(tmp_path / f"{name}.pt")
+        assert f"{name}.pt: is not a checkpoint" in error_of(tmp_path / f"{name}.pt")
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])

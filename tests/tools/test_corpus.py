@@ -117,7 +117,7 @@ def test_a_checkpoint_without_some_weight_is_no_model(cfg, baseline, tmp_path):
     path = tmp_path / "less.pt"
     torch.save(state, path)
     configuration = cfg(path=path)
-    with pytest.raises(ValueError, match=f"--path {path}: cannot be loaded .*name a whole"):
+    with pytest.raises(ValueError, match=f"--path {path}: cannot be loaded .*give a complete"):
         load_models(configuration, Corpus(configuration).task)
 
 
@@ -218,7 +218,7 @@ def test_an_error_that_names_its_file_stays(cfg, monkeypatch, error):
 )
 def test_other_errors_are_told_in_a_line_with_the_file(cfg, monkeypatch, error, reason):
     """Without torch's advice to load the file unprotected."""
-    expected = re.escape(f"--path a.pt: cannot be loaded ({reason}); name a whole checkpoint")
+    expected = re.escape(f"--path a.pt: cannot be loaded ({reason}); give a complete checkpoint")
     with pytest.raises(ValueError, match=f"^{expected}"):
         loaded_with(error, cfg, monkeypatch)
 

@@ -51,7 +51,7 @@ class Upper:
         ({"decoding": "fairseq"}, "--decoding fairseq: not supported by bundles"),
         ({"decoding": "auto"}, "--decoding auto: bundles do not support this method"),
         ({"beam": 2, "sampling": True}, "bundles do not support this method or its options"),
-        ({"tokenizer": Upper()}, "Upper: bundles have moses, subword_nmt and sentencepiece"),
+        ({"tokenizer": Upper()}, "Upper: bundles support moses, subword_nmt and sentencepiece"),
     ],
 )
 def test_what_a_bundle_cannot_hold(tmp_path, corpus, baseline, options, message):

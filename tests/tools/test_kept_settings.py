@@ -10,7 +10,7 @@ def test_settings_are_kept_and_compared(tmp_path):
     check_settings(path, {"a": 1, "b": ["x", 2], "c": None}, "--destdir")
     check_settings(path, {"c": None, "b": ["x", 2], "a": 1}, "--destdir")
     for other in ({"a": 1, "b": ["y", 2], "c": None}, {"a": 1, "b": ["x", 2], "c": None, "d": 0}):
-        with pytest.raises(ValueError, match="made with [bd] = .*; name another --destdir"):
+        with pytest.raises(ValueError, match="made with [bd] = .*; choose another --destdir"):
             check_settings(path, other, "--destdir")
 
 

@@ -174,8 +174,8 @@ def test_bad_files_are_told_before_anything_is_written(raw, error_of):
 
 def test_a_failure_leaves_nothing_behind(raw, error_of):
     write(raw / "blank", ["", "a"], ["b", ""])
-    assert "--min-frequency 2: no two letters" in error_of(train=["blank"])
-    assert "--min-frequency 99: no two letters" in error_of("--min-frequency", 99)
+    assert "--min-frequency 2: no pair of letters" in error_of(train=["blank"])
+    assert "--min-frequency 99: no pair of letters" in error_of("--min-frequency", 99)
     write(raw / "blank", ["", "cells cells"], ["Zellen", ""])
     assert "no training pair is left" in error_of(train=["blank"])
     assert not (raw / "data").exists()

@@ -1,9 +1,9 @@
 """Sequence-level knowledge distillation (Kim and Rush 2016): training data from a teacher.
 
-- ``teacher``  translates sentences of a binarised data directory
-- ``shards``   the sentences that are translated and kept together
-- ``filters``  what is left out
-- ``dataset``  text and binarised data of what is kept
+- ``teacher`` translates sentences of a binarised data directory
+- ``shards`` sentences that are translated and stored together
+- ``filters`` translations to leave out
+- ``dataset`` writes text and binarised data
 
 ``scripts/distill.py`` is the command.
 """

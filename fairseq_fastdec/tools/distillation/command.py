@@ -37,34 +37,34 @@ from .shards import shards_of, translations_in
 from .teacher import Teacher
 
 DESCRIPTION = """\
-Sequence-level knowledge distillation: training data with a teacher's translations for targets.
+Sequence-level knowledge distillation: create training data with a teacher's translations.
 
     python scripts/distill.py data-bin/en-de --path teacher.pt --destdir distilled
 
 translates the training data of data-bin/en-de (--gen-subset takes another split) and makes
 distilled/data, which fairseq-train takes like the original: the same dictionaries, validation and
-test data. The teacher can be an ensemble (--path a.pt:b.pt). All options of fairseq-generate work;
-the default is --decoding streaming with --beam 5.
+test data. The teacher can be an ensemble (--path a.pt:b.pt). All options of fairseq-generate are
+available; the default is --decoding streaming with --beam 5.
 
-Translations are kept shard by shard. However the command was ended, the same command goes on with
-the first shard that is missing. Several processes share the work with --num-shards N --shard-id I,
-I from 0 on; when all have ended, the command without these puts the data together.
+Translations are stored shard by shard. If the command is interrupted, the same command continues
+with the first missing shard. Several processes share the work with --num-shards N --shard-id I, I
+from 0; when all have ended, run the command without these options to create the data.
 """
 
 
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command and report errors of its input in one line."""
+    """Run the command; errors in its input are reported in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
         with errors_in_one_line(program("distill")):
             run(args)
     except KeyboardInterrupt:
-        sys.exit(f"\n{program('distill')}: interrupted; the same command goes on from here")
+        sys.exit(f"\n{program('distill')}: interrupted; run the same command again to continue")
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
-    """fairseq-generate's command line and our own options."""
+    """Parse the options of fairseq-generate and of this command."""
     parser = options.get_generation_parser()
     parser.prog = program("distill")
     parser.description = DESCRIPTION
@@ -72,21 +72,22 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     group = as_ours(parser.add_argument_group("distillation"))
     group.add_argument(
         "--destdir", type=Path, required=True, metavar="DIR",
-        help="DIR/data becomes the distilled data, DIR/shards keeps the translations",
+        help="DIR/data is the distilled data, DIR/shards the translations",
     )  # fmt: skip
     group.add_argument(
         "--shard-size", type=positive, default=8192, metavar="N",
-        help="sentences that are lost at most when the command is interrupted (default: 8192)",
+        help="sentences per shard, the most that are lost if the command is interrupted (default: "
+             "8192)",
     )  # fmt: skip
     add_filter_options(group, "sentences")
     group.add_argument(
         "--workers", type=positive, metavar="N",
-        help="processes that translate (default: one for each GPU, or as many as the cores allow), "
-        "and then of fairseq-preprocess (default: 1)",
+        help="processes that translate (default: one per GPU, or as many as the cores allow), and "
+        "for fairseq-preprocess (default: 1)",
     )  # fmt: skip
     group.add_argument(
         "--threads-per-worker", type=positive, default=1, metavar="N",
-        help="threads of each process that translates (default: 1)",
+        help="threads per process (default: 1)",
     )  # fmt: skip
     defaults = {"gen_subset": "train"}
     if is_translation(arguments):
@@ -99,11 +100,11 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Translate what is missing, then make the data.
+    """Translate the missing shards, then create the data.
 
     Raises:
         OSError: for files that cannot be read or written.
-        ValueError: for options or data that do not go together.
+        ValueError: for incompatible options or data.
     """
     check(args)
     cfg = to_config(args)
@@ -136,10 +137,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Find mistakes in the command line.
+    """Check the command line.
 
     Raises:
-        ValueError: it names the flag.
+        ValueError: for an invalid option; it names the flag.
     """
     as_in_data = "remove it: text stays tokenised as in the data"
     check_places(
@@ -152,7 +153,7 @@ def check(args: argparse.Namespace) -> None:
         },
     )
     if args.path is None:
-        raise ValueError("--path: name the teacher, or an ensemble of several with colons between")
+        raise ValueError("--path: give the teacher, or an ensemble of several separated by colons")
     check_one_directory(args.data, "distil one at a time")
     check_shard(args)
 
@@ -164,12 +165,11 @@ def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, store: ChunkSt
         the number of all shards
 
     Raises:
-        OSError: if a checkpoint cannot be read, or a shard not be written.
-        RuntimeError: for a mistake in the program.
-        ValueError: for models and options that do not go together, or workers that die again and
-            again.
+        OSError: if a checkpoint cannot be read, or a shard cannot be written.
+        RuntimeError: for a bug.
+        ValueError: for incompatible models and options, or workers that die repeatedly.
     """
-    # Workers that are forked have the corpus of this process; those of GPUs load their own.
+    # Forked workers share the corpus of this process; workers on GPUs load it themselves.
     n_gpus = torch.cuda.device_count() if uses_cuda(cfg) else 0
     load = functools.partial(Teacher, cfg, None if n_gpus else corpus)
     own_places = places(args.workers, args.threads_per_worker, n_gpus)

@@ -1,4 +1,4 @@
-"""A data directory like the teacher's, with its translations for targets."""
+"""Writes a data directory with the teacher's translations as targets."""
 
 import shlex
 import shutil
@@ -27,18 +27,18 @@ def build(
     filters: Filters,
     workers: int,
 ) -> Counter:
-    """Write text and binarised data; what stands at the destination is replaced by the whole.
+    """Write text and binarised data, replacing the destination.
 
     The translations become the split ``train``; the text is in ``text/``. Other splits, the
     dictionaries and BPE codes are those of the original directory.
 
     Args:
         original: binarised data.
-        translations: sentence numbers of the corpus in order, and tokens separated by spaces.
+        translations: sentence numbers of the corpus in order, and their tokens separated by spaces.
         workers: processes.
 
     Returns:
-        how many pairs were left out, by reason; :data:`KEPT` counts the others.
+        the number of pairs left out, by reason; :data:`KEPT` counts the others
 
     Raises:
         ValueError: if no pair is kept.
@@ -50,7 +50,7 @@ def build(
     counts = write_pairs(part / "text" / "train", languages, corpus, translations, filters)
     if not counts[KEPT]:
         left_out = in_words(counts, KEPT)
-        raise ValueError(f"no pair is left ({left_out}); filter less, or train the teacher on")
+        raise ValueError(f"no pair is left ({left_out}); filter less, or train the teacher longer")
     binarize(part, original, languages, workers)
     copy_rest(original, part)
     shutil.rmtree(destination, ignore_errors=True)
@@ -65,7 +65,7 @@ def write_pairs(
     translations: Iterable[tuple[int, str]],
     filters: Filters,
 ) -> Counter:
-    """Write the pairs that are kept, in the corpus's order; counts as :func:`build` does."""
+    """Write the pairs that are kept, in corpus order; return counts as :func:`build` does."""
     counts: Counter = Counter()
     source_path, target_path = (Path(f"{prefix}.{language}") for language in languages)
     with (
@@ -84,7 +84,7 @@ def write_pairs(
 
 
 def binarize(destination: Path, original: Path, languages: tuple[str, str], workers: int) -> None:
-    """fairseq-preprocess of the text with the dictionaries of the original data."""
+    """Run fairseq-preprocess on the text with the dictionaries of the original data."""
     source, target = languages
     arguments: list[str] = ["-s", source, "-t", target]
     arguments += ["--srcdict", str(original / f"dict.{source}.txt")]

@@ -1,4 +1,4 @@
-"""Leaves out translations that are not worth learning from."""
+"""Filters that leave out bad translations."""
 
 import argparse
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ EMPTY, TOO_LONG = "empty", "too long"
 
 @dataclass(frozen=True)
 class Filters:
-    """Rules, each of which is off unless it was asked for.
+    """Rules, each of which is off by default.
 
     Attributes:
         drop_empty: leave out translations without a token.
         longer_a, longer_b: leave out translations of more than a·x + b tokens, where x is the
-            number of source tokens: models that go in circles. ``None`` for both is off; one of
-            them alone means 0 for the other.
+            number of source tokens, such as repetitive output. ``None`` for both is off; if one is
+            given, the other is 0.
     """
 
     drop_empty: bool = False
@@ -24,11 +24,11 @@ class Filters:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> "Filters":
-        """The rules that :func:`add_filter_options` has read."""
+        """The rules of the options of :func:`add_filter_options`."""
         return cls(args.drop_empty, args.drop_longer_a, args.drop_longer_b)
 
     def reason(self, source: str, translation: str) -> Optional[str]:
-        """Why a pair is left out, or ``None`` if it is kept.
+        """The reason why a pair is left out; ``None`` if it is kept.
 
         Args:
             source, translation: tokens separated by spaces.
@@ -36,7 +36,7 @@ class Filters:
         return self.reason_of_lengths(len(source.split()), len(translation.split()))
 
     def reason_of_lengths(self, n_source_tokens: int, n_tokens: int) -> Optional[str]:
-        """The same, of a source and a translation of so many tokens."""
+        """Same as :meth:`reason`, from the numbers of tokens."""
         if self.drop_empty and n_tokens == 0:
             return EMPTY
         if (self.longer_a, self.longer_b) != (None, None):
@@ -50,8 +50,8 @@ def add_filter_options(group: Any, units: str, excepted: str = "") -> None:
     """Add the options of :class:`Filters` to a group of a command's parser.
 
     Args:
-        units: the things that are left out, in the plural.
-        excepted: where the options are not possible, for their help.
+        units: what is left out, in the plural, for the help.
+        excepted: a case in which the options are not possible, for the help.
     """
     group.add_argument(
         "--drop-empty", action="store_true",

@@ -14,7 +14,7 @@ from .shards import rendered
 
 
 class Teacher:
-    """Translates as fairseq-generate does."""
+    """Translates as in fairseq-generate."""
 
     def __init__(
         self, cfg: Any, corpus: Optional[Corpus] = None, device: Optional[int] = None
@@ -22,12 +22,12 @@ class Teacher:
         """
         Args:
             cfg: the configuration of fairseq-generate's command line.
-            corpus: its corpus; ``None`` to load it, in a process that has not loaded it.
+            corpus: its corpus; ``None`` to load it.
             device: the number of the GPU.
 
         Raises:
             OSError: if a checkpoint cannot be read.
-            ValueError: for an option that the method cannot honour.
+            ValueError: for an option that the method does not support.
         """
         settle(device)
         self._cfg = cfg
@@ -37,8 +37,8 @@ class Teacher:
         self._generator = task.build_generator(self._models, cfg.generation)
 
     def prepare(self) -> None:
-        """Have the engine prepare the weights, for processes that are forked from this one."""
-        # Of pairs there are two sizes, and of a source one.
+        """Prepare the engine's weights, so that forked processes share them."""
+        # Pairs have two sizes, sources one.
         sizes = np.asarray(self._corpus.dataset.sizes)
         shortest = int(sizes.reshape(len(sizes), -1)[:, 0].argmin())
         self._translations(range(shortest, shortest + 1), lambda n: None)
@@ -48,16 +48,16 @@ class Teacher:
         torch.set_num_threads(n_threads)
 
     def translate(self, shard: Chunk, progress: Callable[[int], Any]) -> Translated:
-        """The best hypotheses, as tokens separated by spaces, by the sentences' numbers.
+        """Translate a shard: the best hypothesis of each sentence, as tokens separated by spaces.
 
         Args:
-            progress: is called with the number of sentences that have just been translated.
+            progress: called with the number of newly translated sentences.
         """
         sentences = range(shard.first, shard.first + shard.n_lines)
         return rendered(self._translations(sentences, progress))
 
     def _translations(self, sentences: range, progress: Callable[[int], Any]) -> dict[int, str]:
-        # Sampling does not depend on where a run was interrupted.
+        # Makes samples independent of interruptions of the run.
         utils.set_torch_seed(self._cfg.common.seed + sentences.start)
         translations = {}
         for batch in self._corpus.batches(sentences, self._models):

@@ -1,1 +1,1 @@
-"""A profile of the engine: the time of each part of a decoding step, and its lower bound."""
+"""Profiles of the engine: the time of each part of a decoding step, and its lower bound."""

@@ -42,7 +42,7 @@ SHOWN = 0.005
 
 @results_only(logging.WARNING)
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command; errors of its input are reported in one line."""
+    """Run the command; errors in its input are reported in one line."""
     args = parse_args(arguments)
     torch.set_num_threads(args.threads)
     with errors_in_one_line(program("profile-engine")):
@@ -65,7 +65,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    """All options; lists are separated by commas."""
+    """Parse the command line; lists are separated by commas."""
     parser = argparse.ArgumentParser(
         program("profile-engine"),
         description=DESCRIPTION,
@@ -75,7 +75,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--path", help="a checkpoint (default: random weights)")
     parser.add_argument("--arch", default="transformer", help="of random weights")
     parser.add_argument(
-        "--types", type=positive, default=37000, help="of random weights: vocabulary"
+        "--types", type=positive, default=37000, help="vocabulary size for random weights"
     )
     parser.add_argument("--decoding", default="greedy")
     parser.add_argument("--beam", type=positive, default=1)
@@ -83,7 +83,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         "--decoding-block-sizes",
         type=numbers,
         metavar="LIST",
-        help="of blockwise decoding: so many tokens of a sentence go into every invocation",
+        help="for blockwise decoding: feed this many tokens of each sentence in every invocation",
     )
     parser.add_argument("--batch-sizes", type=numbers, default=[1, 32], metavar="LIST")
     parser.add_argument(
@@ -95,7 +95,10 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--source-length", type=positive, default=20, help="tokens, with EOS")
     parser.add_argument("--target-length", type=positive, default=30, help="tokens, with EOS")
     parser.add_argument(
-        "--repeats", type=positive, default=5, help="the fastest counts (default: 5)"
+        "--repeats",
+        type=positive,
+        default=5,
+        help="repetitions, of which the fastest counts (default: 5)",
     )
     parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     args = parser.parse_args(arguments)
@@ -107,12 +110,12 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers of at least 1, separated by commas."""
+    """Parse whole numbers of at least 1, separated by commas."""
     return [positive(number) for number in text.split(",")]
 
 
 def precisions(text: str) -> list[str]:
-    """Names of precisions separated by commas."""
+    """Parse names of precisions, separated by commas."""
     names = text.split(",")
     for name in names:
         if name not in BYTES_OF_WEIGHT:
@@ -147,7 +150,7 @@ def run(args: argparse.Namespace) -> tuple[list[Case], list[Profile], float]:
 
 
 def load(args: argparse.Namespace) -> tuple[nn.Module, Dictionary]:
-    """A checkpoint's model and target dictionary."""
+    """Load a checkpoint's model and target dictionary."""
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [args.path], arg_overrides={"data": args.data}
     )
@@ -155,7 +158,7 @@ def load(args: argparse.Namespace) -> tuple[nn.Module, Dictionary]:
 
 
 def random_model(arch: str, n_types: int, **given: Any) -> tuple[nn.Module, Dictionary]:
-    """An architecture as it is before training, with shared embeddings and options given."""
+    """A randomly initialised model with shared embeddings and the given options."""
     dictionary = Dictionary()
     for index in range(n_types - dictionary.nspecial):
         dictionary.add_symbol(f"w{index}")
@@ -165,7 +168,7 @@ def random_model(arch: str, n_types: int, **given: Any) -> tuple[nn.Module, Dict
 
 
 def arguments_of(arch: str, **given: Any) -> Any:
-    """The options that fairseq-train would make of ``--arch`` and of some that are given."""
+    """The options of an architecture as in fairseq-train, with the given ones."""
     parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     args, _ = parser.parse_known_args([])
@@ -175,7 +178,7 @@ def arguments_of(arch: str, **given: Any) -> Any:
 
 
 def table(cases: list[Case], profiles: list[Profile]) -> str:
-    """Markdown: parts down, cases across; without the parts that took no time anywhere."""
+    """A Markdown table with parts as rows and cases as columns, without parts that took no time."""
     titles = [title(case) for case in cases]
     lines = ["| ms a step | " + " | ".join(titles) + " |", "|---" * (len(cases) + 1) + "|"]
     rows = [(part, [own.parts[part] for own in profiles]) for part in PARTS]
@@ -192,18 +195,18 @@ def table(cases: list[Case], profiles: list[Profile]) -> str:
 
 
 def title(case: Case) -> str:
-    """The head of a case's column."""
+    """The column title of a case."""
     blocks = [] if case.block_size is None else [block(case.block_size)]
     return ", ".join([f"batch {case.batch_size}", case.precision, *blocks])
 
 
 def block(size: int) -> str:
-    """A block of so many tokens, in words."""
+    """The label of a block size."""
     return f"blocks of {size}"
 
 
 def to_first_blocks(cases: list[Case], profiles: list[Profile]) -> list[float]:
-    """Divide each case's time for an invocation by that of blocks of the first size."""
+    """The time per invocation of each case, relative to blocks of the first size."""
     first = {
         (case.batch_size, case.precision): own.without_encoder
         for case, own in zip(cases, profiles)

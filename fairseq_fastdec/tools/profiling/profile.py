@@ -1,4 +1,4 @@
-"""A profile of the engine: one method, batch size and precision."""
+"""Profiles the engine with one method, batch size and precision."""
 
 import argparse
 import time
@@ -13,7 +13,7 @@ from ...decoding.generator import DecodingGenerator
 from ...decoding.options import DecodingOptions
 from ...engine.products.precision import PRECISIONS
 
-# Their names in the counts of a compiled search.
+# The parts and their names in the counters of a compiled search.
 PARTS = {
     "encoder": "encoder",
     "decoder layers": "decoder",
@@ -31,8 +31,8 @@ class Case:
     """A method with its sizes and its precision.
 
     Attributes:
-        block_size: so many tokens of a sentence go into every invocation, whatever the prediction
-            heads think of them (default: what the method's options say).
+        block_size: feed this many tokens of each sentence in every invocation, independent of the
+            heads' confidence (default: by the method's options).
     """
 
     decoding: str
@@ -46,11 +46,11 @@ class Case:
 
 @dataclass
 class Profile:
-    """Milliseconds a decoder invocation.
+    """Milliseconds per decoder invocation.
 
     Attributes:
-        parts: by :data:`PARTS`; they sum up to ``total``.
-        floor: reading the weights once at the memory's speed.
+        parts: the time of each of :data:`PARTS`; the sum is ``total``.
+        floor: the time for reading the weights once from memory.
     """
 
     parts: dict[str, float]
@@ -59,22 +59,22 @@ class Profile:
 
     @property
     def without_encoder(self) -> float:
-        """The total of what comes with every invocation, and not with every sentence."""
+        """The total without the encoder, which runs once per sentence."""
         return self.total - self.parts["encoder"]
 
 
 def profile(
     model: nn.Module, dictionary: Any, case: Case, bandwidth: float, repeats: int
 ) -> Profile:
-    """Decode a batch of random sentences, all to the same length, and see where time goes.
+    """Decode a batch of random sentences to a fixed length, and measure the time of each part.
 
     Args:
-        model: one that the engine can run.
-        bandwidth: bytes a second.
-        repeats: how many times; the fastest counts.
+        model: a model that the engine supports.
+        bandwidth: bytes per second.
+        repeats: the number of repetitions, of which the fastest counts.
 
     Raises:
-        ValueError: for a case that the model cannot be decoded in, or not by the compiled search.
+        ValueError: for a case that the model or compiled code does not support.
     """
     generator = _generator(model, dictionary, case)
     best = _fastest(generator, model, {"net_input": _sources(dictionary, case)}, repeats)
@@ -92,8 +92,8 @@ def _fastest(
     generator.generate([model], sample)
     if not statistics.seconds:
         raise ValueError(
-            f"--decoding {generator.name}: only compiled code counts the time of its parts, and it "
-            "cannot decode this model here; the log says why"
+            f"--decoding {generator.name}: only compiled code measures the time of its parts, but "
+            "it cannot decode this model here; see the log for the reason"
         )
     statistics.decoder_invocations = 0
     found: list[dict[str, float]] = []
@@ -105,7 +105,7 @@ def _fastest(
 
 
 def memory_bandwidth(n_bytes: int = 1 << 28) -> float:
-    """Bytes a second that the processor reads from memory, with as many threads as torch uses."""
+    """Memory bandwidth for reading in bytes per second, with torch's number of threads."""
     data = torch.ones(n_bytes // 4)
     best = float("inf")
     for _ in range(5):
@@ -123,7 +123,7 @@ def _generator(model: nn.Module, dictionary: Any, case: Case) -> DecodingGenerat
         proposal_confidence=None if case.block_size is None else 0.0,
     )
     options.check()
-    length = case.target_length - 1  # fairseq's limits do not count EOS
+    length = case.target_length - 1  # fairseq's limits exclude EOS
     args = argparse.Namespace(beam=case.beam, min_len=length, max_len_a=0, max_len_b=length)
     return build_generator([model], dictionary, args, options)
 
@@ -137,8 +137,8 @@ def _sources(dictionary: Any, case: Case) -> dict[str, Tensor]:
 
 
 def _weights(model: Any) -> int:
-    """The number of weights that a step multiplies with."""
-    attentions = ("encoder_attn.k_proj", "encoder_attn.v_proj")  # once a sentence, not a step
+    """The number of weights used in a decoding step."""
+    attentions = ("encoder_attn.k_proj", "encoder_attn.v_proj")  # once per sentence, not per step
     products = {
         name: module
         for name, module in model.decoder.named_modules()

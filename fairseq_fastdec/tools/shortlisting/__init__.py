@@ -1,8 +1,8 @@
-"""Lexical tables for ``--shortlist``, from the parallel text that a model is trained on.
+"""Lexical tables for ``--shortlist``, from the training data of a model.
 
-- ``sentences``  reads both sides of a binarised data directory
-- ``model1``     word translation probabilities: IBM Model 1
-- ``table``      the file that ``--shortlist`` takes
+- ``sentences`` reads both sides of a binarised data directory
+- ``model1`` word translation probabilities: IBM Model 1
+- ``table`` the file for ``--shortlist``
 
 ``scripts/build_shortlist.py`` is the command.
 """

@@ -32,7 +32,7 @@ Marian calls lex.s2t. Words are those of the binarised data, subwords for exampl
 
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command and report errors of its input in one line."""
+    """Run the command; errors in its input are reported in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
     with errors_in_one_line(program("build-shortlist")):
         run(args)
@@ -45,35 +45,38 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("data", help="a directory of fairseq-preprocess, as fairseq-train takes it")
+    parser.add_argument("data", help="a data directory made by fairseq-preprocess")
     parser.add_argument("-s", "--source-lang", metavar="SRC", help="(default: as in the data)")
     parser.add_argument("-t", "--target-lang", metavar="TGT", help="(default: as in the data)")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the table")
     parser.add_argument(
-        "--gen-subset", default="train", metavar="SPLIT", help="what to learn from (default: train)"
+        "--gen-subset",
+        default="train",
+        metavar="SPLIT",
+        help="data split to learn from (default: train)",
     )
     parser.add_argument(
         "--sentences", type=positive, metavar="N",
-        help="learn from N sentence pairs, evenly spread, where the whole of a large corpus would "
-        "not fit into memory: 4 bytes for each pair of tokens of a sentence pair, and 40 for each "
-        "pair of types (default: from all)",
+        help="learn from N sentence pairs, evenly spread, if a large corpus does not fit into "
+        "memory: 4 bytes for each pair of tokens in a sentence pair, and 40 for each pair of types "
+        "(default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--iterations", type=positive, default=5, metavar="N", help="of EM (default: 5)"
+        "--iterations", type=positive, default=5, metavar="N", help="iterations of EM (default: 5)"
     )
     parser.add_argument(
         "--threshold", type=probability, default=1e-4, metavar="P",
-        help="leave out what is less probable (default: 0.0001)",
+        help="leave out pairs that are less probable (default: 0.0001)",
     )  # fmt: skip
     parser.add_argument(
         "--best", type=positive, default=100, metavar="N",
-        help="targets of each source type (default: 100)",
+        help="keep at most N targets of each source type (default: 100)",
     )  # fmt: skip
     return parser.parse_args(arguments)
 
 
 def probability(text: str) -> float:
-    """A number from 0 to 1; argparse puts the flag before the message."""
+    """Parse a number from 0 to 1. argparse adds the flag to the message."""
     try:
         value = float(text)
     except ValueError:
@@ -88,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
 
     Raises:
         OSError: for files that cannot be read or written.
-        ValueError: for data that are of no use.
+        ValueError: for data without words on one side.
     """
     check_one_directory(args.data, "name one")
     infer_languages(args)

@@ -24,7 +24,7 @@ class FlatSentences(NamedTuple):
         return np.diff(self.offsets)
 
     def headed_by(self, token: int) -> "FlatSentences":
-        """The same with one token before each sentence."""
+        """The same sentences with one token before each."""
         tokens = np.insert(self.tokens, self.offsets[:-1], token)
         return FlatSentences(tokens, self.offsets + np.arange(self.offsets.size))
 
@@ -36,13 +36,13 @@ def read(
     dictionaries: tuple[Dictionary, Dictionary],
     n_sentences: Optional[int] = None,
 ) -> tuple[FlatSentences, FlatSentences]:
-    """The sentences of both languages of a directory that fairseq-preprocess made.
+    """Read the sentences of both languages of a directory made by fairseq-preprocess.
 
     Args:
-        n_sentences: take so many pairs only, evenly spread over the corpus.
+        n_sentences: read only this many pairs, evenly spread over the corpus.
 
     Raises:
-        FileNotFoundError: if the split is not there.
+        FileNotFoundError: if the split is missing.
     """
     (source, target), (source_dictionary, target_dictionary) = languages, dictionaries
     pairs = load_langpair_dataset(

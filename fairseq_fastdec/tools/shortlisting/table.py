@@ -1,4 +1,4 @@
-"""The file of a lexical table."""
+"""Prunes and writes a lexical table."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from .model1 import Translations
 
 
 def pruned(translations: Translations, n_source: int, threshold: float, best: int) -> Translations:
-    """The translations worth keeping, sorted by source type and descending probability.
+    """Prune translations, and sort them by source type and descending probability.
 
     Args:
-        n_source: source types from this on (NULL) are left out.
-        threshold: the least probability that stays.
-        best: so many targets of each source type stay.
+        n_source: source types from this index on (NULL) are left out.
+        threshold: the least probability to keep.
+        best: the maximum number of targets per source type.
     """
     worthy = (translations.probabilities >= threshold) & (translations.sources < n_source)
     kept = Translations(*(column[worthy] for column in translations))

@@ -1,20 +1,20 @@
-"""Translation of whole corpora, text to text, with all cores and without losses.
+"""Translation of whole corpora, text to text, on all cores and resumable.
 
 From the bottom up:
 
-- ``text_files``      lines of files, compressed or not, in constant memory
-- ``chunks``          consecutive lines, and the files of their translations
-- ``output_lines``    hypotheses to lines of the output; lines that cannot be translated
-- ``worker``          a process that translates chunk after chunk, with any model
-- ``checkpoint``      lines to hypotheses with checkpoints, as fairseq-interactive does it
-- ``bundle``          the same with a bundle, without torch and fairseq
-- ``pool``            the workers of one machine; a worker that dies is replaced
-- ``ray_node``        the workers of one machine of a Ray cluster
-- ``ray_pool``        the machines of a Ray cluster
-- ``progress_bar``    lines a second, and the remaining time
-- ``coordinator``     has the missing chunks translated, and writes the output
-- ``manifest``        the settings that the output depends on
-- ``directory_lock``  no two processes do the same work
+- ``text_files`` lines of files, compressed or not, in constant memory
+- ``chunks`` consecutive lines, and the files of their translations
+- ``output_lines`` hypotheses to lines of the output; lines that cannot be translated
+- ``worker`` a process that translates chunk after chunk, with any model
+- ``checkpoint`` lines to hypotheses with checkpoints, as in fairseq-interactive
+- ``bundle`` the same with a bundle, without torch and fairseq
+- ``pool`` the workers of one machine; a worker that dies is replaced
+- ``ray_node`` the workers of one machine of a Ray cluster
+- ``ray_pool`` the machines of a Ray cluster
+- ``progress_bar`` lines per second, and the remaining time
+- ``coordinator`` translates missing chunks, and writes the output
+- ``manifest`` the settings that the output depends on
+- ``directory_lock`` prevents two processes from doing the same work
 
 ``scripts/translate_corpus.py`` is the command.
 """

@@ -1,4 +1,4 @@
-"""The options of ``scripts/translate_corpus.py``, and combinations that it refuses."""
+"""The options of ``scripts/translate_corpus.py``, and checks of their combinations."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from .output_lines import FORMATS, ON_ERROR, PLAIN, STOP
 from .text_files import STANDARD_STREAM
 
 DESCRIPTION = """\
-Translate text of any length, line for line, with every core of a machine.
+Translate text of any length, line by line, on all cores of a machine.
 
     python scripts/translate_corpus.py data-bin/en-de --path checkpoint.pt -s en -t de \\
         --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes \\
         --input mono.en.gz --output mono.de
 
-writes a line for each line that it reads, in the same order. Text is tokenised and segmented as by
-fairseq-interactive, whose options all work; the default is --decoding streaming with --beam 5, and
---decoding beam with --nbest. With --input - --output - it is a filter. A bundle takes the place of
-data and checkpoint:
+writes one line for each input line, in the same order. Text is tokenised and segmented as in
+fairseq-interactive, whose options are all available; the default is --decoding streaming with
+--beam 5, and --decoding beam with --nbest. With --input - --output - it is a filter. A bundle takes
+the place of data and checkpoint:
 
     python scripts/translate_corpus.py model.fastdec --input mono.en.gz --output mono.de
 
@@ -37,19 +37,19 @@ by chunk, until OUTPUT is complete. Several machines with a common file system s
 --num-shards N --shard-id I, I from 0; when all have ended, the command without these options writes
 the output.
 """
-# Lines of a chunk: of files by their length, of a stream, whose length is unknown.
+# Lines per chunk: for files, by their length, and for streams, whose length is unknown.
 LEAST_LINES, MOST_LINES, LINES_OF_A_STREAM = 512, 8192, 4096
 BUNDLE_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line: fairseq-generate's options, or those of a bundle, and our own.
+    """Parse a command line: the options of fairseq-generate or of a bundle, and of this command.
 
     Returns:
         the values; ``bundle`` is the path of the bundle, or ``None`` with a checkpoint
 
     Raises:
-        ValueError: for an option that is not for bundles.
+        ValueError: for an option that bundles do not support.
     """
     bundle = next((argument for argument in arguments if is_bundle(argument)), None)
     args = _parse_checkpoint(arguments) if bundle is None else _parse_bundle(arguments, bundle)
@@ -92,7 +92,10 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
         group.add_argument(flag, type=float)
     group.add_argument("--max-len-b", type=int)
     group.add_argument(
-        "--batch-size", type=positive, default=CAPACITY, help="sentences a thread decodes at once"
+        "--batch-size",
+        type=positive,
+        default=CAPACITY,
+        help="sentences that each thread decodes at once",
     )
     group.add_argument("--no-progress-bar", action="store_true")
     group.add_argument("--num-shards", type=int, default=1)
@@ -101,8 +104,8 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
     if unknown or args.model != bundle:
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         raise ValueError(
-            f"{[*flags, bundle][0]}: not possible with a bundle, which has the data and options of "
-            "its export; name the bundle and remove this, or name a data directory and --path "
+            f"{[*flags, bundle][0]}: not possible with a bundle, which contains data and options "
+            "of its export; give the bundle and remove this, or name a data directory and --path "
             "CHECKPOINT"
         )
     return args
@@ -115,10 +118,10 @@ def _describe(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_text_options(group: Any) -> None:
-    # fairseq has an option of this name, for one file.
+    # fairseq has an option of this name, but for one file.
     group.add_argument(
         "--input", dest="texts", nargs="+", required=True, metavar="FILE",
-        help="text, a sentence a line, in UTF-8; .gz, .xz, .bz2 and .zst are unpacked; - is "
+        help="text in UTF-8, one sentence per line; .gz, .xz, .bz2 and .zst are unpacked; - is "
         "standard input",
     )  # fmt: skip
     group.add_argument(
@@ -129,15 +132,15 @@ def _add_text_options(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--format", choices=FORMATS, default=PLAIN,
-        help="plain: a line of text for a line (default); tsv: a line for each hypothesis, with "
-        "the number of the source line from 1, the score (base 2) and the text; jsonl: an object "
-        "for a line",
+        help="plain: one line of text per input line (default); tsv: one line per hypothesis, with "
+        "the number of the source line from 1, the score (base 2) and the text; jsonl: one object "
+        "per line",
     )  # fmt: skip
     group.add_argument("--with-source", action="store_true", help="add the source to tsv and jsonl")
     group.add_argument(
         "--on-error", choices=ON_ERROR, default=STOP,
-        help="for a line that cannot be translated (too long, no UTF-8): stop; or write the "
-        "source, or nothing, and count it (default: stop)",
+        help="for a line that cannot be translated (too long, not UTF-8): stop; or write the "
+        "source or an empty line, and count it (default: stop)",
     )  # fmt: skip
     add_filter_options(group, "lines", "not with --format plain")
 
@@ -145,21 +148,21 @@ def _add_text_options(group: Any) -> None:
 def _add_worker_options(group: Any) -> None:
     group.add_argument(
         "--workers", type=positive, metavar="N",
-        help="processes that translate (default: one for each GPU, or as many as the cores allow)",
+        help="processes that translate (default: one per GPU, or as many as the cores allow)",
     )  # fmt: skip
     group.add_argument(
         "--threads-per-worker", type=positive, default=1, metavar="N",
-        help="threads of each (default: 1)",
+        help="threads per process (default: 1)",
     )  # fmt: skip
     group.add_argument(
         "--cluster", type=_cluster, metavar="ray[://HOST:PORT]",
-        help="translate on all machines of a Ray cluster: ray, the one of RAY_ADDRESS or of this "
-        "machine; ray://HOST:PORT, another; --workers is the number for each machine",
+        help="translate on all machines of a Ray cluster: ray for that of RAY_ADDRESS or of this "
+        "machine, ray://HOST:PORT for another; --workers is the number per machine",
     )  # fmt: skip
     group.add_argument(
         "--chunk-size", type=positive, metavar="N",
-        help="lines that are sorted by length together, and that are lost at most when a worker "
-        f"dies (default: {LEAST_LINES} to {MOST_LINES}, by the length of the input; with --input - "
+        help="lines that are sorted by length together, the most that are lost if a worker dies "
+        f"(default: {LEAST_LINES} to {MOST_LINES}, by the length of the input; with --input - "
         "--output -, the lines that have arrived)",
     )  # fmt: skip
 
@@ -172,7 +175,7 @@ def _cluster(text: str) -> str:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Find mistakes in the command line.
+    """Check the command line.
 
     Raises:
         ValueError: for a mistake; the message names the flag.
@@ -181,14 +184,14 @@ def check(args: argparse.Namespace) -> None:
         _check_checkpoint(args)
     check_shard(args)
     if args.num_shards > 1 and STANDARD_STREAM in (args.output, *args.texts):
-        raise ValueError("--num-shards: needs files that all processes see; name them")
+        raise ValueError("--num-shards: needs files that all processes can access; name them")
     nbest, beam = args.nbest or 1, args.beam
     if beam is not None and nbest > beam:
         raise ValueError(f"--nbest {nbest}: more than --beam {beam}; raise --beam")
     samples = getattr(args, "sampling", False)
     if samples and nbest != beam:
         raise ValueError(
-            f"--sampling: draws --beam {beam} translations of a line; give --nbest {beam}, or "
+            f"--sampling: draws --beam {beam} translations per line; give --nbest {beam}, or "
             f"--beam {nbest}"
         )
     if nbest > 1 and not samples and _prunes(args):
@@ -238,12 +241,12 @@ def _check_plain(args: argparse.Namespace) -> None:
     for flag, is_given in given.items():
         if is_given:
             raise ValueError(
-                f"{flag}: --format plain has a line of text for a line, and nothing else; use "
-                "--format tsv or jsonl"
+                f"{flag}: --format plain has exactly one line of text per line; use --format tsv "
+                "or jsonl"
             )
 
 
 def bundle_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The decoding options of a command line with a bundle that are given."""
+    """The given decoding options of a command line with a bundle."""
     values: dict[str, Optional[Any]] = {name: getattr(args, name) for name in BUNDLE_OPTIONS}
     return {name: value for name, value in values.items() if value is not None}

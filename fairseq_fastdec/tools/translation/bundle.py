@@ -1,4 +1,4 @@
-"""Lines of text to translations with a bundle. It imports neither torch nor fairseq."""
+"""Translates lines of text with a bundle, without importing torch or fairseq."""
 
 import math
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ class BundleModel(CorpusModel):
     """A bundle and the decoding options of a command line.
 
     Attributes:
-        path: of the bundle.
-        options: of :meth:`...bundles.translator.BundleTranslator.of`.
+        path: the file of the bundle.
+        options: passed to :meth:`...bundles.translator.BundleTranslator.of`.
         batch_size: the sentences that a thread decodes at once.
     """
 
@@ -55,7 +55,7 @@ class BundleLineTranslator(LineTranslator):
         self._batch_size = model.batch_size
 
     def prepare(self) -> None:
-        """The weights of a bundle are prepared."""
+        """Do nothing, since the weights of a bundle are already prepared."""
 
     def use_threads(self, n_threads: int) -> None:
         self._translator.schedule(threads=n_threads, batch_size=self._batch_size)
@@ -67,7 +67,7 @@ class BundleLineTranslator(LineTranslator):
         progress: Progress = lambda n: None,
         numbers: Optional[Sequence[int]] = None,
     ) -> list[LineResult]:
-        # Sentences of similar lengths end together.
+        # Sentences of similar length finish together.
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         results: list[LineResult] = [EMPTY_LINE] * len(texts)
         sources = (texts[number] for number in order)

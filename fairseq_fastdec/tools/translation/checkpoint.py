@@ -1,4 +1,4 @@
-"""Lines of text to translations with the checkpoints of fairseq-generate's command line.
+"""Translates lines of text with the checkpoints of fairseq-generate's command line.
 
 Lines are translated as by fairseq-interactive, except that an empty line stays empty.
 """
@@ -27,9 +27,10 @@ from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypo
 from .text_files import content_of
 from .worker import CorpusModel, LineTranslator, Progress
 
-# The groups of fairseq's configuration that change translations.
+# The groups of fairseq's configuration that affect translations.
 GROUPS = ("task", "generation", "tokenizer", "bpe")
-# Options of these groups that do not: a user who runs out of memory can continue with less.
+# Options in these groups that do not, and may change when a translation is resumed, for example to
+# reduce memory.
 WITHOUT_EFFECT = {
     "task.data",
     "task.draft_file",
@@ -56,7 +57,7 @@ class CheckpointModel(CorpusModel):
 
     @classmethod
     def of(cls, args: Any) -> "CheckpointModel":
-        """The model of a command line; warns if the output will have subwords.
+        """The model of a command line; warns if the output will contain subwords.
 
         Raises:
             OSError, ValueError: for data that cannot be read.
@@ -99,7 +100,7 @@ class CheckpointModel(CorpusModel):
 
 
 class CheckpointTranslator(LineTranslator):
-    """Translates with models that it loads."""
+    """Translates with checkpoints."""
 
     def __init__(self, cfg: Any, rules: OutputRules = DEFAULT_RULES) -> None:
         """
@@ -108,7 +109,7 @@ class CheckpointTranslator(LineTranslator):
 
         Raises:
             OSError: if a checkpoint cannot be read.
-            ValueError: for an option that the method cannot honour.
+            ValueError: for an option that the method does not support.
         """
         super().__init__(rules, cfg.common.seed)
         utils.import_user_module(cfg.common)
@@ -116,16 +117,16 @@ class CheckpointTranslator(LineTranslator):
         self._cfg = cfg
         self.task = tasks.setup_task(cfg.task)
         self._models = load_models(cfg, self.task)
-        # A generator that samples draws one of torch's random numbers.
+        # Building a sampling generator draws a random number.
         utils.set_torch_seed(cfg.common.seed)
         self._generator = self.task.build_generator(self._models, cfg.generation)
         self._max_positions = utils.resolve_max_positions(
             self.task.max_positions(), *(model.max_positions() for model in self._models)
         )
-        # Reading the configuration would take longer than using the value for a line.
+        # Cached, since reading the configuration for each line is slow.
         self._limit = SourceLimit.of(self._max_positions, cfg.dataset.max_tokens)
         self._nbest = cfg.generation.nbest
-        # fairseq's own generator has none.
+        # fairseq's generator has no drafts.
         drafts = getattr(self._generator, "drafts", None)
         self._draft_file = drafts if isinstance(drafts, DraftFile) else None
         self._stripped = stripped_by(self._generator)
@@ -188,8 +189,8 @@ class CheckpointTranslator(LineTranslator):
     ) -> dict[int, Union[list[tuple[Tensor, Any]], Problem]]:
         """The tokens and scores of the ``--nbest`` hypotheses of each place in the list.
 
-        All batches are made before the first is decoded, and text is made after the last:
-        alternating with other work, decoding would find the model gone from the processor's caches.
+        All batches are created before the first one is decoded, and text is created after the last:
+        other work in between would evict the model from the processor's caches.
         """
         found: dict[int, Union[list[tuple[Tensor, Any]], Problem]] = {}
         data, seed = self._cfg.dataset, self._cfg.common.seed
@@ -209,7 +210,7 @@ class CheckpointTranslator(LineTranslator):
 
 
 def settle(device: Optional[int]) -> None:
-    """Use a GPU in this process, or a single thread, since it may be forked.
+    """Set up this process for a GPU, or for a single thread, so that it can be forked.
 
     A process that has computed in several threads must not be forked.
 
@@ -222,9 +223,9 @@ def settle(device: Optional[int]) -> None:
 
 
 def limit_batches(cfg: Any) -> None:
-    """Set the size of batches for this machine, unless the command line does.
+    """Set a default batch size for this machine.
 
-    The memory that a worker needs depends on it. Any line that is allowed fits in a batch.
+    It determines the memory of a worker. Any line that is not too long fits in a batch.
     """
     if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
         least = 12000 if uses_cuda(cfg) else 1024
@@ -233,7 +234,7 @@ def limit_batches(cfg: Any) -> None:
 
 
 def settings_of(cfg: Any, task: Any) -> dict[str, Any]:
-    """All settings that translations depend on. Files count by their content, not by their names.
+    """All settings that translations depend on. Files are identified by content, not by name.
 
     Args:
         cfg: the configuration of fairseq-generate's command line.

@@ -15,16 +15,16 @@ logger = logging.getLogger(__name__)
 
 # Changes with the format of a chunk's file.
 FORMAT = b"fastdec-chunk 1 "
-AGAIN = "run the command again, which translates these lines anew"
+AGAIN = "run the command again to translate these lines again"
 
 
 class Chunk(NamedTuple):
-    """Lines that are translated, kept and lost together.
+    """Lines that are translated and stored together.
 
     Attributes:
         number: from 0.
         first: the number of the first line, from 0.
-        source: the lines, each with ``\\n`` at its end.
+        source: the lines, each ending in ``\\n``.
     """
 
     number: int
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
 
     @property
     def lines(self) -> list[bytes]:
-        """The lines without their ends."""
+        """The lines without line ends."""
         return self.source.split(b"\n")[:-1]
 
     @property
@@ -77,18 +77,18 @@ class Translated(NamedTuple):
 
 
 class OtherSource(ValueError):
-    """A chunk's file was made of other lines than those of the input."""
+    """A chunk's file was made from other lines than those of the input."""
 
 
 class DamagedChunk(ValueError):
-    """A chunk's file is not what :meth:`ChunkStore.write` wrote."""
+    """A chunk's file differs from what :meth:`ChunkStore.write` wrote."""
 
 
 class ChunkStore:
     """A directory of translated chunks. The file of a chunk is complete, or there is none.
 
-    The first line of a file has the digest of the rest: a description (the chunk's number, the
-    digest of the source, the counts) and the content. So any damage is noticed.
+    The first line of a file contains the digest of the rest, so that damage is detected. The rest
+    is a description (the chunk's number, the digest of the source, the counts) and the content.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -103,10 +103,10 @@ class ChunkStore:
         return self.directory / f"{number:08}.chunk"
 
     def write(self, chunk: Chunk, translated: Translated) -> None:
-        """Write a chunk. A power failure right after it may remove it as a whole.
+        """Write a chunk. A power failure immediately afterwards may remove the whole file.
 
         Raises:
-            OSError: if the disk is full, for example; then nothing is left of the chunk.
+            OSError: if the disk is full, for example; then no file is left.
         """
         description = {
             "chunk": chunk.number,
@@ -115,7 +115,8 @@ class ChunkStore:
         }
         body = json.dumps(description).encode("ascii") + b"\n" + translated.content
         header = FORMAT + _digest(body).encode("ascii") + b"\n"
-        # A worker that waits for the disk does not decode, and chunks can be translated again.
+        # Not flushed: waiting for the disk slows down workers, and lost chunks are translated
+        # again.
         atomic_files.write_bytes(self.path(chunk.number), header + body, flushes_name=False)
 
     def has(self, chunk: Chunk) -> bool:
@@ -123,7 +124,7 @@ class ChunkStore:
 
         Raises:
             OSError: if it cannot be read.
-            OtherSource: if it was made of other lines.
+            OtherSource: if it was made from other lines.
         """
         path = self.path(chunk.number)
         if not path.exists():
@@ -135,7 +136,7 @@ class ChunkStore:
             return False
         if description["source_sha256"] != _digest(chunk.source):
             raise OtherSource(
-                f"{path}: was made of other lines than those that the input has now; name another "
+                f"{path}: was made from other lines than those in the input; choose another "
                 "--output, or delete this directory"
             )
         return True

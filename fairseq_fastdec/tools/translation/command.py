@@ -37,36 +37,36 @@ from .ray_pool import start_on_cluster
 from .text_files import STANDARD_STREAM, FileContent, TextInput
 from .worker import CorpusModel, Progress
 
-# How many chunks a text has, unless it is short or long: several for each worker, so that all end
-# at nearly the same time.
+# The number of chunks, unless the text is short or long: several per worker, so that all finish at
+# nearly the same time.
 CHUNKS_WANTED, CHUNKS_WANTED_ON_CLUSTER = 512, 8192
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has arrived: queues of a cluster send it before they take the machine away."""
+    """Raised on SIGTERM, which job queues of clusters send before they reclaim a machine."""
 
 
 @results_only(logging.WARNING)
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command and report errors of its input in one line."""
+    """Run the command; errors in its input are reported in one line."""
     name = program("translate-corpus")
     kept = ""
     try:
         with errors_in_one_line(name), _terminable():
             args = parse_args(sys.argv[1:] if arguments is None else arguments)
             if args.output != STANDARD_STREAM:
-                kept = "; the same command goes on from here"
+                kept = "; run the same command again to continue"
             run(args)
     except KeyboardInterrupt:
         sys.exit(f"\n{name}: interrupted{kept}")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Translate what is missing, then write the output.
+    """Translate missing chunks, then write the output.
 
     Raises:
         OSError: for files that cannot be read or written.
-        ValueError: for options or data that do not fit together.
+        ValueError: for incompatible options or data.
     """
     check(args)
     filters = Filters.of(args)
@@ -95,11 +95,11 @@ def _model_of(args: argparse.Namespace) -> CorpusModel:
 def to_standard_output(
     args: argparse.Namespace, model: CorpusModel, text: TextInput, rules: OutputRules
 ) -> None:
-    """Translate, and write finished translations in order."""
+    """Translate, and write translations in order as they finish."""
     with tempfile.TemporaryDirectory(prefix="fastdec-") as directory:
         store = ChunkStore(Path(directory))
         output = InOrder(store, sys.stdout.buffer)
-        # On Windows it is unknown what has arrived on standard input.
+        # On Windows, standard input cannot be polled.
         is_filter = args.texts == [STANDARD_STREAM] and not args.chunk_size and os.name == "posix"
         chunk_size = None if is_filter else args.chunk_size or LINES_OF_A_STREAM
         coordinator = _coordinator(args, model, text, rules, store, chunk_size, None)
@@ -110,10 +110,10 @@ def to_standard_output(
 def to_file(
     args: argparse.Namespace, model: CorpusModel, text: TextInput, rules: OutputRules
 ) -> None:
-    """Translate what is missing, and write the output if all is there."""
+    """Translate missing chunks, and write the output when it is complete."""
     output = Path(args.output)
     directory = output.with_name(f"{output.name}.parts")
-    # This command makes no links, whether or not there is a file behind them.
+    # This command never creates links, so a link is not its output.
     if os.path.lexists(output) and (output.is_symlink() or not directory.exists()):
         raise ValueError(f"--output {output}: exists already; delete it or name another file")
     directory.mkdir(parents=True, exist_ok=True)
@@ -128,9 +128,9 @@ def to_file(
             if output.exists() and output.stat().st_size == manifest.finished["size"]:
                 counts = in_words(manifest.finished["counts"], TRANSLATED)
                 shutil.rmtree(directory, ignore_errors=True)
-                tell(f"{output}: is there already: {counts}")
+                tell(f"{output}: already exists: {counts}")
                 return
-            # The output was removed, and is made again.
+            # The output was removed and is created again.
             manifest.finish(None)
         store = ChunkStore(directory)
         coordinator = _coordinator(args, model, text, rules, store, chunk_size, n_lines)
@@ -141,8 +141,8 @@ def to_file(
         store.remove_beginnings()
         result = coordinator.complete(output, text.can_be_read_again)
         manifest.finish(result)
-        # The manifest is removed last: if the command is killed here, it says that the output is
-        # complete.
+        # The manifest is removed last: if the command is killed here, it still records that the
+        # output is complete.
         store.remove_all()
         shutil.rmtree(directory, ignore_errors=True)
         tell(f"{output}: {in_words(result['counts'], TRANSLATED)}")
@@ -158,7 +158,7 @@ def _coordinator(
     n_lines: Optional[int],
 ) -> Coordinator:
     workers = (args.workers, args.threads_per_worker)
-    # The length of a stream is unknown.
+    # The length of a stream is not known.
     share_read = text.share_read if chunk_size is not None else lambda: None
 
     def start_pool(progress: Progress) -> ChunkPool:
@@ -176,14 +176,14 @@ def _coordinator(
 
 
 def number_of_lines(content: Sequence[Optional[FileContent]]) -> Optional[int]:
-    """The lines of all files; ``None`` if one of them is compressed, or is read only once."""
+    """The number of lines of all files; ``None`` if one of them is compressed or a stream."""
     numbers = [None if of_file is None else of_file.lines for of_file in content]
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
 
 
 def chunk_size_for(n_lines: Optional[int], n_chunks: int) -> int:
-    """The lines of a chunk: many for a long text, which then has few files."""
+    """The number of lines per chunk, larger for longer text to limit the number of files."""
     if n_lines is None:
         return LINES_OF_A_STREAM
     return min(max(math.ceil(n_lines / n_chunks), LEAST_LINES), MOST_LINES)
@@ -210,7 +210,7 @@ def tell(message: str) -> None:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Within, SIGTERM interrupts as Ctrl-C does."""
+    """In this context, SIGTERM interrupts like Ctrl-C."""
 
     def stop(*_: Any) -> None:
         raise Terminated

@@ -1,4 +1,4 @@
-"""Has the missing chunks translated, and writes the output once all are there."""
+"""Coordinates the translation of missing chunks, and writes the output."""
 
 import contextlib
 import hashlib
@@ -18,9 +18,9 @@ from .worker import MENDABLE, Progress
 
 logger = logging.getLogger(__name__)
 
-# How often damaged chunks are translated again before the disk has to be checked.
+# The number of attempts to translate damaged chunks again, before the command fails.
 ATTEMPTS = 3
-# Seconds until the input is read again while it has no whole line.
+# Seconds between attempts to read the input while it has no complete line.
 BETWEEN_LOOKS = 0.05
 # Stands for the chunk after the last one.
 END = Chunk(-1, -1, b"")
@@ -57,20 +57,20 @@ class Coordinator:
         Args:
             index, count: the chunks of this process: those whose number modulo ``count`` is
                 ``index``.
-            written: is called after a chunk has been stored.
+            written: called after a chunk has been stored.
 
         Returns:
             the number of all chunks
 
         Raises:
-            OSError: if an input cannot be read, or a chunk not written.
-            RuntimeError: for a mistake in the program.
+            OSError: if an input cannot be read, or a chunk cannot be written.
+            RuntimeError: for a bug.
             ValueError: for an input that is damaged or has changed, a line that cannot be
-                translated, or workers that die again and again.
+                translated, or workers that die repeatedly.
         """
         with contextlib.closing(self._new_bar()) as bar:
             missing = self._missing(index, count, bar)
-            # One chunk is read in advance, so that no worker waits for the disk.
+            # One chunk is read ahead, so that no worker waits for the disk.
             chunk = next(missing, END)
             if chunk is not END:
                 with self._start_pool(bar.update) as pool:
@@ -83,13 +83,13 @@ class Coordinator:
         return self._n_chunks
 
     def complete(self, output: Path, can_be_read_again: bool = True) -> dict[str, Any]:
-        """Translate what is missing, and write the output.
+        """Translate missing chunks, and write the output.
 
         Args:
             can_be_read_again: whether chunks that are damaged meanwhile can be translated again.
 
         Returns:
-            as :func:`put_together`
+            see :func:`put_together`
 
         Raises:
             OSError, RuntimeError, ValueError: see :meth:`translate` and :func:`put_together`.
@@ -120,7 +120,7 @@ class Coordinator:
     def _collect(
         self, pool: ChunkPool, seconds: Optional[float], written: Callable[[], Any]
     ) -> None:
-        """Wait for chunks, and write those that workers have not written."""
+        """Wait for finished chunks, and write those that workers have not written."""
         for chunk, outcome in pool.results(seconds):
             if isinstance(outcome, Exception):
                 raise outcome

@@ -1,4 +1,4 @@
-"""One process at a time works in a directory, or several with a part each."""
+"""Locks a directory for one process, or for several with separate parts of the work."""
 
 import contextlib
 import json
@@ -21,10 +21,10 @@ WHOLE = "lock"
 
 @contextlib.contextmanager
 def locked(directory: Path, index: int = 0, count: int = 1) -> Iterator[None]:
-    """Within, no other process does the same work in this directory.
+    """In this context, no other process does the same work in this directory.
 
-    Workers of a process that was killed finish their chunks and keep its lock until then. The next
-    process waits for them, so that nothing is done twice.
+    Workers of a killed process finish their chunks and hold its lock until then. The next process
+    waits for them, so that no work is done twice.
 
     Args:
         directory: an existing one.
@@ -32,7 +32,7 @@ def locked(directory: Path, index: int = 0, count: int = 1) -> Iterator[None]:
 
     Raises:
         OSError: if the files cannot be written.
-        ValueError: if another process is at work; the message names it.
+        ValueError: if another process holds the lock; the message names it.
     """
     if fcntl is None:
         yield
@@ -58,7 +58,7 @@ def _lock(file: BinaryIO, kind: int) -> None:
         _check_owner(file)
         logger.warning("%s: waiting for workers of a command that was killed", file.name)
         fcntl.flock(file, kind)
-    except OSError as error:  # of file systems without locks
+    except OSError as error:  # file systems without locks
         logger.warning("%s: cannot be locked (%s); start no second process", file.name, error)
         return
     if kind == fcntl.LOCK_EX:
@@ -67,10 +67,10 @@ def _lock(file: BinaryIO, kind: int) -> None:
 
 
 def _check_owner(file: BinaryIO) -> None:
-    """Check that the process that took a lock has ended.
+    """Check that the process that acquired a lock has ended.
 
     Raises:
-        ValueError: if it has not, or may not have.
+        ValueError: if it is running, or if that is unknown.
     """
     file.seek(0)
     try:
@@ -78,10 +78,11 @@ def _check_owner(file: BinaryIO) -> None:
         owner = f"process {kept['process']} on {kept['host']}"
         if kept["host"] == socket.gethostname() and not _is_alive(kept["process"]):
             return
-    except (ValueError, KeyError, TypeError):  # a process with a part of the work has no name here
+    except (ValueError, KeyError, TypeError):  # a process with a shared lock writes no name
         owner = "another process"
     raise ValueError(
-        f"{Path(file.name).parent}: {owner} is at work there; wait until it has ended, or end it"
+        f"{Path(file.name).parent}: {owner} is using this directory; wait until it has ended, or "
+        "end it"
     )
 
 

@@ -1,4 +1,4 @@
-"""The settings that a translation depends on, and its end, in a file beside the chunks."""
+"""The manifest of a translation: its settings and whether it is complete."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, Optional
 from ..kept_settings import compare_settings, damaged, read_settings, write_settings
 from .output_lines import STOP
 
-# The option that sets where the translations are written.
+# The option for the output file.
 FLAG = "--output"
 
 
@@ -41,7 +41,7 @@ class Manifest:
         return self._kept["settings"].get("chunk_size")
 
     def check(self, settings: dict[str, Any]) -> None:
-        """Keep the settings of a new translation, or compare them with those that are kept.
+        """Store the settings of a new translation, or compare them with the stored ones.
 
         Raises:
             OSError: if they cannot be written.
@@ -50,17 +50,17 @@ class Manifest:
         settings = json.loads(json.dumps(settings))
         kept = dict(settings if self._is_new else self._kept["settings"])
         if kept.get("on_error") == STOP:
-            # All lines so far have translations.
+            # All lines so far have been translated, so the option may change.
             kept["on_error"] = settings["on_error"]
         compare_settings(self.path, kept, settings, FLAG)
         if kept != self._kept["settings"]:
             self._write(settings=settings)
 
     def finish(self, output: Optional[dict[str, Any]]) -> None:
-        """Note that the output is complete.
+        """Record that the output is complete.
 
         Args:
-            output: its size, digest and counts; ``None`` to note that it is not complete any more.
+            output: its size, digest and counts; ``None`` if it is no longer complete.
         """
         self._write(finished=output)
 
@@ -72,7 +72,7 @@ class Manifest:
 
 
 def _is_whole(kept: dict[str, Any]) -> bool:
-    """Whether a manifest has what :class:`Manifest` reads from it."""
+    """Whether a manifest has all values that :class:`Manifest` reads."""
     settings, finished = kept.get("settings"), kept.get("finished", {"size": 0, "counts": {}})
     return (
         isinstance(settings, dict)

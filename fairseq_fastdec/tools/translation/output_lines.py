@@ -1,6 +1,6 @@
-"""The lines of the output: text, columns or JSON, also for lines that cannot be translated.
+"""Formats the lines of the output: text, columns or JSON.
 
-Each line of the input is in the output or in the counts; most are in both.
+Lines that cannot be translated are also written or counted.
 """
 
 import json
@@ -18,7 +18,9 @@ FORMATS = (PLAIN, TSV, JSONL)
 KEEP_SOURCE, EMPTY, STOP = "keep-source", "empty", "stop"
 ON_ERROR = (STOP, KEEP_SOURCE, EMPTY)
 TRANSLATED = "translated"
-NOT_UTF8 = Problem("not UTF-8", "the bytes are no UTF-8; convert the file, by iconv for example")
+NOT_UTF8 = Problem(
+    "not UTF-8", "the line is not valid UTF-8; convert the file, for example with iconv"
+)
 
 
 class TextHypothesis(NamedTuple):
@@ -26,7 +28,7 @@ class TextHypothesis(NamedTuple):
 
     Attributes:
         text: detokenised.
-        score: as fairseq prints it: of base 2.
+        score: in base 2, as printed by fairseq.
         n_tokens: subwords, without EOS.
     """
 
@@ -53,7 +55,7 @@ EMPTY_LINE = Outcome(0, [TextHypothesis("", 0.0, 0)])
 
 
 class UntranslatedLine(ValueError):
-    """With ``--on-error stop``: a line cannot be translated.
+    """Raised with ``--on-error stop`` for a line that cannot be translated.
 
     Attributes:
         number: among all lines of the input, from 0.
@@ -67,21 +69,21 @@ class UntranslatedLine(ValueError):
     def __str__(self) -> str:
         return (
             f"{self.problem}; with --on-error keep-source or --on-error empty the same command "
-            "goes on, and counts such lines"
+            "continues, and counts such lines"
         )
 
 
 @dataclass(frozen=True)
 class OutputRules:
-    """The format of the output, and the lines that are left out of it.
+    """The format of the output and the lines to leave out.
 
     Attributes:
-        format: ``plain``, a line of text for a line; ``tsv``, a line for each hypothesis: the
-            number of the source line from 1, the score, the translation; ``jsonl``, an object for
-            a line.
+        format: ``plain``, one line of text per input line; ``tsv``, one line per hypothesis: the
+            number of the source line from 1, the score, the translation; ``jsonl``, one object per
+            line.
         with_source: whether ``tsv`` and ``jsonl`` have the source.
-        on_error: what is written for a line that cannot be translated.
-        filters: which translations are left out of ``tsv`` and ``jsonl``.
+        on_error: how to handle a line that cannot be translated.
+        filters: the translations to leave out of ``tsv`` and ``jsonl``.
     """
 
     format: str = PLAIN
@@ -164,5 +166,5 @@ def _in_one_column(text: str) -> str:
 
 
 def _readable(source: bytes) -> str:
-    """Text for JSON; bytes that are no UTF-8 are replaced by marks."""
+    """Text for JSON; invalid UTF-8 is replaced by marks."""
     return source.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Workers that translate chunks, and those of this machine: a worker that dies is replaced."""
+"""Pools of workers that translate chunks, and the pool of this machine."""
 
 import contextlib
 import gc
@@ -19,9 +19,9 @@ from .worker import Load, Place, Progress, serve
 
 logger = logging.getLogger(__name__)
 
-# The deaths over the lines of one chunk, or before the first chunk, that end the command.
+# The command fails after this many deaths of workers with one chunk, or before the first chunk.
 MOST_DEATHS = 5
-# Seconds that workers without a chunk have to end by themselves.
+# Seconds for workers without a chunk to exit before they are killed.
 PATIENCE = 10
 
 ChunkOutcome = Union[Translated, None, Exception]
@@ -29,17 +29,17 @@ ChunkResult = tuple[Optional[Chunk], ChunkOutcome]
 
 
 class WorkersDie(ValueError):
-    """Workers die again and again; the message names the lines."""
+    """Workers die repeatedly; the message names the lines."""
 
 
 class ChunkPool(ABC):
-    """Workers that translate chunks, one at a time each. As a context manager it ends them."""
+    """Workers that translate one chunk each at a time. A context manager that ends them on exit."""
 
     def __init__(self, progress: Progress) -> None:
         """
         Args:
-            progress: is called with the number of lines that have just been translated, and with
-                a negative number for those that are lost.
+            progress: called with the number of newly translated lines, negative for lines that are
+                lost.
         """
         self._progress = progress
         self._deaths: Counter[Optional[int]] = Counter()
@@ -49,32 +49,32 @@ class ChunkPool(ABC):
 
     @abstractmethod
     def __exit__(self, error: Optional[type], *_: Any) -> None:
-        """End the workers; those that have no chunk may end by themselves."""
+        """End the workers; those without a chunk may exit by themselves."""
 
     @property
     @abstractmethod
     def has_room(self) -> bool:
-        """Whether :meth:`submit` may be called: a worker has no chunk."""
+        """Whether :meth:`submit` may be called, since a worker is free."""
 
     @property
     @abstractmethod
     def is_busy(self) -> bool:
-        """Whether chunks are under way."""
+        """Whether chunks are in progress."""
 
     @abstractmethod
     def submit(self, chunk: Chunk) -> None:
-        """Have a worker translate a chunk; if it dies, another one does."""
+        """Pass a chunk to a worker, and to another one if it dies."""
 
     @abstractmethod
     def results(self, seconds: Optional[float] = None) -> list[ChunkResult]:
-        """Wait for something to happen.
+        """Wait for results.
 
         Args:
-            seconds: how long at most (default: any time).
+            seconds: the timeout (default: none).
 
         Returns:
-            chunks that have ended, each with its translation, ``None`` if this is in the store, or
-            an exception. An exception without a chunk is about the workers themselves.
+            finished chunks, each with its translation, ``None`` if this is in the store, or an
+            exception. An exception without a chunk concerns the workers themselves.
         """
 
     def _death(self, chunk: Optional[Chunk], reason: str) -> Optional[WorkersDie]:
@@ -85,18 +85,18 @@ class ChunkPool(ABC):
             return None
         if chunk is None:
             return WorkersDie(
-                f"workers end before they translate anything ({reason}); see the messages above"
+                f"workers end before they translate a chunk ({reason}); see the messages above"
             )
         return WorkersDie(
             f"lines {chunk.first + 1} to {chunk.first + chunk.n_lines} of the input: {MOST_DEATHS} "
-            f"workers ended over them ({reason}); if that is for lack of memory, use fewer "
-            "--workers or a smaller --batch-size; the same command goes on from here"
+            f"workers ended while translating them ({reason}); if memory is the cause, use fewer "
+            "--workers or a smaller --batch-size; the same command continues from here"
         )
 
 
 @dataclass
 class _Worker:
-    """A place, the process there, and its chunk."""
+    """A worker: its place, its process and its chunk."""
 
     place: Place
     process: Any = None
@@ -119,8 +119,8 @@ class LocalPool(ChunkPool):
     ) -> None:
         """
         Args:
-            places: of each worker.
-            load: gives each worker what translates. Forked workers share the memory of this
+            places: the place of each worker.
+            load: returns the translator of a worker. Forked workers share the memory of this
                 process; others receive a copy of the function.
             store: where workers write their chunks; ``None`` to return them.
             progress: see :class:`ChunkPool`.
@@ -161,7 +161,7 @@ class LocalPool(ChunkPool):
         """See :class:`ChunkPool`.
 
         Args:
-            others: connections; the call also returns when one has a message.
+            others: further connections; the call also returns when one has a message.
         """
         workers = {worker.connection: worker for worker in self._workers}
         ready = wait([*workers, *others], seconds)
@@ -192,14 +192,14 @@ class LocalPool(ChunkPool):
         return chunk, outcome
 
     def _replaced(self, worker: _Worker) -> list[ChunkResult]:
-        """Start another process in the place of a dead one; it gets the same chunk."""
+        """Replace a dead process by a new one with the same chunk."""
         _end(worker)
         reason = _cause_of_death(worker.process.exitcode)
         chunk, again = worker.chunk, ""
         found: list[ChunkResult] = []
         self._count(worker, -worker.n_done)
         if chunk is not None and self._store is not None and self._store.has(chunk):
-            # The worker died between its last step and its last message.
+            # The worker died after it wrote the chunk, before its message.
             found.append(self._finished(worker, None))
         elif error := self._death(chunk, reason):
             found.append((chunk, error))
@@ -226,12 +226,12 @@ class LocalPool(ChunkPool):
 
 def _send_chunk(worker: _Worker) -> None:
     if worker.chunk is not None:
-        with contextlib.suppress(OSError):  # the worker has died, and is replaced later
+        with contextlib.suppress(OSError):  # the worker has died and will be replaced
             worker.connection.send(worker.chunk)
 
 
 def _end(worker: _Worker) -> None:
-    """Wait for the end of a process, for a while, and then end it."""
+    """Wait for a process to exit, and kill it after a while."""
     worker.process.join(PATIENCE)
     worker.process.kill()
     worker.process.join()
@@ -251,8 +251,8 @@ def places(n_workers: Optional[int], n_threads: int, n_gpus: int) -> list[Place]
     """The places of this machine's workers.
 
     Args:
-        n_workers: ``None`` for one for each GPU, or for as many as the cores allow.
-        n_gpus: the GPUs, which workers share if there are more of these; 0 to use the cores.
+        n_workers: ``None`` for one per GPU, or as many as the cores allow.
+        n_gpus: the number of GPUs, which are shared if there are more workers; 0 to use the cores.
     """
     if n_gpus:
         return [Place(n_threads, None, own % n_gpus) for own in range(n_workers or n_gpus)]
@@ -265,8 +265,8 @@ def start_workers(
 ) -> LocalPool:
     """Start workers of this machine.
 
-    On a CPU this process loads the models and prepares the weights, and forks the workers, which
-    share its memory. Workers on GPUs load the models themselves.
+    On a CPU, this process loads the models, prepares the weights and forks the workers, which share
+    its memory. Workers on GPUs load the models themselves.
 
     Args:
         load, places, store, progress: see :class:`LocalPool`.

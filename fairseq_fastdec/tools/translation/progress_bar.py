@@ -1,4 +1,4 @@
-"""A bar with the number of translated lines, the speed and the remaining time."""
+"""A progress bar with the number of translated lines, the speed and the remaining time."""
 
 from collections.abc import Callable
 from typing import Optional
@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 
 class LineBar:
-    """tqdm's bar of the lines of an input. Their number may be estimated while it is read."""
+    """A tqdm bar for the lines of an input, whose number may be estimated while it is read."""
 
     def __init__(
         self,
@@ -17,8 +17,8 @@ class LineBar:
     ) -> None:
         """
         Args:
-            n_lines: of the whole input; ``None`` if it is unknown.
-            share_read: the share of the input that has been read, if it is known.
+            n_lines: the number of lines of the input; ``None`` if it is unknown.
+            share_read: returns the share of the input that has been read, if it is known.
         """
         # tqdm would start a thread, and processes with threads must not be forked.
         tqdm.monitor_interval = 0
@@ -34,7 +34,7 @@ class LineBar:
             self._bar.total = round(self._n_read / share)
 
     def count_earlier(self, n_lines: int) -> None:
-        """Count lines that were translated earlier, which do not count for the speed."""
+        """Count lines that were translated in an earlier run, which do not affect the speed."""
         if not self._bar.disable:
             self._bar.initial += n_lines
         self._bar.update(n_lines)

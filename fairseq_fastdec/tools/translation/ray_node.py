@@ -1,7 +1,7 @@
-"""A machine of a Ray cluster: it receives files, starts workers, and translates chunks.
+"""A machine of a Ray cluster, which receives files, starts workers and translates chunks.
 
-The process of a Ray actor has many threads and must not be forked. So it starts another process,
-which loads the model, prepares the weights once, and forks the machine's workers.
+A Ray actor's process has many threads and must not be forked. So it starts another process, which
+loads the model, prepares the weights once, and forks the workers.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from .output_lines import OutputRules
 from .pool import ChunkOutcome, places, start_workers
 from .worker import CorpusModel
 
-# Seconds that the process with the workers has to end by itself.
+# Seconds for the process with the workers to exit before it is killed.
 PATIENCE = 10
 PREFIX = "fastdec-node-"
-# Seconds that a process may take to lock the directory that it has made.
+# Seconds until a process must have locked the directory that it created.
 TO_LOCK = 60
 
 
@@ -39,10 +39,10 @@ class NodeJob(NamedTuple):
     """The work of a machine.
 
     Attributes:
-        model: names its files relative to the directory of the machine's files.
-        rules: of the output.
+        model: the model, with file names relative to the machine's directory of files.
+        rules: the format of the output.
         n_workers, n_threads: the workers of the machine, and the threads of each.
-        version: of this package where the command runs.
+        version: the version of this package on the machine of the command.
     """
 
     model: CorpusModel
@@ -73,11 +73,12 @@ class Machine:
             files: references to the pieces of each file, by its relative path.
 
         Returns:
-            the number of workers, or the reason why the machine cannot take part
+            the number of workers, or the reason why the machine cannot be used
         """
         if job.version != version():
             return (
-                f"has fairseq_fastdec {version()}, and the command {job.version}; install the same"
+                f"has fairseq_fastdec {version()}, but the command has {job.version}; install the "
+                "same version"
             )
         try:
             directory = self._kept.enter_context(_own_directory())
@@ -113,13 +114,14 @@ class Machine:
     def _receive(self, process: Any) -> None:
         """Pass the outcomes of chunks to the calls that wait for them."""
         with contextlib.suppress(EOFError, OSError):
-            # Workers of a process that has ended may keep the connection open for a while.
+            # Workers of an ended process may keep the connection open for a while.
             while self._connection in wait([self._connection, process.sentinel]):
                 number, outcome = self._connection.recv()
                 numbers = list(self._answers) if number is None else [number]
                 for own in numbers:
                     self._answers.pop(own).put(outcome)
-        # The workers have ended, and no call has an answer: for the command the machine is lost.
+        # The workers have ended and pending calls have no answer: exit, so that the command sees
+        # the machine as lost.
         if self._answers:
             self._kept.close()
             os._exit(1)
@@ -140,10 +142,10 @@ class Machine:
 
 @results_only(logging.WARNING)
 def serve(connection: Connection, job: NodeJob, directory: Path) -> None:
-    """Translate the chunks of a :class:`Machine` until it sends ``None``, or ends.
+    """Translate the chunks of a :class:`Machine` until it sends ``None`` or exits.
 
     Args:
-        directory: the one with the files.
+        directory: the directory with the files.
     """
     try:
         os.chdir(directory)
@@ -162,7 +164,7 @@ def serve(connection: Connection, job: NodeJob, directory: Path) -> None:
             if connection.poll():
                 received = connection.recv()
                 if received is None:
-                    raise EOFError  # which ends the workers at once
+                    raise EOFError  # ends the workers immediately
                 waiting.append(received)
             while waiting and pool.has_room:
                 pool.submit(waiting.popleft())
@@ -170,7 +172,7 @@ def serve(connection: Connection, job: NodeJob, directory: Path) -> None:
 
 @contextlib.contextmanager
 def _own_directory() -> Iterator[Path]:
-    """A directory for the files of this process; removes those of processes that were killed."""
+    """Create a directory for the files of this process, and remove those of killed processes."""
     for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         _remove_if_left(left)
     own = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
@@ -184,5 +186,5 @@ def _remove_if_left(directory: Path) -> None:
             return
         with locked(directory):
             shutil.rmtree(directory, ignore_errors=True)
-    except (OSError, ValueError):  # a process is at work there, or it is another user's
+    except (OSError, ValueError):  # used by another process, or owned by another user
         pass

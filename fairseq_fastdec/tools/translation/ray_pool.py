@@ -1,7 +1,7 @@
-"""The machines of a Ray cluster: each translates chunks, and machines may come and go.
+"""Translates chunks on the machines of a Ray cluster, which may join and leave.
 
-Ray's object store brings each file to a machine once. Chunks are arguments and results of calls, so
-that the machines need no common file system.
+Ray's object store transfers each file to a machine once. Chunks are passed as arguments and results
+of calls, so that the machines need no common file system.
 """
 
 import contextlib
@@ -24,26 +24,26 @@ from .worker import CorpusModel, Progress
 
 logger = logging.getLogger(__name__)
 
-# Seconds after which the pool looks for new machines.
+# Seconds between searches for new machines.
 BETWEEN_LOOKS = 2.0
-# Seconds without a machine after which it warns.
+# Seconds without a machine before a warning.
 TO_WARN = 30.0
-# Seconds that actors have to end their workers and to remove their files.
+# Seconds for actors to end their workers and remove their files.
 PATIENCE = 15
-# The bytes of a file that are in memory at once.
+# The number of bytes of a file that are in memory at once.
 PIECE = 1 << 26
 
 
 class NoMachine(ValueError):
-    """No machine of the cluster can take part."""
+    """No machine of the cluster can be used."""
 
 
 @dataclass
 class _Machine:
-    """A node of the cluster, its actor, and the number of workers that have no chunk.
+    """A node of the cluster, its actor, and the number of free workers.
 
     Attributes:
-        id: unique, also among machines that have left.
+        id: unique, also among machines that have left the cluster.
     """
 
     id: str
@@ -62,7 +62,7 @@ class RayPool(ChunkPool):
         """
         Args:
             ray: the module, connected to a cluster.
-            job: of each machine; with 0 workers each machine has as many as it can.
+            job: the job of each machine; 0 workers stands for as many as the machine allows.
             files: Ray's references to the pieces of each file, by its relative path.
         """
         super().__init__(progress)
@@ -99,7 +99,7 @@ class RayPool(ChunkPool):
         """See :class:`~.pool.ChunkPool`.
 
         Raises:
-            NoMachine: if machines are there, and none can take part.
+            NoMachine: if there are machines but none can be used.
         """
         seconds = BETWEEN_LOOKS if seconds is None else seconds
         self._look_for_machines()
@@ -110,7 +110,7 @@ class RayPool(ChunkPool):
         calls = list(self._calls)
         ended, others = self._ray.wait(calls, timeout=seconds, fetch_local=False)
         if ended and others:
-            # The other calls that have ended, too.
+            # Also collect all other calls that have ended.
             more, _ = self._ray.wait(others, num_returns=len(others), timeout=0, fetch_local=False)
             ended += more
         return [pair for call in ended for pair in self._received(call)]
@@ -126,7 +126,7 @@ class RayPool(ChunkPool):
             self._calls[machine.actor.translate.remote(chunk)] = machine, chunk
 
     def _received(self, call: Any) -> list[ChunkResult]:
-        if call not in self._calls:  # of a machine that has just been lost
+        if call not in self._calls:  # belongs to a machine that was just lost
             return []
         machine, chunk = self._calls.pop(call)
         try:
@@ -145,7 +145,7 @@ class RayPool(ChunkPool):
         return [(chunk, answer)]
 
     def _lost(self, machine: _Machine, chunk: Optional[Chunk], reason: str) -> list[ChunkResult]:
-        """Forget a machine; others translate its chunks."""
+        """Remove a machine; its chunks are translated by others."""
         name = machine.name
         calls = [call for call, (own, _) in self._calls.items() if own is machine]
         chunks = [own for own in (chunk, *(self._calls.pop(call)[1] for call in calls)) if own]
@@ -174,12 +174,14 @@ class RayPool(ChunkPool):
             self._start(nodes[id])
         if nodes and nodes.keys() <= self._left_out.keys():
             reason = self._left_out[next(iter(nodes))]
-            raise NoMachine(f"--cluster: no machine can take part; {reason}")
+            raise NoMachine(f"--cluster: no machine can be used; {reason}")
         if any(machine.n_workers for machine in self._machines.values()):
             self._alone_since = now
         elif self._alone_since is not None and now - self._alone_since > TO_WARN:
             self._alone_since = None
-            logger.warning("the cluster has no machine with room for a worker; waiting for one")
+            logger.warning(
+                "the cluster has no machine with resources for a worker; waiting for one"
+            )
 
     def _start(self, node: dict[str, Any]) -> None:
         n_cpus, n_gpus = (int(node["Resources"].get(kind, 0)) for kind in ("CPU", "GPU"))
@@ -199,7 +201,7 @@ class RayPool(ChunkPool):
             num_cpus=n_cpus,
             num_gpus=n_gpus,
             max_restarts=0,
-            # Calls wait for their chunks; close() needs a thread beside them.
+            # Calls block until their chunks are done; close() needs one more thread.
             max_concurrency=n_workers + 1,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
         )
@@ -208,7 +210,7 @@ class RayPool(ChunkPool):
     def _leave_out(self, machine: _Machine, reason: str) -> None:
         self._remove(machine)
         self._left_out[machine.id] = f"{machine.name}: {reason}"
-        logger.warning("%s takes no part: %s", machine.name, reason)
+        logger.warning("%s is not used: %s", machine.name, reason)
 
     def _remove(self, machine: _Machine) -> None:
         del self._machines[machine.id]
@@ -223,12 +225,11 @@ def start_on_cluster(
     n_threads: int,
     progress: Progress,
 ) -> RayPool:
-    """Connect to a cluster, whose machines are to translate.
+    """Connect to a cluster and start its machines.
 
     Args:
         address: ``ray``, or ``ray://HOST:PORT``.
-        n_workers: on each machine; ``None`` for one for each of its GPUs, or for as many as its
-            processors allow.
+        n_workers: on each machine; ``None`` for one per GPU, or as many as its processors allow.
         n_threads: of each worker.
         progress: see :class:`~.pool.ChunkPool`.
 
@@ -270,7 +271,7 @@ def _connected(address: str) -> Any:
     try:
         ray.init(
             address="auto" if address == "ray" else address,
-            # The output of programs there would be added to standard output.
+            # Otherwise the workers' output would be added to standard output.
             log_to_driver=False,
             logging_level=logging.WARNING,
         )

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Optional
 
 STANDARD_STREAM = "-"
-# The bytes that are read at once. Compressed ones can become a thousand times as many.
+# The number of bytes read at once. Decompressed, they can become a thousand times larger.
 PIECE = 1 << 16
-# Seconds that the lines of a stream wait for others, and the bytes that do not wait.
+# Lines of a stream are gathered for this many seconds, or until there are this many bytes.
 GATHERING, GATHERED = 0.05, 1 << 18
 
 
@@ -27,12 +27,12 @@ class DamagedFile(ValueError):
 
 
 class FileContent(NamedTuple):
-    """A description of a file's content, by which another content is noticed.
+    """A description of a file's content, to detect changes.
 
     Attributes:
         size: bytes.
-        sha256: of the file, in hexadecimal.
-        lines: how many; ``None`` for a compressed file.
+        sha256: the digest of the file, in hexadecimal.
+        lines: the number of lines; ``None`` for a compressed file.
     """
 
     size: int
@@ -43,8 +43,8 @@ class FileContent(NamedTuple):
 class TextInput:
     """The lines of several files, one after the other.
 
-    Lines end with ``\\n`` only. Other characters that Python takes for the end of a line can be
-    within one, so that translations are aligned with ``wc -l`` and ``paste``.
+    Lines end only with ``\\n``, so that translations are aligned for ``wc -l`` and ``paste``. A
+    line can contain other characters that Python treats as line ends.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
@@ -53,11 +53,13 @@ class TextInput:
             paths: ``-`` is standard input; ``.gz``, ``.xz``, ``.bz2`` and ``.zst`` are unpacked.
 
         Raises:
-            OSError: for a file that is not there.
-            ValueError: for standard input beside other files.
+            OSError: for a missing file.
+            ValueError: for standard input together with other files.
         """
         if STANDARD_STREAM in paths and len(paths) > 1:
-            raise ValueError("--input -: standard input goes alone; remove the other files")
+            raise ValueError(
+                "--input -: standard input cannot be combined with files; remove the other files"
+            )
         for path in paths:
             if path != STANDARD_STREAM:
                 with open(path, "rb"):
@@ -77,7 +79,7 @@ class TextInput:
         return len(self._sizes) == len(set(self.paths))
 
     def lines(self) -> Iterator[bytes]:
-        """All lines, each with ``\\n`` at its end, which the last one of a file need not have.
+        """All lines, each ending in ``\\n``, which is added to the last line of a file if missing.
 
         Raises:
             DamagedFile: for a compressed file that is cut short or otherwise damaged.
@@ -91,12 +93,12 @@ class TextInput:
                 yield line
 
     def arriving(self) -> Iterator[bytes]:
-        """The whole lines that have arrived on standard input; empty while there are none.
+        """The complete lines that have arrived on standard input; empty while there are none.
 
-        Lines that arrive within :data:`GATHERING` seconds come together.
+        Lines that arrive within :data:`GATHERING` seconds are returned together.
 
         Raises:
-            OSError: if standard input cannot be read, or is no pipe, terminal or file.
+            OSError: if standard input cannot be read, or is not a pipe, terminal or file.
         """
         file = sys.stdin.fileno()
         self._starts = [0]
@@ -112,10 +114,10 @@ class TextInput:
             yield whole + newline
 
     def place(self, number: int) -> str:
-        """The file of a line that has been read, and the number of the line in this file.
+        """The file of a line that has been read, and the line number in this file.
 
         Args:
-            number: among all lines, from 0.
+            number: the line number in the whole input, from 0.
         """
         index = max(i for i, start in enumerate(self._starts) if start <= number)
         path = self.paths[index]
@@ -160,7 +162,7 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked(path: str, pieces: Iterator[bytes], unpacker: Callable[[], Any]) -> Iterator[bytes]:
-    """The content of a compressed file, which may consist of several one after the other.
+    """The content of a compressed file, which may consist of several concatenated streams.
 
     Raises:
         DamagedFile: if it is cut short or otherwise damaged.
@@ -177,19 +179,19 @@ def _unpacked(path: str, pieces: Iterator[bytes], unpacker: Callable[[], Any]) -
                     unpacking = unpacker()
         if is_within:
             raise EOFError("it ends too early")
-    except Exception as error:  # each module has errors of its own
+    except Exception as error:  # each module has its own errors
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise DamagedFile(
-            f"{path}: damaged, or not what its name says ({error}); fetch it again"
+            f"{path}: damaged, or not in the format of its extension ({error}); download it again"
         ) from error
 
 
 def _has_arrived(file: int, end: Optional[float]) -> bool:
-    """Whether there is something to read; waits for it until ``end``.
+    """Whether there is something to read; waits until ``end``.
 
     Args:
-        end: as of ``time.monotonic()``; ``None`` not to wait.
+        end: a time of ``time.monotonic()``; ``None`` for no wait.
     """
     seconds = 0.0 if end is None else max(0.0, end - time.monotonic())
     return bool(select.select([file], [], [], seconds)[0])
@@ -197,9 +199,9 @@ def _has_arrived(file: int, end: Optional[float]) -> bool:
 
 @contextlib.contextmanager
 def packed(path: Path, name: str) -> Iterator[BinaryIO]:
-    """A file to write to; what is written is compressed according to the extension of ``name``.
+    """Open a file for writing, compressed according to the extension of ``name``.
 
-    The same content gives the same file: it does not depend on the time.
+    The file depends only on the content, not on the time.
 
     Raises:
         OSError: if it cannot be written.

@@ -1,7 +1,7 @@
-"""A process that translates chunks, one after the other, and writes or returns each.
+"""A process that translates chunks one after another, and writes or returns them.
 
-A worker sends integers: the number of lines that it has translated since the last one, and 0 once
-its model is loaded. For each chunk it then sends a :class:`~.chunks.Translated`, ``None`` if it has
+A worker sends 0 when its model is loaded, then the number of lines that it has translated since the
+last message. For each chunk it finally sends a :class:`~.chunks.Translated`, ``None`` if it has
 written the chunk, or an exception.
 """
 
@@ -19,8 +19,8 @@ from ...cores import pin
 from .chunks import Chunk, ChunkStore, Translated
 from .output_lines import NOT_UTF8, LineResult, OutputRules, UntranslatedLine
 
-MENDABLE = "mend that, and the same command goes on from here"
-# Seconds between two messages about progress, each of which takes the coordinator's time.
+MENDABLE = "fix this and run the same command again to continue"
+# Seconds between messages about progress, which cost the coordinator time.
 BETWEEN_REPORTS = 0.5
 
 Progress = Callable[[int], Any]
@@ -30,7 +30,7 @@ class ChunkTranslator(Protocol):
     """The part of a worker that depends on the model."""
 
     def prepare(self) -> None:
-        """Have the engine prepare the weights, for processes that are forked from this one."""
+        """Prepare the engine's weights, so that forked processes share them."""
 
     def use_threads(self, n_threads: int) -> None:
         """Set the number of threads of a decoding step."""
@@ -39,22 +39,22 @@ class ChunkTranslator(Protocol):
         """Translate a chunk.
 
         Args:
-            progress: is called with the number of lines that have just been translated.
+            progress: called with the number of newly translated lines.
         """
 
 
-# From the number of a GPU, or ``None``, to what translates on it.
+# Takes the number of a GPU, or ``None``, and returns a translator.
 Load = Callable[[Optional[int]], ChunkTranslator]
 
 
 class LineTranslator(ABC):
-    """The base of translators of lines of text, which makes them translate chunks."""
+    """The base class of translators of lines, which translates chunks with them."""
 
     def __init__(self, rules: OutputRules, seed: int) -> None:
         """
         Args:
-            rules: of the output.
-            seed: of the random numbers of the first chunk.
+            rules: the format of the output.
+            seed: the random seed of the first chunk.
         """
         self._rules = rules
         self._seed = seed
@@ -70,13 +70,13 @@ class LineTranslator(ABC):
         """Translate lines.
 
         Args:
-            numbers: the lines' numbers in the input, by which drafts are found (default: from 0).
-            texts: lines; white space around them does not count. An empty line stays empty.
-            seed: of random numbers. The same lines with the same seed have the same translations.
-            progress: is called with the number of lines that have just been translated.
+            numbers: the line numbers in the input, for drafts (default: from 0).
+            texts: lines; surrounding white space is ignored. An empty line stays empty.
+            seed: a random seed. The same lines with the same seed have the same translations.
+            progress: called with the number of newly translated lines.
 
         Returns:
-            the result of each line, in their order.
+            the result of each line, in order
         """
 
     def translate(self, chunk: Chunk, progress: Progress) -> Translated:
@@ -88,7 +88,7 @@ class LineTranslator(ABC):
         texts = [_decoded(line) for line in chunk.lines]
         valid = [(text, chunk.first + i) for i, text in enumerate(texts) if text is not None]
         lines, numbers = [text for text, _ in valid], [number for _, number in valid]
-        # Samples depend on the chunk, and not on earlier ones.
+        # Samples depend on the chunk, but not on earlier chunks.
         seed = self._seed + chunk.number
         results = iter(self.translate_lines(lines, seed, progress, numbers))
         return self._rules.render(
@@ -97,21 +97,21 @@ class LineTranslator(ABC):
 
 
 class CorpusModel(ABC):
-    """The model of a command line, and its decoding options. It can be sent to other processes.
+    """The model and decoding options of a command line. It can be sent to other processes.
 
     Attributes:
-        may_use_gpus: whether it is decoded on GPUs if a machine has them.
+        may_use_gpus: whether to decode on GPUs if a machine has them.
     """
 
     may_use_gpus: bool
 
     @abstractmethod
     def n_gpus(self) -> int:
-        """The number of GPUs of this machine that it uses."""
+        """The number of GPUs to use on this machine."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """All settings that translations depend on, in values that JSON has.
+        """All settings that translations depend on, as JSON-serialisable values.
 
         Raises:
             OSError: for files that cannot be read.
@@ -122,7 +122,7 @@ class CorpusModel(ABC):
         """Load the model.
 
         Args:
-            device: the number of the GPU; ``None`` for the processors.
+            device: the number of the GPU; ``None`` for the CPU.
 
         Raises:
             OSError, ValueError: for a file or an option that cannot be used.
@@ -130,10 +130,10 @@ class CorpusModel(ABC):
 
     @abstractmethod
     def portable(self) -> tuple["CorpusModel", dict[str, str]]:
-        """The model for another machine.
+        """A copy of the model for another machine.
 
         Returns:
-            a copy that names its files by relative paths; these paths, and the files here
+            the copy, with relative file paths, and a mapping from these paths to local files
         """
 
 
@@ -142,8 +142,8 @@ class Place:
     """The processors or the GPU of a worker.
 
     Attributes:
-        n_threads: of each decoding step.
-        cores: the processors that it is bound to; ``None`` for any.
+        n_threads: the number of threads per decoding step.
+        cores: the processors to which it is pinned; ``None`` for any.
         device: the number of its GPU; ``None`` for none.
     """
 
@@ -159,12 +159,12 @@ def serve(
     place: Place,
     store: Optional[ChunkStore],
 ) -> None:
-    """Translate chunks until the coordinator closes the connection, or has ended.
+    """Translate chunks until the coordinator closes the connection or ends.
 
     Args:
         connection: to the coordinator.
-        inherited: the other connections of a forked process. While one is open, its worker does
-            not notice the end of the coordinator.
+        inherited: the other workers' connections in a forked process, to be closed. While one is
+            open, its worker does not notice the end of the coordinator.
         store: where the worker writes its chunks; ``None`` to send them back.
     """
     # Ctrl-C at a terminal interrupts all processes of the command; the coordinator ends them.
@@ -194,7 +194,7 @@ def _outcome(
     connection: Connection,
     store: Optional[ChunkStore],
 ) -> Any:
-    """Translate a chunk; the message about it."""
+    """Translate a chunk and return the message for the coordinator."""
     try:
         translated = translator.translate(chunk, _reporting(connection))
         if store is None:
@@ -211,7 +211,7 @@ def _outcome(
 
 
 def _reporting(connection: Connection) -> Progress:
-    """A function that sends the number of lines, but not too often."""
+    """A function that sends the number of translated lines at limited intervals."""
     n_lines, last = 0, time.monotonic()
 
     def count(n: int) -> None:
@@ -225,7 +225,7 @@ def _reporting(connection: Connection) -> Progress:
 
 
 def _send(connection: Connection, message: Any) -> None:
-    """Send a message. A worker whose coordinator has ended finishes its chunk all the same."""
+    """Send a message; without a coordinator, it is dropped and the worker finishes its chunk."""
     with contextlib.suppress(OSError):
         connection.send(message)
 

@@ -40,19 +40,19 @@ PICTURES, DOCUMENTS = ("png", "svg"), ("html", "json")
 
 
 class UsageError(Exception):
-    """Something about the command line or its files; the message is all the user needs to see."""
+    """An error in the command line or its files, shown without a traceback."""
 
 
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command and report errors of its input in one line."""
+    """Run the command; errors in its input are reported in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
     with errors_in_one_line(program("ddgviz"), UsageError, ImportError):
         run(args)
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
-    """fairseq-interactive's command line and our own options."""
+    """Parse the options of fairseq-interactive and of this command."""
     parser = options.get_interactive_generation_parser()
     parser.prog = program("ddgviz")
     parser.description = __doc__
@@ -62,21 +62,21 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         "--sentences",
         default="-",
         metavar="FILE",
-        help="source sentences, one a line; - is standard input (default: -)",
+        help="source sentences, one per line; - is standard input (default: -)",
     )
     group.add_argument(
         "--output",
         type=Path,
         default=Path("ddgviz"),
         metavar="DIR",
-        help="where the files go; those of the same name are replaced (default: ddgviz)",
+        help="output directory; files of the same name are replaced (default: ddgviz)",
     )
     group.add_argument(
         "--formats",
         type=formats,
         default=[*PICTURES, *DOCUMENTS],
         metavar="LIST",
-        help="of png, svg, html and json, separated by commas (default: all)",
+        help="output formats: png, svg, html and json, separated by commas (default: all)",
     )
     group.add_argument(
         "--max-sentences-shown",
@@ -89,8 +89,8 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         "--subwords",
         choices=subwords.CHOICES,
         default="show",
-        help="show them as the dictionary has them (Rah@@ men), mark where a word goes on "
-        "(Rah· men), or join them: whole words stand beside their pieces (default: show)",
+        help="show them as in the dictionary (Rah@@ men), mark where a word continues (Rah· men), "
+        "or join them, with whole words next to their pieces (default: show)",
     )
     return options.parse_args_and_arch(
         parser,
@@ -100,7 +100,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def formats(text: str) -> list[str]:
-    """A list of formats; argparse puts the flag before the message."""
+    """Parse a list of formats. argparse adds the flag to the message."""
     names = text.split(",")
     unknown = [name for name in names if name not in (*PICTURES, *DOCUMENTS)]
     if unknown:
@@ -114,8 +114,8 @@ def run(args: argparse.Namespace) -> None:
     """Decode, then write all files.
 
     Raises:
-        UsageError: for input that cannot be read or shown.
-        ValueError: for a decoding option that the model or method cannot honour.
+        UsageError: for input that cannot be read or drawn.
+        ValueError: for a decoding option that the model or method does not support.
     """
     figure = picture_module(args.formats)
     infer_languages(args)
@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
-    """The module that draws, if anything is to be drawn.
+    """The drawing module; ``None`` if no pictures are requested.
 
     Raises:
         UsageError: without matplotlib.
@@ -153,7 +153,7 @@ def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
 
 
 def read_sentences(name: str, n_most: int) -> dict[int, str]:
-    """The sentences by their line number, from 0, without empty ones.
+    """The sentences by line number, from 0, without empty ones.
 
     Raises:
         UsageError: for a file that cannot be read or has no sentence.
@@ -167,10 +167,11 @@ def read_sentences(name: str, n_most: int) -> dict[int, str]:
         raise UsageError(f"--sentences {name}: not UTF-8 ({error.reason})") from error
     lines = {n: line.strip() for n, line in enumerate(text.split("\n")) if line.strip()}
     if not lines:
-        raise UsageError(f"--sentences {name}: has no sentence; give one a line")
+        raise UsageError(f"--sentences {name}: has no sentences; give one per line")
     if len(lines) > n_most:
         logger.warning(
-            "--max-sentences-shown %d: %d more sentences are left out; raise it to draw them",
+            "--max-sentences-shown %d: %d more sentences are left out; raise the limit to draw "
+            "them",
             n_most,
             len(lines) - n_most,
         )
@@ -178,26 +179,26 @@ def read_sentences(name: str, n_most: int) -> dict[int, str]:
 
 
 def decode(args: argparse.Namespace, lines: dict[int, str]) -> Iterator[SentenceTrace]:
-    """The traces of all sentences, decoded as fairseq-interactive would.
+    """Decode all sentences as in fairseq-interactive, and yield their traces.
 
     Raises:
-        UsageError: for a task or method that cannot be looked into.
+        UsageError: for a task or method that cannot be traced.
     """
     cfg = convert_namespace_to_omegaconf(args)
     if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
         cfg.dataset.batch_size = 1
     if str(getattr(cfg.task, "decoding", None)) == "fairseq":
         raise UsageError(
-            "--decoding fairseq: fairseq's generator decodes one token a step and cannot be looked "
-            "into; use --decoding greedy for the same tokens"
+            "--decoding fairseq: fairseq's generator decodes one token a step and cannot be "
+            "traced; use --decoding greedy for the same tokens"
         )
     task = tasks.setup_task(cfg.task)
     models = load_models(cfg, task)
     generator = task.build_generator(models, cfg.generation)
     if not isinstance(generator, SingleHypothesisMethod):
         raise UsageError(
-            f"--decoding {cfg.task.decoding}: cannot be looked into; use greedy, blockwise, "
-            "lookahead or one of the Jacobi methods"
+            f"--decoding {cfg.task.decoding}: cannot be traced; use greedy, blockwise, lookahead "
+            "or one of the Jacobi methods"
         )
     generator.observer = Recorder()
     tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)

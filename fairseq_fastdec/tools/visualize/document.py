@@ -1,10 +1,10 @@
-"""Traces as JSON, for other programs and for the HTML page.
+"""Reads and writes traces as JSON, for other programs and for the HTML page.
 
 The document is one object::
 
     {"format": "fairseq_fastdec.ddgviz", "version": 1, "sentences": [SENTENCE, ...]}
 
-with, for each SENTENCE (positions and steps count from 0; tokens are the dictionary's strings):
+Each SENTENCE has (positions and steps count from 0; tokens are the dictionary's strings):
 
 - ``id``: line number in the input; ``method``: the ``--decoding``; ``subwords``: ``show``, ``mark``
   or ``join``;
@@ -15,15 +15,15 @@ with, for each SENTENCE (positions and steps count from 0; tokens are the dictio
   ``probabilities`` and ``settled`` as in :class:`~.trace.TraceStep`, and ``frontier``: how many
   leading tokens are settled after it;
 - ``decoded``: for each token ``{"step", "context", "parallel", "guessed"}`` as in
-  :class:`~.graph.Decoded`, or ``null`` where it was forced;
-- ``edges``: pairs ``[i, j]``, token j waits for token i, or for the source alone where i is -1;
-- ``labels``: how tokens are written that are not written as they are; ``text``: the source in a
-  line; ``words``: triples ``[i, j, word]``, the words to write beside the tokens i to j - 1;
+  :class:`~.graph.Decoded`, or ``null`` if it was forced;
+- ``edges``: pairs ``[i, j]``: token j depends on token i, or only on the source if i is -1;
+- ``labels``: the spelling of tokens that are displayed differently; ``text``: the source in a
+  line; ``words``: triples ``[i, j, word]``, the words to show next to the tokens i to j - 1;
 - ``cells``: for each step and token ``null`` or the kind of the answer there, see
   :class:`~.graph.Cell`.
 
-``frontier``, ``decoded``, ``edges``, ``labels``, ``text``, ``words`` and ``cells`` follow from the
-rest and are not read back.
+``frontier``, ``decoded``, ``edges``, ``labels``, ``text``, ``words`` and ``cells`` are derived
+from the rest and are not read back.
 """
 
 import json
@@ -40,7 +40,7 @@ VERSION = 1
 
 
 def write(traces: Sequence[SentenceTrace]) -> str:
-    """The document with these traces, as JSON text."""
+    """The document with the given traces, as JSON text."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -60,7 +60,7 @@ def read(text: str) -> list[SentenceTrace]:
         raise ValueError(f"not a {FORMAT} document; write one with scripts/ddgviz.py")
     if document.get("version") != VERSION:
         raise ValueError(
-            f"{FORMAT} version {document.get('version')}: this program reads version {VERSION}; "
+            f"{FORMAT} version {document.get('version')}: only version {VERSION} is supported; "
             "write the file again with scripts/ddgviz.py"
         )
     return [_trace(sentence) for sentence in document["sentences"]]

@@ -1,7 +1,7 @@
 """The picture of one sentence as PNG or SVG: the dependency graph above, the matrix below.
 
-Santilli et al. (2023), Figures 4 and 6. Decoder invocations go down, output tokens across. The
-module needs matplotlib and draws without a display.
+Santilli et al. (2023), Figures 4 and 6. Rows are decoder invocations, columns output tokens. The
+module requires matplotlib, but no display.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "pictures need matplotlib: pip install 'fairseq_fastdec[viz]' (or pip install matplotlib); "
-        "HTML and JSON do without"
+        "HTML and JSON do not need it"
     ) from error
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -67,16 +67,16 @@ MEANINGS = {
 
 
 def save(trace: SentenceTrace, path: Path) -> None:
-    """Write the picture of one sentence; the same bytes for the same trace.
+    """Write the picture of one sentence. The output is deterministic.
 
     Args:
-        trace: with strings for tokens.
-        path: ends in ``.png`` or ``.svg``. SVG holds its texts as text.
+        trace: the trace, with tokens as strings.
+        path: ends in ``.png`` or ``.svg``. SVG contains its text as text, not as curves.
     """
     is_svg = path.suffix == ".svg"
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "ddgviz", "font.size": LABEL_SIZE}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        # fonts.families says it once for all characters.
+        # fonts.families logs this once for all characters.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
         picture = _Picture(trace, fonts.for_svg if is_svg else fonts.for_png)
         figure = picture.draw()
@@ -89,12 +89,12 @@ def save(trace: SentenceTrace, path: Path) -> None:
 
 
 class _Picture:
-    """One figure with axes in inches, y downwards."""
+    """One figure with axes in inches; y points down."""
 
     def __init__(self, trace: SentenceTrace, direct: Callable[[str], str]) -> None:
         """
         Args:
-            direct: puts a text into the order in which its letters are drawn.
+            direct: reorders a text for drawing from left to right.
         """
         self.trace = trace
         self.direct = direct
@@ -168,7 +168,9 @@ class _Picture:
 
     def _arc_height(self, panel: Panel) -> float:
         spans = [j - i for i, j in self.edges if panel.start <= j < panel.end]
-        return 0.15 + 0.75 * _height(max(spans, default=1))  # a cubic's top, of its controls
+        return 0.15 + 0.75 * _height(
+            max(spans, default=1)
+        )  # top of a cubic relative to its controls
 
     def _panel(self, panel: Panel, top: float) -> None:
         base = top + self._arc_height(panel) + 0.1
@@ -218,7 +220,7 @@ class _Picture:
             )
 
     def _words(self, panel: Panel, matrix: float) -> None:
-        """Whole words, each below its pieces, with a line across them."""
+        """Draw whole words below their pieces, with a line."""
         for start, end, word in self.words:
             first, last = max(start, panel.start), min(end, panel.end)
             if first >= last:
@@ -227,7 +229,7 @@ class _Picture:
             right = LEFT + panel.edges[last - panel.start] - 0.05
             y = matrix - WORD_HEIGHT
             self.axes.plot([left, right], [y, y], color=FAINT, lw=0.8)
-            text = layout.shortened(  # calls the function at once
+            text = layout.shortened(  # called immediately
                 fonts.drawable(word),
                 lambda text: self.measure(text, LABEL_SIZE) <= right - left,  # noqa: B023
             )
@@ -274,7 +276,7 @@ class _Picture:
         else:
             note, color = {"wrong": cell.answer, "unused": cell.draft}.get(cell.kind) or "", FAINT
             note = self._readable(note)
-        # The probabilities behind a failed proposal are those after a wrong beginning.
+        # Probabilities after a failed proposal depend on a wrong prefix.
         number = "" if cell.kind == "unused" else f"{cell.probability:.2f}"
         center, room = (x + end) / 2, end - x - 0.04
         note = layout.shortened(note, lambda text: self.measure(text, SMALL_SIZE) <= room)
@@ -289,7 +291,7 @@ class _Picture:
         return cell.kind, shows_parallel and token is not None and token.parallel
 
     def _legend_lines(self) -> list[list[str]]:
-        """The explanations below the picture, broken into lines."""
+        """The legend below the picture, broken into lines."""
         present = {FRONTIER}
         for row in self.cells:
             for position, cell in enumerate(row):
@@ -353,14 +355,14 @@ def _height(span: int) -> float:
 
 
 def _gaps(panel: Panel) -> dict[int, int]:
-    """The number of steps left out before a row, for the rows before which some are."""
+    """The number of steps omitted before each row, for rows with such a gap."""
     pairs = zip(panel.rows, panel.rows[1:])
     return {after: after - before - 1 for before, after in pairs if after - before > 1}
 
 
 @lru_cache(maxsize=8)
 def _ruler(families: Sequence[str]) -> Callable[[str, float], float]:
-    """A function that gives a text's width in inches at a size in points."""
+    """A function that returns the width of a text in inches at a size in points."""
     figure = Figure(dpi=72)
     renderer = FigureCanvasAgg(figure).get_renderer()
 

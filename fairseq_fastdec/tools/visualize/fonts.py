@@ -1,4 +1,4 @@
-"""Fonts and writing directions of token labels in matplotlib's pictures."""
+"""Fonts and writing directions of token labels in matplotlib figures."""
 
 import logging
 import unicodedata
@@ -11,14 +11,14 @@ logger = logging.getLogger(__name__)
 DEFAULT_FAMILY = "DejaVu Sans"
 REGULAR = (400, 500, "normal", "regular", "medium")
 UNDRAWABLE = ("Cc", "Cs", "Cn", "Zl", "Zp")
-# matplotlib's own last resort draws a box that names the script: no glyph anyone can read.
+# matplotlib's fallback font, which only draws boxes with the name of the script.
 NO_FONT = "Last Resort"
 
 
 def families(text: str) -> list[str]:
-    """Font families that together have the glyphs of ``text``, the default first.
+    """Font families that together contain the glyphs of ``text``, the default first.
 
-    Characters that no installed font has are logged.
+    Characters that are in no installed font are logged.
     """
     wanted = {ord(c) for c in text if not c.isspace() and unicodedata.category(c)[0] != "C"}
     chosen = [DEFAULT_FAMILY]
@@ -39,7 +39,7 @@ def families(text: str) -> list[str]:
 
 
 def _covering(missing: set[int]) -> list[str]:
-    """The families that between them have what is missing, which is taken out of the set."""
+    """Families that contain the missing characters, which are removed from the set."""
     candidates = {
         entry.name: entry.fname
         for entry in sorted(font_manager.fontManager.ttflist, key=lambda entry: entry.fname)
@@ -60,7 +60,7 @@ def _covering(missing: set[int]) -> list[str]:
 
 @cache
 def _add_new_fonts() -> None:
-    """matplotlib keeps a list of fonts on disk and does not look again."""
+    """Add fonts that are not in matplotlib's cached list."""
     listed = {entry.fname for entry in font_manager.fontManager.ttflist}
     for path in font_manager.findSystemFonts():
         if path not in listed:
@@ -79,29 +79,29 @@ def _characters(path: str) -> frozenset[int]:
 
 
 def drawable(text: str) -> str:
-    """The label with a sign for control characters, which neither a picture nor XML can hold."""
+    """Replace control characters, which are invalid in pictures and XML."""
     return "".join("\ufffd" if unicodedata.category(c) in UNDRAWABLE else c for c in text)
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether the first letter with a direction is written from right to left."""
+    """Whether the first letter with a direction is right-to-left."""
     directions = (unicodedata.bidirectional(c) for c in text)
     return next((d for d in directions if d in ("L", "R", "AL")), "L") != "L"
 
 
 def for_svg(text: str) -> str:
-    """The text with marks that keep ``@@`` and ``▁`` on their side of a right-to-left word.
+    """Add marks that keep ``@@`` and ``▁`` on the correct side of a right-to-left word.
 
-    Who draws an SVG knows writing directions, but takes the surroundings to be left-to-right.
+    Viewers of SVG support writing directions, but assume left-to-right context.
     """
     return f"\u200f{text}\u200f" if is_right_to_left(text) else text
 
 
 def for_png(text: str) -> str:
-    """Right-to-left text as a matplotlib that knows no writing direction has to get it.
+    """Reorder right-to-left text for versions of matplotlib without support for it.
 
-    matplotlib 3.11 and later do it themselves, with libraqm. For older ones the ``viz`` extra
-    brings python-bidi and arabic-reshaper; without them the text is returned as it is.
+    matplotlib 3.11 and later reorder text with libraqm. For older versions the ``viz`` extra
+    installs python-bidi and arabic-reshaper; without them the text is returned unchanged.
     """
     if getattr(ft2font, "__libraqm_version__", None):
         return text
@@ -119,6 +119,6 @@ def for_png(text: str) -> str:
 @cache
 def _warn_of_reversed_labels() -> None:
     logger.warning(
-        "right-to-left labels of the PNG come out reversed: pip install python-bidi "
-        "arabic-reshaper, or matplotlib 3.11 or later"
+        "right-to-left labels are reversed in the PNG: pip install python-bidi arabic-reshaper, or "
+        "matplotlib 3.11 or later"
     )

@@ -1,9 +1,9 @@
-"""The order of decoding, read from a trace: pure functions on one sentence.
+"""Derives the order of decoding from a trace, with pure functions of one sentence.
 
-Santilli et al. (2023), sections 3.5 and 4.3. Positions and steps count from 0. A token's
-*context* is how many leading tokens of the output stood rightly in the decoder's input when the
-token was found: ``p(y_j | y_1 ... y_context, x)``. In autoregressive decoding it is all
-tokens before; where it is fewer, the token was decoded in parallel with those it did not wait for.
+Santilli et al. (2023), sections 3.5 and 4.3. Positions and steps count from 0. A token's *context*
+is the number of leading output tokens that were correct in the decoder's input when the token was
+found: ``p(y_j | y_1 ... y_context, x)``. In autoregressive decoding it is all previous tokens. If
+it is fewer, the token was decoded in parallel with the rest.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ SOURCE = -1
 
 @dataclass(frozen=True)
 class Decoded:
-    """The finding of one output token.
+    """The step and context in which an output token was found.
 
     Attributes:
-        step: the step from which on the token was right.
-        context: how many leading tokens were rightly in place then; at most the token's position.
-        parallel: whether the token before it was not yet there.
-        guessed: whether no answer gave it first: the draft was right (an n-gram that was looked
-            up), and the model confirmed it, perhaps in the same step as tokens before it.
+        step: the step from which the token was right.
+        context: the number of correct leading tokens at that step; at most the token's position.
+        parallel: whether the token before it was not found yet.
+        guessed: whether the token was right in a draft (from an n-gram) before it was an answer,
+            and the model confirmed it, perhaps in the same step as tokens before it.
     """
 
     step: int
@@ -34,13 +34,13 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Cell:
-    """One answer, on one output position in one step.
+    """The answer at one output position in one step.
 
     Attributes:
-        kind: ``found`` where the token is right from this step on, ``guessed`` where it is so
-            because the draft was, ``kept`` where it was right before, ``wrong`` where the answer
-            is not what the output has, ``unused`` behind a failed proposal.
-        failed: the proposal that failed here, if one did (``blockwise`` only).
+        kind: ``found`` if the token is right from this step on, ``guessed`` if so because its draft
+            was right, ``kept`` if it was right before, ``wrong`` if the answer differs from the
+            output, ``unused`` after a failed proposal.
+        failed: the proposal that failed here, if any (``blockwise`` only).
     """
 
     kind: str
@@ -51,7 +51,7 @@ class Cell:
 
 
 def known(trace: SentenceTrace, step: TraceStep) -> int:
-    """The number of leading tokens of the output that stood rightly in the step's input."""
+    """The number of leading output tokens that were correct in the step's input."""
     n = step.first
     for draft in step.drafts:
         if n >= len(trace.tokens) or draft != trace.tokens[n]:
@@ -61,10 +61,10 @@ def known(trace: SentenceTrace, step: TraceStep) -> int:
 
 
 def frontiers(trace: SentenceTrace) -> list[int]:
-    """After each step, how many leading tokens are settled; never decreases.
+    """The number of settled leading tokens after each step; never decreases.
 
-    A token is settled when it answers an input that is right up to it, whether or not the
-    generator could know that yet: what the rest of the input holds cannot change it.
+    A token is settled if it answers an input that is correct up to it, even if the generator cannot
+    know this yet: the rest of the input cannot change it.
     """
     settled, highest = [], 0
     for step in trace.steps:
@@ -78,12 +78,12 @@ def frontiers(trace: SentenceTrace) -> list[int]:
 
 
 def decoded(trace: SentenceTrace) -> list[Optional[Decoded]]:
-    """The finding of each output token; ``None`` for those that were forced.
+    """When each output token was found; ``None`` for forced tokens.
 
-    With ``blockwise``, a proposal that was accepted was made by a head in the step before, so its
-    context is what that step knew. With all other methods, a token is found by the first answer
-    after which no answer at its position is another. The context then is a lower bound of
-    what the token was seen to need: right drafts behind a wrong one are not counted.
+    With ``blockwise``, an accepted proposal was made by a head in the previous step, so its context
+    is that of the previous step. With all other methods, a token is found by the first answer after
+    which the answer at its position does not change. The context is then a lower bound: correct
+    drafts after a wrong one are not counted.
     """
     find = _proposed if trace.method == "blockwise" else _answered
     return [find(trace, position) for position in range(len(trace.tokens))]
@@ -123,16 +123,16 @@ def edges(tokens: list[Optional[Decoded]]) -> list[tuple[int, int]]:
     """The dependency graph (Figure 4, above), a tree: one edge to each token.
 
     Returns:
-        pairs (i, j): token j waited for token i and all before it, and for none behind it; for
-        nothing but the source where i is :data:`SOURCE`. Edges from the tokens before i are
-        left out, so that a stretch decoded one by one is a chain, as forced tokens are.
+        pairs (i, j): token j depends on token i and all before it, but on none after it; only on
+        the source if i is :data:`SOURCE`. Edges from the tokens before i are omitted, so that
+        tokens decoded one by one form a chain, as do forced tokens.
     """
     contexts = [j if token is None else token.context for j, token in enumerate(tokens)]
     return [(context - 1, j) for j, context in enumerate(contexts)]
 
 
 def cells(trace: SentenceTrace) -> list[list[Optional[Cell]]]:
-    """The matrix: for each step and output position, the answer given there, if any."""
+    """The matrix: the answer at each step and output position, if any."""
     found = decoded(trace)
     return [
         [_cell(trace, n, position, found[position]) for position in range(len(trace.tokens))]

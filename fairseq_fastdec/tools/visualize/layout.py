@@ -1,7 +1,7 @@
-"""The places of the columns and rows of a picture: long sentences become several panels.
+"""The layout of the columns and rows of a picture, with long sentences in several panels.
 
-All lengths are inches. A column is as wide as its label, so that labels stay horizontal, which
-every script can be read in.
+All lengths are in inches. A column is as wide as its label, so that labels are horizontal and
+readable in every script.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from typing import Optional
 from . import graph
 from .trace import SentenceTrace
 
-PANEL_WIDTH = 8.9  # with its margins 1,400 pixels
+PANEL_WIDTH = 8.9  # 1,400 pixels with margins
 COLUMN_WIDTH = 0.46
 COLUMN_GAP = 0.12
 MAX_LABEL = 24
@@ -19,14 +19,13 @@ MAX_LABEL = 24
 
 @dataclass(frozen=True)
 class Panel:
-    """A stretch of neighbouring tokens with the steps in which something happens to them.
+    """A range of consecutive tokens and the steps that affect them.
 
     Attributes:
         start, end: the positions from ``start`` to before ``end``.
-        edges: the x of each column's left edge, and of the last one's right edge, ``[n + 1]``;
-            the first is 0.
-        rows: the steps shown, ascending; what is between two that do not follow each other is
-            left out.
+        edges: the x of each column's left edge, and of the last one's right edge, ``[n + 1]``; the
+            first is 0.
+        rows: the steps shown, ascending; other steps are omitted.
     """
 
     start: int
@@ -47,7 +46,7 @@ class Panel:
 def panels(
     trace: SentenceTrace, widths: Sequence[float], panel_width: float = PANEL_WIDTH
 ) -> list[Panel]:
-    """Break a sentence so that no panel is wider than ``panel_width``.
+    """Split a sentence into panels of at most ``panel_width``.
 
     Args:
         widths: of the labels, one for each output token.
@@ -65,7 +64,7 @@ def panels(
 
 def _breaks(columns: Sequence[float], panel_width: float) -> list[tuple[int, int]]:
     n_panels = max(1, -(-sum(columns) // panel_width))
-    # Even panels look better than full ones and a rest of two tokens.
+    # Balance the widths of panels, to avoid a short last one.
     target = sum(columns) / n_panels
     breaks, start, width = [], 0, 0.0
     for position, column in enumerate(columns):
@@ -81,7 +80,7 @@ def _breaks(columns: Sequence[float], panel_width: float) -> list[tuple[int, int
 def _rows(
     start: int, end: int, found: Sequence[Optional[graph.Decoded]], settled: Sequence[int]
 ) -> list[int]:
-    """The steps that find one of the tokens, or during which the frontier passes them."""
+    """The steps that find one of the tokens, or in which the frontier passes them."""
     rows = {token.step for token in found[start:end] if token is not None}
     before = [0, *settled[:-1]]
     rows.update(n for n in range(len(settled)) if before[n] < end and settled[n] > start)
@@ -89,7 +88,7 @@ def _rows(
 
 
 def shortened(text: str, fits: Callable[[str], bool]) -> str:
-    """The text, or as much of its beginning as fits, with an ellipsis."""
+    """The text, shortened with an ellipsis if it does not fit."""
     if fits(text):
         return text
     n = len(text) - 1
@@ -99,5 +98,5 @@ def shortened(text: str, fits: Callable[[str], bool]) -> str:
 
 
 def label(token: str) -> str:
-    """A column's label: the token, shortened where it is no word anybody reads."""
+    """A column's label: the token, shortened if it is very long."""
     return shortened(token, lambda text: len(text) <= MAX_LABEL)

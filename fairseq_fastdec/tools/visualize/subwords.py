@@ -1,7 +1,7 @@
-"""The spelling of subwords in pictures, for people who read words.
+"""The spelling of subwords in pictures.
 
-Two conventions are known: ``Rah@@ men@@ vorlage`` (subword-nmt, fastBPE) and ``▁Rahmen vorlage``
-(SentencePiece). Only what is shown changes: two tokens that look alike stay two tokens.
+Two conventions are supported: ``Rah@@ men@@ vorlage`` (subword-nmt, fastBPE) and
+``▁Rahmen vorlage`` (SentencePiece). Only labels change; tokens with the same label stay separate.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ class Spelling:
     """The spelling of one sentence's tokens.
 
     Attributes:
-        how: ``show`` leaves the dictionary's strings as they are, ``mark`` writes ``·`` where a
-            word goes on, ``join`` writes no marks, and whole words beside their pieces.
-        prefixed: whether words begin with ``▁``, instead of going on after ``@@``.
+        how: ``show`` keeps the dictionary's strings, ``mark`` writes ``·`` where a word continues,
+            ``join`` writes no marks, and adds whole words next to their pieces.
+        prefixed: whether words begin with ``▁``, instead of continuing after ``@@``.
     """
 
     how: str
@@ -30,12 +30,12 @@ class Spelling:
 
     @classmethod
     def from_trace(cls, trace: SentenceTrace[str]) -> "Spelling":
-        """The spelling that the trace asks for, by the convention of its own tokens."""
+        """The spelling of a trace, with the convention found in its tokens."""
         prefixed = any(token.startswith(BEGINS) for token in [*trace.source, *trace.tokens])
         return cls(trace.subwords, prefixed)
 
     def label(self, token: str) -> str:
-        """One token on its own."""
+        """The label of a single token."""
         if self.how == "show" or token == END:
             return token
         seam = SEAM if self.how == "mark" else ""
@@ -44,18 +44,18 @@ class Spelling:
         return token[: -len(GOES_ON)] + seam if token.endswith(GOES_ON) else token
 
     def labels(self, tokens: Sequence[str]) -> dict[str, str]:
-        """The labels of those tokens that are written otherwise than the dictionary has them."""
+        """The labels that differ from the tokens in the dictionary."""
         found = {token: self.label(token) for token in tokens}
         return {token: label for token, label in found.items() if label != token}
 
     def text(self, tokens: Sequence[str]) -> str:
-        """Several tokens in a line; words in one piece unless subwords are shown as they are."""
+        """A line of tokens, with subwords joined unless ``how`` is ``show``."""
         if self.how == "show":
             return " ".join(tokens)
         return " ".join(word for _, _, word in self._words(tokens))
 
     def joined(self, tokens: Sequence[str]) -> list[tuple[int, int, str]]:
-        """The words of several pieces to write beside these: first piece, behind the last, word."""
+        """Words of several pieces, as triples of first piece, last piece + 1, and word."""
         if self.how != "join":
             return []
         return [(start, end, word) for start, end, word in self._words(tokens) if end - start > 1]

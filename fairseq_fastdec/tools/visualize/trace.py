@@ -1,4 +1,4 @@
-"""The beliefs of a decoder, step by step: the data behind DDGviz."""
+"""Traces of decoding, step by step: the data for DDGviz."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ Token = TypeVar("Token", int, str)
 
 @dataclass
 class TraceStep(Generic[Token]):
-    """One decoder invocation, as one sentence saw it.
+    """One decoder invocation for one sentence.
 
     Attributes:
         first: the 0-based position of the first answer.
-        drafts: the tokens fed at positions ``first``, ``first + 1``, ...: what was believed
-            before the step. One fewer than the answers.
-        answers: the model's best token for each position from ``first`` on, given the settled
-            tokens before ``first`` and the drafts.
+        drafts: the tokens fed at positions ``first``, ``first + 1``, ..., one fewer than the
+            answers.
+        answers: the model's best token for each position from ``first``, given the settled tokens
+            before ``first`` and the drafts.
         probabilities: of the answers, 0 to 1.
-        settled: how many of the answers are final from this step on.
+        settled: the number of answers that are final from this step on.
     """
 
     first: int
@@ -34,19 +34,19 @@ class TraceStep(Generic[Token]):
 class SentenceTrace(Generic[Token]):
     """All steps of one sentence.
 
-    Tokens are the dictionary's numbers as generators know them, or after :meth:`named` its
-    strings, which is what the rest of this package shows.
+    Tokens are dictionary indices, or strings after :meth:`named`, as the rest of this package
+    expects.
 
     Attributes:
         id: the sentence's number in its file, from 0.
         source: EOS included.
         tokens: the output, EOS included.
-        method: the ``--decoding`` it came from. The drafts of ``blockwise`` are the heads'
-            proposals; those of the other methods are guesses or the answers of the step before.
-        subwords: how they are written, see :class:`~.subwords.Spelling`.
-        blocks: the numbers of tokens that were accepted at once, as ``--decoding-stats`` counts
-            them; empty for methods without blocks. The first token of a block is p_1's own answer,
-            which is settled one step before the block that it begins is accepted.
+        method: the value of ``--decoding``. The drafts of ``blockwise`` are the heads' proposals;
+            those of other methods are guesses or the answers of the previous step.
+        subwords: the spelling of subwords, see :class:`~.subwords.Spelling`.
+        blocks: the numbers of tokens accepted per step, as in ``--decoding-stats``; empty for
+            methods without blocks. The first token of a block is p_1's answer, which is settled one
+            step before its block is accepted.
     """
 
     id: int
@@ -63,19 +63,19 @@ class SentenceTrace(Generic[Token]):
         target_symbol: Callable[[int], str],
         subwords: str = "show",
     ) -> "SentenceTrace[str]":
-        """The same trace with strings for numbers, without what lies behind the output's end.
+        """Convert tokens to strings, and drop everything after the end of the output.
 
         Args:
-            source_symbol: a token's string on the source side, for instance
-                ``task.source_dictionary.__getitem__``; target_symbol: on the target side.
-            subwords: how to write them.
+            source_symbol: returns the string of a source token, such as
+                ``task.source_dictionary.__getitem__``; target_symbol: likewise for the target.
+            subwords: the spelling of subwords.
         """
 
         def names(tokens: Sequence[int]) -> list[str]:
             return [target_symbol(token) for token in tokens]
 
         def named(step: TraceStep) -> TraceStep[str]:
-            # Before the end is known, windows reach as far as --max-len-b: mostly nothing.
+            # Before the end is known, windows can extend to --max-len-b.
             n = max(1, len(self.tokens) - step.first)
             return TraceStep(
                 step.first,
@@ -93,9 +93,9 @@ class SentenceTrace(Generic[Token]):
 
 
 class Recorder:
-    """Listens to a generator: ``generator.observer = Recorder()``.
+    """Records the steps of a generator: ``generator.observer = Recorder()``.
 
-    Generators call it once for each decoder invocation, for all rows of the batch at once.
+    It is called once per decoder invocation, for all rows of the batch.
     """
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ class Recorder:
     ) -> None:
         """
         Args:
-            sentences: int64 ``[R]``, each row's place in the batch.
+            sentences: int64 ``[R]``, the sentence of each row in the batch.
             first: int64 ``[R]``; drafts: int64 ``[R, T - 1]``; answers: int64 ``[R, T]``.
             scores: float32 ``[R, T]``, natural logarithms of the answers' probabilities.
             settled: int64 ``[R]``.
-            widths: int64 ``[R]``, how many of the T answers are the row's own (default: all).
+            widths: int64 ``[R]``, the number of answers that each row needed (default: T).
         """
         n_answers = [answers.size(1)] * len(sentences) if widths is None else widths.tolist()
         columns = (sentences, first, drafts, answers, scores.exp(), settled)
@@ -127,5 +127,5 @@ class Recorder:
             self._steps.setdefault(sentence, []).append(step)
 
     def take(self, sentence: int) -> list[TraceStep[int]]:
-        """The steps of one sentence of the last batch, which the recorder then forgets."""
+        """Remove and return the steps of one sentence of the last batch."""
         return self._steps.pop(sentence, [])

@@ -128,7 +128,10 @@ def test_an_interruption_while_the_data_are_made(distill, monkeypatch, tmp_path,
         raise KeyboardInterrupt
 
     names = {"text": "write_pairs", "binarize": "binarize", "copy": "copy_rest"}
-    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="goes on from here"):
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(SystemExit, match="run the same command again"),
+    ):
         if place == "rename":
             patch.setattr(Path, "rename", stop)
         else:
@@ -234,7 +237,7 @@ def test_other_settings_do_not_mix(distill, baseline, blockwise, tmp_path):
     model = shutil.copy(baseline, tmp_path / "model.pt")
     distill(path=model)
     distill("--batch-size", 3, path=model)
-    with pytest.raises(SystemExit, match="made with generation.beam = 5, and now it is 4"):
+    with pytest.raises(SystemExit, match="made with generation.beam = 5, but now it is 4"):
         distill("--beam", 4, path=model)
     with pytest.raises(SystemExit, match="made with shard_size = 8192"):
         distill("--shard-size", 9, path=model)
@@ -260,19 +263,21 @@ FEW = ("--gen-subset", "test", "--decoding", "greedy")
 )
 def test_every_setting_that_changes_translations_is_compared(distill, options, name):
     distill(*FEW)
-    with pytest.raises(SystemExit, match=f"holds translations made with {name} = .*and now it is"):
+    with pytest.raises(
+        SystemExit, match=f"contains translations made with {name} = .*but now it is"
+    ):
         distill(*FEW, *options)
 
 
 def test_other_data_do_not_mix(distill, corpus, tmp_path):
     data = shutil.copytree(corpus, tmp_path / "copy")
     distill(*FEW)
-    with pytest.raises(SystemExit, match="holds translations made with task.data = "):
+    with pytest.raises(SystemExit, match="contains translations made with task.data = "):
         distill(*FEW, data=data)
     distill(*FEW, data=data, destdir="of_copy")
     for file in data.glob("valid.*"):
         shutil.copy(file, data / file.name.replace("valid", "test"))
-    with pytest.raises(SystemExit, match="made with sentences = 29, and now it is 30"):
+    with pytest.raises(SystemExit, match="made with sentences = 29, but now it is 30"):
         distill(*FEW, data=data, destdir="of_copy")
 
 
@@ -369,7 +374,7 @@ def test_errors_are_one_line(distill, arguments, message):
 def test_one_data_directory_and_a_teacher(distill, corpus, tmp_path):
     with pytest.raises(SystemExit, match="several data directories"):
         distill(data=f"{corpus}:{corpus}")
-    with pytest.raises(SystemExit, match="--path: name the teacher"):
+    with pytest.raises(SystemExit, match="--path: give the teacher"):
         command.main([str(corpus), "--destdir", str(tmp_path / "out")])
 
 

@@ -37,7 +37,7 @@ def test_what_goes(arguments):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--nbest", 2], "--nbest: --format plain has a line of text for a line"),
+        (["--nbest", 2], "--nbest: --format plain has exactly one line of text per line"),
         (["--drop-empty"], "--drop-empty: --format plain .*use --format tsv or jsonl"),
         (["--drop-longer-b", 3], "--drop-longer-b: --format plain"),
         (["--with-source"], "--with-source: --format plain"),

@@ -116,7 +116,7 @@ def test_a_kill_and_the_same_command(bundle, source, translate, tmp_path):
 
 def test_other_settings_do_not_mix(bundle, translate):
     translate(bundle, given=["--num-shards", 2])
-    with pytest.raises(SystemExit, match="made with options = {}, and now it is .*beam"):
+    with pytest.raises(SystemExit, match="made with options = {}, but now it is .*beam"):
         translate(bundle, given=["--beam", 4])
 
 

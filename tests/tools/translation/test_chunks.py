@@ -49,7 +49,7 @@ def test_what_is_written_is_read(store):
 
 def test_a_chunk_of_other_lines_is_refused(store):
     store.write(CHUNK, TRANSLATED)
-    with pytest.raises(OtherSource, match="00000001.chunk: was made of other lines"):
+    with pytest.raises(OtherSource, match="00000001.chunk: was made from other lines"):
         store.has(CHUNK._replace(source=b"a\nc\n"))
 
 

@@ -216,7 +216,7 @@ def test_what_is_done_is_not_done_again(
         whole = translate("--decoding", "greedy", source=source)
     monkeypatch.setattr(command, "start_workers", None)
     assert translate("--decoding", "greedy", source=source) == whole
-    assert "out: is there already: 20 translated" in capsys.readouterr().err
+    assert "out: already exists: 20 translated" in capsys.readouterr().err
     assert not (tmp_path / "out.parts").exists()
 
 
@@ -258,11 +258,11 @@ def test_other_settings_and_other_input_do_not_mix(translate, tmp_path, killed_a
     with killed_at_the_end():
         translate("--decoding", "greedy", source=source)
     with pytest.raises(
-        SystemExit, match="task.decoding = greedy, and now it is streaming; name another --out"
+        SystemExit, match="task.decoding = greedy, but now it is streaming; choose another --out"
     ):
         translate(source=source)
     write(source, ["a c"])
-    with pytest.raises(SystemExit, match="made with input = .*, and now it is "):
+    with pytest.raises(SystemExit, match="made with input = .*, but now it is "):
         translate("--decoding", "greedy", source=source)
 
 
@@ -391,7 +391,7 @@ def test_an_interruption_ends_all_processes(start, tmp_path, number):
     process.send_signal(number)
     assert process.wait() == 1
     told = process.printed()
-    assert told.strip().endswith("interrupted; the same command goes on from here")
+    assert told.strip().endswith("interrupted; run the same command again to continue")
     assert "Traceback" not in told
     assert workers and not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
@@ -407,7 +407,7 @@ def test_a_full_disk(start, translate, tmp_path):
     process = start(*given, source=source, prepare=limit)
     assert process.wait() == 2
     told = process.printed()
-    assert "File too large" in told and "the same command goes on from here" in told
+    assert "File too large" in told and "run the same command again to continue" in told
     assert "Traceback" not in told
     assert not (tmp_path / "out").exists()
     assert {path.name for path in (tmp_path / "out.parts").iterdir()} == {"manifest.json", "lock"}
@@ -421,7 +421,7 @@ def test_two_at_once_are_refused(start, translate, tmp_path):
     process = start(*OF_TEN_LINES, source=source)
     wait_for(lambda: chunks(tmp_path), process)
     process.send_signal(signal.SIGSTOP)
-    with pytest.raises(SystemExit, match=f"process {process.pid} on .* is at work there"):
+    with pytest.raises(SystemExit, match=f"process {process.pid} on .* is using this directory"):
         translate(*OF_TEN_LINES, source=source)
 
 

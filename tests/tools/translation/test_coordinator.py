@@ -127,7 +127,7 @@ def test_a_line_that_is_not_translated_is_found(job):
 
 
 def test_a_full_disk_says_that_the_command_goes_on(job):
-    with pytest.raises(OSError, match="No space left on device; mend that, and the same command"):
+    with pytest.raises(OSError, match="No space left on device; fix this and run the same command"):
         job(["a", "fail"]).coordinator.translate()
 
 
@@ -141,14 +141,14 @@ def test_lines_that_have_changed(job):
     run.coordinator.translate()
     with open(run.text.paths[0], "w") as file:
         file.write("a\nb\nc\nx\n")
-    with pytest.raises(ValueError, match="00000001.chunk: was made of other lines"):
+    with pytest.raises(ValueError, match="00000001.chunk: was made from other lines"):
         run.coordinator.translate()
 
 
 def test_a_full_disk_while_the_output_is_made(job, tmp_path, monkeypatch):
     run = job("abcd")
     run.coordinator.translate()
-    message = "out: full; mend that, and the same command goes on from here"
+    message = "out: full; fix this and run the same command again to continue"
     with monkeypatch.context() as patch, pytest.raises(OSError, match=message):
         patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("full")))
         put_together(run.store, 2, tmp_path / "out")

@@ -46,7 +46,7 @@ def test_one_after_the_other(tmp_path):
 
 def test_another_process_is_named(tmp_path, held):
     process = held()
-    message = f"process {process.pid} on {socket.gethostname()} is at work there"
+    message = f"process {process.pid} on {socket.gethostname()} is using this directory"
     for index, count in ((0, 1), (1, 2)):
         with pytest.raises(ValueError, match=message), locked(tmp_path, index, count):
             pass
@@ -58,7 +58,10 @@ def test_parts_go_together_and_not_with_the_whole(tmp_path, held):
         pass
     with pytest.raises(ValueError, match=f"process {process.pid} on"), locked(tmp_path, 0, 2):
         pass
-    with pytest.raises(ValueError, match="another process is at work there"), locked(tmp_path):
+    with (
+        pytest.raises(ValueError, match="another process is using this directory"),
+        locked(tmp_path),
+    ):
         pass
 
 

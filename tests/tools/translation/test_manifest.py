@@ -32,7 +32,7 @@ def test_settings_are_kept_and_compared(tmp_path):
     again = Manifest(tmp_path)
     assert again.chunk_size == 7
     again.check({"chunk_size": 7, "a": (1, [2, None]), **OUTPUT})
-    with pytest.raises(ValueError, match=r"made with a = \[1, \[2, None\]\], and now it is 3"):
+    with pytest.raises(ValueError, match=r"made with a = \[1, \[2, None\]\], but now it is 3"):
         again.check({"chunk_size": 7, "a": 3, **OUTPUT})
 
 
@@ -40,7 +40,7 @@ def test_a_line_that_stopped_it_may_be_kept_from_then_on(tmp_path):
     Manifest(tmp_path).check(OUTPUT)
     Manifest(tmp_path).check({**OUTPUT, "on_error": "empty"})
     for other in ("stop", "keep-source"):
-        with pytest.raises(ValueError, match=f"on_error = empty, and now it is {other}"):
+        with pytest.raises(ValueError, match=f"on_error = empty, but now it is {other}"):
             Manifest(tmp_path).check({**OUTPUT, "on_error": other})
 
 
@@ -67,7 +67,9 @@ def test_the_end_is_noted(tmp_path):
 )  # fmt: skip
 def test_a_damaged_manifest_is_named(tmp_path, content):
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(ValueError, match="manifest.json: damaged; delete it .*name another --out"):
+    with pytest.raises(
+        ValueError, match="manifest.json: damaged; delete it .*choose another --out"
+    ):
         Manifest(tmp_path)
 
 

@@ -136,7 +136,7 @@ def test_workers_that_never_begin(forks, counted, monkeypatch):
     with LocalPool([Place()], die, None, counted.append, forks) as pool:
         error = results(pool, chunks("a\n"))[None]
     assert isinstance(error, WorkersDie)
-    assert "before they translate anything (exit code 7)" in str(error)
+    assert "before they translate a chunk (exit code 7)" in str(error)
 
 
 def fail(_):
@@ -153,7 +153,7 @@ def test_models_that_cannot_be_loaded(counted):
     "line, kind, message",
     [
         ("stop", UntranslatedLine, "too long; with --on-error keep-source"),
-        ("fail", OSError, "[Errno 28] No space left on device; mend that, and the same command"),
+        ("fail", OSError, "[Errno 28] No space left on device; fix this and run the same command"),
         ("crash", RuntimeError, "KeyError: 'a mistake'"),
     ],
 )

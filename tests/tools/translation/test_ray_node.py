@@ -83,7 +83,7 @@ def test_a_machine_whose_process_is_killed_ends(machine, job, portable, temporar
 
 def test_another_version_takes_no_part(machine, job):
     assert machine.start(job._replace(version="0.0"), {}) == (
-        f"has fairseq_fastdec {version()}, and the command 0.0; install the same"
+        f"has fairseq_fastdec {version()}, but the command has 0.0; install the same"
     )
 
 
@@ -145,7 +145,7 @@ def test_lines_over_which_workers_die_are_named(served):
     connection.send(Chunk(0, 0, b"die\n"))
     number, error = connection.recv()
     assert number == 0 and isinstance(error, WorkersDie)
-    assert "5 workers ended over them (killed by SIGKILL)" in str(error)
+    assert "5 workers ended while translating them (killed by SIGKILL)" in str(error)
 
 
 def test_files_of_machines_that_were_killed_are_removed(temporary):

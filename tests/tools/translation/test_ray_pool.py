@@ -162,19 +162,19 @@ def test_a_machine_that_cannot_take_part_is_left_out(ray, translate, caplog):
     ray.add("a", answer="has no disk")
     ray.add("b")
     assert translate(LINES) == capitals(LINES)
-    assert "a (a) takes no part: has no disk" in caplog.text and ray.n_started["a"] == 1
+    assert "a (a) is not used: has no disk" in caplog.text and ray.n_started["a"] == 1
 
 
 def test_a_machine_that_never_starts_is_left_out(ray, translate, caplog):
     ray.add("a", answer=PretendedError("no such package"))
     ray.add("b")
     assert translate(LINES) == capitals(LINES)
-    assert "a (a) takes no part: no such package" in caplog.text and ray.n_started["a"] == 5
+    assert "a (a) is not used: no such package" in caplog.text and ray.n_started["a"] == 5
 
 
 def test_no_machine_can_take_part(ray, translate):
     ray.add("a", answer="has no disk")
-    with pytest.raises(NoMachine, match=r"--cluster: no machine can take part; a .a.: has no disk"):
+    with pytest.raises(NoMachine, match=r"--cluster: no machine can be used; a .a.: has no disk"):
         translate(LINES)
 
 
@@ -185,7 +185,7 @@ def test_a_full_disk(ray, translate, store, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store, "write", write)
-    with pytest.raises(OSError, match="No space left on device; mend that, and the same command"):
+    with pytest.raises(OSError, match="No space left on device; fix this and run the same command"):
         translate(LINES)
 
 
@@ -194,7 +194,7 @@ def test_a_wait_for_a_machine_causes_one_warning(start_pool, monkeypatch, caplog
     with start_pool() as pool:
         for _ in range(3):
             assert pool.results() == []
-    assert caplog.text.count("the cluster has no machine with room for a worker") == 1
+    assert caplog.text.count("the cluster has no machine with resources for a worker") == 1
 
 
 @pytest.mark.parametrize(

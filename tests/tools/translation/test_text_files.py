@@ -67,7 +67,7 @@ def test_standard_input(monkeypatch):
 
 
 def test_standard_input_goes_alone(tmp_path):
-    with pytest.raises(ValueError, match="--input -: standard input goes alone"):
+    with pytest.raises(ValueError, match="--input -: standard input cannot be combined"):
         TextInput(["-", write(tmp_path / "a", b"")])
 
 
@@ -83,7 +83,9 @@ def test_damaged_files_are_named(tmp_path, ending, damage):
     whole = Path(path).read_bytes()
     with open(path, "wb") as file:
         file.write(whole[: len(whole) // 2] if damage == "cut" else CONTENT)
-    with pytest.raises(DamagedFile, match=f"^{path}: damaged, or not what its name says"):
+    with pytest.raises(
+        DamagedFile, match=f"^{path}: damaged, or not in the format of its extension"
+    ):
         read(path)
 
 
