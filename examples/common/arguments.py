@@ -1,4 +1,4 @@
-"""Options that the examples share."""
+"""Command-line options shared by the examples."""
 
 import argparse
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from . import commands
 
 
 def described(text: Optional[str]) -> argparse.ArgumentParser:
-    """A command line whose help begins with a text as it stands."""
+    """A parser whose help begins with a text, without reformatting."""
     return argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -24,18 +24,18 @@ def add_rounds(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=3,
         metavar="N",
-        help="in which the methods take turns (default: 3)",
+        help="number of rounds, in which the methods take turns (default: 3)",
     )
 
 
 def add_size(parser: argparse.ArgumentParser, name: str, sizes: Iterable[str]) -> None:
-    """``--size`` of an example, and ``--workdir``; :func:`sized_workdir` is where it works."""
+    """``--size`` and ``--workdir`` of an example; see :func:`sized_workdir`."""
     parser.add_argument("--size", choices=sorted(sizes), default="quick")
     parser.add_argument("--workdir", type=Path, help=f"default: work/{name}_SIZE in the repository")
 
 
 def sized_workdir(args: argparse.Namespace, name: str) -> Path:
-    """The directory of ``--workdir``, or that of ``--size``; made if it is not there."""
+    """The directory of ``--workdir``, or the default for ``--size``; created if missing."""
     work = args.workdir or commands.ROOT / "work" / f"{name}_{args.size}"
     work.mkdir(parents=True, exist_ok=True)
     return work

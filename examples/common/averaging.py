@@ -1,4 +1,4 @@
-"""The mean of the last checkpoints of a training."""
+"""Averaging of the last checkpoints of a training."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ N_AVERAGED = 10
 
 
 def train_and_average(folder: Path, command: list) -> None:
-    """Run the command of a training into a folder unless it has ended, and average its model."""
+    """Run a training into a folder unless it has finished, and average its checkpoints."""
     if not commands.finished(folder):
         commands.run(command)
         commands.mark_finished(folder)
@@ -16,7 +16,7 @@ def train_and_average(folder: Path, command: list) -> None:
 
 
 def average(folder: Path) -> None:
-    """Write the mean of a model's last checkpoints, ``averaged.pt``, beside them."""
+    """Write the average of a training's last checkpoints to ``averaged.pt`` in its folder."""
     averaged = folder / "averaged.pt"
     if not averaged.exists():
         commands.run(

@@ -1,4 +1,4 @@
-"""Commands as a user types them: printed, run, and not run again once their result exists."""
+"""Prints and runs commands, and skips those whose result exists."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ PLUGIN = ROOT / "fairseq_fastdec"
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """End the program with one line where it is interrupted."""
+    """End the program with one line if it is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
@@ -26,12 +26,12 @@ def resumable() -> Iterator[None]:
 
 
 def finished(directory: Path) -> bool:
-    """Whether a stage ran to its end; a training that did not is resumed."""
+    """Whether a stage has finished; an unfinished training is resumed."""
     return (directory / "finished").exists()
 
 
 def run_benchmark(command: list, output: Path) -> dict[str, Any]:
-    """Run a command of scripts/benchmark.py; returns what it writes to ``output``, as JSON has it.
+    """Run a command of scripts/benchmark.py, and return the JSON that it writes to ``output``.
 
     Args:
         output: the command's ``--output``.
@@ -41,7 +41,7 @@ def run_benchmark(command: list, output: Path) -> dict[str, Any]:
 
 
 def mark_finished(directory: Path) -> None:
-    """Note that a stage ran to its end."""
+    """Record that a stage has finished."""
     (directory / "finished").touch()
 
 
@@ -51,11 +51,11 @@ def run(
     """Print a command, run it, and stop everything if it fails.
 
     Args:
-        log: where its log goes instead of the screen.
-        environment: variables for it, besides those of this process.
+        log: the file for its output, instead of the screen.
+        environment: additional environment variables.
 
     Returns:
-        the most memory that it had, in MiB; at least what this process has had
+        its peak memory in MiB, at least that of this process
 
     Raises:
         SystemExit: if the command fails.
@@ -79,15 +79,15 @@ def fairseq(command: str) -> list:
 
 
 def script(name: str) -> list:
-    """One of ``scripts/``, with the running Python."""
+    """A script in ``scripts/``, with the running Python."""
     return [sys.executable, ROOT / "scripts" / name]
 
 
 def generate_into(output: Path, arguments: list, program: Optional[list] = None) -> None:
-    """fairseq-generate; translations and log go to ``output``, which is finished then.
+    """Run fairseq-generate with translations and log in ``output``, and mark it as finished.
 
     Args:
-        program: what is run in place of fairseq-generate.
+        program: a command to run instead of fairseq-generate.
     """
     output.mkdir(parents=True, exist_ok=True)
     command = [*(program or fairseq("generate")), *arguments, "--results-path", output]
@@ -97,5 +97,5 @@ def generate_into(output: Path, arguments: list, program: Optional[list] = None)
 
 
 def statistics_options(options: list[str], output: Path) -> list:
-    """Statistics beside the translations, for methods that keep some."""
+    """The option for statistics next to the translations, for methods that have them."""
     return [] if "fairseq" in options else ["--decoding-stats", output / "stats.jsonl"]

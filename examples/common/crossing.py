@@ -1,28 +1,28 @@
-"""More sources of the same kind: sentences that go over into each other."""
+"""Creates more source sentences of the same kind, by crossing existing ones."""
 
 import random
 from collections.abc import Sequence
 
 Sentence = tuple[str, ...]
 
-# One sentence can go on behind these words and marks as another one does.
+# Words and marks after which one sentence can continue like another one.
 JOINTS = frozenset(
     ", . : ; ( to the of in a and or is for with that on as you from if by can are".split()
 )
-# Subwords; shorter sentences have no beginning and end of their own.
+# Limits in subwords; shorter sentences cannot be split.
 SHORTEST, LONGEST = 6, 80
 LONGEST_CROSSED = 70
 TRIALS = 20  # for each new sentence
 
 
 def crossed(sentences: Sequence[Sentence], n: int, seed: int) -> list[Sentence]:
-    """New sentences: the beginning of one up to a joint, and what follows that joint in another.
+    """New sentences: the beginning of one up to a joint, and the rest of another after it.
 
     Args:
-        n: how many, if so many different ones are found.
+        n: the number of sentences, if that many different ones are found.
 
     Raises:
-        ValueError: if next to none are.
+        ValueError: if less than half as many are found.
     """
     choose = random.Random(seed)
     parents = [(sentence, joints_of(sentence)) for sentence in sentences]
@@ -47,7 +47,7 @@ def crossed(sentences: Sequence[Sentence], n: int, seed: int) -> list[Sentence]:
 
 
 def joints_of(sentence: Sentence) -> list[int]:
-    """The places to cut a sentence: its joints with at least two subwords on either side."""
+    """The positions of a sentence's joints with at least two subwords on either side."""
     if not SHORTEST <= len(sentence) <= LONGEST:
         return []
     return [place for place in range(2, len(sentence) - 2) if sentence[place] in JOINTS]

@@ -1,4 +1,4 @@
-"""Checkpoints whose parameters are changed before a model begins with them."""
+"""Changes the parameters of checkpoints that initialise other models."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ LAYERS = "decoder.layers."
 
 
 def rewrite(source: Path, destination: Path, change: Callable[[State], State]) -> None:
-    """Write a checkpoint with other parameters, in fp32, unless it is there."""
+    """Write a checkpoint with changed parameters, in fp32, unless it exists."""
     if destination.exists():
         return
     checkpoint = torch.load(source, map_location="cpu", weights_only=True)
@@ -25,9 +25,9 @@ def rewrite(source: Path, destination: Path, change: Callable[[State], State]) -
 
 
 def deepened(state: State, n_layers: int) -> State:
-    """Add decoder layers that change nothing yet: copies of the last whose outputs are 0.
+    """Add decoder layers without effect: copies of the last layer with zero outputs.
 
-    The model must normalise the inputs of its layers.
+    This requires pre-norm layers.
     """
     last = _last_layer(state)
     own = [name for name in state if name.startswith(f"{LAYERS}{last}.")]
@@ -41,10 +41,10 @@ def deepened(state: State, n_layers: int) -> State:
 
 
 def write_first_heads(checkpoint: Path, block_size: int, output: Path) -> None:
-    """Write a blockwise model whose p_1 is the base with its first heads only.
+    """Write a blockwise model with only the first heads of another.
 
     Args:
-        block_size: k of the model that is written, at most the checkpoint's.
+        block_size: k of the new model, at most that of the checkpoint.
     """
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     model = state["cfg"]["model"]
@@ -63,7 +63,7 @@ def _last_layer(state: State) -> int:
 
 
 def _record(checkpoint: dict[str, Any], **options: int) -> None:
-    """Let the checkpoint say what its model is now: --finetune-from-model compares."""
+    """Update the model options in a checkpoint, which --finetune-from-model compares."""
     for kept in (checkpoint.get("args"), (checkpoint.get("cfg") or {}).get("model")):
         if kept is not None:
             (kept if isinstance(kept, dict) else vars(kept)).update(options)

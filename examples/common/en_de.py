@@ -1,4 +1,4 @@
-"""The English-German recipe: how its data are prepared and its models trained and decoded."""
+"""The English-German recipe: data preparation, training and decoding."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from typing import Optional, Union
 from . import arguments, commands
 
 EN_DE = commands.ROOT / "examples" / "en_de"
-# The bundled model, which the measurements use; and the one to try.
+# The bundled model, for measurements, and the better one, for trying out.
 MODEL = EN_DE / "model"
 DISTILLED_MODEL = EN_DE / "distilled_model"
-# What the test set's BLEU is computed against; a recipe may decode its first sentences only.
+# The references of the test set; a recipe may decode only its first sentences.
 TEST_TEXT = EN_DE / "data" / "test.de"
 CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
 BASELINE = ["--arch", "transformer", *CROSS_ENTROPY]
@@ -55,7 +55,7 @@ RECIPES = {
     "quick": Recipe(
         bpe_operations=4000,
         test_sentences=300,
-        # With so little time, small batches and no dropout learn most from each sentence.
+        # In such short trainings, small batches without dropout learn most per sentence.
         baseline_options=schedule(800, 2e-3, 200, 1500) + ["--dropout", "0"],
         blockwise_options=schedule(1500, 3e-3, 50, 1500) + ["--dropout", "0"],
         rounds=3,
@@ -65,7 +65,8 @@ RECIPES = {
         bpe_operations=4000,
         test_sentences=1500,
         baseline_options=schedule(3000, 2e-3, 400, 6000) + ["--dropout", "0.2"],
-        # More hidden units cost training time only: decoding asks the heads at one position a step.
+        # More hidden units only slow down training: decoding runs the heads at one position per
+        # step.
         blockwise_options=schedule(2000, 2e-3, 100, 4000)
         + ["--dropout", "0.1", "--block-ffn-embed-dim", "1024"],
         rounds=3,
@@ -75,7 +76,7 @@ RECIPES = {
 
 
 def add_autocast_option(parser: argparse.ArgumentParser) -> None:
-    """``--cpu-autocast`` of the examples."""
+    """Add ``--cpu-autocast``."""
     parser.add_argument(
         "--cpu-autocast",
         action="store_true",
@@ -92,7 +93,7 @@ def recipe_parser(text: Optional[str], name: str) -> argparse.ArgumentParser:
 
 
 def asked_for(recipe: Recipe, args: argparse.Namespace) -> Recipe:
-    """The recipe, its trainings with ``--cpu-autocast`` if the example was given it."""
+    """The recipe, with ``--cpu-autocast`` for its trainings if the example was called with it."""
     return replace(recipe, network=[*recipe.network, *["--cpu-autocast"] * args.cpu_autocast])
 
 
@@ -100,7 +101,7 @@ def prepare(work: Path, recipe: Recipe, texts: Sequence[str] = ("libreoffice",))
     """Tokenise, split into subwords and binarise; the test set may be cut short.
 
     Args:
-        texts: what to train on, of ``examples/en_de/data``.
+        texts: the training texts in ``examples/en_de/data``.
     """
     if (work / "data" / "test.en-de.de.idx").exists():
         return
@@ -122,7 +123,7 @@ def prepare(work: Path, recipe: Recipe, texts: Sequence[str] = ("libreoffice",))
 def train_baseline(
     work: Path, recipe: Recipe, name: str = "baseline", data: str = "data", seed: int = 1
 ) -> None:
-    """A stock transformer."""
+    """Train a stock transformer."""
     if not commands.finished(work / name):
         commands.run(
             train_command(work / data, work / name, recipe, seed=seed)
@@ -140,8 +141,8 @@ def distil(
 ) -> None:
     """Replace the training targets by the teacher's translations (section 6.2), greedy by default.
 
-    The heads have to guess what p_1 will say, and on distilled data that is what they are taught. A
-    translation far longer than its source is a model going in circles, and is left out.
+    The heads have to predict p_1's output, which is what distilled data contain. Translations much
+    longer than their source are repetitive, and left out.
     """
     folder = work / name
     if commands.finished(folder):
@@ -159,7 +160,7 @@ def distil(
 
 
 def heads_options(block_size: int, block_heads: str = "parallel") -> list:
-    """A blockwise model whose p_1 is the base, and the loss of its heads."""
+    """The options of a blockwise model whose p_1 is the base, and of its loss."""
     shape = (
         ["--block-ffn", "split"] if block_heads == "parallel" else ["--block-heads", block_heads]
     )
@@ -180,11 +181,11 @@ def train_command(
     keep: int = 1,
     seed: int = 1,
 ) -> list:
-    """The command that all trainings begin with.
+    """The beginning of the commands of all trainings.
 
     Args:
-        save_every: so many updates lie between two checkpoints within an epoch.
-        keep: how many of those stay.
+        save_every: the number of updates between checkpoints within an epoch.
+        keep: the number of these checkpoints to keep.
     """
     return [
         *commands.fairseq("train"), data, *plugin_options(task), *recipe.network,
@@ -201,7 +202,7 @@ def optimizer_options(seed: int = 1) -> list:
 
 
 def saving_options(save_dir: Path, save_every: int, keep: int = 1) -> list:
-    """Where and how often a training is saved, and what it logs; see :func:`train_command`."""
+    """The options for saving and logging; see :func:`train_command`."""
     return [
         "--save-interval-updates", save_every, "--keep-interval-updates", keep,
         "--no-epoch-checkpoints", "--validate-interval", "100",
@@ -210,7 +211,7 @@ def saving_options(save_dir: Path, save_every: int, keep: int = 1) -> list:
 
 
 def plugin_options(task: str = "translation") -> list:
-    """A task, with this plugin; --cpu keeps a GPU out of the comparison."""
+    """A task with this plugin; --cpu excludes GPUs from the comparison."""
     return [
         "--user-dir", commands.PLUGIN, "--task", task,
         "--source-lang", "en", "--target-lang", "de", "--cpu",
@@ -218,7 +219,7 @@ def plugin_options(task: str = "translation") -> list:
 
 
 def test_options(work: Path) -> list:
-    """The test set, scored as text that people read."""
+    """The test set, scored as detokenised text."""
     return [
         "--gen-subset", "test", "--scoring", "sacrebleu", "--tokenizer", "moses",
         "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
@@ -226,7 +227,7 @@ def test_options(work: Path) -> list:
 
 
 def decode_in_batches(work: Path, label: str, model: Path, options: list) -> Path:
-    """The test set, where only BLEU and blocks are looked at; returns where the results are."""
+    """Decode the test set in batches, for BLEU and block sizes; return the output directory."""
     output = work / "decoded" / label
     if not commands.finished(output):
         commands.generate_into(

@@ -13,12 +13,11 @@ LANGUAGES = ("en", "de")
 
 
 def write_test_set(data: Path, model: Path, repeat: int = 1) -> None:
-    """Binarise the test set as fairseq-preprocess would, into a directory, which is made.
+    """Binarise the test set like fairseq-preprocess, into a directory that is created.
 
     Args:
         model: a directory with dictionaries and ``bpe.codes``.
-        repeat: how often the set is written, one after the other.
-        repeat: how often the set is written, one after the other.
+        repeat: how often the set is repeated.
     """
     data.mkdir(exist_ok=True)
     bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(model / "bpe.codes")))

@@ -1,7 +1,7 @@
-"""Transformer base as it is before training, and sentences of random words for it.
+"""Transformer base with random weights, and sentences of random words for it.
 
-What decoding takes depends on the size of a model and the number of tokens, and not on what its
-weights have learnt, where all outputs have the same length.
+If all outputs have the same length, the time of decoding depends only on the size of a model and
+the number of tokens, not on its weights.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ FORCED = [
 
 
 def write_sentences(data: Path, languages: tuple[str, str]) -> None:
-    """A test set, as fairseq-preprocess would write it."""
+    """Write a test set in the format of fairseq-preprocess."""
     torch.manual_seed(1)
     _, dictionary = random_network("transformer")
     data.mkdir(exist_ok=True)
@@ -40,13 +40,13 @@ def save_base(
     path: Path, languages: tuple[str, str], seed: int, arch: str = "transformer",
     change: Callable[[nn.Module], None] = lambda network: None, **given: Any,
 ) -> None:  # fmt: skip
-    """Write a checkpoint of transformer base, or of a model with more.
+    """Write a checkpoint of transformer base, or of another architecture.
 
     Args:
-        seed: of the random weights.
+        seed: the seed of the random weights.
         arch: the architecture's name.
-        change: changes the random network first.
-        given: options of that architecture.
+        change: applied to the random network before it is saved.
+        given: options of the architecture.
     """
     torch.manual_seed(seed)
     network, _ = random_network(arch, **given)
@@ -60,5 +60,5 @@ def save_base(
 
 
 def random_network(arch: str, **given: Any) -> tuple[nn.Module, Dictionary]:
-    """An architecture of :data:`TYPES` types as it is before training, and its dictionary."""
+    """A randomly initialised model with :data:`TYPES` types, and its dictionary."""
     return random_model(arch, TYPES, **given)

@@ -1,4 +1,4 @@
-"""Checkpoints with random weights and data of random words, as fairseq's commands write them."""
+"""Writes checkpoints with random weights and data of random words in fairseq's formats."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 
 def save_checkpoint(network: nn.Module, options: Namespace, path: Path, dtype: torch.dtype) -> None:
-    """Write what fairseq-train would write before the first update.
+    """Write a checkpoint like fairseq-train before the first update.
 
     Args:
-        network: has parameters of that type afterwards.
-        options: of the model and its task.
-        dtype: of the parameters in the file.
+        network: converted to ``dtype`` in place.
+        options: the options of the model and its task.
+        dtype: the type of the parameters in the file.
     """
     history = {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 0}
     state = {
         "args": options,
-        # Converted as a whole, shared parameters stay shared, and are written once.
+        # Converting the whole network keeps shared parameters shared, so they are written once.
         "model": network.to(dtype).state_dict(),
         "optimizer_history": [history],
         "extra_state": {},
@@ -39,10 +39,10 @@ def write_side(
     data: Path, languages: tuple[str, str], language: str, dictionary: Dictionary,
     sentences: Iterable[Tensor], split: str = "test",
 ) -> None:  # fmt: skip
-    """One language of a data set, as fairseq-preprocess would write it.
+    """Write one language of a data set in the format of fairseq-preprocess.
 
     Args:
-        languages: of the source and of the target.
+        languages: the source and the target language.
         sentences: int ``[m]`` each, with EOS.
         split: the name of the set.
     """

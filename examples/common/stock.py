@@ -1,4 +1,4 @@
-"""A model with prediction heads as a stock transformer, for programs that do not know heads."""
+"""Converts models with prediction heads to stock transformers, for other programs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import torch
 
 
 def save_without_heads(checkpoint: Path, path: Path) -> None:
-    """Write a checkpoint of ``transformer`` with the base of a ``blockwise_transformer``."""
+    """Write a ``transformer`` checkpoint with the base of a ``blockwise_transformer``."""
     state = torch.load(checkpoint, weights_only=True)
     state["model"] = {
         name: value.float()

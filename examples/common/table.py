@@ -1,4 +1,4 @@
-"""Tables of methods, from the files that fairseq-generate wrote."""
+"""Tables of methods, from the output files of fairseq-generate."""
 
 import json
 import re
@@ -36,21 +36,21 @@ class Run:
     tokens: int
     invocations: int
     hypotheses: dict[int, str]  # tokens, by sentence number
-    translations: dict[int, str]  # the text that they are, detokenised
+    translations: dict[int, str]  # detokenised text
 
 
 def read_run(output: Path, model: str, method: str, text: Optional[Path] = None) -> Run:
-    """Parse what fairseq-generate left in ``output``, and ``--decoding-stats``.
+    """Read the output of fairseq-generate and ``--decoding-stats`` in ``output``.
 
     Args:
-        text: the references as people wrote them, one a line (default: fairseq's detokenised
-            targets, which may differ from them).
+        text: the original references, one per line (default: fairseq's detokenised targets, which
+            may differ from them).
     """
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations, references = read_texts(results, text)
     n_tokens, seconds = tokens_and_seconds(output)
     records = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
-    # fairseq's own generator calls the decoder once for each token of a single sentence.
+    # fairseq's generator calls the decoder once per token of a single sentence.
     invocations = sum(record["invocations"] for record in records) if records else n_tokens
     return Run(
         model=model,
@@ -66,7 +66,7 @@ def read_run(output: Path, model: str, method: str, text: Optional[Path] = None)
 
 
 def read_texts(results: str, text: Optional[Path] = None) -> tuple[dict[int, str], dict[int, str]]:
-    """Detokenised translations and references by number, of what fairseq-generate printed.
+    """Detokenised translations and references by number, from fairseq-generate's output.
 
     Args:
         text: see :func:`read_run`.
@@ -79,31 +79,31 @@ def read_texts(results: str, text: Optional[Path] = None) -> tuple[dict[int, str
 
 
 def numbered(mark: str, results: str) -> dict[int, str]:
-    """The texts behind a mark of fairseq-generate's, such as ``T-17``, by sentence number."""
+    """The texts after a mark of fairseq-generate, such as ``T-17``, by sentence number."""
     found = re.findall(rf"(?m)^{mark}\t(.*)$", results)
     return {int(number): text for number, text in found}
 
 
 def mean_block_size(output: Path) -> float:
-    """The mean size of blocks in a run with ``--decoding-stats``; greedy decoding notes none."""
+    """The mean block size in a run with ``--decoding-stats``; 1 for greedy decoding."""
     sentences = [json.loads(line) for line in read_lines(output / "stats.jsonl")]
     blocks = [size for sentence in sentences for size in sentence["blocks"]]
     return sum(blocks) / len(blocks) if blocks else 1.0
 
 
 def tokens_and_seconds(output: Path) -> tuple[int, float]:
-    """The tokens that fairseq-generate wrote, and how long the search took."""
+    """The number of tokens of fairseq-generate's output, and the seconds of the search."""
     numbers = re.search(r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output))
     tokens, tokens_per_second = numbers.groups()
     n_tokens = int(tokens.replace(",", ""))
-    # fairseq prints the seconds too, but rounded to tenths.
+    # Computed from the rate, since fairseq rounds the seconds to tenths.
     return n_tokens, n_tokens / float(tokens_per_second)
 
 
 def translated_line(output: Path) -> str:
-    """fairseq-generate's own account of its speed, which leaves out start-up and data loading.
+    """fairseq-generate's line about its speed, without start-up and data loading.
 
-    fairseq's versions write their log to different places.
+    Versions of fairseq write it to different files.
     """
     for name in ("log.txt", "generate-test.txt"):
         for line in read_lines(output / name):
@@ -113,12 +113,12 @@ def translated_line(output: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file; none if there is no such file."""
+    """The lines of a file; empty if it does not exist."""
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def show_table(work: Path, runs: list[Run], title: str) -> None:
-    """Print the table, and keep it as Markdown and JSON."""
+    """Print the table, and write it as Markdown and JSON."""
     rows = [row_of(group, reference_of(group, runs)) for group in grouped(runs)]
     title += (
         ". Speed-up and identical sentences: against fairseq --beam 1\n"
@@ -133,17 +133,17 @@ def show_table(work: Path, runs: list[Run], title: str) -> None:
 
 
 def signed(title: str, references: str = "the raw text of the references") -> str:
-    """The title of a table of BLEU scores, which says how they come about."""
+    """The title of a table with BLEU scores, with the signature of sacrebleu."""
     return f"{title}\nBLEU: sacrebleu's, against {references}, `{SCORER.signature}`"
 
 
 def markdown(title: str, rows: list[dict[str, str]]) -> str:
-    """A table of rows with the same columns, under its title."""
+    """A Markdown table with a title."""
     return f"{title}\n\n{untitled(rows)}"
 
 
 def untitled(rows: list[dict[str, str]]) -> str:
-    """A table of rows with the same columns."""
+    """A Markdown table of rows with the same columns."""
     lines = [
         "| " + " | ".join(rows[0]) + " |",
         "|" + "---|" * len(rows[0]),
@@ -153,7 +153,7 @@ def untitled(rows: list[dict[str, str]]) -> str:
 
 
 def grouped(runs: list[Run]) -> list[list[Run]]:
-    """The rounds of each model and method together, in order of appearance."""
+    """The runs grouped by model and method, in order of appearance."""
     groups: dict[tuple, list[Run]] = {}
     for run in runs:
         groups.setdefault((run.model, run.method), []).append(run)
@@ -161,7 +161,7 @@ def grouped(runs: list[Run]) -> list[list[Run]]:
 
 
 def reference_of(group: list[Run], runs: list[Run]) -> list[Run]:
-    """fairseq's own rounds on the same model; for frozen heads that is the baseline."""
+    """fairseq's rounds with the same model; for frozen heads, with the baseline."""
     model = "baseline" if group[0].model == "frozen" else group[0].model
     return next(g for g in grouped(runs) if g[0].model == model)
 

@@ -1,9 +1,9 @@
-"""Sentences in subwords as training data, references or not."""
+"""Binarises sentences in subwords as training data, with or without references."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-# It lets torch load fairseq's checkpoints, too.
+# This import also lets torch load fairseq's checkpoints.
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.distillation.dataset import binarize, copy_rest
 
@@ -12,12 +12,12 @@ from .crossing import crossed
 
 
 def read(path: Path) -> list[str]:
-    """The lines of a text; what else Python takes for their ends can be in a sentence."""
+    """The lines of a text. Not splitlines(), since sentences can contain other line separators."""
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def binarise(work: Path, name: str, sources: list[str], targets: list[str]) -> None:
-    """Training data like ``work / "data"``, of text in subwords."""
+    """Create training data like ``work / "data"`` from text in subwords."""
     text = work / name / "text"
     text.mkdir(parents=True, exist_ok=True)
     for language, lines in (("en", sources), ("de", targets)):
@@ -27,7 +27,7 @@ def binarise(work: Path, name: str, sources: list[str], targets: list[str]) -> N
 
 
 def crossed_lines(lines: list[str], n: int, seed: int) -> list[str]:
-    """So many new sentences, of lines in subwords; see :func:`~.crossing.crossed`."""
+    """Create n new sentences from lines in subwords; see :func:`~.crossing.crossed`."""
     new = crossed([tuple(line.split()) for line in lines], n, seed)
     return [" ".join(sentence) for sentence in new]
 
@@ -39,10 +39,10 @@ def with_crossed(work: Path, n: int, seed: int) -> list[str]:
 
 
 def without_references(work: Path, name: str, gather: Callable[[Path], list[str]]) -> None:
-    """Sources to be translated: fairseq wants targets, too, which nobody reads.
+    """Binarise sources to translate. fairseq requires targets, so sources serve as targets.
 
     Args:
-        gather: finds them in the work directory, if that has not been done.
+        gather: returns the sources, given the work directory.
     """
     if not commands.finished(work / name):
         sources = gather(work)

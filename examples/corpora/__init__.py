@@ -1,1 +1,1 @@
-"""Corpora that are translated whatever happens: kills, damage, full disks."""
+"""Tests of corpus translation with kills, damage and full disks, and measurements."""

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Translate a long text twice: once left alone, and once with kills, damage and a full disk.
+"""Translate a long text twice: once undisturbed, and once with kills, damage and a full disk.
 
     python examples/corpora/kills.py --lines 20000 --kills 6
     python examples/corpora/kills.py --lines 1000000 --kills 50 --ray
 
-Both outputs must be the same. With --ray some starts translate on a Ray cluster of three simulated
-nodes, which are killed, too. However this program was ended, the same command goes on from there.
+Both outputs must be the same. With --ray, some runs translate on a Ray cluster of three simulated
+nodes, which are also killed. If this program is interrupted, the same command continues.
 """
 
 import argparse
@@ -30,10 +30,10 @@ from examples.corpora.ray_cluster import RayCluster
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
 
-# A file may have so many bytes, where the disk is to look full; no chunk is so small.
+# The limit of file sizes that simulates a full disk; every chunk is larger.
 FULL = 1000
 BETWEEN_LOOKS, BETWEEN_MEASUREMENTS = 0.1, 5.0
-# The share of starts that are on the cluster.
+# The share of runs on the cluster.
 ON_CLUSTER = 0.3
 CHUNK = ".chunk"
 KILL, DAMAGE, FILL_DISK = "kill", "damage", "full disk"
@@ -42,7 +42,7 @@ EXIT_CODES = {KILL: {-signal.SIGKILL, 2}, FILL_DISK: {2}, DAMAGE: set()}
 
 
 class Failure(Exception):
-    """The command did what it must not do."""
+    """The command misbehaved."""
 
 
 def main() -> None:
@@ -59,11 +59,11 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument("--lines", type=positive, default=20000)
     parser.add_argument("--kills", type=positive, default=6)
-    parser.add_argument("--ray", action="store_true", help="on a Ray cluster, too")
+    parser.add_argument("--ray", action="store_true", help="also translate on a Ray cluster")
     parser.add_argument("--workers", type=positive, default=2)
     parser.add_argument("--chunk-size", type=positive, default=500)
     parser.add_argument("--seed", type=int, default=1)
@@ -73,7 +73,7 @@ def parse_args() -> argparse.Namespace:
 
 
 class Run:
-    """The files of a run, and how far it has come."""
+    """The files and the state of a run."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
@@ -91,11 +91,11 @@ class Run:
             self.state = json.loads(self._state_file.read_text(encoding="utf-8"))
 
     def save(self) -> None:
-        """Keep how far it has come."""
+        """Write the state."""
         atomic_files.write_text(self._state_file, json.dumps(self.state, indent=1))
 
     def log(self, message: str) -> None:
-        """Say something, and keep it."""
+        """Print and log a message."""
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}"
         print(line, flush=True)
         with open(self.args.workdir / "log.txt", "a", encoding="utf-8") as file:
@@ -114,7 +114,7 @@ class Run:
         return [str(word) for word in words]
 
     def start(self, output: Path, address: Optional[str] = None) -> subprocess.Popen:
-        """Start the command; with an address on the Ray cluster there."""
+        """Start the command, on a Ray cluster if its address is given."""
         self._end_what_is_left()
         environment = {**os.environ, **({"RAY_ADDRESS": address} if address else {})}
         with open(self.args.workdir / "told.txt", "ab") as told:
@@ -128,14 +128,14 @@ class Run:
         return process
 
     def _end_what_is_left(self) -> None:
-        """End the command that this program had started when it was killed itself."""
+        """End the command of an earlier run of this program that was killed."""
         pid = self.state["process"]
         if pid is not None and str(self.source) in command_line_of(pid):
             os.kill(pid, signal.SIGKILL)
 
 
 def write_text(path: Path, n_lines: int) -> None:
-    """The test set again and again, each line with its number."""
+    """Write the test set repeatedly, with a number in each line."""
     if path.exists():
         return
     lines = (EN_DE / "data" / "test.en").read_text(encoding="utf-8").splitlines()
@@ -144,7 +144,7 @@ def write_text(path: Path, n_lines: int) -> None:
 
 
 def translate_alone(run: Run) -> None:
-    """Translate without disturbance, and note the memory that it takes."""
+    """Translate undisturbed, and record memory."""
     if run.alone.exists():
         return
     process, began = run.start(run.alone), time.monotonic()
@@ -158,11 +158,11 @@ def translate_alone(run: Run) -> None:
 
 
 def translate_with_kills(run: Run, cluster: Optional[RayCluster]) -> None:
-    """Translate until the output is there, whatever happens in between."""
+    """Translate with disturbances until the output is complete."""
     watch = Watch(run)
     schedule = events(run)
     while not run.killed.exists():
-        # Another number for each start; the same ones whenever this program is started anew.
+        # A different seed for each start, reproducible if this program is restarted.
         draw = random.Random(f"{run.args.seed} {sum(run.state['starts'].values())}")
         on_cluster = cluster is not None and draw.random() < ON_CLUSTER
         process = run.start(run.killed, cluster.address if on_cluster else None)
@@ -187,7 +187,7 @@ def translate_with_kills(run: Run, cluster: Optional[RayCluster]) -> None:
 
 
 def events(run: Run) -> list[tuple[int, str]]:
-    """What is to happen, and at how many chunks."""
+    """The schedule of events: the number of chunks and the kind of each."""
     draw = random.Random(run.args.seed)
     kinds = [KILL] * run.args.kills
     for kind in (DAMAGE, FILL_DISK):
@@ -203,7 +203,7 @@ def do_event(
     cluster: Optional[RayCluster],
     draw: random.Random,
 ) -> str:
-    """Have something happen; what it was."""
+    """Cause an event, and return its description."""
     if kind == DAMAGE:
         damaged = damage(parts_of(run.killed), draw)
         return f"{DAMAGE} of {damaged.name}"
@@ -228,14 +228,14 @@ def damage(directory: Path, draw: random.Random) -> Path:
     path = draw.choice(sorted(chunks_in(directory)))
     content = bytearray(path.read_bytes())
     content[draw.randrange(len(content))] ^= 1
-    # Not as a new file: that would look as if it had been translated again.
+    # In place: a new file would count as translated again.
     with open(path, "rb+") as file:
         file.write(content)
     return path
 
 
 class Watch:
-    """Sees which chunks are written, and which a second time."""
+    """Detects chunks that are written, and chunks that are written again."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -243,7 +243,7 @@ class Watch:
         self._seen: dict[str, int] = dict(self._files())
 
     def look(self) -> int:
-        """How many chunks are there; whatever has been written again is counted."""
+        """Return the number of chunks, and count those that were written again."""
         n_chunks = 0
         for name, file in self._files():
             n_chunks += 1
@@ -255,7 +255,7 @@ class Watch:
         return n_chunks
 
     def _files(self) -> Iterator[tuple[str, int]]:
-        """The chunks' names, and the numbers of their files, which a new file does not have."""
+        """The names of chunks and their inodes, which change if they are written again."""
         with contextlib.suppress(FileNotFoundError), os.scandir(self._directory) as entries:
             for entry in entries:
                 if entry.name.endswith(CHUNK):
@@ -263,21 +263,21 @@ class Watch:
 
 
 class MemoryLog:
-    """Memory over time: of the coordinator, of the largest worker, and of all together."""
+    """Logs memory over time: of the coordinator, of the largest worker, and in total."""
 
     COLUMNS = ("seconds", "chunks", "coordinator", "worker", "all")
 
     def __init__(self, path: Path) -> None:
         """
         Args:
-            path: lines are added: MiB, and seconds since this program began.
+            path: the file, to which lines are appended: MiB, and seconds since the start.
         """
         self._path = path
         self._began = time.monotonic()
         self._last = -BETWEEN_MEASUREMENTS
 
     def note(self, pid: int, n_chunks: int) -> None:
-        """Measure, unless that was done a moment ago."""
+        """Measure, but not more often than every few seconds."""
         now = time.monotonic()
         if now - self._last < BETWEEN_MEASUREMENTS:
             return
@@ -293,7 +293,7 @@ class MemoryLog:
 
 
 def memory_of(pid: int) -> dict[str, float]:
-    """MiB that a process has in memory: ``Rss``, and ``Pss``, its share of what several have."""
+    """The memory of a process in MiB: ``Rss``, and ``Pss``, with its share of shared memory."""
     found = {"Rss": 0.0, "Pss": 0.0}
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
@@ -304,21 +304,21 @@ def memory_of(pid: int) -> dict[str, float]:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """The child processes of a process."""
     with contextlib.suppress(OSError):
         return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
 def command_line_of(pid: int) -> str:
-    """How a process was called; nothing if it has ended."""
+    """The command line of a process; empty if it has ended."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
 
 
 def parts_of(output: Path) -> Path:
-    """Where the chunks of an output are."""
+    """The directory of an output's chunks."""
     return output.with_name(f"{output.name}.parts")
 
 
@@ -328,7 +328,7 @@ def chunks_in(directory: Path) -> Iterator[Path]:
 
 
 def report(run: Run) -> str:
-    """What came out, in words; it is kept as ``result.json``, too."""
+    """The result as JSON text, which is also written to ``result.json``."""
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in (run.alone, run.killed)]
     happened = [event.split(" of chunk")[0] for event in run.state["events"]]
     n_kills = sum(event.startswith(KILL) for event in happened)
@@ -351,12 +351,12 @@ def report(run: Run) -> str:
     if not result["same output"]:
         raise Failure("the outputs differ")
     if result["chunks done twice"] > n_kills + result["damaged chunks"]:
-        raise Failure("more chunks were translated again than there were kills and damages")
+        raise Failure("more chunks were translated again than there were kills and damaged chunks")
     return json.dumps(result, indent=1)
 
 
 def memory_at_ends(path: Path) -> dict[str, list[float]]:
-    """The mean memory while the first tenth of the chunks was translated, and the last."""
+    """The mean memory during the first and the last tenth of the chunks."""
     if not path.exists():
         return {}
     rows = [[float(word) for word in line.split()] for line in path.read_text().splitlines()]

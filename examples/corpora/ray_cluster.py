@@ -6,17 +6,17 @@ from typing import Any
 
 from examples.common import commands
 
-# Nobody outside this machine can reach the nodes.
+# The nodes are not reachable from outside this machine.
 LOCAL = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20}
 N_NODES = 3
 
 
 class RayCluster:
-    """A head without processors, and nodes with one each. As a context manager it ends them.
+    """A head without processors, and nodes with one each. A context manager that ends them on exit.
 
     Attributes:
         address: for RAY_ADDRESS.
-        client_address: for who is not part of it: ``ray://HOST:PORT``.
+        client_address: for clients outside the cluster: ``ray://HOST:PORT``.
     """
 
     def __init__(self, n_nodes: int = N_NODES) -> None:
@@ -24,13 +24,13 @@ class RayCluster:
         Raises:
             ImportError: if Ray is not installed (``pip install -e ".[cluster]"``).
         """
-        # By default Ray looks for a cluster on this machine at its address in the network.
+        # Use the local address; by default Ray uses the address in the network.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-        # Its programs would wait for all others on this machine.
+        # Do not lower the priority of Ray's workers.
         os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's name)
         from ray.cluster_utils import Cluster
 
-        # What the nodes start looks for the package here, too.
+        # Make the package importable in the nodes' processes.
         places = [str(commands.ROOT), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(place for place in places if place)
         port = _free_port()
@@ -48,7 +48,7 @@ class RayCluster:
         self._cluster.shutdown()
 
     def kill_a_node(self, another_joins: bool = True) -> None:
-        """Kill a node with all that runs there."""
+        """Kill a node and all its processes."""
         self._cluster.remove_node(next(iter(self._cluster.worker_nodes)), allow_graceful=False)
         if another_joins:
             self._add_node()

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Translate a text with several divisions of the cores, and with CTranslate2, in turns.
+"""Compare corpus translation with several divisions of the cores, and with CTranslate2.
 
-    python examples/corpora/speed.py                          # all tables, some ten minutes
+    python examples/corpora/speed.py                          # all tables, about ten minutes
     python examples/corpora/speed.py --beams 1 --divisions 2x1 --engines nothing --lines 1000000
     python examples/corpora/speed.py --divisions 1x1 2x1 --engines ours tokenising --lines 20000
 
-The model is the one that comes along, in int8. The text is segmented before, and stays so
-afterwards: CTranslate2's translate_file would tokenise in one thread. "tokenising" is ours with
-text for people, tokenised and segmented by its workers. The clock runs from the first chunk, when
-models are loaded, to the output. Leave the machine to it: nothing else should run.
+The model is the bundled one, in int8. Input and output are segmented text, since CTranslate2's
+translate_file would tokenise in one thread. "tokenising" is this package with plain text, tokenised
+and segmented by its workers. The time is measured from the first chunk, when models are loaded, to
+the complete output. Run nothing else on the machine.
 
-"Beside decoding" is what the task's inference_step does not take of the processors' time of
-coordinator and workers, from when the workers are ready to their end.
+"Beside decoding" is the share of CPU time of coordinator and workers, from when the workers are
+ready to their end, that is not spent in the task's inference_step.
 """
 
 import argparse
@@ -51,7 +51,7 @@ OURS, TOKENISING, NOTHING, CTRANSLATE2 = "ours", "tokenising", "nothing", "CTran
 
 
 def main() -> None:
-    """Prepare, measure in turns, print."""
+    """Prepare, measure methods in turns, and print the tables."""
     args = parse_args()
     if args.one is not None:
         print(json.dumps(measured(args)))
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument("--lines", type=positive, default=6000)
     parser.add_argument("--rounds", type=positive, default=3)
@@ -84,13 +84,13 @@ def parse_args() -> argparse.Namespace:
         "--divisions", nargs="+", default=["1x1", "2x1", "1x2"], metavar="WORKERSxTHREADS"
     )
     parser.add_argument(
-        "--max-tokens", type=int, nargs="+", default=[1024], help="source tokens decoded at once"
+        "--max-tokens", type=int, nargs="+", default=[1024], help="source tokens per batch"
     )
     parser.add_argument(
         "--engines", nargs="+", choices=[OURS, TOKENISING, NOTHING, CTRANSLATE2],
         default=[OURS, CTRANSLATE2],
-        help="tokenising: ours, which tokenise and segment, too; nothing: our workers give each "
-        "line back as it is, at once",
+        help="tokenising: ours, including tokenisation and segmentation; nothing: ours, with "
+        "workers that return each line unchanged",
     )  # fmt: skip
     parser.add_argument("--workdir", type=Path, default=Path("work/corpora_speed"))
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -98,7 +98,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def prepare(work: Path, n_lines: int) -> None:
-    """The test set again and again, in subwords, and the model for both."""
+    """Write the repeated test set in subwords, and the model."""
     bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(MODEL / "bpe.codes")))
     tokenizer = MosesTokenizer(MosesTokenizerConfig(source_lang="en", target_lang="de"))
     lines = (EN_DE / "data" / "test.en").read_text(encoding="utf-8").splitlines()
@@ -112,7 +112,7 @@ def prepare(work: Path, n_lines: int) -> None:
 
 
 def in_own_process(args: argparse.Namespace, method: str, beam: int) -> dict[str, float]:
-    """What :func:`measured` says of a method in a process of its own."""
+    """The result of :func:`measured` for a method, in a separate process."""
     words = [sys.executable, Path(__file__).resolve(), "--one", method, "--beams", beam]
     words += ["--workdir", args.workdir]
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, check=True)
@@ -120,7 +120,7 @@ def in_own_process(args: argparse.Namespace, method: str, beam: int) -> dict[str
 
 
 def measured(args: argparse.Namespace) -> dict[str, float]:
-    """The seconds of a method, and what else is known of them."""
+    """Measure the seconds of a method, and for ours CPU times."""
     engine, words, max_tokens = args.one.split()
     (beam,) = args.beams
     division = [int(number) for number in words.split("x")]
@@ -132,7 +132,7 @@ def measured(args: argparse.Namespace) -> dict[str, float]:
 def of_ours(
     work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int, engine: str
 ) -> dict[str, float]:
-    """Workers of ours: seconds, and the processors' time for decoding and for all else."""
+    """Measure this package: seconds, and CPU times of decoding, workers and coordinator."""
     given = [work / "data", "--path", work / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu"]
     source = work / ("raw" if engine == TOKENISING else "text")
     given += ["--input", source, "--output", "-", "--engine-precision", "int8"]
@@ -176,22 +176,22 @@ def _wait_for_workers(pool: LocalPool) -> None:
 
 
 class Echo:
-    """Translates nothing."""
+    """Returns lines unchanged."""
 
     def prepare(self) -> None:
-        """Nothing is to be prepared."""
+        """Do nothing."""
 
     def use_threads(self, n_threads: int) -> None:
-        """It decodes nothing."""
+        """Do nothing."""
 
     def translate(self, chunk: Chunk, progress: Callable[[int], Any]) -> Translated:
-        """The lines as they are."""
+        """Return the lines unchanged."""
         progress(chunk.n_lines)
         return Translated(chunk.source, {TRANSLATED: chunk.n_lines})
 
 
 def _timed(translator: Any, decoding: Any) -> Any:
-    """Have a translator add the processor's time of its decoding to a shared number."""
+    """Make a translator add the CPU time of its decoding to a shared number."""
     task = translator.task
     plain: Callable = task.inference_step
 
@@ -210,7 +210,7 @@ def _timed(translator: Any, decoding: Any) -> Any:
 def of_ctranslate2(
     work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int
 ) -> dict[str, float]:
-    """The seconds of CTranslate2's translate_file."""
+    """Measure the seconds of CTranslate2's translate_file."""
     import ctranslate2
     from ctranslate2.converters import FairseqConverter
 
@@ -233,7 +233,9 @@ def of_ctranslate2(
 
 
 def table(title: str, results: dict[str, list[dict[str, float]]], n_lines: int) -> str:
-    """Lines a second, beside the first method, and the share of what is no decoding."""
+    """A table of lines per second, the speed relative to the first method, and the share of time
+    beside decoding.
+    """
     first = statistics.median(round["seconds"] for round in next(iter(results.values())))
     rows = []
     for method, rounds in results.items():

@@ -23,16 +23,16 @@ class Decoded:
     bleu: float
     seconds: float
     tokens: int
-    steps: Optional[int]  # of all sentences together; fairseq's own beam search does not tell
+    steps: Optional[int]  # total; ``None`` for fairseq's beam search
     hypotheses: dict[int, str]  # in subwords, by number
     translations: list[str]
     references: list[str]
 
 
 def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
-    """Parse what fairseq-generate left in ``output``."""
+    """Read the output of fairseq-generate in ``output``."""
     run = read_run(output, title, title, TEST_TEXT)
-    # Tokens as people count them, with EOS: Mask-Predict's have a BOS besides.
+    # Count words and EOS, since Mask-Predict's outputs also have BOS.
     tokens = sum(len(text.split()) + 1 for text in run.hypotheses.values())
     return Decoded(
         title,
@@ -48,14 +48,14 @@ def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decode
 
 
 def in_order(output: Path) -> tuple[list[str], list[str]]:
-    """Detokenised translations and references that fairseq-generate left in ``output``."""
+    """Detokenised translations and references from fairseq-generate's output, in order."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     texts = read_texts(results, TEST_TEXT)
     return tuple([text[number] for number in sorted(text)] for text in texts)
 
 
 def refinements(output: Path) -> Optional[int]:
-    """The passes of Mask-Predict by fairseq's --print-step, which does not count the first."""
+    """The number of passes of Mask-Predict from --print-step, which does not count the first."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     counts = re.findall(r"(?m)^I-\d+\t(\d+)$", results)
     return sum(int(count) + 1 for count in counts) if counts else None
@@ -80,12 +80,13 @@ def show_comparison(decoded: list[Decoded], beam: int, batch_size: int) -> str:
 
 
 def marks_of(runs: dict[str, Decoded]) -> dict[str, str]:
-    """The marks behind each BLEU score."""
+    """The significance marks of each BLEU score."""
     model_of = {method.title: method.model for method in METHODS}
     references = runs[BASELINE].references
     marks = dict.fromkeys(runs, "")
     for mark, than in MARKED.items():
-        # The test takes even one other sentence for significant, so one model is left out of it.
+        # Methods of the same model are excluded, since the test finds even one different sentence
+        # significant.
         systems = {
             title: run.translations
             for title, run in runs.items()
@@ -118,5 +119,5 @@ def row_of(group: list[Decoded], baseline: list[Decoded], marks: str) -> dict[st
 
 
 def theirs_per_own(own: Decoded, other: Decoded) -> float:
-    """The speed in multiples of the other's, in the same round."""
+    """The speed relative to the other method in the same round."""
     return other.seconds / own.seconds

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Table 2 of Imamura and Sumita (WAT 2020), for models that know how to translate before.
+"""Table 2 of Imamura and Sumita (WAT 2020), for models that start from a trained one.
 
-    python examples/double_token/converged.py --cpu-autocast    # a model takes an hour of a core
+    python examples/double_token/converged.py --cpu-autocast    # an hour per model on one core
 
-All begin with the distilled model of ../en_de, and learn its translations of the training data and
-of crossed sentences (../common/crossing.py), each in its own order of tokens, in which alone they
-differ. Every command is printed as it would be typed. A stage whose result exists is skipped, so
-that an interrupted run goes on where it was.
+All models are initialised with the distilled model of ../en_de, and trained on its translations of
+the training data and of crossed sentences (../common/crossing.py). They differ only in the order of
+tokens. Every command is printed. Stages with existing results are skipped, so an interrupted run
+can be resumed.
 """
 
 import argparse
@@ -39,27 +39,27 @@ N_CROSSED = 100_000
 NETWORK = en_de.network(256, 512, 5, 2)
 TRAINING = training(3000, 1.5e-3, 300, 3400, dropout=0.1)
 SAVE_EVERY = 50
-# The first model itself, which learns nothing any more.
+# The initial model itself, without further training.
 SINGLE_L2R = Model("single_l2r", "translation", [], [])
 LEARNERS = (DOUBLE_BIDIRECTIONAL, SINGLE_R2L, DOUBLE_L2R, DOUBLE_R2L)
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = parse_args()
     with commands.resumable():
         compare(args)
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = en_de.recipe_parser(__doc__, "double_token_converged")
     arguments.add_rounds(parser)
     return parser.parse_args()
 
 
 def compare(args: argparse.Namespace) -> None:
-    """From raw text to the tables."""
+    """Run all stages from raw text to the tables."""
     work = args.workdir
     recipe = en_de.asked_for(replace(en_de.RECIPES["full"], network=NETWORK), args)
     work.mkdir(parents=True, exist_ok=True)
@@ -75,19 +75,19 @@ def compare(args: argparse.Namespace) -> None:
 
 
 def train(work: Path, recipe: en_de.Recipe, model: Model, base: Path) -> None:
-    """One model; its last checkpoints are averaged."""
+    """Train one model, and average its last checkpoints."""
     data, folder = work / "distilled" / "data", work / model.name
     chosen = command(data, folder, recipe, model, TRAINING, SAVE_EVERY, base)
     train_and_average(folder, chosen)
 
 
 def our_beam_search(width: int) -> list:
-    """The options of the first model's task, whose default is fairseq's own generator."""
+    """The options for the initial model, whose task uses fairseq's generator by default."""
     return beam_search(width, "--decoding", "beam")
 
 
 def methods() -> list[Method]:
-    """The rows of the table that these models are for."""
+    """The rows of the table."""
     return [
         Method(BASELINE, SINGLE_L2R, our_beam_search),
         Method(f"{BASELINE}, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),

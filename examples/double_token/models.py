@@ -7,7 +7,7 @@ from typing import Optional
 from examples.common.en_de import CROSS_ENTROPY
 
 DOUBLE_TOKEN = "translation_double_token"
-# fairseq's README for non-autoregressive models has these options.
+# The options from fairseq's README for non-autoregressive models.
 MASK_PREDICT_TRAINING = [
     "--noise", "random_mask", "--arch", "cmlm_transformer",
     "--encoder-learned-pos", "--decoder-learned-pos", "--apply-bert-init",
@@ -17,14 +17,14 @@ MASK_PREDICT_TRAINING = [
 
 @dataclass(frozen=True)
 class Model:
-    """A model that is trained once."""
+    """A model and its training."""
 
     name: str
     task: str
     order: list[str]  # options of the task, for training and decoding
     training: list[str]
-    begins_with: Optional[str] = None  # the parameters of another model
-    distilled: bool = False  # learns from the teacher's translations
+    begins_with: Optional[str] = None  # initialised with this model
+    distilled: bool = False  # trained on the teacher's translations
 
 
 def autoregressive(
@@ -34,7 +34,7 @@ def autoregressive(
     begins_with: Optional[Model] = None,
     distilled: bool = False,
 ) -> Model:
-    """A model of this plugin's task: a stock transformer, or one of two tokens a step."""
+    """A model of the plugin's task: a stock transformer, or one with two tokens per step."""
     arch = "transformer" if tokens_per_step == 1 else "double_token_transformer"
     return Model(
         name,
@@ -51,7 +51,7 @@ SINGLE_L2R = autoregressive("single_l2r", "l2r", 1)
 SINGLE_R2L = autoregressive("single_r2l", "r2l", 1)
 DOUBLE_L2R = autoregressive("double_l2r", "l2r", 2)
 DOUBLE_R2L = autoregressive("double_r2l", "r2l", 2)
-# Not in the paper: both go on from L2R, then once more, and then with the former's translations.
+# Not in the paper: both models continue from L2R twice, then with distilled data.
 LONGER_L2R = autoregressive("longer_l2r", "l2r", 1, SINGLE_L2R)
 DOUBLE_AFTER_L2R = autoregressive("double_after_l2r", "bidirectional", 2, SINGLE_L2R)
 LONGER_DOUBLE = autoregressive("longer_double", "bidirectional", 2, DOUBLE_AFTER_L2R)
@@ -74,12 +74,12 @@ MODELS = (
     DOUBLE_L2R,
     DOUBLE_R2L,
     MASK_PREDICT,
-)  # the first ones make a table by themselves
+)  # the first models suffice for a table
 
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the table: a model and how it is decoded with a beam of some width."""
+    """A row of the table: a model, and its decoding options by beam width."""
 
     title: str
     model: Model
@@ -88,21 +88,21 @@ class Method:
 
 
 def beam_search(width: int, *more: str) -> list:
-    """A beam search; what goes in circles is stopped at some time."""
+    """Options of a beam search, with a limit for repetitive output."""
     return ["--beam", width, "--max-len-a", "1.5", "--max-len-b", "20", *more]
 
 
 def own_generator_of_fairseq(width: int) -> list:
-    """The same beam search by fairseq's own generator."""
+    """The same beam search with fairseq's generator."""
     return beam_search(width, "--decoding", "fairseq")
 
 
 def mask_predict(iterations: int) -> Callable[[int], list]:
-    """Mask-Predict; it tries half as many lengths as beams have entries, as the paper does."""
+    """Options of Mask-Predict; as in the paper, the number of lengths is half the beam width."""
 
     def options(width: int) -> list:
         return [
-            # fairseq does not count the first pass.
+            # fairseq excludes the first pass.
             "--iter-decode-max-iter", iterations - 1, "--iter-decode-force-max-iter",
             "--iter-decode-eos-penalty", "0", "--iter-decode-with-beam", max(1, width // 2),
             "--print-step",

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Double-token and single-token decoding of models that learn the same teacher's translations.
+"""Compare double-token and single-token models trained on the same teacher's translations.
 
     python examples/double_token/more_sources.py    # about five hours of one core
 
-Both begin with the bundled model, learn its translations of the training data, and then,
-with twice as many decoder layers, the translations of more sources (../common/crossing.py) by the
-single-token one. Every command is printed as it would be typed. A stage whose result exists is
-skipped, so that an interrupted run goes on where it was.
+Both are initialised with the bundled model, and trained on its translations of the training data;
+then, with twice as many decoder layers, on the single-token model's translations of more sources
+(../common/crossing.py). Every command is printed. Stages with existing results are skipped, so an
+interrupted run can be resumed.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ MODELS = {"Single-token L2R": DISTILLED_L2R, "Double-token bidir.": DISTILLED_DO
 
 @dataclass(frozen=True)
 class Stage:
-    """A training of both models, before or after the other stage."""
+    """A stage of the training of both models."""
 
     name: str
     title: str
@@ -62,14 +62,14 @@ STAGES = (
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = en_de.recipe_parser(__doc__, "double_token_more_sources").parse_args()
     with commands.resumable():
         compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
 
 
 def compare(work: Path, recipe: en_de.Recipe) -> None:
-    """From raw text to the table."""
+    """Run all stages from raw text to the table."""
     taught, deeper = STAGES
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
@@ -100,14 +100,14 @@ def without_heads(state: State) -> State:
 
 
 def train(work: Path, recipe: en_de.Recipe, stage: Stage, model: Model, begin: Path) -> None:
-    """One model; its last checkpoints are averaged."""
+    """Train one model, and average its last checkpoints."""
     folder = work / folder_of(stage, model)
     chosen = command(work / stage.data, folder, recipe, model, stage.training, SAVE_EVERY, begin)
     train_and_average(folder, [*chosen, *stage.network])
 
 
 def mix(work: Path) -> None:
-    """The distilled data, twice, and the translations of crossed sources."""
+    """Combine the distilled data, twice, and the translations of crossed sources."""
     if commands.finished(work / "mixed"):
         return
     without_references(work, "crossed", crossed_sources)
@@ -152,7 +152,7 @@ def decode(work: Path, stage: Stage, title: str) -> dict[int, float]:
 
 
 def show(work: Path, results: list) -> None:
-    """Print the table, and keep it as Markdown."""
+    """Print the table, and write it as Markdown."""
     rows = [
         {
             "model": title,

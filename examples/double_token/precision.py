@@ -1,4 +1,4 @@
-"""N-gram precision at both ends of long sentences, as Table 3 of Imamura and Sumita (WAT 2020)."""
+"""N-gram precision at both ends of long sentences: Table 3 of Imamura and Sumita (WAT 2020)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from examples.common.table import markdown
 Tokens = Sequence[str]
 
 LONGER_THAN = 30
-# The number of tokens of the left and of the right end; None is all of them.
+# The number of tokens at the left and at the right end; None for all.
 ENDS = ((None, None), (5, 0), (10, 0), (15, 0), (0, 5), (0, 10), (0, 15))
 ORDERS = (1, 4)
 
@@ -19,7 +19,7 @@ def show_precision(text: Path, baseline: dict[int, str], proposed: dict[int, str
     """Print and return the table.
 
     Args:
-        text: the references in subwords, one a line.
+        text: the references in subwords, one per line.
         baseline, proposed: hypotheses in subwords, by their number in ``text``.
     """
     references = [line.split() for line in text.read_text(encoding="utf-8").splitlines()]
@@ -57,7 +57,7 @@ def row_of(
 
 
 def shown(n_tokens: Optional[int]) -> str:
-    """A number of tokens as the paper writes it."""
+    """A number of tokens in the paper's notation."""
     return "∞" if n_tokens is None else str(n_tokens)
 
 
@@ -69,7 +69,7 @@ def end(tokens: Tokens, left: Optional[int], right: Optional[int]) -> Tokens:
 
 
 def precision(hypotheses: list[Tokens], references: list[Tokens], order: int) -> float:
-    """BLEU's modified precision over the whole corpus; 0 where nothing has so many tokens."""
+    """BLEU's modified precision over the corpus; 0 if there are no n-grams."""
     found = total = 0
     for hypothesis, reference in zip(hypotheses, references):
         own, theirs = ngrams(hypothesis, order), ngrams(reference, order)

@@ -5,8 +5,8 @@
     python examples/double_token/run.py --size full     # many hours
 
 Prints their Table 2 (quality and speed) and Table 3 (precision at both ends of the sentence). Every
-command is printed as it would be typed. A stage whose result exists is skipped, so that an
-interrupted run goes on where it was; --workdir names where results are kept.
+command is printed. Stages with existing results in --workdir are skipped, so an interrupted run can
+be resumed.
 """
 
 import argparse
@@ -40,9 +40,9 @@ SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
 class Size:
     """The settings that differ between the sizes.
 
-    Data, network and training are those of ``../common/en_de.py``, but for more updates.
-    Mask-Predict learns more slowly and gets more than the others in the full size, as in the paper;
-    the quick size has no time for that.
+    Data, network and training are those of ``../common/en_de.py``, with more updates. Mask-Predict
+    learns more slowly, and has more updates than the others in the full size, as in the paper, but
+    not in the quick size.
     """
 
     recipe: en_de.Recipe
@@ -68,14 +68,14 @@ SIZES = {
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = parse_args()
     with commands.resumable():
         compare(args)
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     arguments.add_size(parser, "double_token", SIZES)
     arguments.add_rounds(parser)
@@ -84,7 +84,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def compare(args: argparse.Namespace) -> None:
-    """From raw text to the tables."""
+    """Run all stages from raw text to the tables."""
     size = SIZES[args.size]
     own_task = replace(size, recipe=en_de.asked_for(size.recipe, args))
     work = arguments.sized_workdir(args, "double_token")
@@ -92,14 +92,14 @@ def compare(args: argparse.Namespace) -> None:
     for model in MODELS:
         if model.distilled:
             distil(work)
-        # Mask-Predict's task is fairseq's, which has no such option.
+        # Mask-Predict uses fairseq's task, without the plugin's options.
         train(work, size if model is MASK_PREDICT else own_task, model)
         average(work / model.name)
     show_tables(work, decode_all(work, METHODS, args.rounds))
 
 
 def show_tables(work: Path, decoded: list[Decoded]) -> None:
-    """Print the tables, and keep them as Markdown."""
+    """Print the tables, and write them as Markdown."""
     tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
     by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
     baseline, proposed = (
@@ -111,21 +111,21 @@ def show_tables(work: Path, decoded: list[Decoded]) -> None:
 
 
 def distil(work: Path) -> None:
-    """The training data with the teacher's translations as targets."""
+    """Create training data with the teacher's translations as targets."""
     task = [*en_de.plugin_options(TEACHER.task), *TEACHER.order]
     decoding = [*task, "--decoding", "beam", "--beam", "5"]
     en_de.distil(work, f"{TEACHER.name}/averaged.pt", options=decoding)
 
 
 def train(work: Path, size: Size, model: Model) -> None:
-    """One model; the checkpoints of its last updates are kept."""
+    """Train one model, keeping the checkpoints of its last updates."""
     if not commands.finished(work / model.name):
         commands.run(training_command(work, size, model))
         commands.mark_finished(work / model.name)
 
 
 def training_command(work: Path, size: Size, model: Model) -> list:
-    """fairseq-train."""
+    """The command of fairseq-train."""
     return command(
         work / ("distilled/data" if model.distilled else "data"),
         work / model.name,
@@ -138,7 +138,7 @@ def training_command(work: Path, size: Size, model: Model) -> list:
 
 
 def decode_all(work: Path, methods: Sequence[Method], rounds: int) -> list[Decoded]:
-    """The test set by each method in each setting, in alternating rounds."""
+    """Decode the test set with each method in each setting, in alternating rounds."""
     return [
         decode(work, method, beam, batch_size, number)
         for number in range(1, rounds + 1)
@@ -148,7 +148,7 @@ def decode_all(work: Path, methods: Sequence[Method], rounds: int) -> list[Decod
 
 
 def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) -> Decoded:
-    """The test set, by one method; ``number`` counts the rounds."""
+    """Decode the test set with one method; ``number`` is the round."""
     label = re.sub(r"\W+", "-", f"{method.title} beam {beam} batch {batch_size} round {number}")
     output = work / "decoded" / label
     if not commands.finished(output):

@@ -1,19 +1,19 @@
-"""The marks of the paper's Table 2: BLEU scores that differ by more than chance."""
+"""Significance tests of BLEU scores, for the marks in the paper's Table 2."""
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 LEVEL = 0.05
-# sacrebleu's own number.
+# sacrebleu's default.
 TRIALS = 10_000
 
 
 def significantly_different(systems: dict[str, list[str]], references: list[str], than: str) -> set:
-    """The systems whose BLEU differs from that of one of them (approximate randomisation).
+    """The systems whose BLEU differs significantly from one of them (approximate randomisation).
 
     Args:
-        systems: translations, by the system's name, as people read them.
-        than: the name of that one.
+        systems: detokenised translations by the system's name.
+        than: the name of the system to compare with.
     """
     named = [(than, systems[than]), *(pair for pair in systems.items() if pair[0] != than)]
     _, scores = PairedTest(named, {"BLEU": BLEU()}, [references], n_samples=TRIALS)()

@@ -1,4 +1,4 @@
-"""The training of a model of this comparison."""
+"""Training commands for the models of the comparison."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,14 @@ from .models import Model
 
 @dataclass(frozen=True)
 class Training:
-    """The length and the rate of a training."""
+    """The length and options of a training."""
 
     updates: int
     options: list[str]
 
 
 def training(max_tokens: int, lr: float, warmup: int, updates: int, dropout: float) -> Training:
-    """Options of fairseq-train."""
+    """The options of a training for fairseq-train."""
     options = en_de.schedule(max_tokens, lr, warmup, updates) + ["--dropout", str(dropout)]
     return Training(updates, options)
 
@@ -33,15 +33,15 @@ def command(
     save_every: int,
     begins_with: Optional[Path] = None,
 ) -> list:
-    """fairseq-train; the checkpoints of the last updates are kept.
+    """The command of fairseq-train, which keeps the checkpoints of the last updates.
 
     Args:
-        begins_with: a checkpoint with its parameters (default: a new model).
+        begins_with: a checkpoint with initial parameters (default: random).
     """
     beginning = [] if begins_with is None else ["--finetune-from-model", begins_with]
     return [
         *en_de.train_command(data, folder, recipe, model.task, save_every, N_AVERAGED),
         *model.order, *model.training, *chosen.options, *beginning,
-        # Before, fairseq-train validates and saves at most at the ends of epochs.
+        # Until then, fairseq-train validates and saves at most at the end of epochs.
         "--validate-after-updates", chosen.updates - N_AVERAGED * save_every,
     ]  # fmt: skip

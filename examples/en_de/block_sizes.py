@@ -4,9 +4,9 @@
     python examples/en_de/block_sizes.py                                  # all: half a day
     python examples/en_de/block_sizes.py --block-sizes 4 --settings both  # one cell
 
-It begins with the baseline and the distilled data of ``run.py --size full``, and makes them if
-they are not there. With ``--teacher-seed 2`` another model like the baseline distils, by the
-paper's beam search. Every command is printed as it would be typed; what exists is not made again.
+It starts from the baseline and the distilled data of ``run.py --size full``, which are created if
+missing. With ``--teacher-seed 2``, another model like the baseline is the teacher, with the paper's
+beam search. Every command is printed; existing results are not recomputed.
 """
 
 import argparse
@@ -23,23 +23,23 @@ from fairseq_fastdec.tools.command_line import positive
 BASELINES_SEED = 1
 LARGEST = 10
 BLOCK_SIZES = (1, 2, 4, 6, 8, LARGEST)
-# That of Vaswani et al. (2017), with which the paper's teacher translates.
+# The beam search of Vaswani et al. (2017), used by the paper's teacher.
 BEAM_SEARCH = ["--decoding", "beam", "--beam", "4", "--lenpen", "0.6"]
-# Heads on a frozen base learn fast; what they have learned is where fine-tuning begins. The rate
-# falls as if for 2,500 updates.
+# Heads on a frozen base learn fast, and initialise fine-tuning. The learning rate is scheduled for
+# 2,500 updates.
 FROZEN = [*en_de.schedule(2000, 2e-3, 100, 2500), "--max-update", "1400", "--dropout", "0.1"]
-# The base learns slowly, and p_1 has the largest share: what it forgets, no head can make good.
+# A low rate for the base and the largest weight for p_1, whose quality heads cannot restore.
 FINE_TUNED = [*en_de.schedule(2000, 2e-4, 100, 1500), "--dropout", "0.1", "--head-decay", "0.65"]
 
 
 class Setting(NamedTuple):
-    """A column of the table: what is trained, on which targets."""
+    """A column of the table."""
 
     distilled: bool
     fine_tuned: bool
 
     def data(self, teacher_seed: int) -> str:
-        """The folder of its training data in the work directory."""
+        """The folder of the training data in the work directory."""
         return f"{distilled_by(teacher_seed)}/data" if self.distilled else "data"
 
 
@@ -59,14 +59,14 @@ ACCEPTANCE: dict[str, list[str]] = {
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = parse_args()
     with commands.resumable():
         make_table(args)
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = en_de.recipe_parser(__doc__, "en_de_full")
     parser.add_argument(
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
@@ -77,13 +77,13 @@ def parse_args() -> argparse.Namespace:
         type=positive,
         default=BASELINES_SEED,
         metavar="N",
-        help=f"of the model that distils (default: {BASELINES_SEED}, the baseline itself)",
+        help=f"seed of the teacher (default: {BASELINES_SEED}, the baseline itself)",
     )
     return parser.parse_args()
 
 
 def make_table(args: argparse.Namespace) -> None:
-    """From raw text to the table."""
+    """Run all stages from raw text to the table."""
     work, recipe = args.workdir, en_de.asked_for(en_de.RECIPES["full"], args)
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
@@ -93,7 +93,7 @@ def make_table(args: argparse.Namespace) -> None:
     for block_size in args.block_sizes:
         for name in args.settings:
             setting = SETTINGS[name]
-            # The paper's row k = 1 has no heads, which are what fine-tuning begins with.
+            # The paper's row k = 1 has no heads, so there is no fine-tuning.
             if block_size == 1 and setting.fine_tuned:
                 continue
             data = setting.data(args.teacher_seed)
@@ -108,7 +108,7 @@ def make_table(args: argparse.Namespace) -> None:
 
 
 def acceptances(block_size: int) -> list[str]:
-    """All but minimum blocks that are larger than blocks can be."""
+    """All acceptances except minimum blocks above the block size."""
     return [
         name
         for name, options in ACCEPTANCE.items()
@@ -122,16 +122,16 @@ def distilled_by(teacher_seed: int) -> str:
 
 
 def teach(work: Path, recipe: en_de.Recipe, seed: int) -> None:
-    """The distilled data, and the model that makes them."""
+    """Train the teacher and create the distilled data."""
     teacher = "baseline" if seed == BASELINES_SEED else f"teacher-{seed}"
     en_de.train_baseline(work, recipe, teacher, seed=seed)
-    # The baseline teaches what its own p_1 says, which is greedy.
+    # The baseline teaches its own greedy output, which p_1 is to predict.
     options = None if seed == BASELINES_SEED else [*en_de.plugin_options(), *BEAM_SEARCH]
     en_de.distil(work, f"{teacher}/checkpoint_last.pt", distilled_by(seed), options)
 
 
 def train(work: Path, recipe: en_de.Recipe, data: str, fine_tuned: bool, block_size: int) -> Path:
-    """The checkpoint of a cell."""
+    """Train the model of a cell; return its checkpoint."""
     if block_size == 1:
         return train_without_heads(work, recipe, data)
     frozen = train_frozen(work, recipe, data)
@@ -139,14 +139,14 @@ def train(work: Path, recipe: en_de.Recipe, data: str, fine_tuned: bool, block_s
 
 
 def train_without_heads(work: Path, recipe: en_de.Recipe, data: str) -> Path:
-    """The baseline, or one like it that learns from distilled data: p_1 of the cells with heads."""
+    """Train the baseline, or the same on distilled data: p_1 of the cells with heads."""
     name = "baseline" if data == "data" else f"single-{Path(data).parts[0]}"
     en_de.train_baseline(work, recipe, name, data)
     return work / name / "checkpoint_last.pt"
 
 
 def train_frozen(work: Path, recipe: en_de.Recipe, data: str) -> Path:
-    """Heads on a frozen base, the most that any row needs: they do not know of each other."""
+    """Train as many heads on a frozen base as any row needs; heads are independent."""
     folder = work / f"frozen-{Path(data).parts[0]}"
     if not commands.finished(folder):
         base = train_without_heads(work, recipe, data)
@@ -162,7 +162,7 @@ def train_frozen(work: Path, recipe: en_de.Recipe, data: str) -> Path:
 def train_fine_tuned(
     work: Path, recipe: en_de.Recipe, data: str, block_size: int, frozen: Path
 ) -> Path:
-    """The base, too."""
+    """Fine-tune base and heads together."""
     folder = work / f"fine-tuned-{Path(data).parts[0]}-{block_size}"
     if not commands.finished(folder):
         start = frozen.with_name(f"first_{block_size}.pt")
@@ -178,7 +178,7 @@ def train_fine_tuned(
 def row_of(
     work: Path, model: Path, block_size: int, setting: str, acceptance: str
 ) -> dict[str, str]:
-    """A way to accept of a cell's model."""
+    """Decode with a cell's model and one kind of acceptance."""
     label = f"{setting} {block_size} {acceptance}".replace(" ", "-")
     method = ["blockwise", "--decoding-block-size", block_size] if block_size > 1 else ["greedy"]
     options = ["--decoding", *method, *ACCEPTANCE[acceptance]]

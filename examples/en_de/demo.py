@@ -5,9 +5,8 @@
     python examples/en_de/demo.py < sentences.txt
     python examples/en_de/demo.py --model first "The printer is not available."
 
-The models are small and have read LibreOffice's help; the distilled one (``distilled_model/``) has
-read its user interface, too, and the first one (``model/``) has not. Ask them for that kind of
-sentences.
+The models are small, and trained on LibreOffice's help; the distilled one (``distilled_model/``)
+also on its user interface, but not the first one (``model/``). Use sentences of this kind.
 """
 
 import argparse
@@ -56,7 +55,7 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument(
         "text", nargs="*", help="English sentences (default: standard input, if any)"
@@ -65,7 +64,7 @@ def parse_args() -> argparse.Namespace:
         "--model",
         choices=MODELS,
         default="distilled",
-        help="the distilled model (default), or the first one, which most measurements use",
+        help="the distilled model (default), or the first one, used in most measurements",
     )
     parser.add_argument("--test-sentences", type=positive, default=100, metavar="N")
     parser.add_argument("--rounds", type=positive, default=3)
@@ -73,7 +72,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def load(folder: Path) -> GeneratorHubInterface:
-    """The model in a folder with its subwords, as fairseq's hub has it."""
+    """Load the model in a folder with fairseq's hub interface."""
     return BlockwiseTransformerModel.from_pretrained(
         str(folder),
         "checkpoint.pt",
@@ -85,7 +84,7 @@ def load(folder: Path) -> GeneratorHubInterface:
 
 
 def sentences_of(stream: Any) -> list[str]:
-    """The lines that are piped in; some of our own from a terminal, or of nothing."""
+    """The lines of a pipe; example sentences for a terminal or empty input."""
     lines = [] if stream.isatty() else [line.strip() for line in stream]
     return [line for line in lines if line] or list(OWN_SENTENCES)
 
@@ -104,7 +103,7 @@ def translate(hub: GeneratorHubInterface, sentences: list[str]) -> None:
 def print_comparison(
     hub: GeneratorHubInterface, model: str, n_sentences: int, n_rounds: int
 ) -> None:
-    """All methods by turns, one sentence at a time, and the table."""
+    """Run all methods in turns, one sentence at a time, and print the table."""
     sources, references = (
         (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
         for language in ("en", "de")
@@ -134,9 +133,9 @@ def run_of(
     batches: list[dict[str, Any]],
     references: list[str],
 ) -> Run:
-    """One round of one method; the model's name is for the table."""
+    """Run one round of one method; the model's name is for the table."""
     generator = generator_of(hub, METHODS[method])
-    decode(hub, generator, batches[0])  # what is prepared once is not timed
+    decode(hub, generator, batches[0])  # exclude one-time preparation
     counters = getattr(generator, "statistics", None)
     before = counters.decoder_invocations if counters else 0
     started = time.perf_counter()
@@ -150,7 +149,7 @@ def run_of(
         bleu=SCORER.score(texts, dict(enumerate(references))),
         seconds=seconds,
         tokens=n_tokens,
-        # fairseq's own generator calls the decoder once for each token.
+        # fairseq's generator calls the decoder once per token.
         invocations=counters.decoder_invocations - before if counters else n_tokens,
         hypotheses=texts,
         translations=texts,
@@ -158,7 +157,7 @@ def run_of(
 
 
 def generator_of(hub: GeneratorHubInterface, options: dict[str, Any]) -> Any:
-    """A generator of the task, with these options."""
+    """Build a generator of the task with these options."""
     args = copy.deepcopy(hub.cfg.generation)
     with open_dict(args):
         args.update({"beam": 1, **options})
@@ -166,13 +165,13 @@ def generator_of(hub: GeneratorHubInterface, options: dict[str, Any]) -> Any:
 
 
 def batch_of(hub: GeneratorHubInterface, sentence: str) -> dict[str, Any]:
-    """One sentence as fairseq's batch."""
+    """A fairseq batch of one sentence."""
     (batch,) = hub._build_batches([hub.encode(sentence)], skip_invalid_size_inputs=False)
     return batch
 
 
 def decode(hub: GeneratorHubInterface, generator: Any, batch: dict[str, Any]) -> torch.Tensor:
-    """The tokens of its best translation, int64 ``[m]``."""
+    """Decode a batch of one sentence; return the tokens of the best translation, int64 ``[m]``."""
     (tokens,) = best_translations(hub.task, generator, hub.models, batch)
     return tokens
 

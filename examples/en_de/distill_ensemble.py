@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Train the distilled model: taught by an ensemble, with heads of its own.
+"""Train the distilled model, a student of an ensemble, and its heads.
 
     python examples/en_de/distill_ensemble.py --cpu-autocast    # most of a day of one core
 
-Two teachers learn LibreOffice's help and user interface. A student of their size begins with one of
-them and learns what both together say, by beam search, to these texts and to crossed sentences
-(../common/crossing.py). Then eight heads learn what the student says (sequential_heads.py).
-Every command is printed as it would be typed. A stage whose result exists is skipped, so that an
-interrupted run goes on where it was. Then this writes the directory that comes along:
+Two teachers are trained on LibreOffice's help and user interface. A student of the same size is
+initialised with one of them, and trained on the ensemble's translations by beam search of these
+texts and of crossed sentences (../common/crossing.py). Then eight heads learn the student's output
+(sequential_heads.py). Every command is printed. Stages with existing results are skipped, so an
+interrupted run can be resumed. Finally, this command writes the bundled directory:
 
     python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/distilled_model
 """
@@ -23,7 +23,7 @@ from examples.en_de.sequential_heads import add_heads
 
 TEXTS = ("libreoffice", "libreoffice-ui")
 RECIPE = replace(en_de.RECIPES["full"], network=en_de.network(256, 512, 5, 2))
-TEACHERS = (1, 2)  # their seeds
+TEACHERS = (1, 2)  # seeds
 TEACHING = ["--decoding", "beam", "--beam", "5"]
 N_CROSSED = 45_000
 SAVE_EVERY = 100
@@ -32,14 +32,14 @@ STUDENT = [*en_de.schedule(3000, 1.5e-3, 300, 4000), "--dropout", "0.1"]
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = en_de.recipe_parser(__doc__, "en_de_distill_ensemble").parse_args()
     with commands.resumable():
         build(args.workdir, en_de.asked_for(RECIPE, args))
 
 
 def build(work: Path, recipe: en_de.Recipe) -> None:
-    """From raw text to the table of the student's heads."""
+    """Run all stages from raw text to the table of the student's heads."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe, TEXTS)
     teachers = [train(work, recipe, f"teacher_{seed}", "data", TEACHER, seed) for seed in TEACHERS]
@@ -54,7 +54,7 @@ def build(work: Path, recipe: en_de.Recipe) -> None:
 
 
 def train(work: Path, recipe: en_de.Recipe, name: str, data: str, options: list, seed: int) -> Path:
-    """A stock transformer; returns the mean of its last checkpoints."""
+    """Train a stock transformer; return the average of its last checkpoints."""
     folder = work / name
     command = en_de.train_command(
         work / data, folder, recipe, save_every=SAVE_EVERY, keep=N_AVERAGED, seed=seed
@@ -64,7 +64,7 @@ def train(work: Path, recipe: en_de.Recipe, name: str, data: str, options: list,
 
 
 def mix(work: Path) -> None:
-    """The teachers' translations; those of whole sentences are there twice, crossed ones once."""
+    """Combine the teachers' translations: original sentences twice, crossed ones once."""
     if commands.finished(work / "mixed"):
         return
     sources, targets = (read(work / f"taught/data/text/train.{name}") for name in ("en", "de"))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Translate twenty everyday sentences with both models, beside each other.
+"""Translate twenty everyday sentences with both models, side by side.
 
     python examples/en_de/everyday.py
 
-The sentences, in ``everyday.en``, are such as programs everywhere say. The table goes to standard
-output, and to the file of ``--output``, if there is one.
+The sentences, in ``everyday.en``, are typical of user interfaces. The table is printed, and written
+to the file of ``--output`` if given.
 """
 
 import argparse
@@ -33,14 +33,16 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the table to it, too")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="also write the table to this file"
+    )
     return parser.parse_args()
 
 
 def table() -> str:
-    """The sentences with what each model says, in Markdown."""
+    """The sentences and their translations by each model, in Markdown."""
     sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
     columns = {"English": sentences}
     for name, folder in COLUMNS.items():
@@ -49,7 +51,7 @@ def table() -> str:
 
 
 def translations(folder: Path, sentences: list[str]) -> list[str]:
-    """The sentences translated one at a time by the model in a folder, as the demo does it."""
+    """Translate sentences one at a time with the model in a folder, as in the demo."""
     hub = demo.load(folder)
     generator = demo.generator_of(hub, demo.METHODS["blockwise"])
     batches = [demo.batch_of(hub, sentence) for sentence in sentences]
@@ -57,7 +59,7 @@ def translations(folder: Path, sentences: list[str]) -> list[str]:
 
 
 def rows_of(columns: dict[str, list[str]]) -> list[dict[str, str]]:
-    """The rows of columns of the same length."""
+    """Transpose columns to rows."""
     return [dict(zip(columns, cells)) for cells in zip(*columns.values())]
 
 

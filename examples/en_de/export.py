@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make a directory to share of a model: half-precision weights, dictionaries and subwords.
+"""Create a directory of a model to share: half-precision weights, dictionaries and subwords.
 
-python examples/en_de/export.py work/en_de_full frozen examples/en_de/model
-python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/distilled_model
+python examples/en_de/export.py work/en_de_full frozen examples/en_de/model python
+examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/distilled_model
 """
 
 import argparse
@@ -15,18 +15,20 @@ import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments
 from fairseq_fastdec.tools.atomic_files import replacing
 
-# Decoding and further training need these parts of a checkpoint, and no optimizer's state.
+# The parts of a checkpoint for decoding and further training, without optimizer state.
 KEPT = ("args", "cfg", "model", "task_state", "optimizer_history", "extra_state")
-# Options with directories of the machine that trained it.
+# Options with paths of the training machine.
 PLACES = ("data", "save_dir", "finetune_from_model", "restore_file", "user_dir")
 
 
 def main() -> None:
     """Read the command line and export."""
     parser = arguments.described(__doc__)
-    parser.add_argument("workdir", type=Path, help="that of run.py or distill_ensemble.py")
-    parser.add_argument("model", help="the name of a directory in it")
-    parser.add_argument("output", type=Path, help="a directory; made if it is not there")
+    parser.add_argument(
+        "workdir", type=Path, help="work directory of run.py or distill_ensemble.py"
+    )
+    parser.add_argument("model", help="name of a model's directory in it")
+    parser.add_argument("output", type=Path, help="output directory, created if missing")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     write_half(args.workdir / args.model / "checkpoint_last.pt", args.output / "checkpoint.pt")
@@ -35,7 +37,7 @@ def main() -> None:
 
 
 def write_half(checkpoint: Path, output: Path) -> None:
-    """The same model in fp16, without what belongs to its training."""
+    """Write a checkpoint in fp16, without training state."""
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     kept = {name: state[name] for name in KEPT}
     kept["model"] = half(state["model"])
@@ -48,7 +50,7 @@ def write_half(checkpoint: Path, output: Path) -> None:
 
 
 def half(parameters: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """All in fp16; embeddings that are one tensor under several names stay one."""
+    """Convert parameters to fp16; shared embeddings stay shared."""
     seen: dict[int, torch.Tensor] = {}
     return {
         name: seen.setdefault(value.data_ptr(), value.half()) for name, value in parameters.items()

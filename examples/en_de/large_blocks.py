@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Eight heads and their base learn what the base says to ten times as many sources.
+"""Train eight heads and their base on the base's translations of ten times as many sources.
 
-    python examples/double_token/more_sources.py    # its single-token model is where this begins
+    python examples/double_token/more_sources.py    # trains the initial single-token model
     python examples/en_de/large_blocks.py           # some hours
 
-The base gets two more decoder layers, and all learn its own greedy translations of the training
-data and of crossed sentences (../common/crossing.py). Every command is printed as it would be
-typed. A stage whose result exists is skipped, so that an interrupted run goes on where it was.
+The base gets two more decoder layers. Base and heads are trained on the base's greedy translations
+of the training data and of crossed sentences (../common/crossing.py). Every command is printed.
+Stages with existing results are skipped, so an interrupted run can be resumed.
 """
 
 from functools import partial
@@ -25,8 +25,8 @@ DECODER_LAYERS = 6
 N_CROSSED = 300_000
 UPDATES = 3000
 SAVE_EVERY, N_KEPT = 50, 10
-# Text that the model has hardly seen twice needs no dropout, and targets without a doubt no
-# smoothing. The first heads are asked for most often.
+# No dropout, since text is hardly repeated; no label smoothing, since targets are deterministic.
+# The first heads have the largest weights, since they are used most often.
 TRAINING = [
     *en_de.schedule(3500, 1.2e-3, 100, UPDATES), "--dropout", "0", "--label-smoothing", "0",
     "--block-ffn-embed-dim", "1024", "--heads-per-position", "5", "--head-decay", "0.75",
@@ -44,7 +44,7 @@ METHODS: dict[str, list] = {
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     parser = en_de.recipe_parser(__doc__, "en_de_large_blocks")
     parser.add_argument(
         "--teacher",
@@ -54,13 +54,13 @@ def main() -> None:
     )
     args = parser.parse_args()
     if not args.teacher.exists():
-        parser.error(f"--teacher {args.teacher}: not there; more_sources.py makes it")
+        parser.error(f"--teacher {args.teacher}: does not exist; create it with more_sources.py")
     with commands.resumable():
         compare(args.workdir, args.teacher, en_de.asked_for(en_de.RECIPES["full"], args))
 
 
 def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
-    """From raw text to the table."""
+    """Run all stages from raw text to the table."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
     without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=11))
@@ -78,7 +78,7 @@ def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
 
 
 def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
-    """Heads and base together; the last checkpoints are averaged."""
+    """Train heads and base together, and average the last checkpoints."""
     folder, begin = work / "blocks", work / "deeper.pt"
     rewrite(teacher, begin, lambda state: deepened(state, DECODER_LAYERS))
     data = work / "distilled" / "data"
@@ -89,7 +89,7 @@ def train(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:
 
 
 def row_of(work: Path, model: Path, name: str, title: str, options: list) -> dict[str, str]:
-    """A model decoded with one kind of proposals."""
+    """Decode with one model and one kind of proposals."""
     output = en_de.decode_in_batches(work, name.replace(" ", "-"), model, options)
     return {
         "model": title,

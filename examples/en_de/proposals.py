@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What an invocation costs and brings, by the number of proposals that it verifies.
+"""Measure the cost and gain of an invocation by the number of verified proposals.
 
     python examples/en_de/proposals.py                     # the distilled model: some minutes
     python examples/en_de/proposals.py --decoder-layers 6  # the same in a deeper model
 
-Greedy decoding, chains and trees of the distilled model's heads, in fp32 and int8, one sentence at
-a time, in alternating rounds of scripts/benchmark.py. It prints a table and draws
-``proposals.png``: tokens an invocation against milliseconds an invocation. Whatever lies above the
-line of greedy decoding is faster than greedy. Layers that --decoder-layers adds change nothing but
-the time: translations and heads stay those of the distilled model, and the table shows what such
-heads are worth to a base of that depth. Leave the machine to it: nothing else should run.
+Compares greedy decoding with chains and trees of the distilled model's heads, in fp32 and int8, one
+sentence at a time, in alternating rounds of scripts/benchmark.py. It prints a table and draws
+``proposals.png``: tokens against milliseconds per invocation. Points above the line of greedy
+decoding are faster than greedy. Layers added by --decoder-layers only change the time, not
+translations or heads, so the table shows the gain of such heads for a base of that depth. Run
+nothing else on the machine.
 """
 
 import argparse
@@ -31,9 +31,9 @@ from fairseq_fastdec.tools.command_line import positive
 
 PRECISIONS = {"fp32": "model", "int8": "int8"}
 GREEDY = "greedy"
-# The distilled model's decoder.
+# The number of decoder layers of the distilled model.
 OWN_LAYERS = 2
-# Whole chains: the heads propose, however unsure they are.
+# Whole chains, independent of the heads' confidence.
 WHOLE = "--proposal-confidence 0"
 METHODS = {
     GREEDY: "--decoding greedy",
@@ -52,9 +52,9 @@ class Point(NamedTuple):
     """A method in one precision.
 
     Attributes:
-        tokens: an invocation.
-        milliseconds: an invocation, in the median round, the encoder's share among them.
-        times_as_fast: as greedy in the same precision, the median of the rounds.
+        tokens: per invocation.
+        milliseconds: per invocation in the median round, including the encoder.
+        times_as_fast: relative to greedy in the same precision, the median of the rounds.
     """
 
     method: str
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work/en_de_proposals")
     parser.add_argument("--sentences", type=positive, default=300, metavar="N")
@@ -100,7 +100,7 @@ def prepare(args: argparse.Namespace) -> None:
 
 
 def checkpoint(args: argparse.Namespace) -> Path:
-    """The model to decode with."""
+    """The path of the model."""
     return args.workdir / f"{args.decoder_layers}_layers.pt"
 
 
@@ -142,7 +142,7 @@ def _point(name: str, precision: str, results: dict[str, dict[str, Any]]) -> Poi
 
 
 def table(document: dict[str, Any], points: Sequence[Point], n_layers: int) -> str:
-    """Markdown with a row for each method."""
+    """A Markdown table with a row for each method."""
     first = document["results"][0]
     n_threads, processor = document["settings"]["threads"], document["processor"]
     title = (
@@ -164,8 +164,8 @@ def table(document: dict[str, Any], points: Sequence[Point], n_layers: int) -> s
 
 
 def draw(points: Sequence[Point], path: Path) -> None:
-    """Tokens an invocation against milliseconds an invocation, a panel for each precision."""
-    # The table needs no matplotlib.
+    """Plot tokens against milliseconds per invocation, with a panel for each precision."""
+    # Imported here, since the table needs no matplotlib.
     from fairseq_fastdec.tools.benchmark.figure import DPI, Figure, FigureCanvasAgg
 
     figure = Figure(figsize=(10, 4.5), dpi=DPI, layout="constrained")

@@ -4,8 +4,8 @@
     python examples/en_de/run.py                 # shortened: about ten minutes on 2 cores
     python examples/en_de/run.py --size full     # about two hours
 
-Every command is printed as it would be typed. A stage whose result exists is skipped, so that an
-interrupted run goes on where it was; --workdir names where results are kept.
+Every command is printed. Stages with existing results in --workdir are skipped, so an interrupted
+run can be resumed.
 """
 
 import argparse
@@ -23,14 +23,14 @@ METHODS = {
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = parse_args()
     with commands.resumable():
         run_recipe(args)
 
 
 def run_recipe(args: argparse.Namespace) -> None:
-    """From raw text to the table."""
+    """Run all stages from raw text to the table."""
     recipe = en_de.asked_for(en_de.RECIPES[args.size], args)
     work = arguments.sized_workdir(args, "en_de")
     en_de.prepare(work, recipe)
@@ -44,21 +44,21 @@ def run_recipe(args: argparse.Namespace) -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     arguments.add_size(parser, "en_de", en_de.RECIPES)
     parser.add_argument(
         "--block-heads",
         choices=["parallel", "sequential"],
         default="parallel",
-        help="the paper's heads, or heads that see the tokens before theirs (default: parallel)",
+        help="the paper's heads, or heads that read the tokens before theirs (default: parallel)",
     )
     en_de.add_autocast_option(parser)
     return parser.parse_args()
 
 
 def train_blockwise(work: Path, recipe: en_de.Recipe, block_heads: str) -> str:
-    """Four heads on top of the baseline, which stays as it is; returns their folder's name."""
+    """Train four heads on the frozen baseline; return the name of their folder."""
     name = "frozen" if block_heads == "parallel" else f"frozen_{block_heads}"
     folder = work / name
     if commands.finished(folder):
@@ -76,10 +76,10 @@ def train_blockwise(work: Path, recipe: en_de.Recipe, block_heads: str) -> str:
 
 
 def decode(work: Path, recipe: en_de.Recipe, frozen: str) -> list[Run]:
-    """Every method on the same sentences, in alternating rounds.
+    """Decode the same sentences with every method, in alternating rounds.
 
     Args:
-        frozen: the name of the folder of the baseline with heads.
+        frozen: the folder of the baseline with heads.
     """
     rows = [("baseline", "fairseq --beam 1"), (frozen, "greedy"), (frozen, "blockwise")]
     results = []
@@ -94,7 +94,7 @@ def decode(work: Path, recipe: en_de.Recipe, frozen: str) -> list[Run]:
 
 
 def generate(work: Path, model: str, output: Path, options: list[str]) -> None:
-    """fairseq-generate with one method on the test set, one sentence at a time."""
+    """Run fairseq-generate with one method on the test set, one sentence at a time."""
     commands.generate_into(
         output,
         [

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Heads that see the tokens before theirs, on the base of the bundled model.
+"""Train sequential heads on the base of the bundled model.
 
     python examples/en_de/sequential_heads.py --cpu-autocast    # some hours of one core
 
-The base stays as it is, so translations do. The heads learn its own greedy translations of the
-training data and of crossed sentences (../common/crossing.py), with --block-heads sequential. Every
-command is printed as it would be typed. A stage whose result exists is skipped, so that an
-interrupted run goes on where it was.
+The base is frozen, so translations do not change. The heads (--block-heads sequential) are trained
+on its greedy translations of the training data and of crossed sentences (../common/crossing.py).
+Every command is printed. Stages with existing results are skipped, so an interrupted run can be
+resumed.
 """
 
 from functools import partial
@@ -23,14 +23,15 @@ BLOCK_SIZE = 8
 N_CROSSED = 60_000
 UPDATES = 12_000
 SAVE_EVERY = 200
-# Targets that the base is sure of need no smoothing. The first heads are asked for most often.
+# No label smoothing, since targets are the base's own. The first heads have the largest weights,
+# since they are used most often.
 TRAINING = [
     *en_de.schedule(1200, 2e-3, 100, UPDATES), "--dropout", "0", "--label-smoothing", "0",
     "--heads-per-position", "2", "--head-decay", "0.7", "--disable-validation",
-    # Half of the 256 inputs of the output layer, so that a proposal takes less time.
+    # Half of the output layer's 256 inputs, for faster proposals.
     "--block-output-rank", "128",
 ]  # fmt: skip
-# The heads propose, however unsure they are.
+# Proposals independent of the heads' confidence.
 WHATEVER = ["--proposal-confidence", 0]
 METHODS: dict[str, list] = {
     "chain of 3": ["--decoding-block-size", 4, *WHATEVER],
@@ -42,25 +43,25 @@ METHODS: dict[str, list] = {
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = en_de.recipe_parser(__doc__, "en_de_sequential_heads").parse_args()
     with commands.resumable():
         compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
 
 
 def compare(work: Path, recipe: en_de.Recipe) -> None:
-    """From raw text to the table."""
+    """Run all stages from raw text to the table."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
     add_heads(work, recipe, FIRST_MODEL)
 
 
 def add_heads(work: Path, recipe: en_de.Recipe, base: Path) -> None:
-    """Train heads on a model that stays as it is, and print the table of their blocks.
+    """Train heads on a frozen model, and print the table of their block sizes.
 
     Args:
-        work: has prepared text in ``data``.
-        base: a checkpoint; heads of its own are left out.
+        work: a directory with prepared text in ``data``.
+        base: a checkpoint, whose own heads are ignored.
     """
     without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=11))
     en_de.distil(work, base, data="sources")
@@ -78,7 +79,7 @@ def add_heads(work: Path, recipe: en_de.Recipe, base: Path) -> None:
 
 
 def train(work: Path, recipe: en_de.Recipe) -> None:
-    """The heads alone."""
+    """Train only the heads."""
     folder = work / "heads"
     if not commands.finished(folder):
         data = work / "distilled" / "data"
@@ -91,7 +92,7 @@ def train(work: Path, recipe: en_de.Recipe) -> None:
 
 
 def row_of(work: Path, model: Path, name: str, options: list) -> dict[str, str]:
-    """A model decoded with one kind of proposals."""
+    """Decode with one model and one kind of proposals."""
     output = en_de.decode_in_batches(work, name.replace(" ", "-"), model, options)
     return {
         "proposals": name,

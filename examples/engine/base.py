@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Transformer base beside fairseq: several tokens a step, and an ensemble of two.
+"""Compare transformer base with fairseq: several tokens per step, and an ensemble of two.
 
-    python examples/engine/base.py                   # all of it: some ten minutes
+    python examples/engine/base.py                   # all parts: about ten minutes
     python examples/engine/base.py --parts blocks --rounds 1
 
-The models have random weights and 37,000 types; all outputs are 31 tokens long from sources of 20.
-Those of the first part always say the same word, and so do their heads, so that all proposals are
-accepted and the table shows what a step of several tokens takes. All methods of a part take turns,
-each in one process with all threads. Leave the machine to it: nothing else should run.
+The models have random weights and 37,000 types; outputs have 31 tokens, sources 20. In the first
+part, models and heads always predict the same word, so that all proposals are accepted and the
+table shows the cost of a step with several tokens. All methods of a part take turns, each in one
+process with all threads. Run nothing else on the machine.
 """
 
 import itertools
@@ -34,10 +34,10 @@ HEADS = {
     "sequential": SEQUENTIAL,
     "low-rank sequential": {**SEQUENTIAL, "block_output_rank": 128},
 }
-# Sequential heads propose the word, however unsure they are of it.
+# Sequential heads propose the word independent of their confidence.
 WHOLE = {name: "--proposal-confidence 0" * ("sequential" in name) for name in HEADS}
 PRECISIONS = {"fp32": "model", "int8": "int8"}
-# The type that models say which say only one.
+# The only type that the models of the first part predict.
 WORD = 50
 FAIRSEQ = "fairseq"
 
@@ -46,12 +46,12 @@ class Part(NamedTuple):
     """An experiment.
 
     Attributes:
-        title: of its table.
-        checkpoints: those of an ensemble, for all methods that name none.
-        batch_size: sentences that are decoded at once.
-        sentences: how many are decoded.
-        fairseq: options of fairseq's own search.
-        methods: by name, our methods' options and a checkpoint of their own.
+        title: the title of its table.
+        checkpoints: the ensemble, for methods without their own checkpoint.
+        batch_size: the number of sentences per batch.
+        sentences: the number of sentences decoded.
+        fairseq: options of fairseq's search.
+        methods: by name, the options of a method and optionally its own checkpoint.
     """
 
     title: str
@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def prepare(work: Path) -> None:
-    """The test set, two models of different seeds, and one with heads of each kind and number."""
+    """Write the test set, two models with different seeds, and models with all kinds of heads."""
     write_sentences(work / "data", LANGUAGES)
     for seed in (1, 2):
         save_base(work / f"base{seed}.pt", LANGUAGES, seed)
@@ -127,7 +127,7 @@ def prepare(work: Path) -> None:
 
 @torch.no_grad()
 def say_one_word(network: nn.Module) -> None:
-    """Let a model and its heads find the same type most likely everywhere."""
+    """Change a model and its heads to always predict the same type."""
     decoder = network.decoder
     heads = getattr(decoder, "heads", None)
     norms = [decoder.layers[-1].final_layer_norm]
@@ -138,7 +138,7 @@ def say_one_word(network: nn.Module) -> None:
         norm.weight.fill_(0.3)
         norm.bias.copy_(9 * word)
     if getattr(heads, "narrow", None) is not None:
-        # The word is still there behind the projection.
+        # Keep the word's direction in the projection.
         heads.narrow.weight[0] = heads.widen.weight[:, 0] = word / word.norm()
 
 
@@ -162,12 +162,12 @@ def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> l
 
 
 def paths(work: Path, *checkpoints: str) -> str:
-    """The value of ``--path``."""
+    """The value for ``--path``."""
     return ":".join(str(work / f"{name}.pt") for name in checkpoints)
 
 
 def table(part: Part, document: dict[str, Any]) -> str:
-    """Markdown of what ``benchmark.json`` holds: a row for each method, times as fast as others."""
+    """A Markdown table from ``benchmark.json``: the relative speed of each method."""
     results = {own["method"]: own for own in document["results"]}
     first = next(iter(part.methods))
     rows = []
@@ -184,7 +184,7 @@ def table(part: Part, document: dict[str, Any]) -> str:
 
 
 def times_as_fast(own: dict[str, Any], other: dict[str, Any]) -> str:
-    """The median of the rounds, the least and the greatest."""
+    """The relative speed: the median of the rounds, least and greatest."""
     ratios = sorted(theirs / ours for ours, theirs in zip(own["seconds"], other["seconds"]))
     return f"{statistics.median(ratios):.2f}x ({ratios[0]:.2f} to {ratios[-1]:.2f})"
 

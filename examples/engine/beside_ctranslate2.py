@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Decode with this plugin and with CTranslate2, each as fast as it can, and print the tables.
+"""Compare the speed of this plugin and CTranslate2, each in its fastest setting.
 
-    python examples/engine/beside_ctranslate2.py                 # both models: some twenty minutes
+    python examples/engine/beside_ctranslate2.py                 # both models: about twenty minutes
     python examples/engine/beside_ctranslate2.py --models small --rounds 1 --sentences 20
 
-The models are the small one that comes along (../en_de/model, without its heads) and a transformer
-base with 37,000 types and random weights, whose outputs are 31 tokens long from sources of 20. Each
-method is measured with one worker that has all threads, and with a worker for each thread; its
-faster one counts (scripts/benchmark.py). Leave the machine to it: nothing else should run.
+The models are the small bundled one (../en_de/model, without its heads) and a transformer base with
+37,000 types and random weights, with outputs of 31 tokens and sources of 20. Each method is
+measured with one worker with all threads, and with one worker per thread; the faster one counts
+(scripts/benchmark.py). Run nothing else on the machine.
 """
 
 import argparse
@@ -42,10 +42,10 @@ class Model(NamedTuple):
     """A model to compare on.
 
     Attributes:
-        title: of its table.
-        prepare: fills a directory with ``data`` and ``checkpoint.pt``.
-        options: of scripts/benchmark.py besides the data and the checkpoint.
-        sentences: how many are decoded.
+        title: the title of its table.
+        prepare: writes ``data`` and ``checkpoint.pt`` to a directory.
+        options: options of scripts/benchmark.py, except data and checkpoint.
+        sentences: the number of sentences decoded.
     """
 
     title: str
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--workdir", type=Path, default=Path("work/beside_ctranslate2"))
@@ -90,13 +90,13 @@ def parse_args() -> argparse.Namespace:
 
 
 def prepare_small(work: Path) -> None:
-    """The test set of ../en_de in its model's subwords, and that model as a stock transformer."""
+    """Write the test set of ../en_de in the model's subwords, and the model without heads."""
     write_test_set(work / "data", MODEL)
     save_without_heads(MODEL / "checkpoint.pt", work / "checkpoint.pt")
 
 
 def prepare_base(work: Path) -> None:
-    """Random sentences, and a transformer base as it is before training."""
+    """Write random sentences, and a transformer base with random weights."""
     write_sentences(work / "data", LANGUAGES)
     save_base(work / "checkpoint.pt", LANGUAGES, seed=1)
 
@@ -123,7 +123,7 @@ def benchmark_command(
 
 
 def table(title: str, document: dict[str, Any]) -> str:
-    """Markdown of what ``benchmark.json`` holds: a row for each search, batch size, precision."""
+    """A Markdown table from ``benchmark.json``, with a row per search, batch size and precision."""
     results = {(own["method"], own["batch_size"]): own for own in document["results"]}
     rows = []
     for search in SEARCHES:
@@ -148,7 +148,7 @@ def table(title: str, document: dict[str, Any]) -> str:
 
 
 def beside(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
-    """The cells of two methods in their best settings."""
+    """The cells for two methods in their best settings."""
     ratios = [ours / other for ours, other in zip(own["seconds"], theirs["seconds"])]
     ahead = OURS if statistics.median(ratios) < 1 else THEIRS
     return {

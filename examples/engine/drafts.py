@@ -4,10 +4,10 @@
     python examples/engine/drafts.py [--sentences N] [--rounds N] [--output FILE]
 
 The drafts are translations by the same model: of an earlier version of the text (LibreOffice's help
-pages), of the beginning of a sentence that grows word by word, or of the same sentence, with some
-of their words replaced, removed or put in. Each round decodes all sentences without drafts and with
-them. Transformer base has random weights; --no-repeat-ngram-size 2 keeps it from
-repeating a token all the time.
+pages), of the beginning of a sentence that grows word by word, or of the same sentence with some
+words replaced, removed or inserted. Each round decodes all sentences without and with drafts.
+Transformer base has random weights; --no-repeat-ngram-size 2 prevents it from repeating a single
+token.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from fairseq_fastdec.noise import results_only
 from fairseq_fastdec.tools.command_line import positive
 
 SHARES = {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2}
-# The changed share of a new version's words, in words.
+# Ranges of the share of changed words in a new version.
 UPDATES = {"up to 7.5 %": (0, 0.075), "7.5 to 15 %": (0.075, 0.15), "15 to 30 %": (0.15, 0.3)}
 PRECISIONS = ("fp32", "int8")
 LANGUAGES = ("en", "de")
@@ -52,7 +52,7 @@ class Model:
     def decoded(
         self, sources: Sequence[Tensor], drafts: Optional[Sequence[Tensor]] = None
     ) -> tuple[list[Tensor], float, float]:
-        """Tokens of the outputs, seconds, and tokens per invocation.
+        """Decode; return the tokens of the outputs, seconds, and tokens per invocation.
 
         Args:
             sources: int64 ``[n]`` each, with EOS; drafts: int64 ``[D]`` each.
@@ -113,7 +113,7 @@ def of_distilled(precision: str, args: Namespace) -> list[dict[str, str]]:
         parts = [hub.encode(" ".join(words[:i])) for i in range(1, len(words) + 1)]
         outputs, _, _ = model.decoded(parts)
         growing += parts
-        # The last sentence mark and EOS would end the draft too early.
+        # Without the final punctuation mark and EOS, which would end the draft too early.
         drafts += [outputs[0][:0], *(output[:-2] for output in outputs[:-1])]
     rows.append(row("a source that grows by a word", model, growing, drafts, args.rounds))
     return rows
@@ -136,13 +136,13 @@ def of_base(folder: Path, precision: str, args: Namespace) -> list[dict[str, str
 
 
 def scramble(network: nn.Module) -> None:
-    """Flip signs of the features, so that the best next token is not the last one again."""
+    """Flip signs of features at random, so that the model does not repeat the last token."""
     weight = network.decoder.layers[-1].final_layer_norm.weight.data
     weight.mul_(torch.randint(0, 2, weight.shape) * 2 - 1)
 
 
 def of_edited(model: Model, sources: Sequence[Tensor], rounds: int) -> list[dict[str, str]]:
-    """The rows of drafts of the same sentences, with some words changed, and of other sentences."""
+    """The rows for drafts of the same sentences, edited or not, and of other sentences."""
     outputs, _, _ = model.decoded(sources)
     marks = model.hub.task.target_dictionary.symbols
     rows = [row("the translation", model, sources, outputs, rounds)]
@@ -157,7 +157,7 @@ def of_edited(model: Model, sources: Sequence[Tensor], rounds: int) -> list[dict
 def row(
     name: str, model: Model, sources: Sequence[Tensor], drafts: Sequence[Tensor], rounds: int
 ) -> dict[str, str]:
-    """Decode without and with drafts, in turns; medians of the ratios of each round.
+    """Decode without and with drafts in turns; report the median ratio of the rounds.
 
     Raises:
         AssertionError: if drafts change an output.
@@ -177,7 +177,7 @@ def row(
 
 
 def edited(outputs: Sequence[Tensor], share: float, symbols: Sequence[str]) -> list[Tensor]:
-    """Outputs of which a share of the words is replaced, removed, or followed by another word."""
+    """Outputs with a share of the words replaced, removed, or followed by another word."""
     rng = random.Random(1)
     split = [words_of(output.tolist()[:-1], symbols) for output in outputs]
     others = [word for words in split for word in words]
@@ -193,7 +193,7 @@ def edited(outputs: Sequence[Tensor], share: float, symbols: Sequence[str]) -> l
 
 
 def words_of(tokens: Sequence[int], symbols: Sequence[str]) -> list[list[int]]:
-    """Tokens by words, whose subwords but the last end in ``@@``."""
+    """Group tokens into words; all subwords of a word but the last end in ``@@``."""
     words: list[list[int]] = [[]]
     for token in tokens:
         words[-1].append(token)
@@ -203,14 +203,14 @@ def words_of(tokens: Sequence[int], symbols: Sequence[str]) -> list[list[int]]:
 
 
 def versions() -> list[tuple[str, str]]:
-    """Paragraphs of LibreOffice's help that have changed: old and new."""
+    """Changed paragraphs of LibreOffice's help, old and new."""
     packed = (EN_DE / "data" / "updates.tsv.xz").read_bytes()
     lines = lzma.decompress(packed).decode("utf-8").splitlines()
     return [(old, new) for old, new in (line.split("\t") for line in lines)]
 
 
 def changed_share(old: str, new: str) -> float:
-    """The share of the words of the longer of two texts that the other one has not."""
+    """The share of words of the longer of two texts that are not in the other."""
     words = old.split(), new.split()
     blocks = difflib.SequenceMatcher(None, *words, autojunk=False).get_matching_blocks()
     return 1 - sum(block.size for block in blocks) / max(map(len, words))

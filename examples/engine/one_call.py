@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measure calls from Python beside fairseq's ``inference_step``.
+"""Compare the time of calls from Python with fairseq's ``inference_step``.
 
     python examples/engine/one_call.py [CHECKPOINT] [--sentences N]
 
-Greedy decoding. Each call gets one sentence of the test set; the calls take turns.
-``inference_step`` gets a batch that exists already, ``hub.generate`` tokens; both return tokens.
-The others read and return text.
+Greedy decoding of one sentence of the test set per call; the calls take turns. ``inference_step``
+takes an existing batch, ``hub.generate`` tokens; both return tokens. The others read and return
+text.
 """
 
 import argparse
@@ -59,10 +59,10 @@ def main() -> None:
 
 
 def calls_of(path: Path, lines: list[str], bundle: Path) -> dict[str, Callable[[int], Any]]:
-    """Functions that translate the sentence of a number.
+    """Functions that translate a sentence by its number.
 
     Args:
-        bundle: where one is written.
+        bundle: the path for a bundle.
     """
     translator = fairseq_fastdec.load(path)
     export(translator, bundle)
@@ -83,7 +83,7 @@ def calls_of(path: Path, lines: list[str], bundle: Path) -> dict[str, Callable[[
 
 
 def timed(call: Callable[[int], Any], n: int) -> float:
-    """The mean seconds of a call."""
+    """The mean seconds per call."""
     started = time.perf_counter()
     for number in range(n):
         call(number)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Time whole commands from the shell, fairseq's and ours in turns, and print the table.
+"""Measure the time of whole commands, with and without the plugin, in turns.
 
-    python examples/engine/whole_commands.py                  # 1,500 sentences: some ten minutes
+    python examples/engine/whole_commands.py                  # 1,500 sentences: about ten minutes
     python examples/engine/whole_commands.py --repeat 20      # 30,000 sentences
 
-Translations are of the distilled model (../en_de/distilled_model), and of a copy without prediction
-heads where fairseq runs without this plugin. Times are from the start of Python to its end. Leave
-the machine to it: nothing else should run.
+The model is the distilled one (../en_de/distilled_model), or a copy without prediction heads for
+fairseq without this plugin. Times are from the start to the end of the process. Run nothing else on
+the machine.
 """
 
 import argparse
@@ -32,10 +32,10 @@ STOCK, PLUGIN, OURS = "fairseq", "fairseq with the plugin", "python -m fairseq_f
 
 
 class Job(NamedTuple):
-    """The same work for each command.
+    """The same work for all commands.
 
     Attributes:
-        name: fairseq's command.
+        name: the name of fairseq's command.
         stock: options without the plugin; ours: options with it.
     """
 
@@ -82,17 +82,17 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS))
     parser.add_argument("--workdir", type=Path, default=Path("work/whole_commands"))
     parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--repeat", type=positive, default=1, help="of the test set")
+    parser.add_argument("--repeat", type=positive, default=1, help="repetitions of the test set")
     return parser.parse_args()
 
 
 def prepare(work: Path, repeat: int) -> None:
-    """Binarise the test set, and write the copy of the model that has no heads."""
+    """Binarise the test set, and write a copy of the model without heads."""
     write_test_set(work / "data", DISTILLED_MODEL, repeat)
     (work / "sentence.en").write_text(SENTENCE, encoding="utf-8")
     state = torch.load(DISTILLED_MODEL / "checkpoint.pt", map_location="cpu", weights_only=True)
@@ -104,7 +104,7 @@ def prepare(work: Path, repeat: int) -> None:
 
 
 def command_of(work: Path, job: Job, program: str) -> list[str]:
-    """A command as a user types it."""
+    """The command line of a job."""
     path = work / "stock.pt" if program == STOCK else DISTILLED_MODEL / "checkpoint.pt"
     words = [*commands.fairseq(job.name)]
     if program == OURS:
@@ -123,10 +123,10 @@ def command_of(work: Path, job: Job, program: str) -> list[str]:
 
 
 def run(command: list[str], is_stock: bool) -> float:
-    """The seconds that a command takes; its output goes nowhere."""
+    """The run time of a command in seconds; its output is discarded."""
     environment = {name: value for name, value in os.environ.items() if "WEIGHTS_ONLY" not in name}
     if is_stock:
-        # As users of fairseq have it with torch 2.6 and newer.
+        # Required by fairseq with torch 2.6 and newer.
         environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"
     started = time.perf_counter()
     subprocess.run(command, env=environment, check=True, capture_output=True)

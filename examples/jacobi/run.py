@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Decode an existing checkpoint with each of the parallel methods, and compare.
+"""Compare the parallel decoding methods on an existing checkpoint.
 
     python examples/jacobi/run.py                        # trains a small baseline first
     python examples/jacobi/run.py data-bin/en-de --path checkpoint_best.pt \\
         --scoring sacrebleu --tokenizer moses --bpe subword_nmt --bpe-codes codes
 
-Options that are not this script's go to fairseq-generate as they are. Each command is printed as it
-would be typed. The table has the columns of Tables 1 and 6 of Santilli et al. (ACL 2023).
+Unknown options are passed to fairseq-generate. Each command is printed. The table has the columns
+of Tables 1 and 6 of Santilli et al. (ACL 2023).
 """
 
 import argparse
@@ -35,12 +35,12 @@ METHODS = {
     "lookahead": ["--decoding", "lookahead"],
 }  # fmt: skip
 REFERENCE = "fairseq --beam 1"
-# The same iterations, but for those that finish a block behind a settled EOS.
+# The same iterations, except those that finish a block after a settled EOS.
 UP_TO_EOS = {"hybrid_jacobi (HGJ, b = 3)": "gs_jacobi (PGJ, b = 3)"}
 
 
 def main() -> None:
-    """Train or take a checkpoint, decode, show the table."""
+    """Train a checkpoint if none is given, decode, and print the table."""
     args, options = parse_args()
     if args.path is None:
         args.data, args.path, options = train_baseline(options)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def parse_args():
-    """This script's options, and those that it hands on."""
+    """Parse the options of this script, and return them with those for fairseq-generate."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -65,12 +65,17 @@ def parse_args():
     parser.add_argument("data", nargs="?", help="binarised data, as for fairseq-generate")
     parser.add_argument("--path", help="checkpoint, or several joined by colons (default: train)")
     parser.add_argument("--batch-size", type=positive, default=1)
-    parser.add_argument("--rounds", type=positive, default=3, help="the methods take turns")
+    parser.add_argument(
+        "--rounds",
+        type=positive,
+        default=3,
+        help="number of rounds, in which the methods take turns",
+    )
     parser.add_argument(
         "--workdir",
         type=Path,
         default=commands.ROOT / "work" / "jacobi",
-        help="results are kept here",
+        help="directory of the results",
     )
     args, options = parser.parse_known_args()
     if (args.data is None) != (args.path is None):
@@ -79,7 +84,7 @@ def parse_args():
 
 
 def train_baseline(options: list[str]):
-    """The quick baseline of examples/en_de: its data, its checkpoint and the options for it."""
+    """Train the quick baseline of examples/en_de; return data, checkpoint and options."""
     settings = en_de.RECIPES["quick"]
     work = commands.ROOT / "work" / "en_de_quick"
     work.mkdir(parents=True, exist_ok=True)
@@ -92,7 +97,7 @@ def train_baseline(options: list[str]):
 
 
 def generate(args: argparse.Namespace, options: list[str], output: Path) -> None:
-    """fairseq-generate with one method."""
+    """Run fairseq-generate with one method."""
     commands.generate_into(
         output,
         [
@@ -105,7 +110,7 @@ def generate(args: argparse.Namespace, options: list[str], output: Path) -> None
 
 
 def read_timed(output: Path, path: str, method: str) -> Run:
-    """A run without the time in which ``--oracle-length`` found lengths: the paper knows them."""
+    """A run without the time to find lengths for ``--oracle-length``, as in the paper."""
     run = read_run(output, path, method)
     for line in read_lines(output / "log.txt") + read_lines(output / "generate-test.txt"):
         found = re.search(r" decoding: .* ([\d.]+) seconds before it for --oracle-length", line)
@@ -116,7 +121,7 @@ def read_timed(output: Path, path: str, method: str) -> Run:
 
 
 def show(work: Path, runs: list[Run], batch_size: int) -> None:
-    """Print the table, and keep it as Markdown."""
+    """Print the table, and write it as Markdown."""
     groups = {group[0].method: group for group in grouped(runs)}
     rows = [row_of(group, groups) for group in groups.values()]
     title = (
@@ -131,14 +136,14 @@ def show(work: Path, runs: list[Run], batch_size: int) -> None:
 
 
 def caution(runs: list[Run]) -> str:
-    """A warning where no subwords were joined before scoring."""
+    """A warning if subwords were not joined before scoring."""
     if any(run.translations != run.hypotheses for run in runs):
         return ""
     return " (of tokens as they are: --tokenizer and --bpe make text of them)"
 
 
 def iterations(group: list[Run], groups: dict[str, list[Run]]) -> str:
-    """Tokens an iteration; where a method goes on behind EOS, also without that."""
+    """Tokens per iteration; if a method continues after EOS, also without that."""
     told = f"{group[0].tokens / group[0].invocations:.2f}x"
     shorter = groups.get(UP_TO_EOS.get(group[0].method, ""))
     if shorter:
@@ -162,7 +167,7 @@ def row_of(group: list[Run], groups: dict[str, list[Run]]) -> dict[str, str]:
 
 
 def ratio(group: list[Run], reference: list[Run]) -> float:
-    """The speed in multiples of the reference's, in the same round."""
+    """The speed relative to the reference in the same round."""
     return statistics.median(b.seconds / a.seconds for a, b in zip(group, reference))
 
 

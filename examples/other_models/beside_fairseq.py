@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Decode with published models' sizes, beside fairseq: loading, memory, speed.
+"""Compare with fairseq on models of published sizes: loading, memory, speed.
 
     python examples/other_models/beside_fairseq.py                     # all: two hours
     python examples/other_models/beside_fairseq.py m2m_100 --minutes 5
 
 Each model is written with random weights (published.py), measured, and deleted. Outputs are forced
-to 15 tokens. A measurement that is there is not made again, so the same command goes on where an
-earlier one ended. Leave the machine to it: nothing else should run.
+to 15 tokens. Existing measurements are not repeated, so an interrupted run can be resumed. Run
+nothing else on the machine.
 """
 
 import argparse
@@ -32,19 +32,19 @@ FORCED = [
     "--min-len", str(TARGET_LENGTH - 1), "--max-len-a", "0", "--max-len-b", str(TARGET_LENGTH - 1)
 ]  # fmt: skip
 SEARCHES = {"greedy": 1, "beam 5": 5}
-# Sentences decoded at once, and how many are decoded.
+# Batch sizes and the number of sentences decoded.
 BATCHES = {1: 3, 16: 16}
 FAIRSEQ, SHORTLIST = "fairseq", "int8, shortlist"
 PRECISIONS = ["fp32", "bf16", "int8"]
 
 
 class Measurement(NamedTuple):
-    """A command whose result is kept.
+    """A command whose result is stored.
 
     Attributes:
-        name: of its directory.
-        command: to run.
-        is_timed: whether its own time and memory are the result.
+        name: the name of its directory.
+        command: the command to run.
+        is_timed: whether the result is the time and memory of the command.
     """
 
     name: str
@@ -62,14 +62,14 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}")
     parser.add_argument("--workdir", type=Path, default=Path("work/other_models"))
     parser.add_argument("--rounds", type=positive, default=2)
     parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     parser.add_argument(
-        "--minutes", type=positive, metavar="N", help="begin no measurement after so many"
+        "--minutes", type=positive, metavar="N", help="start no measurement after N minutes"
     )
     parser.add_argument("--keep", action="store_true", help="do not delete the checkpoints")
     args = parser.parse_args()
@@ -81,7 +81,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def measure(name: str, args: argparse.Namespace) -> None:
-    """Make the measurements of a model that are missing; the model exists as long as that takes."""
+    """Make the missing measurements of a model, which is deleted afterwards."""
     model, work = MODELS[name], args.workdir / name
     left = [
         measurement
@@ -90,7 +90,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
     ]
     for measurement in left:
         if args.minutes and time.monotonic() - BEGAN > 60 * args.minutes:
-            sys.exit(f"--minutes {args.minutes}: over; run the same command again to continue")
+            sys.exit(f"--minutes {args.minutes}: exceeded; run the same command again to continue")
         build(name, work / "model")
         perform(measurement, work / measurement.name, args.threads)
     if not args.keep:
@@ -98,7 +98,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
 
 
 def build(name: str, directory: Path) -> None:
-    """The model and its data, in a process of its own, whose memory goes with it."""
+    """Build the model and its data, in a separate process to free its memory."""
     if not commands.finished(directory):
         commands.run([sys.executable, Path(__file__).with_name("published.py"), name, directory])
         commands.mark_finished(directory)
@@ -107,7 +107,7 @@ def build(name: str, directory: Path) -> None:
 def measurements(
     model: Published, work: Path, n_rounds: int, n_threads: int
 ) -> Iterator[Measurement]:
-    """All methods in turns for each search and size of batches; then whole commands."""
+    """Yield the measurements: methods in turns per search and batch size, then whole commands."""
     given = [work / "model", "--path", work / "model" / "checkpoint.pt", *model.options]
     given += [*model.search, *FORCED]
     for search, beam in SEARCHES.items():
@@ -129,7 +129,9 @@ def measurements(
 
 
 def methods(model: Published, beam: int, work: Path) -> dict[str, list[Any]]:
-    """fairseq's own search and ours in all precisions: options of fairseq-generate."""
+    """The options of fairseq-generate for fairseq's search, and for this package's in all
+    precisions.
+    """
     search = ["--beam", str(beam)]
     own = ["--decoding", "greedy" if beam == 1 else "beam", *search]
     found = {FAIRSEQ: ["--decoding", "fairseq", *search]}
@@ -141,7 +143,7 @@ def methods(model: Published, beam: int, work: Path) -> dict[str, list[Any]]:
 
 
 def perform(measurement: Measurement, directory: Path, n_threads: int) -> None:
-    """Run the command, and keep what it took."""
+    """Run a command, and store its time and memory."""
     directory.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     threads = {"OMP_NUM_THREADS": str(n_threads)}
@@ -153,7 +155,7 @@ def perform(measurement: Measurement, directory: Path, n_threads: int) -> None:
 
 
 def print_tables(work: Path, names: list[str]) -> None:
-    """Print what has been measured, and keep it as ``tables.md``."""
+    """Print the results, and write them as ``tables.md``."""
     tables = [
         markdown(title, rows)
         for title, rows in (
@@ -168,7 +170,7 @@ def print_tables(work: Path, names: list[str]) -> None:
 
 
 def speed_rows(work: Path, names: list[str]) -> Iterator[dict[str, str]]:
-    """A row for each model, search and size of batches."""
+    """A row for each model, search and batch size."""
     for name, search, size in _cases(names):
         path = work / name / f"speed {search} {size}" / "benchmark.json"
         if path.exists():

@@ -3,8 +3,8 @@
 
     python examples/other_models/published.py m2m_100 work/m2m_100
 
-The architectures are as published, in fp16 as the files are. Words are random, and so are weights:
-what a model says means nothing, and what it costs is the same.
+The architectures are as published, in fp16 like the files. Words and weights are random, so outputs
+are meaningless, but time and memory are the same.
 """
 
 import sys
@@ -28,29 +28,29 @@ SETS = {"test": 16, "one": 1}
 LANGUAGES = ("en", "fr")
 PAIR = ["-s", LANGUAGES[0], "-t", LANGUAGES[1]]
 TRANSLATION, MANY, SPEECH = "translation", "translation_multi_simple_epoch", "speech_to_text"
-# The first token says the language, in the source and in the target.
+# The first token of source and target is the language.
 MULTILINGUAL = [
     *PAIR, "--langs", ",".join(LANGUAGES), "--lang-pairs", "-".join(LANGUAGES),
     "--encoder-langtok", "src", "--decoder-langtok",
 ]  # fmt: skip
-# A table for --shortlist has so many targets for each word of the data.
+# The number of targets for each word in the table for --shortlist.
 N_TARGETS = 100
-# Five seconds, and the tokens that are said in them, with EOS.
+# Speech: frames, features, and the tokens of a transcript, with EOS.
 N_FRAMES, N_FEATURES, TRANSCRIPT = 500, 80, 15
 
 
 class Published(NamedTuple):
-    """A model that people have.
+    """A published model.
 
     Attributes:
-        title: in tables.
+        title: the title in tables.
         arch: fairseq's name of the architecture.
-        arguments: what differs from it.
-        n_types: of the dictionary, the languages' tokens included.
-        task: fairseq's name of it.
-        options: of the task, for fairseq-generate.
+        arguments: options that differ from the architecture's.
+        n_types: the size of the dictionary, including language tokens.
+        task: fairseq's name of the task.
+        options: options of the task, for fairseq-generate.
         source_length: tokens of a source, with EOS.
-        search: fairseq-generate's options that are usual with it.
+        search: usual options of fairseq-generate for the model.
     """
 
     title: str
@@ -64,7 +64,7 @@ class Published(NamedTuple):
 
     @property
     def has_table(self) -> bool:
-        """Whether a shortlist makes sense: of a large vocabulary, from words."""
+        """Whether to measure a shortlist: for text with a large vocabulary."""
         return self.task != SPEECH and self.n_types > 100_000
 
 
@@ -108,7 +108,7 @@ MODELS = {
 
 
 def main() -> None:
-    """Write the checkpoint, ``checkpoint.pt``, and the data beside it."""
+    """Write ``checkpoint.pt`` and the data next to it."""
     parser = arguments.described(__doc__)
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("directory", type=Path)
@@ -126,11 +126,11 @@ def build(model: Published, directory: Path) -> None:
         write_text(model, directory)
     task = task_of(model, directory)
     if len(task.target_dictionary) != model.n_types:
-        sys.exit(f"{model.title}: the task made {len(task.target_dictionary)} types of the data")
+        sys.exit(f"{model.title}: the task has {len(task.target_dictionary)} types")
     arguments = arguments_of(model.arch, **model.arguments)
     arguments.task = model.task
     network = task.build_model(arguments)
-    # Tasks add what they know of the data. It is not the model's.
+    # Leave out the objects that tasks add.
     stored = Namespace(**{k: v for k, v in vars(arguments).items() if _is_plain(v)})
     vars(stored).update(criterion="cross_entropy", optimizer="adam")
     save_checkpoint(network, stored, directory / "checkpoint.pt", torch.float16)
@@ -141,14 +141,14 @@ def _is_plain(value: Any) -> bool:
 
 
 def task_of(model: Published, directory: Path) -> Any:
-    """The task, as fairseq-generate sets it up."""
+    """Set up the task as in fairseq-generate."""
     words = [str(directory), "--task", model.task, *model.options]
     parser = options.get_generation_parser()
     return tasks.setup_task(options.parse_args_and_arch(parser, words))
 
 
 def dictionary_of(n_types: int) -> Dictionary:
-    """A dictionary whose words mean nothing."""
+    """A dictionary of artificial words."""
     dictionary = Dictionary()
     for index in range(n_types - dictionary.nspecial):
         dictionary.add_symbol(f"w{index}")
@@ -156,10 +156,10 @@ def dictionary_of(n_types: int) -> Dictionary:
 
 
 def write_text(model: Published, directory: Path) -> None:
-    """Random sentences in both languages; and a table for ``--shortlist``, ``lex.s2t``."""
+    """Write random sentences in both languages, and a table for ``--shortlist``, ``lex.s2t``."""
     n_added = 0
     if model.task == MANY:
-        # The tokens of the languages, and with mBART's also <mask>.
+        # Language tokens, and <mask> for mBART.
         n_added = len(LANGUAGES) + ("mbart" in model.options)
     dictionary = dictionary_of(model.n_types - n_added)
     length = model.source_length - (model.task == MANY)
@@ -172,7 +172,7 @@ def write_text(model: Published, directory: Path) -> None:
 
 
 def write_table(path: Path, dictionary: Dictionary, sentences: Tensor) -> None:
-    """Random targets of each word that occurs, as ``scripts/build_shortlist.py`` writes them."""
+    """Write random targets for each word that occurs, like ``scripts/build_shortlist.py``."""
     words = sentences.unique().tolist()
     targets = random_sentences(dictionary, len(words), N_TARGETS + 1)[:, :-1].tolist()
     atomic_files.write_lines(
@@ -186,7 +186,7 @@ def write_table(path: Path, dictionary: Dictionary, sentences: Tensor) -> None:
 
 
 def write_speech(directory: Path, dictionary: Dictionary) -> None:
-    """Random frames and transcripts, as fairseq's recipes for speech lay them out."""
+    """Write random frames and transcripts in the format of fairseq's speech recipes."""
     dictionary.save(str(directory / "dict.txt"))
     settings = f"vocab_filename: dict.txt\ninput_feat_per_channel: {N_FEATURES}\n"
     atomic_files.write_text(directory / "config.yaml", settings)

@@ -1,4 +1,4 @@
-"""Statements of Python's standard library, as text to train and test parsers on."""
+"""Statements of Python's standard library, as training and test data for parsers."""
 
 import ast
 import random
@@ -12,12 +12,12 @@ from examples.parsing.trees import Words, linearised
 from fairseq_fastdec.tools import atomic_files
 
 SOURCE, TARGET = "code", "tree"
-# Whole packages and modules are held out, so that nothing of a module is on both sides.
+# Whole packages and modules are held out, so that no module is in two parts.
 HELD_OUT = {
     "test": ("argparse", "email", "json", "logging", "statistics"),
     "valid": ("configparser", "http", "zipfile"),
 }
-# Installations differ in whether they have tests, and in the tables of the machine's settings.
+# Left out, since installations differ in them.
 LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 SHORTEST, LONGEST = 6, 40
 
@@ -25,14 +25,14 @@ Texts = dict[tuple[str, ...], tuple[str, ...]]
 
 
 def write(folder: Path, most: dict[str, int], root: Optional[Path] = None) -> dict[str, int]:
-    """Write ``train``, ``valid`` and ``test``, one statement a line: ``.code`` and ``.tree``.
+    """Write ``train``, ``valid`` and ``test``, one statement per line: ``.code`` and ``.tree``.
 
     Args:
-        most: at most so many statements of a part, drawn at random; all where it names no number.
-        root: the library (default: that of the Python which runs).
+        most: the maximum number of statements of a part, drawn at random; all if not given.
+        root: the library (default: that of the running Python).
 
     Returns:
-        how many statements each part has
+        the number of statements of each part
     """
     folder.mkdir(parents=True, exist_ok=True)
     parts = divided(root or Path(sysconfig.get_path("stdlib")))
@@ -49,9 +49,10 @@ def write(folder: Path, most: dict[str, int], root: Optional[Path] = None) -> di
 
 
 def divided(root: Path) -> dict[str, Texts]:
-    """Statements and their trees, each once, and in one part only.
+    """Statements and their trees, each in one part only.
 
-    What the test set has is in no other part, and what the validation set has is not learned.
+    Statements of the test set are removed from the other parts, those of the validation set from
+    the training data.
     """
     parts: dict[str, Texts] = {"test": {}, "valid": {}, "train": {}}
     for path in modules(root):
@@ -74,10 +75,10 @@ def modules(root: Path) -> Iterator[Path]:
 
 
 def statements(path: Path) -> Texts:
-    """The statements of a module that are neither too short nor too long, simple and compound.
+    """The simple and compound statements of a module within the length limits.
 
-    Decorated ones are left out, as is ``elif``, which is a statement in trees and in no program.
-    A module that is not ASCII, or not for this Python, has none.
+    Decorated statements are left out, as is ``elif``, which is a statement only in trees. Modules
+    that are not ASCII or invalid in this version of Python have none.
     """
     try:
         source = path.read_text(encoding="ascii")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""fairseq-generate that counts the processor's time: what others do meanwhile does not matter.
+"""fairseq-generate with CPU time instead of wall-clock time, independent of other processes.
 
     python examples/parsing/cpu_clock.py data-bin --path checkpoint_best.pt ...
 
-The line "Translated ... in ...s" is the time that this process had a processor for, in the search.
-With one thread on a machine that does nothing else, that is the time on the clock.
+The line "Translated ... in ...s" is then the CPU time of the search. With one thread on an idle
+machine, it equals the wall-clock time.
 """
 
 import time

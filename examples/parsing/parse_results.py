@@ -1,4 +1,4 @@
-"""The streaming paper's Tables 2 and 6, from the files of the runs of fairseq-generate."""
+"""Tables 2 and 6 of the streaming paper, from the output files of fairseq-generate."""
 
 import re
 import statistics
@@ -29,8 +29,9 @@ class Run:
     """One round of one method.
 
     Attributes:
-        timesteps: decoder calls for a batch; ``None`` for fairseq's own search, which counts none.
-        expansions: rows in them all; ``None`` likewise.
+        timesteps: decoder calls for batches; ``None`` for fairseq's search, which does not count
+            them.
+        expansions: the total number of rows; ``None`` likewise.
     """
 
     scores: Scores
@@ -40,7 +41,7 @@ class Run:
 
 
 def read_run(output: Path) -> Run:
-    """Parse what fairseq-generate left in ``output``."""
+    """Read the output of fairseq-generate in ``output``."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     log = "\n".join(read_lines(output / "log.txt")) + results
     counted = re.search(r" (\d+) decoder invocations, (\d+) row invocations", log)
@@ -58,11 +59,11 @@ def all_parses(results: str) -> dict[int, list[str]]:
 
 
 def show_table(work: Path, runs: dict[str, list[Run]], reference: str, title: str) -> None:
-    """Print the table, and keep it as Markdown.
+    """Print the table, and write it as Markdown.
 
     Args:
         runs: the rounds of each method, in order.
-        reference: the method that times are compared with.
+        reference: the method with which times are compared.
     """
     rows = [row_of(method, rounds, runs[reference]) for method, rounds in runs.items()]
     text = markdown(title, rows)

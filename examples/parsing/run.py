@@ -4,9 +4,8 @@
     python examples/parsing/run.py                 # shortened: some minutes on one core
     python examples/parsing/run.py --size full     # about half an hour
 
-The text is the standard library of the Python that runs. Every command is printed as it would be
-typed. A stage whose result exists is skipped, so that an interrupted run goes on where it was;
---workdir names where results are kept.
+The text is the standard library of the running Python. Every command is printed. Stages with
+existing results in --workdir are skipped, so an interrupted run can be resumed.
 """
 
 import argparse
@@ -20,7 +19,7 @@ from examples.common import arguments, commands, en_de
 from examples.parsing import corpus, cpu_clock
 from examples.parsing.parse_results import Run, read_run, show_table
 
-# n sentences of k candidates each: what any method may expand at once (section 4.2).
+# n sentences of k candidates each: the most that any method expands at once (section 4.2).
 SENTENCES, WIDTH = 10, 10
 ROWS = SENTENCES * WIDTH
 FIXED = "FIXED, fairseq's"
@@ -31,8 +30,8 @@ class Size:
     """The settings that differ between the sizes.
 
     Attributes:
-        most: statements of a part of the data, see :func:`corpus.write`.
-        training: how much is learned at once, and for how long.
+        most: the maximum number of statements per part, see :func:`corpus.write`.
+        training: batch size and schedule of the training.
     """
 
     most: dict[str, int]
@@ -54,9 +53,9 @@ NETWORK = [
 
 
 def variable(delta: float) -> dict[str, list[str]]:
-    """The two searches with beams of variable width, pruned by delta and M = 3."""
+    """The searches with beams of variable width, pruned with delta and M = 3."""
     pruning = ["--beam", str(WIDTH), "--prune-threshold", str(delta), "--max-candidates", "3"]
-    # As in the paper, more sentences are under way than a step expands.
+    # As in the paper, more sentences are in progress than a step expands.
     streaming = ["--batch-size", str(ROWS), "--max-beam-rows", str(ROWS)]
     return {
         f"VAR-BATCH, delta {delta}": [
@@ -84,28 +83,28 @@ METHODS = {
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = parse_args()
     with commands.resumable():
         run_recipe(args)
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     arguments.add_rounds(parser)
     parser.add_argument(
         "--cpu-time",
         action="store_true",
-        help="count the seconds that the search has a processor for, if others need it, too; "
-        "OMP_NUM_THREADS=1 goes with it",
+        help="measure CPU time instead of wall-clock time, on a machine with other load; use with "
+        "OMP_NUM_THREADS=1",
     )
     arguments.add_size(parser, "parsing", SIZES)
     return parser.parse_args()
 
 
 def run_recipe(args: argparse.Namespace) -> None:
-    """From the standard library to the table."""
+    """Run all stages from the standard library to the table."""
     size = SIZES[args.size]
     work = arguments.sized_workdir(args, "parsing")
     prepare(work, size)
@@ -134,7 +133,7 @@ def prepare(work: Path, size: Size) -> None:
 
 
 def train(work: Path, size: Size) -> None:
-    """A stock LSTM."""
+    """Train a stock LSTM."""
     if commands.finished(work / "lstm"):
         return
     commands.run(
@@ -148,10 +147,10 @@ def train(work: Path, size: Size) -> None:
 
 
 def decode(work: Path, rounds: int, cpu_time: bool) -> dict[str, list[Run]]:
-    """Every method on the same statements, in alternating rounds.
+    """Decode the same statements with every method, in alternating rounds.
 
     Args:
-        cpu_time: whether the processor's time counts, and not the clock's.
+        cpu_time: whether to measure CPU time instead of wall-clock time.
     """
     clock = "processor" if cpu_time else "clock"
     program = [sys.executable, Path(cpu_clock.__file__)] if cpu_time else None
@@ -166,7 +165,7 @@ def decode(work: Path, rounds: int, cpu_time: bool) -> dict[str, list[Run]]:
 
 
 def generate(work: Path, output: Path, options: list[str], program: Optional[list]) -> None:
-    """fairseq-generate with one method; of beams all hypotheses, for the oracle."""
+    """Run fairseq-generate with one method, with all hypotheses of a beam for the oracle."""
     width = options[options.index("--beam") + 1]
     commands.generate_into(
         output,
@@ -179,12 +178,12 @@ def generate(work: Path, output: Path, options: list[str], program: Optional[lis
 
 
 def languages() -> list[str]:
-    """What is translated into what."""
+    """The source and target language."""
     return ["--source-lang", corpus.SOURCE, "--target-lang", corpus.TARGET]
 
 
 def plugin_options() -> list:
-    """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
+    """The task with this plugin; --cpu excludes GPUs from the comparison."""
     return [
         "--user-dir", commands.PLUGIN, *languages(), "--cpu",
     ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""How good parses are: exact match and labelled brackets, of the first parse and of the best one.
+"""Scores of parses: exact match and labelled brackets, of the first parse and the best one.
 
-The best one of all parses of a sentence is what an oracle would pick (Yang et al. 2020, Table 2).
+The best parse of a sentence is the one that an oracle would choose (Yang et al. 2020, Table 2).
 """
 
 from collections import Counter
@@ -11,12 +11,12 @@ from examples.parsing.trees import brackets
 
 @dataclass
 class Scores:
-    """Of a test set, each in percent.
+    """Scores of a test set in percent.
 
     Attributes:
-        exact: first parses that are the reference, token by token.
-        f1: F1 of the labelled brackets of all first parses together. What is no tree has none.
-        oracle_exact, oracle_f1: the same if each sentence's best parse came first.
+        exact: first parses that are identical to the reference.
+        f1: F1 of the labelled brackets of all first parses. Invalid trees have no brackets.
+        oracle_exact, oracle_f1: the same for the best parse of each sentence.
     """
 
     exact: float
@@ -59,7 +59,7 @@ def _quality(parse: str, reference: str):
 
 
 def _matched(parse: str, reference: str):
-    """The brackets that two trees share, and those of both together."""
+    """The number of brackets that two trees share, and their total number."""
     own = brackets(parse.split()) or Counter()
     expected = brackets(reference.split()) or Counter()
     return (own & expected).total(), own.total() + expected.total()

@@ -1,10 +1,10 @@
-"""Python statements as a parser sees them: words on one side, a tree in brackets on the other.
+"""Converts Python statements to parallel data: words as source, a bracketed tree as target.
 
     return a < 3      return NAME < NUMBER
                       (Return (Compare NAME Lt NUMBER )Compare )Return
 
-Identifiers, numbers and strings are named by their kinds alone, as words are by their parts of
-speech in trees for a language. Leaves stand in the order in which the source has them.
+Identifiers, numbers and strings are replaced by their kinds, like words by parts of speech in
+natural-language trees. Leaves are in source order.
 """
 
 import ast
@@ -18,24 +18,26 @@ from typing import Optional
 
 Position = tuple[int, int]
 
-# Tokens that say nothing about the syntax.
+# Tokens without syntactic meaning.
 _IGNORED = {tokenize.NL, tokenize.COMMENT, tokenize.ENCODING, tokenize.ENDMARKER}
-# From Python 3.12 on an f-string is many tokens. Its tree is the leaf STRING in all versions.
+# Since Python 3.12 an f-string consists of many tokens. Its tree is the leaf STRING in all
+# versions.
 _F_STRING_START = getattr(tokenize, "FSTRING_START", None)
 _F_STRING_END = getattr(tokenize, "FSTRING_END", None)
-# Lists of statements that need a bracket, or nobody could tell them from the body before them.
+# Lists of statements that need a bracket to separate them from the body.
 _BRACKETED_FIELDS = ("orelse", "finalbody")
-# Parameters that differ by stars alone.
+# Parameters that differ only by stars.
 _STARRED_FIELDS = ("vararg", "kwarg")
 
 
 class Words:
-    """The tokens of a module, anonymised, and where they begin."""
+    """The anonymised tokens of a module, and their positions."""
 
     def __init__(self, source: str) -> None:
         """
         Args:
-            source: a module, in ASCII: Python counts columns in bytes in trees, not in tokens.
+            source: a module in ASCII, since Python counts columns in bytes in trees, but not in
+                tokens.
 
         Raises:
             SyntaxError, tokenize.TokenError: if it cannot be split into tokens.
@@ -54,7 +56,9 @@ class Words:
                 self._append(token.start, _anonymous(token))
 
     def of(self, node: ast.stmt) -> list[str]:
-        """The words of a statement, without dedents, which end the statement before it."""
+        """The words of a statement, without leading dedents, which belong to the previous
+        statement.
+        """
         first = bisect.bisect_left(self._starts, (node.lineno, node.col_offset))
         last = bisect.bisect_left(self._starts, (node.end_lineno, node.end_col_offset))
         while self._texts[first] == "DEDENT":
@@ -74,7 +78,7 @@ def _anonymous(token: tokenize.TokenInfo) -> str:
 
 
 def linearised(node: ast.AST) -> list[str]:
-    """A tree as brackets and leaves. A node with nothing in it is a leaf."""
+    """A tree as brackets and leaves. A node without children is a leaf."""
     leaf = _leaf(node)
     if leaf is not None:
         return [leaf]
@@ -89,7 +93,7 @@ def _bracketed(label: str, inner: list[str]) -> list[str]:
 
 
 def _leaf(node: ast.AST) -> Optional[str]:
-    """The one token of a name or a literal; ``None`` for other nodes."""
+    """The token of a name or a literal; ``None`` for other nodes."""
     if isinstance(node, ast.Name) or (isinstance(node, ast.arg) and node.annotation is None):
         return "NAME"
     if isinstance(node, ast.JoinedStr):
@@ -104,15 +108,15 @@ def _leaf(node: ast.AST) -> Optional[str]:
 
 
 def _operator_in_label(node: ast.AST) -> Optional[ast.AST]:
-    """The operator of an expression that has one: ``a + b`` is ``(Add NAME NAME )Add``."""
+    """The operator of an operation, which is its label: ``a + b`` is ``(Add NAME NAME )Add``."""
     is_operation = isinstance(node, (ast.BinOp, ast.BoolOp, ast.UnaryOp))
     return node.op if is_operation else None
 
 
 def _children(node: ast.AST, left_out: Optional[ast.AST]) -> Iterator[list[str]]:
-    """The parts of a node as brackets and leaves, in the order of the source.
+    """The children of a node as brackets and leaves, in source order.
 
-    What has no position, an identifier or an operator, stays behind the field before it.
+    Children without a position (identifiers, operators) follow the previous field.
     """
     position = _position(node) or (0, 0)
     placed: list[tuple[Position, list[str]]] = []
@@ -137,9 +141,9 @@ def _children(node: ast.AST, left_out: Optional[ast.AST]) -> Iterator[list[str]]
 
 
 def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
-    """The nodes and identifiers in a node, each with the name of its field."""
+    """The nodes and identifiers in a node with the names of their fields."""
     if isinstance(node, ast.Compare):
-        # Its fields are all operators and then all that they compare.
+        # Interleave operators and operands, which are in separate fields.
         yield "left", node.left
         for operator, compared in zip(node.ops, node.comparators):
             yield "ops", operator
@@ -154,7 +158,7 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
 
 
 def _position(node: object) -> Optional[Position]:
-    """The place where a node begins; ``None`` for operators, which do not know."""
+    """The position where a node begins; ``None`` for operators, which have none."""
     if hasattr(node, "lineno"):
         return node.lineno, node.col_offset
     inner = (_position(child) for child in ast.iter_child_nodes(node))
@@ -162,14 +166,14 @@ def _position(node: object) -> Optional[Position]:
 
 
 def brackets(tree: list[str]) -> Optional[Counter]:
-    """The labelled brackets of a linearised tree, each with the leaves that it spans.
+    """The labelled brackets of a linearised tree with the leaves that they span.
 
     Args:
         tree: tokens such as those of :func:`linearised`.
 
     Returns:
-        how often each ``(label, first leaf, one behind the last leaf)`` is there; ``None`` where
-        the tokens are no tree
+        the count of each ``(label, first leaf, last leaf + 1)``; ``None`` if the tokens are not a
+        tree
     """
     found: Counter = Counter()
     under_way: list[tuple[str, int]] = []

@@ -3,8 +3,8 @@
 
     python examples/serve/cold_start.py BUNDLE [--checkpoint PATH] [--ctranslate2 DIRECTORY]
 
-Processes take turns. CTranslate2's process reads text as the bundle's does, with sacremoses and
-subword-nmt, whose codes are those beside the checkpoint.
+Processes take turns. The process of CTranslate2 reads text in the same way as the bundle's, with
+sacremoses and subword-nmt; the codes are next to the checkpoint.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def run(code: str) -> tuple[float, float]:
-    """The seconds of a process, and the most memory that it had, in MiB."""
+    """The run time of a process in seconds, and its peak memory in MiB."""
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code + MEMORY], capture_output=True, check=True)
     seconds = time.perf_counter() - started
@@ -73,13 +73,15 @@ def run(code: str) -> tuple[float, float]:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("bundle", metavar="BUNDLE")
     parser.add_argument("--checkpoint", metavar="PATH")
-    parser.add_argument("--ctranslate2", metavar="DIRECTORY", help="of the converted model")
+    parser.add_argument(
+        "--ctranslate2", metavar="DIRECTORY", help="directory of the converted model"
+    )
     parser.add_argument("--sentence", default=SENTENCE)
     parser.add_argument("--rounds", type=positive, default=7)
     return parser.parse_args()

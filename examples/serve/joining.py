@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare sentences that join running batches with static batches of what waits.
+"""Compare continuous batching with static batches of waiting sentences.
 
     python examples/serve/joining.py BUNDLE
     python examples/serve/joining.py BUNDLE --beam 5 --seconds 60
@@ -7,8 +7,8 @@
 
 Sentences arrive at random (a Poisson process) at 50, 80 and 95 % of the rate at which the engine
 translates them offline. Static batches decode with the same search, threads and batch size: a batch
-takes at most --batch-size sentences that wait, and answers when the last one is done. CTranslate2
-decodes such batches, too, in the bundle's precision if that is int8 (--compute-type).
+takes at most --batch-size waiting sentences, and answers when the last one is done. CTranslate2
+also decodes such batches, in int8 by default (--compute-type).
 """
 
 import argparse
@@ -33,21 +33,21 @@ from fairseq_fastdec.engine.searches import BeamOptions, Recipe
 from fairseq_fastdec.serving.translating import SentenceJob
 
 LOADS = (0.5, 0.8, 0.95)
-# In which one client waits for each of its answers.
+# Rounds of measurements with a single client.
 ROUNDS = 7
 Translate = Callable[[str], Awaitable[str]]
 
 
 class StaticBatches:
-    """Threads that decode what waits in batches, one after another."""
+    """Threads that decode waiting sentences in batches, one batch after another."""
 
     def __init__(
         self, translator: Any, decoders: list[Callable[[list[SentenceJob]], list[str]]], most: int
     ) -> None:
         """
         Args:
-            decoders: for each thread, from a batch to its translations.
-            most: sentences of a batch.
+            decoders: one function per thread, which translates a batch.
+            most: the maximum number of sentences per batch.
         """
         self._translator, self._most = translator, most
         self._waiting: list[tuple[SentenceJob, Callable[[str], None]]] = []
@@ -58,7 +58,7 @@ class StaticBatches:
             thread.start()
 
     async def translate(self, text: str) -> str:
-        """Translate a sentence with those that wait with it."""
+        """Translate a sentence in the next batch."""
         job, loop = self._translator.job(text, {}), asyncio.get_running_loop()
         translated = loop.create_future()
 
@@ -92,10 +92,10 @@ class StaticBatches:
 
 
 class EngineBatches:
-    """Decodes whole batches with a search of the engine. For one thread."""
+    """Decodes whole batches with a search of the engine. Not thread-safe."""
 
     def __init__(self, recipe: Recipe, n_threads: int) -> None:
-        # Of a copy: a search is for one thread.
+        # A copy of the recipe has its own search.
         self._recipe, self._n_threads = replace(recipe), n_threads
 
     def __call__(self, batch: list[SentenceJob]) -> list[str]:
@@ -125,7 +125,7 @@ class EngineBatches:
 def ctranslate2_batches(
     args: argparse.Namespace, translator: Any
 ) -> Callable[[list[SentenceJob]], list[str]]:
-    """Decodes whole batches with CTranslate2; for any number of threads."""
+    """Decodes whole batches with CTranslate2. Thread-safe."""
     import ctranslate2
 
     model = ctranslate2.Translator(
@@ -146,7 +146,7 @@ def ctranslate2_batches(
 
 
 async def latencies(translate: Translate, lines: list[str], rate: float) -> list[float]:
-    """The seconds that each sentence takes when ``rate`` of them arrive in a second."""
+    """The latency of each sentence in seconds, if ``rate`` sentences arrive per second."""
     taken: list[float] = []
 
     async def one(line: str) -> None:
@@ -164,7 +164,7 @@ async def latencies(translate: Translate, lines: list[str], rate: float) -> list
 
 
 async def saturated(translate: Translate, lines: list[str]) -> float:
-    """Sentences a second if all of them wait."""
+    """Sentences per second if all of them are queued at once."""
     started = time.perf_counter()
     await asyncio.gather(*(translate(line) for line in lines))
     return len(lines) / (time.perf_counter() - started)
@@ -231,7 +231,7 @@ def main() -> None:
 
 
 async def in_turn(translate: Translate, lines: list[str]) -> float:
-    """The mean seconds of a sentence for one client, which waits for each answer."""
+    """The mean seconds per sentence for one client, which waits for each answer."""
     started = time.perf_counter()
     for line in lines:
         await translate(line)
@@ -239,18 +239,20 @@ async def in_turn(translate: Translate, lines: list[str]) -> float:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", metavar="BUNDLE")
-    parser.add_argument("--ctranslate2", metavar="DIRECTORY", help="of the converted model")
-    parser.add_argument("--compute-type", default="int8", help="of CTranslate2")
+    parser.add_argument(
+        "--ctranslate2", metavar="DIRECTORY", help="directory of the converted model"
+    )
+    parser.add_argument("--compute-type", default="int8", help="compute type of CTranslate2")
     parser.add_argument("--input", type=Path, default=Path("examples/en_de/data/test.en"))
     parser.add_argument("--beam", type=int)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=20, help="of each load")
+    parser.add_argument("--seconds", type=float, default=20, help="duration of each load")
     parser.add_argument("--output", type=Path, help="JSON")
     return parser.parse_args()
 

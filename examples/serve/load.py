@@ -3,7 +3,7 @@
 
     python examples/serve/load.py http://127.0.0.1:5000 --rates 1 2 4 --seconds 30
 
-The server can be any with LibreTranslate's interface. README.md explains the table.
+Works with any server with LibreTranslate's interface. README.md explains the table.
 """
 
 import argparse
@@ -29,14 +29,14 @@ HEADINGS = ("load", "requests", "failed", "per second", "p50 ms", "p95 ms", "p99
 
 
 class LoadResult(NamedTuple):
-    """What the server did under one load.
+    """The result of one load.
 
     Attributes:
         rate: requests sent per second, on average.
-        requests: how many were sent.
-        failed: how many had another status than 200, or no answer.
+        requests: the number of requests sent.
+        failed: the number of requests with another status than 200, or no answer.
         throughput: answers with status 200 per second.
-        p50, p95, p99: quantiles of the latency of these, in milliseconds; NaN if there are none.
+        p50, p95, p99: quantiles of their latency in milliseconds; NaN if there are none.
     """
 
     rate: float
@@ -49,13 +49,13 @@ class LoadResult(NamedTuple):
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The smallest value that at least this part of the values does not exceed."""
+    """The smallest value that at least a fraction ``part`` of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(part * len(ordered)) - 1, 0)] if ordered else math.nan
 
 
 class Clients:
-    """Clients with a connection each; one with many connections is slow if many requests wait."""
+    """Clients with one connection each; a single client with many connections would be slow."""
 
     def __init__(self, url: str, timeout: float) -> None:
         context = httpx.create_ssl_context()
@@ -63,7 +63,7 @@ class Clients:
         self._idle: list[httpx.AsyncClient] = []
 
     async def post(self, fields: dict) -> httpx.Response:
-        """Send a request with a client that waits for no answer."""
+        """Send a request with an idle client."""
         client = self._idle.pop() if self._idle else self._new()
         try:
             return await client.post("/translate", json=fields)
@@ -79,11 +79,11 @@ class Clients:
 async def load(
     clients: Clients, fields: dict, texts: Sequence[str], rate: float, seconds: float
 ) -> LoadResult:
-    """Send requests at random moments, whether or not earlier ones are answered.
+    """Send requests at random times, independent of earlier answers.
 
     Args:
-        fields: of each request, besides its text.
-        rate: requests per second; the time between two is distributed exponentially.
+        fields: the fields of each request, except its text.
+        rate: requests per second; intervals are distributed exponentially.
     """
     draw = random.Random(0)
     latencies: list[float] = []
@@ -95,7 +95,7 @@ async def load(
         except httpx.HTTPError:
             return
         if answer.status_code == 200:
-            # From the planned moment: a late client must not hide a slow server.
+            # Measured from the planned time: a late client must not hide a slow server.
             latencies.append(time.perf_counter() - due)
 
     start = due = time.perf_counter()
@@ -110,7 +110,7 @@ async def load(
 
 
 async def run(args: argparse.Namespace) -> list[LoadResult]:
-    """The results of all loads, one after the other."""
+    """Run all loads one after another."""
     texts = SENTENCES
     if args.sentences:
         lines = args.sentences.read_text(encoding="utf-8").splitlines()
@@ -139,7 +139,7 @@ def plot(results: Mapping[str, Sequence[LoadResult]], path: Path) -> None:
     """Draw latency against load.
 
     Args:
-        results: by the names of servers.
+        results: by the name of the server.
 
     Raises:
         ImportError: without matplotlib.
@@ -165,8 +165,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> list[LoadResult]:
     add = parser.add_argument
     add("url", help="such as http://127.0.0.1:5000")
     add("--rates", type=float, nargs="+", default=[1, 2, 4, 8], help="requests per second")
-    add("--seconds", type=float, default=30, help="of each rate (default: 30)")
-    add("--sentences", type=Path, help="a text whose lines are sent (default: four sentences)")
+    add("--seconds", type=float, default=30, help="seconds per rate (default: 30)")
+    add("--sentences", type=Path, help="text file whose lines are sent (default: four sentences)")
     add("--source", default="en")
     add("--target", default="de")
     add("--api-key")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compare the service with a server that translates one sentence after the other by CTranslate2.
+"""Compare the service with a server that translates one sentence after another with CTranslate2.
 
     python examples/serve/peers.py --json peers.json
     python examples/serve/peers.py --rates 20 50 100 200 400 --json peers.json --plot peers.svg
 
-Both servers have the weights of the distilled model in int8, the same HTTP interface and the same
-tokenisation. The second one works as LibreTranslate does: four threads answer requests, and
-CTranslate2 translates what each of them has, in turn, with one thread or with all of --threads; the
-faster one counts. Clients send requests of one sentence and wait for each answer; the servers take
+Both servers use the weights of the distilled model in int8, the same HTTP interface and the same
+tokenisation. The second one works like LibreTranslate: four threads answer requests, and
+CTranslate2 translates their sentences in turn, with one thread or with --threads; the faster
+setting counts. Clients send requests of one sentence and wait for each answer; the servers take
 turns. With --rates, requests arrive at random (load.py), also at the service with the other policy.
 """
 
@@ -38,12 +38,12 @@ MODEL = EN_DE / "distilled_model"
 HOST = "127.0.0.1"
 SETTINGS = ("clients", "rounds", "seconds", "beam", "threads", "rates")
 OURS = POLICIES[0]
-# Of waitress, LibreTranslate's server.
+# The default of waitress, LibreTranslate's server.
 REQUEST_THREADS = 4
 
 
 class OneByOne:
-    """CTranslate2 translates a sentence at a time."""
+    """Translates one sentence at a time with CTranslate2."""
 
     def __init__(self, bundle: str, directory: str, threads: int, beam: int) -> None:
         import ctranslate2
@@ -58,11 +58,11 @@ class OneByOne:
         self._threads = ThreadPoolExecutor(REQUEST_THREADS)
 
     async def translate_async(self, text: str) -> str:
-        """Translate a sentence once it is its turn."""
+        """Translate a sentence when it is its turn."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._of, text)
 
     def queued(self) -> tuple[int, int]:
-        """Not counted."""
+        """Not tracked."""
         return 0, 0
 
     def _of(self, text: str) -> str:
@@ -76,7 +76,7 @@ class OneByOne:
 
 
 def serve_one_by_one(port: int, *arguments: Any) -> None:
-    """Serve with :class:`OneByOne`; for a process."""
+    """Serve with :class:`OneByOne`; the target of a process."""
     from fairseq_fastdec.serving.app import LanguagePair, create_app
     from fairseq_fastdec.serving.command import server_of
     from fairseq_fastdec.serving.config import ServerOptions
@@ -87,7 +87,7 @@ def serve_one_by_one(port: int, *arguments: Any) -> None:
 
 
 def serve_joining(port: int, bundle: str, threads: int, beam: int, policy: str) -> None:
-    """Serve as `fastdec-serve` does; for a process."""
+    """Serve like `fastdec-serve`; the target of a process."""
     from fairseq_fastdec.serving import command
 
     words = [bundle, "--port", port, "--threads", threads, "--policy", policy]
@@ -96,7 +96,7 @@ def serve_joining(port: int, bundle: str, threads: int, beam: int, policy: str) 
 
 @contextlib.contextmanager
 def running(args: argparse.Namespace) -> Iterator[dict[str, int]]:
-    """The servers' ports by their names."""
+    """Run the servers, and yield their ports by name."""
     bundle, directory = str(args.workdir / "model.fastdec"), str(args.workdir / "ctranslate2")
     own = (args.threads, args.beam)
     peers: dict[str, Any] = {policy: (serve_joining, (bundle, *own, policy)) for policy in POLICIES}
@@ -123,7 +123,7 @@ def running(args: argparse.Namespace) -> Iterator[dict[str, int]]:
 
 
 def free_port() -> int:
-    """A port that nothing listens at."""
+    """An unused port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return probe.getsockname()[1]
@@ -172,7 +172,7 @@ def answered(port: int, lines: list[str], args: argparse.Namespace) -> tuple[flo
 
 
 def prepare(work: Path) -> None:
-    """Write the distilled model as a bundle and for CTranslate2, which does not know heads."""
+    """Write the distilled model as a bundle, and without heads for CTranslate2."""
     from ctranslate2.converters import FairseqConverter
 
     import fairseq_fastdec
@@ -197,7 +197,7 @@ def commit() -> str:
 
 
 def main() -> None:
-    """Prepare, measure, print, and write JSON and the picture."""
+    """Prepare, measure, print, and write JSON and the plot."""
     from fairseq_fastdec.tools.benchmark.report import processor
 
     args = parse_args()
@@ -241,14 +241,14 @@ def main() -> None:
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
     add("--clients", type=positive, default=32)
     add("--rounds", type=positive, default=5)
-    add("--seconds", type=float, default=10, help="of each turn, and of each rate (default: 10)")
+    add("--seconds", type=float, default=10, help="seconds per turn and per rate (default: 10)")
     add("--beam", type=positive, default=1)
     add("--threads", type=positive, default=2)
     add("--rates", type=float, nargs="+", default=[], help="requests a second")

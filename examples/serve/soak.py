@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Load a service for minutes, let half of the clients vanish, and compare every answer.
+"""Load a service for minutes, disconnect half of the clients, and check every answer.
 
     python examples/serve/soak.py BUNDLE --seconds 600
 
-It starts a server for the bundle. Clients send sentences one after the other. In the end half of
-them close their connections in the middle of a request. An
-answer that differs from the translation of the sentence alone is an error, and so is a sentence
-that is still queued when all clients are gone.
+It starts a server for the bundle. Clients send sentences one after another. At the end, half of
+them close their connections in the middle of a request. An answer that differs from the translation
+of the sentence alone is an error, as is a sentence that is still queued when all clients are gone.
 """
 
 import argparse
@@ -21,20 +20,20 @@ from pathlib import Path
 import fairseq_fastdec
 
 PORT = 5099
-# Seconds after which the server has seen all sentences some times.
+# Seconds until the server has translated all sentences several times.
 WARM_UP = 60
 PATH = f"http://127.0.0.1:{PORT}"
 
 
 class Client:
-    """A connection that is kept open."""
+    """A client with a persistent connection."""
 
     def __init__(self, lines: list[str], expected: list[str], number: int) -> None:
         self._lines, self._expected, self._number = lines, expected, number
         self.n_answers = self.n_wrong = 0
 
     async def run(self, end: float, vanishes: bool) -> None:
-        """Send requests until a time, and one more, whose answer is not awaited, to vanish."""
+        """Send requests until ``end``; if it vanishes, send one more and close the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
         place = self._number
         while time.monotonic() < end:
@@ -57,7 +56,7 @@ class Client:
 
 
 def main() -> None:
-    """Start the server, load it, and print what was found."""
+    """Start the server, load it, and print the result."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -67,7 +66,7 @@ def main() -> None:
     parser.add_argument("--input", type=Path, default=Path("examples/en_de/data/test.en"))
     args = parser.parse_args()
     alone = fairseq_fastdec.load(args.bundle)
-    # One sentence each, so that the service does not split them.
+    # Only lines of one sentence, which the service does not split.
     lines = [line for line in args.input.read_text("utf-8").splitlines() if line[:-1].isascii()]
     lines = [line for line in lines if not set(".!?:;") & set(line[:-1])]
     expected = [alone.translate(line) for line in lines]
@@ -92,7 +91,7 @@ def main() -> None:
 
 
 async def loaded(seconds: float, n: int, lines: list[str], expected: list[str]) -> list[Client]:
-    """Clients that have sent requests for a while; half of them vanish in the end."""
+    """Run clients for a while; half of them vanish at the end."""
     clients = [Client(lines, expected, number) for number in range(n)]
     end = time.monotonic() + seconds
     await asyncio.gather(*(c.run(end, i % 2 == 0) for i, c in enumerate(clients)))

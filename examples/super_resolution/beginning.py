@@ -1,9 +1,9 @@
-"""The places where attention looks before the base has learned anything.
+"""Initialises attention to useful positions before training.
 
-Fairseq's sinusoidal positions are waves. Some intensities of one patch are much alike, so a small
-model learns late that the source's pixel of the same position tells more than the one on the left.
-Here a head of each layer begins with its eyes on that position, and one on the pixel above; all
-else begins at random, and all of it learns.
+Fairseq's sinusoidal positions are waves. Intensities in a patch are similar, so a small model
+learns late that the source pixel at the same position is more informative than the pixel on the
+left. Here one head of each layer initially attends to that position, and one to the pixel above.
+Everything else is initialised at random, and all parameters are trained.
 """
 
 import math
@@ -14,16 +14,16 @@ from examples.common.deeper import LAYERS, State
 
 from .patches import HIGH
 
-# The quickest waves of positions, which the embeddings of intensities leave free.
+# The fastest waves of positions, which embeddings of intensities do not use.
 N_WAVES = 16
 HEAD_DIM = 2 * N_WAVES
 SHARPNESS = 2.3
-# A position holds the pixel before it.
+# The input at a position is the previous pixel.
 ABOVE = 1 - HIGH
 
 
 def look(state: State) -> State:
-    """Let the first head of every attention of the decoder begin with its eyes on one position."""
+    """Initialise the first head of every decoder attention to attend to one position."""
     attentions = sorted(name for name in state if name.endswith("attn.q_proj.weight"))
     for name in attentions:
         if name.startswith(LAYERS):
@@ -33,7 +33,7 @@ def look(state: State) -> State:
 
 
 def _look_at(state: State, attention: str, offset: int) -> None:
-    """Let the first head's query at position t be what its key is at position t + offset."""
+    """Make the first head's query at position t equal to its key at position t + offset."""
     for kind, shift in (("q", offset), ("k", 0)):
         weight, bias = (state[f"{attention}{kind}_proj.{part}"] for part in ("weight", "bias"))
         weight[:HEAD_DIM] = SHARPNESS * shifted_waves(weight.size(1), shift)
@@ -41,7 +41,7 @@ def _look_at(state: State, attention: str, offset: int) -> None:
 
 
 def shifted_waves(dim: int, shift: int) -> torch.Tensor:
-    """The matrix that takes the waves of a position to the quickest ones of position + shift.
+    """The matrix that maps the waves of a position to the fastest ones of position + shift.
 
     Returns:
         float32 ``[2 * N_WAVES, dim]``, for positions of sines, then cosines, ``[dim]``.

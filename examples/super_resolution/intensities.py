@@ -1,4 +1,4 @@
-"""The 256 intensities as symbols: fairseq's dictionary of them, and their first embeddings."""
+"""The 256 intensities as symbols: fairseq's dictionary and initial embeddings."""
 
 from pathlib import Path
 
@@ -13,20 +13,18 @@ SHORTEST, LONGEST = 4, 4 * N_INTENSITIES
 
 
 def write_dictionary(path: Path) -> None:
-    """The file for ``fairseq-preprocess --srcdict``: the symbols are the integers themselves.
+    """Write the file for ``fairseq-preprocess --srcdict``: the symbols are the integers.
 
-    ``--acceptance distance`` takes the distance of two symbols from what they say, not from where
-    they stand in the dictionary.
+    ``--acceptance distance`` uses the integers of the symbols, not their dictionary indices.
     """
     atomic_files.write_lines(path, (f"{value} 1" for value in range(N_INTENSITIES)))
 
 
 def write_embeddings(path: Path, dim: int) -> None:
-    """The file for ``--encoder-embed-path``: embeddings with which the training begins.
+    """Write the file for ``--encoder-embed-path``: initial embeddings.
 
-    New embeddings know nothing of each other. Here those of near intensities are alike, as
-    those of near positions are in a transformer: an intensity has its place on waves of many
-    lengths.
+    Random embeddings are unrelated. These are similar for similar intensities, like sinusoidal
+    positions in a transformer: an intensity is encoded by waves of many lengths.
     """
     lines = (
         " ".join([str(value), *(f"{number:.5f}" for number in row)])
@@ -36,7 +34,9 @@ def write_embeddings(path: Path, dim: int) -> None:
 
 
 def waves(dim: int) -> np.ndarray:
-    """Embeddings of norm 1: float64 ``[256, dim]``, zero where positions have their first waves."""
+    """Embeddings of norm 1: float64 ``[256, dim]``, zero in the dimensions of the fastest
+    positions.
+    """
     lengths = np.geomspace(SHORTEST, LONGEST, dim // 2 - N_WAVES)
     angles = 2 * np.pi * np.arange(N_INTENSITIES)[:, None] / lengths
     free = np.zeros((N_INTENSITIES, N_WAVES))

@@ -1,4 +1,4 @@
-"""The photographs: scikit-image's own, all free to use (README.md has the licence of each)."""
+"""The photographs of scikit-image, all free to use (see README.md for their licences)."""
 
 import importlib
 import sys
@@ -17,7 +17,7 @@ TEST = ("chelsea", "coffee")
 
 
 def load(names: Sequence[str]) -> list[np.ndarray]:
-    """Photographs by their names in ``skimage.data``, as intensities: uint8 ``[H, W]`` each.
+    """Load photographs by name in ``skimage.data``, as intensities: uint8 ``[H, W]`` each.
 
     Raises:
         SystemExit: if scikit-image is not installed.
@@ -37,4 +37,4 @@ def _of_scikit_image() -> Any:
     try:
         return importlib.import_module("skimage.data")
     except ImportError:
-        sys.exit("the photographs are scikit-image's: pip install scikit-image")
+        sys.exit("the photographs are part of scikit-image: pip install scikit-image")

@@ -1,4 +1,4 @@
-"""A photograph several times in one picture: the input, as methods enlarge it, and as it is."""
+"""Draws versions of a photograph side by side: input, enlarged by methods, and original."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ def write(path: Path, versions: dict[str, np.ndarray], magnification: int) -> No
     """Write versions of a photograph side by side, with their names, as a PNG.
 
     Args:
-        versions: uint8 ``[H, W]`` by name; one with fewer pixels is shown as large as the rest.
-        magnification: so many pixels of the picture, each way, show one of the largest version.
+        versions: uint8 ``[H, W]`` by name; all are shown in the same size.
+        magnification: the number of pixels in each direction for one pixel of the largest version.
     """
     height, width = (
         magnification * max(pixels.shape[axis] for pixels in versions.values()) for axis in (0, 1)

@@ -27,7 +27,7 @@ HEADS = [
 
 @dataclass(frozen=True)
 class Size:
-    """How much is learned: patches, and updates of the base, of frozen heads, of fine-tuning."""
+    """The amount of training: patches, and updates of the base, of frozen heads, of fine-tuning."""
 
     n_train: int
     base: int
@@ -63,15 +63,15 @@ def prepare(work: Path, size: Size) -> None:
 
 
 def of_whole(names: Sequence[str]) -> list[np.ndarray]:
-    """The patches ``[N, 16, 16]`` of each halved photograph, from left to right and down."""
+    """The patches ``[N, 16, 16]`` of each halved photograph, row by row."""
     return [patches.tiles(patches.halved(pixels)) for pixels in photographs.load(names)]
 
 
 def train_base(work: Path, size: Size, autocast: list[str]) -> Path:
-    """A stock transformer; returns its checkpoint."""
+    """Train a stock transformer; return its checkpoint."""
     options = ["--arch", "transformer", "--criterion", "cross_entropy"]
     embeddings = ["--encoder-embed-path", work / "text" / "embeddings.txt"]
-    # fairseq-train writes what new models begin with, but for one small step.
+    # One tiny update, to make fairseq-train write an initial model.
     new = _train(work, "new", _schedule(1e-9, 0, 1), [*options, *embeddings])
     start = new.with_name("looking.pt")
     rewrite(new, start, beginning.look)
@@ -82,13 +82,13 @@ def train_base(work: Path, size: Size, autocast: list[str]) -> Path:
 def train_heads(
     work: Path, size: Size, base: Path, kind: str, block_size: int, autocast: list[str]
 ) -> Path:
-    """Heads of a kind for blocks of so many tokens; returns their checkpoint.
+    """Train heads for a block size; return their checkpoint.
 
     Args:
-        kind: ``frozen`` or ``sequential`` heads on the base as it is, or ``fine-tuned`` with it.
+        kind: ``frozen`` or ``sequential`` heads on the frozen base, or ``fine-tuned`` with it.
     """
     block_heads = "sequential" if kind == "sequential" else "parallel"
-    # The most heads that any row needs: whichever of them propose, the others change nothing.
+    # As many heads as any row needs; those that are not used have no effect.
     options = [*en_de.heads_options(LARGEST, block_heads), *HEADS, "--freeze-base"]
     options += ["--finetune-from-model", base, *autocast]
     name = "frozen" if kind == "fine-tuned" else kind
@@ -97,7 +97,7 @@ def train_heads(
 
 
 def decode(work: Path, label: str, model: Path, options: list) -> Path:
-    """The test patches, one after the other; returns where the results are."""
+    """Decode the test patches one by one; return the output directory."""
     output = work / "decoded" / label
     if not commands.finished(output):
         commands.generate_into(
@@ -106,7 +106,7 @@ def decode(work: Path, label: str, model: Path, options: list) -> Path:
                 work / "data", *_plugin_options(), "--path", model, *options, "--beam", "1",
                 "--gen-subset", "test", "--batch-size", "1", "--decoding-stats",
                 output / "stats.jsonl",
-                # The paper, too, decodes a fixed number of steps.
+                # As in the paper, outputs have a fixed length.
                 "--max-len-a", "0", "--max-len-b", N_PIXELS, "--min-len", N_PIXELS,
             ],
         )  # fmt: skip
@@ -114,7 +114,7 @@ def decode(work: Path, label: str, model: Path, options: list) -> Path:
 
 
 def _fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: list[str]) -> Path:
-    """The base and some heads, which have learned while it was frozen."""
+    """Fine-tune the base and the first heads, which were trained with the frozen base."""
     start = frozen.with_name(f"first_{block_size}.pt")
     if not start.exists():
         write_first_heads(frozen, block_size, start)
@@ -145,7 +145,7 @@ def _train(work: Path, name: str, schedule: list[str], options: list) -> Path:
 
 
 def _plugin_options() -> list:
-    """The task, with this plugin; --cpu keeps a GPU out of the comparison."""
+    """The task with this plugin; --cpu excludes GPUs from the comparison."""
     return [
         "--user-dir", commands.PLUGIN,
         "--source-lang", SOURCE, "--target-lang", TARGET, "--cpu",

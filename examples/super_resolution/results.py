@@ -1,4 +1,4 @@
-"""What fairseq-generate left: the patches of each method, how good they are and what they took."""
+"""Reads the patches of each method from fairseq-generate's output, with quality and time."""
 
 import json
 import re
@@ -26,12 +26,12 @@ GREEDY = "greedy"
 
 @dataclass
 class Decoded:
-    """The test patches as one method made them.
+    """The test patches decoded by one method.
 
     Attributes:
-        setting: a column of the paper's Table 2, or another one.
+        setting: a column of the paper's Table 2, or an additional one.
         patches: uint8 ``[N, 16, 16]``; low, their sources: ``[N, 8, 8]``; truth: as ``patches``.
-        seconds: of each round.
+        seconds: the time of each round.
     """
 
     setting: str
@@ -45,7 +45,7 @@ class Decoded:
 
 
 def read(outputs: Sequence[Path], setting: str, block_size: int) -> Decoded:
-    """The rounds of one method."""
+    """Read the rounds of one method."""
     results = (outputs[0] / "generate-test.txt").read_text(encoding="utf-8")
     made, sources, truth = (
         from_lines([line for _, line in sorted(numbered(mark, results).items())])
@@ -68,7 +68,7 @@ def block_sizes(decoded: list[Decoded]) -> str:
     """Table 2 of the paper: mean accepted block sizes."""
     cells = {(run.block_size, run.setting): f"{run.mean_block_size:.2f}" for run in decoded}
     settings = list(dict.fromkeys(setting for _, setting in cells if setting != GREEDY))
-    # In the paper's first column the row k = 1 is greedy decoding.
+    # In the paper, row k = 1 of the first column is greedy decoding.
     cells[1, settings[0]] = cells.pop((1, GREEDY))
     rows = [
         {"k": str(k), **{setting: cells.get((k, setting), "") for setting in settings}}
@@ -78,7 +78,7 @@ def block_sizes(decoded: list[Decoded]) -> str:
 
 
 def qualities(decoded: list[Decoded]) -> str:
-    """How good the patches of each method are, and what they took, beside greedy decoding's."""
+    """A table of the quality and time of each method, relative to greedy decoding."""
     greedy = next(run for run in decoded if run.setting == GREEDY)
     rows = [
         _row(method, "", psnr(enlarged(greedy.low, by), greedy.truth))
@@ -107,9 +107,9 @@ def _row(setting: str, block_size: str, quality: float, *more: str) -> dict[str,
 
 
 def _seconds(output: Path) -> float:
-    """The time of all patches, without start-up."""
+    """The seconds for all patches, without start-up."""
     tokens, rate = re.search(
         r"\(([\d,]+) tokens\) in .* ([\d.]+) tokens/s", translated_line(output)
     ).groups()
-    # fairseq prints the seconds too, but rounded to tenths.
+    # Computed from the rate, since fairseq rounds the seconds to tenths.
     return int(tokens.replace(",", "")) / float(rate)

@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Table 2 of Stern et al. (2018), super-resolution, on photographs that come with scikit-image.
+"""Table 2 of Stern et al. (2018), super-resolution, on scikit-image's photographs.
 
     pip install scikit-image
     python examples/super_resolution/run.py --cpu-autocast                # shortened: half an hour
     python examples/super_resolution/run.py --cpu-autocast --size full    # two hours of one core
     python examples/super_resolution/run.py --block-sizes 4 --settings both    # one cell
 
-Grey patches of 8x8 pixels become patches of 16x16, an intensity at a time. It prints mean accepted
-block sizes as the paper's table has them, with quality and time of each method, and draws a
-photograph that no model has seen. Every command is printed as it would be typed. A stage whose
-result exists is skipped, so that an interrupted run goes on where it was; --workdir names where
-results are kept.
+Grey patches of 8x8 pixels are enlarged to 16x16, one intensity at a time. It prints mean accepted
+block sizes as in the paper's table, with quality and time of each method, and draws a photograph of
+the test set. Every command is printed. Stages with existing results in --workdir are skipped, so an
+interrupted run can be resumed.
 """
 
 import argparse
@@ -29,13 +28,13 @@ MAGNIFICATION = 2
 
 
 class Setting(NamedTuple):
-    """A column of the table: how the heads are trained, and how p_1 accepts."""
+    """A column of the table: the training of the heads, and p_1's acceptance."""
 
     heads: str
     is_approximate: bool
 
     def options(self, block_size: int) -> list:
-        """Those of fairseq-generate."""
+        """The options for fairseq-generate."""
         acceptance = ["--acceptance", "distance", "--acceptance-distance", EPSILON]
         return [
             "--decoding", "blockwise", "--decoding-block-size", block_size,
@@ -64,14 +63,14 @@ class Method(NamedTuple):
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = parse_args()
     with commands.resumable():
         compare(args)
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument(
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
@@ -84,7 +83,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def compare(args: argparse.Namespace) -> None:
-    """From photographs to the tables and the picture."""
+    """Run all stages from photographs to the tables and the picture."""
     work = arguments.sized_workdir(args, "super_resolution")
     recipe.prepare(work, recipe.SIZES[args.size])
     methods = train(work, args)
@@ -96,7 +95,7 @@ def compare(args: argparse.Namespace) -> None:
 
 
 def train(work: Path, args: argparse.Namespace) -> list[Method]:
-    """Everything that is to be decoded; models are trained once, whichever cells they are for."""
+    """Train the models, each once, and return all methods."""
     size, autocast = recipe.SIZES[args.size], ["--cpu-autocast"] * args.cpu_autocast
     base = recipe.train_base(work, size, autocast)
     methods = [Method(results.GREEDY, 1, base, ["--decoding", "greedy"])]
@@ -109,7 +108,7 @@ def train(work: Path, args: argparse.Namespace) -> list[Method]:
 
 
 def decode(work: Path, methods: list[Method], rounds: int) -> list[results.Decoded]:
-    """The test patches by each method, in alternating rounds."""
+    """Decode the test patches with each method, in alternating rounds."""
     outputs: list[list[Path]] = [[] for _ in methods]
     for number in range(1, rounds + 1):
         for method, of_method in zip(methods, outputs):
@@ -123,7 +122,7 @@ def decode(work: Path, methods: list[Method], rounds: int) -> list[results.Decod
 
 
 def draw(path: Path, decoded: list[results.Decoded]) -> None:
-    """The first photograph of the test: input, greedy, the last method, truth."""
+    """Draw the first test photograph: input, greedy, the last method, truth."""
     (photograph,) = load(TEST[:1])
     height, width = (size // HIGH for size in halved(photograph).shape)
     first, last = decoded[0], decoded[-1]

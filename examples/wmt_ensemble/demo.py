@@ -1,4 +1,4 @@
-"""A small ensemble in the layout of the released ones: three sizes, on the text of en_de."""
+"""A small ensemble of three sizes, in the layout of the released ones, trained on en_de's text."""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A test set and an ensemble's own preprocessing: text, subword codes, binarised data."""
+"""Prepares a test set with an ensemble's preprocessing: text, subword codes, binarised data."""
 
 import html
 import re
@@ -11,12 +11,12 @@ WORKERS = 2
 
 
 def prepare(directory: Path, work: Path, source: str, target: str, sentences: int) -> None:
-    """Tokenise, split into subwords and binarise the test set as the models were trained.
+    """Tokenise, split into subwords and binarise the test set as in the models' training.
 
     Args:
         directory: the models' directory, with ``dict.LANG.txt``, ``bpecodes`` and the test set.
         work: receives ``bpe.codes``, ``reference.txt`` and ``data-bin``.
-        sentences: how many to take, from the first on; 0 for all.
+        sentences: use only this many sentences; 0 for all.
     """
     if commands.finished(work / "data-bin"):
         return
@@ -58,7 +58,7 @@ def read_test(directory: Path, language: str) -> list[str]:
         names = ", ".join(path.name for path in found) or "none"
         raise SystemExit(
             f"{directory}: needs test.{language} or exactly one *.{language}.sgm (found: {names}); "
-            "the README says how to get a test set"
+            "see the README for how to get a test set"
         )
     return sgm_segments(found[0].read_text(encoding="utf-8"))
 
@@ -70,10 +70,10 @@ def sgm_segments(sgm: str) -> list[str]:
 
 
 def subword_nmt_codes(lines: list[str]) -> list[str]:
-    """BPE codes of fastBPE or subword-nmt, as subword-nmt reads them.
+    """Convert BPE codes of fastBPE or subword-nmt to the format of subword-nmt.
 
-    fastBPE writes the pair's frequency behind it and no version; what it does with the pairs is
-    what subword-nmt does from its version 0.2 on, with the end of a word joined to its last letter.
+    fastBPE writes the frequency after each pair, and no version. It uses pairs like subword-nmt
+    since version 0.2, with the end of a word joined to its last letter.
     """
     if not lines or lines[0].startswith("#version") or len(lines[0].split(" ")) == 2:
         return lines
@@ -81,16 +81,18 @@ def subword_nmt_codes(lines: list[str]) -> list[str]:
 
 
 def need(path: Path) -> Path:
-    """The path of a file that must be there.
+    """Check that a file exists, and return its path.
 
     Raises:
-        SystemExit: if it is not.
+        SystemExit: if it does not.
     """
     if not path.is_file():
-        raise SystemExit(f"{path}: missing; unpack a model archive there, as the README says")
+        raise SystemExit(
+            f"{path}: missing; unpack a model archive there, as described in the README"
+        )
     return path
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines separated by newlines and nothing else."""
+    """Lines separated only by newlines."""
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")

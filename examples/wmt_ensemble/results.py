@@ -20,7 +20,7 @@ class Run:
 
 
 def read_run(output: Path, reference: list[str]) -> Run:
-    """BLEU of the detokenised hypotheses, and the seconds that fairseq-generate counted."""
+    """BLEU of the detokenised hypotheses, and the seconds reported by fairseq-generate."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
     seconds = re.search(r" in ([\d.]+)s", translated_line(output)).group(1)
@@ -28,11 +28,11 @@ def read_run(output: Path, reference: list[str]) -> Run:
 
 
 def show_table(work: Path, runs: dict[str, list[Run]], baseline: str, title: str) -> None:
-    """Print the table, and keep it as Markdown.
+    """Print the table, and write it as Markdown.
 
     Args:
         runs: the rounds of each method, in order.
-        baseline: the method that speed-ups are against; without it there are none.
+        baseline: the reference for speed-ups; if it is not in ``runs``, there are none.
     """
     rows = []
     for method, rounds in runs.items():

@@ -4,9 +4,9 @@
     python examples/wmt_ensemble/run.py wmt19.de-en.joined-dict.ensemble -s de -t en
     python examples/wmt_ensemble/run.py --demo     # trains three tiny models first
 
-What stands behind -- goes to every fairseq-generate, such as: -- --fp16 --batch-size 64
-Every command is printed as it would be typed. A stage whose result exists is skipped, so that an
-interrupted run goes on where it was; --workdir names where results are kept.
+Arguments after -- are passed to every fairseq-generate, such as: -- --fp16 --batch-size 64 Every
+command is printed. Stages with existing results in --workdir are skipped, so an interrupted run can
+be resumed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "p
 
 
 def beam_methods(width: int) -> dict[str, list[str]]:
-    """fairseq's beam search of some width, and ours."""
+    """Beam searches of the given width by fairseq and this package."""
     beam = ["--beam", str(width)]
     return {
         f"fairseq --beam {width}": ["--decoding", "fairseq", *beam],
@@ -45,17 +45,17 @@ METHODS = {
 
 
 def main() -> None:
-    """All stages."""
+    """Run all stages."""
     args = parse_args()
     with commands.resumable():
         run_recipe(args)
 
 
 def parse_args() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = arguments.described(__doc__)
     parser.add_argument(
-        "directory", type=Path, nargs="?", help="an unpacked model archive with a test set in it"
+        "directory", type=Path, nargs="?", help="an unpacked model archive with a test set"
     )
     parser.add_argument("--demo", action="store_true", help="train a small ensemble and use it")
     parser.add_argument("-s", "--source-lang", metavar="SRC")
@@ -66,7 +66,11 @@ def parse_args() -> argparse.Namespace:
     )  # fmt: skip
     arguments.add_rounds(parser)
     parser.add_argument(
-        "--sentences", type=int, default=0, metavar="N", help="only the first N of the test set"
+        "--sentences",
+        type=int,
+        default=0,
+        metavar="N",
+        help="only decode the first N sentences of the test set",
     )
     parser.add_argument("--workdir", type=Path, help="default: work/wmt_ensemble_NAME here")
     own, generate_options = split_at_dashes(sys.argv[1:])
@@ -80,13 +84,13 @@ def parse_args() -> argparse.Namespace:
 
 
 def split_at_dashes(arguments: list[str]) -> list[list[str]]:
-    """The arguments before and behind the first ``--``."""
+    """The arguments before and after the first ``--``."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     return [arguments[:cut], arguments[cut + 1 :]]
 
 
 def run_recipe(args: argparse.Namespace) -> None:
-    """From the archive to the table."""
+    """Run all stages from the archive to the table."""
     name = "demo" if args.demo else args.directory.resolve().name
     work = args.workdir or commands.ROOT / "work" / f"wmt_ensemble_{name}"
     work.mkdir(parents=True, exist_ok=True)
@@ -95,7 +99,7 @@ def run_recipe(args: argparse.Namespace) -> None:
         args.directory, args.source_lang, args.target_lang = build_demo(work), "en", "de"
     models = sorted(args.directory.glob("model*.pt"))
     if not models:
-        sys.exit(f"{args.directory}: has no model*.pt; name the directory of an unpacked archive")
+        sys.exit(f"{args.directory}: has no model*.pt; give the directory of an unpacked archive")
     prepare(args.directory, work, args.source_lang, args.target_lang, args.sentences)
     reference = read_lines(work / "reference.txt")
     runs: dict[str, list[Run]] = {method: [] for method in args.methods}
@@ -113,18 +117,20 @@ def run_recipe(args: argparse.Namespace) -> None:
 
 
 def check_settings(work: Path, args: argparse.Namespace) -> None:
-    """Results of other settings must not end up in the same table."""
+    """Check that the results in the directory have the same settings."""
     path = work / "settings.json"
     settings = json.dumps([str(args.directory), args.sentences, args.generate_options])
     if path.exists() and path.read_text(encoding="utf-8") != settings:
-        sys.exit(f"--workdir {work}: holds results of other settings; name another, or delete it")
+        sys.exit(
+            f"--workdir {work}: contains results of other settings; choose another, or delete it"
+        )
     atomic_files.write_text(path, settings)
 
 
 def generate(
     args: argparse.Namespace, work: Path, models: list[Path], output: Path, method: list[str]
 ) -> None:
-    """fairseq-generate with one method."""
+    """Run fairseq-generate with one method."""
     command = [work / "data-bin"]
     command += ["--user-dir", commands.PLUGIN]
     command += ["--source-lang", args.source_lang, "--target-lang", args.target_lang]

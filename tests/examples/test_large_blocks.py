@@ -56,4 +56,4 @@ def test_without_a_teacher(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["large_blocks.py", "--teacher", missing])
     with pytest.raises(SystemExit):
         example.main()
-    assert "more_sources.py makes it" in capsys.readouterr().err
+    assert "create it with more_sources.py" in capsys.readouterr().err

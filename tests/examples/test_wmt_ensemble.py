@@ -111,5 +111,5 @@ def test_the_whole_recipe(tmp_path, monkeypatch):
     assert (work / "reference.txt").read_text().splitlines() == ["Hello.", "Zwei & drei <b>."]
 
     monkeypatch.setattr(sys, "argv", [*map(str, command[1:]), "--", "--cpu"])
-    with pytest.raises(SystemExit, match="--workdir .*: holds results of other settings"):
+    with pytest.raises(SystemExit, match="--workdir .*: contains results of other settings"):
         recipe.main()
