@@ -46,7 +46,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         program("average-checkpoints"),
         description=__doc__,

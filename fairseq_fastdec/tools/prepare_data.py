@@ -52,7 +52,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         program("prepare-data"),
         description=__doc__,

@@ -1,4 +1,4 @@
-"""Our generators and fairseq's own, with the same models and options."""
+"""Generators of this package and of fairseq, with the same models and options."""
 
 import argparse
 
@@ -12,10 +12,10 @@ from tests.support.trained_models import TASK
 
 
 class OfTokensSoFar(torch.nn.Module):
-    """Shows fairseq's rule about n-grams the tokens so far, and not the padding behind them.
+    """Passes only the tokens so far to fairseq's n-gram rule, without the padding after them.
 
-    As it is called, it compares with that padding, and forbids nothing where its CUDA extension was
-    not built: fairseq's issues 4709 and 5206.
+    In fairseq, the rule compares with the padding, and forbids nothing if its CUDA extension is not
+    built: fairseq's issues 4709 and 5206.
     """
 
     def __init__(self, rule):

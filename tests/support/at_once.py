@@ -1,4 +1,4 @@
-"""Functions that run in several threads at once."""
+"""Runs functions in several threads at once."""
 
 import sys
 import threading
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 def at_once(*functions: Callable[[], object]) -> list[object]:
-    """What the functions return; each runs in a thread of its own, and all begin together."""
+    """Run each function in its own thread, all starting together, and return the results."""
     barrier = threading.Barrier(len(functions))
 
     def begin(function):

@@ -1,4 +1,4 @@
-"""Generators for ``--decoding blockwise``, and models whose heads are known."""
+"""Generators for ``--decoding blockwise``, and models with predictable heads."""
 
 import argparse
 import copy
@@ -22,12 +22,12 @@ def generator_for(models, dictionary=TASK.target_dictionary, max_len_b=MAX_LEN, 
 
 
 def constant_model(block_size, word=7):
-    """Always predicts the same word, whatever the head: every proposal is right."""
+    """A model whose heads always predict the same word, so that every proposal is right."""
     return always(word, tiny.build_model(TASK, "blockwise_transformer", block_size=block_size))
 
 
 def always(word, model):
-    """The model made to predict the same word after any tokens."""
+    """Change a model to always predict the same word."""
     with torch.no_grad():
         final_norm = model.decoder.layers[-1].final_layer_norm
         final_norm.weight.zero_()

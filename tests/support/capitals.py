@@ -1,4 +1,4 @@
-"""A stand-in for models in tests of processes: translation is writing in capitals."""
+"""A stand-in for models in tests of processes, which translates to capitals."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ from fairseq_fastdec.tools.translation.output_lines import UntranslatedLine
 
 
 class Capitals:
-    """Lines can say what else is to happen: ``die``, ``die once``, ``stop``, ``fail``, ``crash``.
+    """Some lines cause actions: ``die``, ``die once``, ``wait``, ``stop``, ``fail``, ``crash``.
 
     Attributes:
-        directory: remembers who has died.
+        directory: records which lines have killed a worker.
     """
 
     def __init__(self, directory: Path) -> None:

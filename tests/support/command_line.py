@@ -1,4 +1,4 @@
-"""fairseq's commands as a user types them, but in this process: starting torch takes seconds."""
+"""Runs fairseq's commands in this process, since starting torch is slow."""
 
 import contextlib
 import io
@@ -25,10 +25,10 @@ TINY = [
 
 
 def run(command, *arguments) -> str:
-    """What a command prints to standard output."""
+    """Run a command and return its standard output."""
     printed = io.StringIO()
     argv = ["fairseq", *(str(argument) for argument in arguments)]
-    # fairseq-validate takes some of the root logger's handlers away, and pytest's with them.
+    # fairseq-validate removes handlers of the root logger, including pytest's.
     handlers = list(logging.getLogger().handlers)
     try:
         with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(printed):
@@ -71,16 +71,16 @@ def interactive(data, path, lines: list[str], tmp_path, *arguments) -> str:
 
 
 def hypotheses(printed: str) -> dict[int, str]:
-    """The H- lines: sentence number to tokens."""
+    """The tokens of H- lines by sentence number."""
     return numbered("H", printed)
 
 
 def numbered(mark: str, printed: str) -> dict[int, str]:
-    """The lines of hypotheses (H) or of their text (D): sentence number to what they hold."""
+    """The texts of H- or D- lines by sentence number."""
     found = re.findall(rf"(?m)^{mark}-(\d+)\t[^\t]*\t(.*)$", printed)
     return {int(number): text for number, text in found}
 
 
 def scores(printed: str) -> dict[int, float]:
-    """The H- lines: sentence number to score."""
+    """The scores of H- lines by sentence number."""
     return {int(i): float(s) for i, s in re.findall(r"(?m)^H-(\d+)\t([^\t]*)\t", printed)}

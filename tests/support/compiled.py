@@ -1,4 +1,4 @@
-"""Compiled code in tests: the mark of those that need it, and its threads."""
+"""A mark for tests that need compiled code, and settings of its threads."""
 
 import contextlib
 import os
@@ -14,13 +14,13 @@ PRECISIONS = ["model", "bf16", "int8"]
 
 
 def examples(n):
-    """The number of examples of a property test: fewer where sanitizers make each one slow."""
+    """The number of examples of a property test, which is lower under slow sanitizers."""
     return max(1, n // 10) if os.environ.get("FASTDEC_SANITIZED") else n
 
 
 @contextlib.contextmanager
 def threads(n):
-    """Compiled code uses so many, however little there is to do."""
+    """Make compiled code use n threads even for little work."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     loading.library().measure_costs(1)

@@ -1,4 +1,4 @@
-"""Compiled searches of all kinds: what they find, joined in the middle and from several threads."""
+"""Checks of compiled searches: sentences that join, cancellation, and several threads."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def outputs_of(finished):
 
 
 def assert_alike_beams(ours, expected, atol=1e-4):
-    """The same hypotheses in the same order, but for those with equal scores."""
+    """Check for the same hypotheses in the same order, except for those with equal scores."""
     assert len(ours) == len(expected)
     for own, other in zip(ours, expected):
         own_scores, scores = ([one["score"].item() for one in some] for some in (own, other))
@@ -31,7 +31,7 @@ def assert_alike_beams(ours, expected, atol=1e-4):
 
 
 def numbers_of_beams(finished):
-    """Of each sentence, the tokens and all numbers of its hypotheses."""
+    """For each sentence, the tokens, scores and totals of its hypotheses, and its counts."""
     hypotheses = iter(
         (*output, total) for output, total in zip(outputs_of(finished), finished.totals.tolist())
     )
@@ -43,7 +43,7 @@ def numbers_of_beams(finished):
 
 
 def found_alone(search, admit, numbers_of, lengths):
-    """What is found for sentences of these lengths, one after the other."""
+    """The results for sentences of these lengths, decoded one after another."""
     found = {}
     for number, source in enumerate(_sources(lengths)):
         admit(search, source, number)
@@ -53,7 +53,7 @@ def found_alone(search, admit, numbers_of, lengths):
 
 
 def found_joining(search, admit, numbers_of, lengths, n_threads=1):
-    """The same of sentences that join while others are under way."""
+    """The results for sentences that join while others are in progress."""
     found = {}
     for number, source in enumerate(_sources(lengths)):
         admit(search, source, number)
@@ -65,15 +65,15 @@ def found_joining(search, admit, numbers_of, lengths, n_threads=1):
 
 
 def assert_cancelled_ones_leave(search, admit, numbers_of, sources, n_steps):
-    """Of four sentences, int64 ``[4, S]``, three are cancelled; the other one does not notice.
+    """Cancel three of four sentences, int64 ``[4, S]``; the other one is not affected.
 
-    Two of them have been under way for a number of steps.
+    Two of them have been in progress for ``n_steps``.
     """
     for number in (10, 11, 12, 13):
         admit(search, sources[number - 10 :][:1].numpy(), number)
-    assert search.cancel(13)  # it has not begun
+    assert search.cancel(13)  # not started yet
     search.advance(n_steps, 1)
-    assert search.cancel(10) and search.cancel(12)  # they are under way
+    assert search.cancel(10) and search.cancel(12)  # in progress
     assert not search.cancel(99)
     search.advance(1000, 1)
     found = numbers_of(search.finished())
@@ -89,7 +89,7 @@ def _sources(lengths):
 
 
 def assert_same_at_once(generators, models, sample):
-    """Generators of one model find the same, each in a thread of its own."""
+    """Check that generators of one model give equal results in parallel threads."""
 
     def tokens_of(generator):
         found = generator.generate(models, sample)

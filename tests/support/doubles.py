@@ -1,9 +1,9 @@
 """A model without parameters, in the manner of fairseq's own test doubles.
 
-Like theirs it returns probabilities where others return logits, counts its steps in the
-incremental state and has one way of its own to hold what the encoder returned. Unlike theirs its
-probabilities depend on the sentence and on what was decoded, not on the place in the batch, so
-that any search may drop and reorder rows.
+Like fairseq's doubles, it returns probabilities instead of logits, counts its steps in the
+incremental state, and has its own format of encoder output. Unlike theirs, its probabilities depend
+on the sentence and on the decoded tokens, not on the place in the batch, so that searches may drop
+and reorder rows.
 """
 
 from collections import namedtuple
@@ -26,7 +26,7 @@ class TableEncoder(FairseqEncoder):
 
 
 class TableDecoder(FairseqIncrementalDecoder):
-    """Looks probabilities up by a number made of the source, the last token and the step."""
+    """Looks up probabilities by a hash of the source, the last token and the step."""
 
     def __init__(self, dictionary, n_entries=97):
         super().__init__(dictionary)
@@ -48,7 +48,7 @@ class TableDecoder(FairseqIncrementalDecoder):
         return self.table[entry % self.table.size(0)], {"attn": [None]}
 
     def get_normalized_probs(self, net_output, log_probs, sample=None):
-        """The decoder's outputs are probabilities already."""
+        """The decoder's outputs are already probabilities."""
         return net_output[0].log() if log_probs else net_output[0]
 
 

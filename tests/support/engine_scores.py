@@ -1,4 +1,4 @@
-"""What the engine computes with a model: the scores of forced tokens."""
+"""Scores of forced tokens, computed by the engine."""
 
 import argparse
 
@@ -12,7 +12,7 @@ LENGTHS = [4, 6, 3]
 
 
 def generator_of(model, task, precision="model"):
-    """Greedy decoding by compiled code."""
+    """A generator for greedy decoding by compiled code."""
     options = DecodingOptions(decoding="greedy", engine_precision=precision)
     args = argparse.Namespace(beam=1, max_len_b=12)
     generator = build_generator([model], task.target_dictionary, args, options)
@@ -21,7 +21,7 @@ def generator_of(model, task, precision="model"):
 
 
 def forced_tokens(task):
-    """The tokens that are forced, int64 ``[3, 8]``."""
+    """The forced tokens, int64 ``[3, 8]``."""
     return 4 + torch.arange(24).view(3, 8) % (len(task.target_dictionary) - 4)
 
 
@@ -34,5 +34,5 @@ def scores_by(generator, task):
 
 
 def scores_of(model, task, precision="model"):
-    """The same by a new generator."""
+    """Same as :func:`scores_by`, with a new generator."""
     return scores_by(generator_of(model, task, precision), task)

@@ -1,4 +1,4 @@
-"""The commands that examples print and run, in this process."""
+"""Runs the commands of examples in this process."""
 
 import gc
 import logging
@@ -18,7 +18,7 @@ from tests.support import command_line
 
 
 def runner(caplog) -> tuple[list[str], Callable]:
-    """What is run in place of an example's ``run``, and the programs that it has been given."""
+    """A replacement for an example's ``run``, and the list of programs that it has run."""
     programs: list[str] = []
 
     def run(command, log=None):
@@ -32,7 +32,7 @@ def runner(caplog) -> tuple[list[str], Callable]:
         elif program.endswith("fairseq-generate"):
             with caplog.at_level(logging.INFO):
                 command_line.run(generate_cli, *arguments)
-                # The generator logs its summary when it goes.
+                # The generator logs its summary when it is deleted.
                 gc.collect()
             log.write_text(caplog.text, encoding="utf-8")
         elif program.endswith("fairseq-preprocess"):
@@ -46,13 +46,13 @@ def runner(caplog) -> tuple[list[str], Callable]:
 
 
 def on_letters(corpus, monkeypatch, caplog, *texts: str) -> list[str]:
-    """Let the examples work on the tiny corpus, their commands in this process.
+    """Make examples use the tiny corpus, and run their commands in this process.
 
     Args:
-        texts: of the corpus, those that an example reads.
+        texts: the texts of the corpus that an example reads.
 
     Returns:
-        the programs that have been run so far.
+        the list of programs run so far
     """
     programs, run = runner(caplog)
 
@@ -71,7 +71,7 @@ def on_letters(corpus, monkeypatch, caplog, *texts: str) -> list[str]:
 
 
 def cross_letters(example, monkeypatch) -> None:
-    """Let an example of crossed sources cross a few, for a tiny model of the full recipe."""
+    """Make an example create only a few crossed sources, with a tiny model in the full recipe."""
     recipe = replace(en_de.RECIPES["full"], network=command_line.TINY)
     monkeypatch.setattr(en_de, "RECIPES", {"full": recipe})
     monkeypatch.setattr(example, "N_CROSSED", 40)

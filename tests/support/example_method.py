@@ -1,7 +1,7 @@
-"""A complete decoding method in one file: ``docs/architecture.md`` explains it.
+"""A complete decoding method in one file, explained in ``docs/architecture.md``.
 
-In a package of your own the decorator adds it to ``--decoding``. In this package's own tree a line
-in ``decoding/registry.py`` does so instead.
+In your own package, the decorator adds it to ``--decoding``. Methods in this package have a line in
+``decoding/registry.py`` instead.
 """
 
 import torch
@@ -14,23 +14,22 @@ from fairseq_fastdec.decoding.methods.outputs import OutputBatch
 
 @register_decoding("two_tokens")
 class TwoTokens(SingleHypothesisMethod):
-    """Greedy decoding that guesses the next token, and takes two steps in one if it is right.
+    """Greedy decoding that guesses the next token, and saves a step if the guess is right.
 
-    The guess is the last step's answer to its own guess. Outputs are those of greedy decoding.
+    The guess is the last step's answer to its guess. Outputs are those of greedy decoding.
     """
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        # Each of the R rows has yet to be fed its last token, or BOS: int64 [R].
+        # last: int64 [R], the next token to feed to each row: BOS, or the row's last token.
         guess = torch.full_like(last, self.rules.pad)
         while batch.n_rows:
-            # One decoder invocation, and the model's best token after each token fed: [R, 2].
+            # One decoder invocation; the model's best token after each fed token: [R, 2].
             features = batch.step(torch.stack([last, guess], dim=1))
             scores, answers = batch.log_probs(features, first=0).max(dim=-1)
-            # The first answer is final. The second one is, too, if the token before it was right.
+            # The first answer is final. So is the second one if the guess before it was right.
             is_right = answers[:, 0] == guess
             n_final = 1 + is_right.long()
-            # Show ddgviz the step, keep the final answers up to an EOS, and let rows leave that
-            # have ended.
+            # Report the step to ddgviz, keep the final answers up to EOS, and remove ended rows.
             batch.observe(0, guess[:, None], answers, scores, n_final)
             batch.keep(answers, scores, n_final)
             last = torch.where(is_right, answers[:, 1], answers[:, 0])

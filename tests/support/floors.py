@@ -1,6 +1,6 @@
-"""The floors of the package, from the ground up; see docs/architecture.md."""
+"""The layers of the package, from the bottom up; see docs/architecture.md."""
 
-# What is on one line is one floor.
+# Each tuple is one layer.
 FLOORS = (
     (
         "compat",

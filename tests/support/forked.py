@@ -1,4 +1,4 @@
-"""Commands in processes that are forked from the tests': they need not import torch anew."""
+"""Runs commands in processes forked from the test process, without importing torch again."""
 
 import multiprocessing
 import os
@@ -13,7 +13,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 class Forked:
-    """A process that runs a command; it ends as a script of the command would."""
+    """A process that runs a command, and exits like a script of the command."""
 
     def __init__(
         self,
@@ -24,9 +24,9 @@ class Forked:
     ) -> None:
         """
         Args:
-            main: gets the arguments.
-            printed: the file for what the process prints.
-            prepare: is called in the process before.
+            main: called with the arguments.
+            printed: the file for the output of the process.
+            prepare: called in the process before ``main``.
         """
         self._printed = printed
         self._process = FORK.Process(target=_run, args=(main, arguments, printed, prepare))
@@ -41,10 +41,10 @@ class Forked:
         """Wait for the end, and return the exit status.
 
         Raises:
-            TimeoutError: if the process goes on for longer.
+            TimeoutError: if the process runs longer.
         """
         deadline = time.monotonic() + seconds
-        # Process.join would wait for the workers, too, which inherit what it looks at.
+        # Process.join would also wait for workers, which inherit its sentinel.
         while self.poll() is None:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"process {self.pid} goes on")
@@ -57,7 +57,7 @@ class Forked:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End the process at once, and wait for its end."""
+        """Kill the process, and wait for its end."""
         self.send_signal(signal.SIGKILL)
         self.wait()
 
@@ -72,7 +72,7 @@ def _run(
     printed: Path,
     prepare: Callable[[], None],
 ) -> None:
-    # pytest-xdist's processes ignore it.
+    # pytest-xdist's processes ignore this signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     file = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):

@@ -1,4 +1,4 @@
-"""The engine's truth: logits of the plain full forward pass, for decoders of every kind."""
+"""The reference for the engine: logits of the full forward pass, for all kinds of decoders."""
 
 import torch
 
@@ -26,7 +26,7 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
 def full_logits(model, batch, tokens):
-    """The reference: ``[B, T, V]`` by the stock decoder, without any incremental state."""
+    """Reference logits ``[B, T, V]`` of the stock decoder, without incremental state."""
     with torch.no_grad():
         encoded = model.encoder(batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"])
         return model.decoder(tokens, encoder_out=encoded)[0]

@@ -1,4 +1,4 @@
-"""The log-probabilities of fairseq's decoders, without any incremental state."""
+"""Log-probabilities of fairseq's decoders, without incremental state."""
 
 import torch
 
@@ -14,7 +14,7 @@ def sorted_by_length(batch):
 
 
 def full_log_probs(model, batch, tokens, temperature=1.0):
-    """The reference ``[B, T, V]``, by the model's own decoder without any incremental state."""
+    """Reference log-probabilities ``[B, T, V]`` of the model, without incremental state."""
     net_input, back = sorted_by_length(batch)
     with torch.no_grad():
         encoded = model.encoder.forward_torchscript(net_input)

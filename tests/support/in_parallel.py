@@ -1,8 +1,7 @@
-"""Whole directories of tests are run by all cores, in processes of pytest-xdist.
+"""Runs whole directories of tests on all cores, in processes of pytest-xdist.
 
-A file or a test that is named, ``-k``, ``--lf``, ``-s`` and a debugger stay in one process: a few
-tests end before further processes have started, and a debugger needs the terminal. ``-n`` decides
-otherwise.
+Single files or tests, ``-k``, ``--lf``, ``-s`` and debuggers use one process: starting more takes
+longer than a few tests, and a debugger needs the terminal. ``-n`` overrides this.
 """
 
 import os
@@ -11,14 +10,14 @@ from typing import Any
 
 import pytest
 
-# Each process holds torch and several models.
+# Each process has torch and several models in memory.
 MOST_PROCESSES = 8
-# What asks for few tests, or for the terminal: pytest's names of its options.
+# pytest's names of options that select few tests or need the terminal.
 ONE_PROCESS = ("keyword", "lf", "stepwise", "usepdb", "trace", "collectonly")
 
 
 def use_all_cores(config: pytest.Config) -> None:
-    """Choose the number of processes, before pytest-xdist reads it."""
+    """Set the number of processes before pytest-xdist reads it."""
     given = config.option
     of_xdist = hasattr(config, "workerinput")
     if of_xdist or not config.pluginmanager.hasplugin("xdist") or not _is_large(config):
@@ -27,11 +26,11 @@ def use_all_cores(config: pytest.Config) -> None:
         return
     cores = _cores()
     given.numprocesses = min(cores, MOST_PROCESSES)
-    # Each begins with its own run of consecutive tests, so that a module's fixtures are mostly made
-    # once, and takes over from the others in the end.
+    # Each process starts with consecutive tests, so that most fixtures of modules are created once,
+    # and takes over tests of others at the end.
     given.dist = "worksteal"
-    # Commands that tests start have their share of the cores, too: threads of compiled code wait
-    # busily for each other.
+    # Limit commands started by tests to their share of the cores: threads of compiled code
+    # busy-wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", str(cores // given.numprocesses))
 
 

@@ -1,4 +1,4 @@
-"""Directories that are expensive to fill, for all processes of a run."""
+"""Directories that are expensive to create, shared by all processes of a run."""
 
 import os
 import shutil
@@ -7,21 +7,21 @@ from pathlib import Path
 
 from filelock import FileLock
 
-# The environment variable that names the directory of a run, for processes that tests start, too.
+# The environment variable with the directory of a run, also for processes started by tests.
 OF_THE_RUN = "FASTDEC_MADE_ONCE"
 
 
 def in_run(name: str, fill: Callable[[Path], object]) -> Path:
-    """The directory of a name in that of the run."""
+    """The directory ``name`` in the directory of the run."""
     return directory(Path(os.environ[OF_THE_RUN]), name, fill)
 
 
 def directory(parent: Path, name: str, fill: Callable[[Path], object]) -> Path:
-    """The directory of a name; whoever needs it first fills it, and others wait for that.
+    """The directory ``name``; the first process that needs it fills it, and others wait.
 
     Args:
-        parent: of the directory; the same in all processes of a run, and of no other run.
-        fill: is called with an empty directory. After an error the next one tries again.
+        parent: its parent, shared by all processes of a run but not by other runs.
+        fill: called with an empty directory; after an error, the next process tries again.
     """
     place, done = parent / name, parent / f"{name}.done"
     with FileLock(parent / f"{name}.lock"):

@@ -1,4 +1,4 @@
-"""A file from a stranger that wants to run code."""
+"""A malicious file that runs code."""
 
 import os
 

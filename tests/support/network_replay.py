@@ -1,4 +1,4 @@
-"""A network that is fed given sentences in any steps, and compared with the full forward pass."""
+"""Feeds sentences to a network in arbitrary steps, and compares with the full forward pass."""
 
 import torch
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ LENGTH = 16
 
 
 class NetworkReplay:
-    """Feeds sentences of :data:`LENGTH` tokens to a network, and compares what comes out.
+    """Feeds sentences of :data:`LENGTH` tokens to a network, and checks its scores.
 
     Attributes:
         sentence, lengths: of each row, int64 ``[R]``.
@@ -18,7 +18,7 @@ class NetworkReplay:
     def __init__(self, network, task, expected, tolerance):
         """
         Args:
-            expected: a function of a batch and its tokens ``[B, T]`` to scores ``[B, T, V]``, by a
+            expected: computes scores ``[B, T, V]`` of a batch and its tokens ``[B, T]`` by a
                 forward pass without incremental state.
         """
         self.network, self.task = network, task
@@ -44,7 +44,7 @@ class NetworkReplay:
         assert self.network.n_rows == self.sentence.numel()
 
     def step(self, rows, n_new, kept):
-        """Feed some rows ``n_new`` tokens, and keep ``kept[r]``, as far as the sentences go."""
+        """Feed ``n_new`` tokens to some rows, and keep ``kept[r]``, up to the end of sentences."""
         places = self.lengths[rows][:, None] + torch.arange(n_new)
         is_real = places < LENGTH
         places = places.clamp(max=LENGTH - 1)
@@ -64,7 +64,7 @@ class NetworkReplay:
 
 
 def fuzz_network(replay, draw, unit=1, n_actions=10):
-    """Sentences that come and go, steps of some of them, and tokens of which some are kept.
+    """Add and remove sentences at random, feed tokens to some of them, and keep some tokens.
 
     Tokens are fed and kept in multiples of ``unit``.
     """

@@ -1,4 +1,4 @@
-"""Text that the rules of tokenisers look for, as hypothesis draws it."""
+"""A hypothesis strategy for text that triggers rules of tokenisers."""
 
 from hypothesis import strategies as st
 

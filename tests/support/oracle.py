@@ -1,4 +1,4 @@
-"""A model whose answers are as arbitrary as a seed, and a network that it answers in."""
+"""A model with arbitrary but reproducible answers, and a network that uses it."""
 
 import math
 import random
@@ -15,10 +15,10 @@ WORDS = range(TASK.target_dictionary.nspecial, len(TASK.target_dictionary))
 
 
 class Oracle:
-    """A function of everything before a token: its answers are as arbitrary as its seed.
+    """A pseudo-random function from the previous tokens to the next one.
 
-    ``memory`` is how many of the last tokens an answer depends on: where it is small, drafts are
-    often right, and where it is large, every changed token changes all answers after it.
+    ``memory`` is the number of previous tokens that an answer depends on: if it is small, drafts
+    are often right; if it is large, every changed token changes all answers after it.
     """
 
     def __init__(self, seed, share_of_eos, memory):
@@ -35,7 +35,7 @@ class Oracle:
         return chance.choice(WORDS)
 
     def greedy(self, sentence, max_len):
-        """The output, EOS included."""
+        """The greedy output, EOS included."""
         tokens = [EOS]
         while len(tokens) == 1 or tokens[-1] != EOS:
             tokens.append(self.answer(sentence, tokens, max_len))
@@ -43,7 +43,7 @@ class Oracle:
 
 
 class OracleNetwork:
-    """As much of an ``Ensemble`` as methods of single hypotheses need."""
+    """The part of ``Ensemble`` that methods with one hypothesis need."""
 
     def __init__(self, oracle, max_len):
         self._oracle, self._max_len = oracle, max_len
@@ -89,14 +89,14 @@ oracles = st.builds(
 
 
 def generator_on(oracle, decoding, max_len, **method):
-    """A generator that the oracle answers, for no sentence longer than ``max_len``."""
+    """A generator that uses the oracle, for outputs of at most ``max_len`` tokens."""
     generator = our_generator([stock_model(trained=False)], decoding, method, max_len_b=max_len)
     generator.search, generator.network = None, OracleNetwork(oracle, max_len)
     return generator
 
 
 def decode(generator, n_sentences):
-    """The outputs of so many sentences."""
+    """The outputs of ``n_sentences`` sentences."""
     sample = tiny.random_batch(TASK, [3] * n_sentences)
     hypotheses = generator.generate([], sample)
     return [own[0]["tokens"].tolist() for own in hypotheses]

@@ -1,4 +1,4 @@
-"""Tiny data for fairseq's other tasks, and a model of each, trained through fairseq-train."""
+"""Tiny data and models for fairseq's other tasks, trained with fairseq-train."""
 
 import random
 from pathlib import Path
@@ -18,10 +18,10 @@ class Trained(NamedTuple):
     """A task with data and a model.
 
     Attributes:
-        task: fairseq's name of it.
-        data: for fairseq's commands.
+        task: fairseq's name of the task.
+        data: the data directory for fairseq's commands.
         paths: of two checkpoints, the better one first.
-        options: those of the task that fairseq-generate has to be told.
+        options: the task's options for fairseq-generate.
     """
 
     task: str
@@ -30,7 +30,7 @@ class Trained(NamedTuple):
     options: list[Any]
 
     def command(self, cli: Any, task: str, *arguments: Any, members: int = 1) -> str:
-        """What a command prints, with the task of that name and an ensemble of some members."""
+        """Run a command with a task and an ensemble of ``members``, and return its output."""
         path = ":".join(str(path) for path in self.paths[:members])
         return run(
             cli, self.data, "--path", path, *COMMON, "--task", task, *self.options, *arguments
@@ -48,17 +48,17 @@ class Trained(NamedTuple):
 
 
 def sentences(split: str, seed: int = 0) -> list[list[str]]:
-    """Words of a split."""
+    """Random sentences of a split."""
     draw = random.Random(f"{split} {seed}")
     return [[draw.choice(LETTERS) for _ in range(draw.randint(1, 7))] for _ in range(SPLITS[split])]
 
 
 def binarised(directory: Path, pairs: dict[str, Any], first: str = "") -> Path:
-    """A data directory of language pairs such as ``xx-yy``, with one dictionary for all.
+    """Create a data directory of language pairs such as ``xx-yy``, with one dictionary.
 
     Args:
         pairs: for each pair, a function from the words of a source to those of its target.
-        first: begins every sentence.
+        first: text at the beginning of every sentence.
     """
     dictionary = None
     for pair, translate in pairs.items():
@@ -80,13 +80,13 @@ def binarised(directory: Path, pairs: dict[str, Any], first: str = "") -> Path:
 
 
 def spoken(directory: Path) -> Path:
-    """Letters as frames of noisy features, to be written down."""
+    """Create speech data: letters as frames of noisy features."""
     noise = np.random.default_rng(0)
     symbols = "".join(f"{letter} 1\n" for letter in LETTERS)
     (directory / "dict.txt").write_text(symbols, encoding="utf-8")
     settings = (
         f"vocab_filename: dict.txt\ninput_feat_per_channel: {N_FEATURES}\n"
-        "hub:\n  input_type: waveform\n"  # the hub's users give the frames themselves
+        "hub:\n  input_type: waveform\n"  # users of the hub pass frames directly
     )
     (directory / "config.yaml").write_text(settings, encoding="utf-8")
     for split in SPLITS:
@@ -103,18 +103,18 @@ def spoken(directory: Path) -> Path:
 
 
 def train(data: Path, directory: Path, task: str, *arguments: Any, updates: int, **how) -> list:
-    """Train with fairseq's own task; returns the paths of two checkpoints, the better one first."""
+    """Train with fairseq's task; return the paths of two checkpoints, the better one first."""
     command_line.train(
         data, directory, "--task", task, "--save-interval-updates", 37, "--save-interval", 1000,
         "--disable-validation", "--max-tokens", 200, *arguments, updates=updates, lr="5e-3", **how,
     )  # fmt: skip
-    # None is saved so where an epoch ends.
+    # At the end of an epoch, no such checkpoint is saved.
     earlier = sorted(directory.glob("checkpoint_*_*.pt"), key=lambda path: path.stat().st_mtime_ns)
     return [directory / "checkpoint_last.pt", earlier[len(earlier) // 2]]
 
 
 def assert_same(ours: str, theirs: str, atol: float = 2e-4) -> None:
-    """The same hypotheses and scores, of --nbest all."""
+    """Check for the same hypotheses and scores, with all of --nbest."""
     assert hypotheses(ours) == hypotheses(theirs)
     own, expected = _by_text(ours), _by_text(theirs)
     assert own.keys() == expected.keys()
@@ -128,7 +128,7 @@ def _by_text(printed: str) -> dict[tuple[str, str], float]:
 
 
 def assert_means_something(printed: str) -> None:
-    """Whoever compares outputs that are all alike, or all different, compares nothing."""
+    """Check that outputs are complete and differ, so that comparing them is meaningful."""
     texts = list(hypotheses(printed).values())
     assert len(texts) == SPLITS["test"]
     assert len(set(texts)) > SPLITS["test"] // 3

@@ -1,7 +1,7 @@
-"""Models that compute what others do, with channels that are much larger than their neighbours.
+"""Equivalent models with channels that are much larger than their neighbours.
 
-``python -m tests.support.outliers DATA`` measures what they cost in 8-bit integers, with the
-bundled model: the table in docs/performance.md. DATA is its binarised test set.
+``python -m tests.support.outliers DATA`` measures their effect on int8 with the bundled model, for
+the table in docs/performance.md. DATA is its binarised test set.
 """
 
 import argparse
@@ -18,12 +18,12 @@ from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.engine.products import trial
 
-# With these every layer of some kind suffers.
+# These parts affect all layers.
 PARTS = ("fc1", "fc2", "qkv", "cross")
 
 
 def _scale(channel, factor, larger, smaller):
-    """Make a channel larger where it comes from, and its weights smaller where it is read."""
+    """Scale up a channel where it is computed, and scale down the weights that read it."""
     for module in larger:
         module.weight[channel] *= factor
         module.bias[channel] *= factor
@@ -33,11 +33,11 @@ def _scale(channel, factor, larger, smaller):
 
 @torch.no_grad()
 def with_outliers(model, factor, channels=(3,), parts=("fc1", "fc2", "qkv")):
-    """The same function in exact arithmetic, of a pre-norm transformer.
+    """A copy of a pre-norm transformer that is equivalent in exact arithmetic.
 
     Args:
-        parts: of every encoder and decoder layer; "output", too, and "cross", the keys and values
-            of the sources.
+        parts: parts of every encoder and decoder layer; also "output", and "cross", the keys and
+            values of the sources.
     """
     model = copy.deepcopy(model)
     layers = [*model.encoder.layers, *model.decoder.layers]
@@ -66,7 +66,7 @@ def with_outliers(model, factor, channels=(3,), parts=("fc1", "fc2", "qkv")):
 
 
 def _greedy(model, task, n_sentences, precision):
-    """Subwords joined, sentence by sentence."""
+    """Decode sentences, and join subwords."""
     options = DecodingOptions(decoding="greedy", engine_precision=precision)
     args = argparse.Namespace(beam=1, max_len_a=0, max_len_b=200)
     generator = build_generator([model], task.target_dictionary, args, options)

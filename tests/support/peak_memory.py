@@ -1,8 +1,8 @@
-"""How much memory a command that only decodes takes, in a process of its own.
+"""Measures the memory of a process that only decodes.
 
-``python -m tests.support.peak_memory CHECKPOINT PRECISION [--keep-model]`` prints MiB as JSON: of
-the model's parameters, and what the process took more than before: at its peak while it loaded,
-when it had loaded, at its peak while it prepared and decoded, and in the end.
+``python -m tests.support.peak_memory CHECKPOINT PRECISION [--keep-model]`` prints MiB as JSON: the
+size of the model's parameters, and the additional memory of the process: at its peak during
+loading, after loading, at its peak during preparation and decoding, and at the end.
 """
 
 import argparse
@@ -36,7 +36,7 @@ WORDS = 2000
 
 
 def write_checkpoint(path: Path) -> None:
-    """A random model of some 120 MiB, and Adam's state beside it, twice as large."""
+    """Write a random model of about 120 MiB, with Adam's state of twice the size."""
     task = tiny.task(WORDS)
     torch.manual_seed(0)
     model = tiny.build_model(task, **SIZES)
@@ -54,7 +54,7 @@ def write_checkpoint(path: Path) -> None:
 
 
 def measure(path: str, precision: str, keep_model: bool) -> dict:
-    """See above."""
+    """Measure memory; see the module's description."""
     torch.set_num_threads(1)
     words = tiny.dictionary(WORDS)
     options = dict(decoding="greedy", engine_precision=precision, keep_model=keep_model)
@@ -84,7 +84,7 @@ def measure(path: str, precision: str, keep_model: bool) -> dict:
 
 
 def _memory() -> tuple[float, float]:
-    """What is in memory, and the most that has been since the peak was forgotten: MiB."""
+    """The current memory, and the peak since the last reset, in MiB."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     sizes = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Vm")}
     return int(sizes["VmRSS"]) / 1024, int(sizes["VmHWM"]) / 1024

@@ -1,4 +1,4 @@
-"""Models and batches on a device, and what is decoded there."""
+"""Decodes with models and batches on a device."""
 
 import argparse
 import copy
@@ -29,7 +29,7 @@ def task_for(decoding):
 
 
 def model_for(decoding):
-    """Trained to reverse; in fp32 on the CPU, and the caller's own."""
+    """A new copy of a model trained to reverse, in fp32 on the CPU."""
     if decoding == "double_token":
         model = double_model(dtype=torch.float64)
     else:
@@ -51,7 +51,7 @@ def generator_for(model, decoding, **options):
 
 
 def decode(decoding, device, dtype=torch.float32, **options):
-    """Every hypothesis of two batches, the second of other lengths, by a generator."""
+    """Decode two batches of different lengths with one generator; return all hypotheses."""
     model = model_for(decoding).to(device, dtype)
     generator = generator_for(model, decoding, **options)
     batches = [
@@ -66,7 +66,7 @@ def tokens_of(hypotheses):
 
 
 def assert_same(ours, theirs, atol):
-    """The same tokens, and scores as near."""
+    """Check for the same tokens, and scores within ``atol``."""
     assert tokens_of(ours) == tokens_of(theirs)
     for own, expected in zip(ours, theirs):
         for hypothesis, reference in zip(own, expected):

@@ -1,4 +1,4 @@
-"""Ray without machines: each call is answered in this process, when its result is wanted."""
+"""A fake of Ray: each call is executed in this process when its result is requested."""
 
 import collections
 from types import SimpleNamespace
@@ -7,17 +7,17 @@ from fairseq_fastdec.tools.translation.output_lines import UntranslatedLine
 
 
 class PretendedError(Exception):
-    """Ray's error for a machine that is gone."""
+    """Ray's error for a lost machine."""
 
 
 class PretendedMachine:
     """An actor that translates in this process.
 
     Attributes:
-        answer: to ``start``: a number of workers, a reason, or an error.
+        answer: the result of ``start``: a number of workers, a reason, or an error.
         dies_with: the machine is lost when it has this number of chunks.
-        n_finished: the chunks that it has translated.
-        n_under_way: the chunks that it has.
+        n_finished: the number of translated chunks.
+        n_under_way: the number of chunks in progress.
     """
 
     def __init__(self, name, translator, answer=2, dies_with=None, **resources):
@@ -56,7 +56,7 @@ class PretendedMachine:
 
 
 class SimpleHashable(SimpleNamespace):
-    """A call: it is equal to itself only."""
+    """A call, which is only equal to itself."""
 
     __eq__, __hash__ = object.__eq__, object.__hash__
 
@@ -65,8 +65,8 @@ class PretendedRay:
     """The functions of Ray that :class:`fairseq_fastdec.tools.translation.ray_pool.RayPool` calls.
 
     Attributes:
-        machines: by name; take one out, and its node is gone.
-        at_wait: is called before each wait.
+        machines: by name; removing one removes its node.
+        at_wait: called before each wait.
     """
 
     exceptions = SimpleNamespace(RayError=PretendedError)

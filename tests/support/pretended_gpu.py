@@ -1,7 +1,7 @@
-"""Tensors on the CPU that say they are on a GPU, and refuse to meet others.
+"""Fake GPU tensors, which report a GPU as device and reject operations with CPU tensors.
 
-They find what only a GPU would: an operation on tensors of both devices, an address that is taken
-of the wrong one, what is chosen by ``is_cuda``. They say nothing about kernels.
+They detect errors that otherwise only occur on a GPU: operations on tensors of both devices,
+addresses on the wrong device, and choices by ``is_cuda``. They do not test kernels.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 GPU = torch.device("cuda", 0)
-# With tensors of either device: copies, and indices on the CPU.
+# Operations that allow tensors of both devices: copies, and indices on the CPU.
 MEETINGS = ("copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_")
 
 
 class PretendedTensor(torch.Tensor):
-    """What ``held`` is, on the GPU."""
+    """The tensor ``held``, on the fake GPU."""
 
     @staticmethod
     def __new__(cls, held):
@@ -47,13 +47,13 @@ class PretendedTensor(torch.Tensor):
 
 @contextlib.contextmanager
 def pretended_gpu():
-    """Within, what is made on ``GPU`` or sent there is a :class:`PretendedTensor`."""
+    """In this context, tensors created on ``GPU`` or moved there are :class:`PretendedTensor`."""
     with _Transfers(), _Operations():
         yield
 
 
 def on_gpu(model):
-    """Send a model there."""
+    """Move a model to the fake GPU."""
     for module in model.modules():
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
@@ -83,7 +83,7 @@ class _Transfers(TorchFunctionMode):
 
 
 def _names(kind, given):
-    """Whether a device of that kind is among some arguments, or a tensor on one."""
+    """Whether the arguments contain a device of this kind, or a tensor on one."""
     devices = [value.device if isinstance(value, torch.Tensor) else value for value in given]
     devices = [device for device in devices if isinstance(device, (str, torch.device))]
     return any(torch.device(device).type == kind for device in devices)
@@ -108,7 +108,7 @@ def _run(operation, args, kwargs):
     def there(leaf):
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        # What is done in place returns what it was given.
+        # In-place operations return their argument.
         return pretended[id(leaf)] if id(leaf) in pretended else PretendedTensor(leaf)
 
     return tree_map(there, result)

@@ -1,4 +1,4 @@
-"""Translators that change case, and servers that have them."""
+"""Translators to upper case, and servers that use them."""
 
 import asyncio
 import contextlib
@@ -18,9 +18,9 @@ class UpperCase:
     """Translates into upper case; hypothesis i has i exclamation marks.
 
     Attributes:
-        under_way: sentences that are being translated.
-        cancelled: how many were cancelled.
-        options: of the last call.
+        under_way: the number of sentences in progress.
+        cancelled: the number of cancelled sentences.
+        options: the options of the last call.
     """
 
     def __init__(self, source="en", target="de", seconds=0.0, max_queue=10_000):
@@ -36,7 +36,7 @@ class UpperCase:
         if "fail" in text:
             raise ValueError("too long: 9 tokens")
         if "broken" in text:
-            raise RuntimeError("a mistake of the program")
+            raise RuntimeError("a bug")
         self.options = options
         self.under_way += 1
         try:
@@ -84,7 +84,7 @@ def translate(app, **fields):
 
 
 def free_port():
-    """A port that nothing listens at."""
+    """An unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -92,7 +92,7 @@ def free_port():
 
 @contextlib.contextmanager
 def running(*translators, **options):
-    """The port of a server in a thread."""
+    """Run a server in a thread, and yield its port."""
     port = free_port()
     server = server_of(app_with(*translators, port=port, **options), ServerOptions(port=port))
     thread = threading.Thread(target=server.run)

@@ -1,4 +1,4 @@
-"""Transformers of all shapes that are compiled, each trained for less than a second."""
+"""Tiny transformers of all shapes that compiled code supports, briefly trained."""
 
 import argparse
 import functools
@@ -58,7 +58,7 @@ MODELS = {
 
 
 def build(embedding=None, **options):
-    """A tiny transformer; with embeddings of another width, as models of one's own may have."""
+    """A tiny transformer, optionally with embeddings of another width."""
     options = {**ONE_LAYER, **options}
     if embedding is None:
         return tiny.build_model(TASK, **options)
@@ -73,17 +73,17 @@ def build(embedding=None, **options):
 
 @functools.cache
 def trained(name):
-    """A model that has learnt to reverse, more or less."""
+    """A model trained to reverse, approximately."""
     return tiny.train(build(**MODELS[name]), TASK, updates=UPDATES, reverse=True, lr=1e-2)
 
 
-# fairseq's options make none with embeddings of another width.
+# fairseq's options do not support embeddings of another width.
 OF_COMMANDS = [name for name, options in MODELS.items() if "embedding" not in options]
 
 
 def write_checkpoint(name, path):
-    """Write what fairseq-train would have of it."""
-    # Without the configuration of a whole training, which takes longer to read than to decode.
+    """Write a checkpoint like fairseq-train."""
+    # Without a full training configuration, which takes longer to read than decoding.
     given = vars(tiny.arguments("transformer", **{**ONE_LAYER, **MODELS[name]}))
     plain = (bool, int, float, str, type(None))
     model = argparse.Namespace(_name="transformer")

@@ -1,4 +1,4 @@
-"""Decoders in a few lines of Python, for traces whose truth is known."""
+"""Simple decoders in Python, for traces with known results."""
 
 from fairseq_fastdec.tools.visualize import SentenceTrace, TraceStep
 
@@ -19,7 +19,7 @@ def memory(order):
 
 
 def greedy(next_token, max_len=60):
-    """What a deterministic ``next_token(prefix)`` says one by one, up to EOS."""
+    """Decode with a deterministic ``next_token(prefix)`` up to EOS."""
     tokens = []
     while not tokens or tokens[-1] != EOS:
         tokens.append(next_token(tokens) if len(tokens) < max_len else EOS)
@@ -30,8 +30,8 @@ def jacobi(next_token, max_len=60, sliding=True):
     """Parallel Jacobi over the whole sentence, from a draft of PADs.
 
     Args:
-        sliding: whether a settled token leaves the window at once, as in this package, or
-            stays until nothing changes any more, as in the paper.
+        sliding: whether settled tokens leave the window immediately, as in this package, or only
+            when nothing changes any more, as in the paper.
     """
     tokens = greedy(next_token, max_len)
     drafts, start, steps = [PAD] * len(tokens), 0, []
@@ -54,7 +54,7 @@ def blockwise(next_token, propose, block_size, max_len=60):
     """Blockwise decoding with exact acceptance.
 
     Args:
-        propose: from a prefix and n, the token n places behind the next one.
+        propose: takes a prefix and n, and returns the token n positions after the next one.
     """
     tokens = greedy(next_token, max_len)
     fed, drafts, steps = [], [], []

@@ -1,4 +1,4 @@
-"""Why tests are skipped, and what to do so that they are not."""
+"""Reasons for skipped tests, with remedies."""
 
 import pytest
 
@@ -21,7 +21,7 @@ EXTRAS = {"ctranslate2": "bench", "ray": "cluster", "zstandard": "zstd"}
 
 
 def needs(module: str):
-    """The module, if it is installed; otherwise the test is skipped, and says how to install it."""
+    """Import a module, or skip the test with instructions to install it."""
     extra = EXTRAS.get(module, "dev")
     return pytest.importorskip(
         module, reason=f"{module} is not installed: pip install -e '.[{extra}]'"

@@ -1,4 +1,4 @@
-"""A tiny network in place of the transformer base of examples, and what it decodes."""
+"""Replaces the transformer base of examples by a tiny network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ SIZES = {
 
 
 def use(monkeypatch: Any) -> None:
-    """Take the tiny network wherever an example makes a transformer base."""
+    """Make examples use the tiny network instead of a transformer base."""
 
     def tiny_model(arch: str, n_types: int, **given: Any) -> tuple:
         return random_model(arch, TYPES, **SIZES, **given)
@@ -36,14 +36,14 @@ def use(monkeypatch: Any) -> None:
 
 
 def parsed(words: Sequence[Any]) -> tuple[Any, Settings, tuple[Method, ...]]:
-    """What scripts/benchmark.py makes of an example's command: options, settings, methods."""
+    """Parse an example's command like scripts/benchmark.py: options, settings, methods."""
     args, rest = command.parse_args([str(word) for word in words[2:]])
     settings = Settings((args.data, *rest), args.device, args.dtype, args.threads, args.sentences)
     return args, settings, tuple(Method.parse(spec) for spec in args.methods)
 
 
 def decode(settings: Settings, method: Method, work: Path) -> tuple[list[DecodedText], Worker]:
-    """The translations of a method, one sentence at a time, and the worker that made them."""
+    """Translate with a method, one sentence at a time; return translations and worker."""
     worker = Worker(method, settings, Division(1, 1), work)
     worker.warm_up(1)
     return list(worker.decode(1).translations.values()), worker

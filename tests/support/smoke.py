@@ -1,6 +1,6 @@
-"""The smoke test, ``pytest -m smoke``: a test or more of everything, in two minutes."""
+"""The smoke test, ``pytest -m smoke``: a few tests of everything, in two minutes."""
 
-# The beginnings of the names of tests.
+# Prefixes of test names.
 TESTS = (
     "tests/test_compat.py::test_a_malicious_checkpoint_is_refused",
     "tests/test_compat.py::test_the_moses_tokeniser",

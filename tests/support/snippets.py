@@ -1,4 +1,4 @@
-"""The commands, the Python code and the links in the documents."""
+"""Extracts commands, Python code and links from the documents."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ DOCUMENTS = [
     *PAGES,
     *sorted(ROOT.glob("examples/**/*.md")),
 ]
-# Text that only looks like a command: a pattern of one, or a part.
+# Placeholders in patterns or parts of commands, which cannot be run.
 PLACEHOLDERS = {"...", "SRC", "DATA", "PREFIX", "R"}
 
 
@@ -42,14 +42,14 @@ class Command:
 
 
 def blocks(document: Path, language: str) -> list[str]:
-    """The texts of all code blocks of a language."""
+    """All code blocks of a language."""
     text = document.read_text(encoding="utf-8")
     found = re.findall(rf"(?ms)^ *```{language}\n(.*?)^ *```$", text)
     return found
 
 
 def commands(document: Path) -> Iterator[Command]:
-    """All commands of a document: of its shell blocks, and those within its sentences."""
+    """All commands of a document, in shell blocks and in sentences."""
     in_sentences = re.findall(
         r"(?<!`)`((?:python scripts/|python examples/|fairseq-)[^`]* [^`]*)`",
         _without_blocks(document),
@@ -64,13 +64,13 @@ def commands(document: Path) -> Iterator[Command]:
 
 
 def links(document: Path) -> list[str]:
-    """Where the document's links and pictures lead, but for other people's sites."""
+    """The targets of the document's links and pictures, except external URLs."""
     targets = re.findall(r"\]\(([^)\s]+)\)", prose(document))
     return [target for target in targets if not re.match(r"\w+:", target)]
 
 
 def anchors(document: Path) -> list[str]:
-    """The names by which a link finds the document's headings, as GitHub makes them."""
+    """The anchors of the document's headings, as on GitHub."""
     headings = re.findall(r"(?m)^#+ +(.+?) *$", _without_blocks(document))
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain]
@@ -81,12 +81,12 @@ def _without_blocks(document: Path) -> str:
 
 
 def prose(document: Path) -> str:
-    """The text without code: a link may hold code, but no link begins within it."""
+    """The text without code."""
     return re.sub(r"`[^`\n]*`", "", _without_blocks(document))
 
 
 def _split(line: str) -> list[list[str]]:
-    """The commands of a line, without variables before and redirections behind them."""
+    """The commands of a line, without variable assignments and redirections."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="&|;<>")
     lexer.whitespace_split = True
     found: list[list[str]] = [[]]

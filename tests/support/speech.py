@@ -1,4 +1,4 @@
-"""Tiny models that read speech, and batches of it."""
+"""Tiny speech models and batches."""
 
 import torch
 
@@ -13,13 +13,13 @@ ARCHITECTURES = {
 
 
 def random_model(arch, seed=1):
-    """A random one that seldom stops by itself."""
+    """A random model, whose outputs rarely end early."""
     options = dict(ARCHITECTURES[arch], input_feat_per_channel=8, input_channels=1)
     return tiny.stir(tiny.build_model(TASK, arch, **options), seed, scale=1.0)
 
 
 def random_batch(lengths=(33, 30, 17, 9)):
-    """Frames of noise, in sentences of these lengths, longest first."""
+    """A batch of noise frames with these lengths, longest first."""
     draw = torch.Generator().manual_seed(0)
     frames = torch.randn(len(lengths), max(lengths), 8, generator=draw)
     n_frames = torch.tensor(lengths)

@@ -1,4 +1,4 @@
-"""fairseq's commands without this plugin, each in a process of its own."""
+"""Runs fairseq's commands without this plugin, each in a separate process."""
 
 import os
 import subprocess
@@ -6,12 +6,12 @@ import sys
 
 
 def python(code: str, *arguments) -> str:
-    """What a program prints in which the plugin is not imported.
+    """Run a program without the plugin, and return its output.
 
     Raises:
         CalledProcessError: if it fails.
     """
-    # torch refuses the classes of fairseq's checkpoints unless it is told not to check them.
+    # Otherwise torch rejects the classes in fairseq's checkpoints.
     environment = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
     environment.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD", None)
     command = [sys.executable, "-c", code, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""Tiny dictionaries, tasks, models and batches, and models trained until they mean something."""
+"""Tiny dictionaries, tasks, models and batches, and training of models."""
 
 import argparse
 from typing import Any, Optional
@@ -18,7 +18,7 @@ from fairseq_fastdec.tasks.translation_double_token import (
 )
 
 # 0.12.2 gives every encoder layer a second, unused set of weights (for torch's fast path), and its
-# decoders answer left padding with NaN.
+# decoders return NaN for left padding.
 OLD_FAIRSEQ = fairseq.__version__ == "0.12.2"
 
 SIZES = dict(
@@ -76,14 +76,14 @@ def build_model(
     dtype: torch.dtype = torch.float32,
     **overrides: Any,
 ) -> torch.nn.Module:
-    """Any registered architecture, tiny unless overridden, in evaluation mode."""
+    """Build a model of any registered architecture, tiny by default, in evaluation mode."""
     torch.manual_seed(seed)
     model = ARCH_MODEL_REGISTRY[arch].build_model(arguments(arch, **overrides), of_task)
     return model.to(dtype).eval()
 
 
 def arguments(arch: str, **overrides: Any) -> argparse.Namespace:
-    """The options of a model, tiny unless overridden."""
+    """The options of a model, tiny by default."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     args = argparse.Namespace(arch=arch, **{**SIZES, **overrides})
@@ -95,7 +95,7 @@ def arguments(arch: str, **overrides: Any) -> argparse.Namespace:
 
 
 def stir(model: torch.nn.Module, seed: int = 1, scale: float = 0.3) -> torch.nn.Module:
-    """Move every parameter off its initial value: norms, biases, and heads that start as zero."""
+    """Add noise to every parameter, including norms, biases and heads that are initially zero."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -111,7 +111,7 @@ def random_batch(
     seed: int = 0,
     reverse: bool = False,
 ) -> dict[str, Any]:
-    """A batch as fairseq collates it; the target is the source, or the source reversed.
+    """A batch in fairseq's format; the target is the source or the reversed source.
 
     Sentences keep the order of ``lengths`` (words without EOS), unlike in fairseq's batches.
     """
@@ -163,7 +163,7 @@ def train(
     loss_of: Any = None,
     lr: float = 3e-3,
 ) -> torch.nn.Module:
-    """Adam on the copy or reverse task, until outputs are confident and end in EOS.
+    """Train with Adam to copy or to reverse.
 
     Args:
         loss_of: a function of the model and a batch; default: cross entropy of ``model(...)``.

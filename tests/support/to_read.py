@@ -1,4 +1,4 @@
-"""The methods in torch, beside fairseq's generators and compiled code."""
+"""The methods in torch, for comparison with fairseq's generators and compiled code."""
 
 import argparse
 import copy
@@ -21,7 +21,7 @@ LENGTHS = [3, 5, 8, 2, 6, 4, 0, 7]
 
 
 def arguments(beam=1, **options):
-    """fairseq's options by the names of its ``SequenceGenerator``, or by those of its commands."""
+    """fairseq's options, by the names in its ``SequenceGenerator`` or in its commands."""
     args = {NAMES.get(name, name): value for name, value in options.items()}
     if "normalize_scores" in args:
         args["unnormalized"] = not args.pop("normalize_scores")
@@ -29,7 +29,7 @@ def arguments(beam=1, **options):
 
 
 def compiled_method(models, decoding, method=None, task=TASK, **options):
-    """A method, by compiled code if there is any for it, with ``method`` our options."""
+    """A method, in compiled code if possible; ``method`` has the plugin's options."""
     our_options = DecodingOptions(decoding=decoding, **(method or {}))
     our_options.check()
     return build_generator(
@@ -42,20 +42,20 @@ def compiled_method(models, decoding, method=None, task=TASK, **options):
 
 
 def method_to_read(models, decoding, method=None, task=TASK, **options):
-    """A method in torch, with ``method`` our options and the others fairseq's."""
+    """A method in torch; ``method`` has the plugin's options, ``options`` fairseq's."""
     generator = compiled_method(models, decoding, method, task, **options)
     generator.search = None
     return generator
 
 
 def decoded(models, sample, decoding, method=None, prefix=None, bos=None, **options):
-    """What a method to read returns for a batch."""
+    """The hypotheses of a method in torch for a batch."""
     generator = method_to_read(models, decoding, method, **options)
     return generator.generate(models, sample, prefix_tokens=prefix, bos_token=bos)
 
 
 def assert_same_lists(ours, theirs, atol=1e-4):
-    """The same hypotheses of each sentence in the same order, with the same scores."""
+    """Check for the same hypotheses of each sentence in the same order, with the same scores."""
     assert len(ours) == len(theirs)
     for own, expected in zip(ours, theirs):
         assert [one["tokens"].tolist() for one in own] == [
@@ -70,10 +70,10 @@ def assert_same_lists(ours, theirs, atol=1e-4):
 def assert_as_compiled(
     models, sample, decoding, method=None, prefix=None, capacity=None, seed=7, **options
 ):
-    """The same hypotheses as by compiled code.
+    """Check that a method in torch gives the same hypotheses as in compiled code.
 
     Args:
-        capacity: of ``streaming``, by the names of its attributes.
+        capacity: the capacity of ``streaming``, by attribute.
     """
     results = []
     for make in (method_to_read, compiled_method):
@@ -86,7 +86,7 @@ def assert_as_compiled(
 
 
 def record_into(generator):
-    """A list that will hold what --decoding-stats would write."""
+    """Redirect --decoding-stats to a list, and return it."""
     written = []
     generator._file.write = written.extend
     return written
@@ -135,7 +135,7 @@ prefix_widths = st.none() | st.integers(0, 4)
 
 @st.composite
 def jacobi_strategy(draw, decoding, pools=("sentence",)):
-    """Any options of a Jacobi method or of lookahead."""
+    """Random options of a Jacobi method or of lookahead."""
     method = dict(draft=draw(st.sampled_from(DRAFTS)))
     if method["draft"] in ("ngram", "source"):
         method["ngram_order"] = draw(st.integers(2, 4))
@@ -166,7 +166,7 @@ blockwise_models = st.sampled_from(
 
 @st.composite
 def blockwise_strategy(draw):
-    """Any options of blockwise decoding of words."""
+    """Random options of blockwise decoding of words."""
     method = dict(decoding_block_size=draw(st.sampled_from([None, 1, 2, 3, 4])))
     if draw(st.booleans()):
         method["proposal_tree"] = draw(st.sampled_from([1, 3, 7, 12]))
@@ -182,7 +182,7 @@ def blockwise_strategy(draw):
 
 @st.composite
 def beams_strategy(draw, decoding):
-    """Any options of a beam search, and of its stream."""
+    """Random options of a beam search, including streaming."""
     method = dict(
         finalize=draw(st.sampled_from([None, "paper", "fairseq"])),
         prune_threshold=draw(st.sampled_from([None, 0.5, 3.0, math.inf])),

@@ -1,4 +1,4 @@
-"""Tiny models that have learnt to reverse, each trained once for all tests of a run."""
+"""Tiny models trained to reverse, each trained once per test run."""
 
 import functools
 
@@ -13,7 +13,7 @@ DOUBLE_TASKS = {name: tiny.double_token_task(name) for name in ORDERS}
 
 
 def taught(model, task, *names, **training):
-    """A model that has learnt to reverse, in this process or in another of the run.
+    """Train a model to reverse, or load it if another process of the run has trained it.
 
     Args:
         names: what distinguishes the model from others.
@@ -31,7 +31,7 @@ def taught(model, task, *names, **training):
 
 @functools.cache
 def stock_model(seed=0, dtype=torch.float32, trained=True, **overrides):
-    """A transformer trained to reverse, or a random one that seldom stops by itself."""
+    """A transformer trained to reverse, or a random one, whose outputs rarely end early."""
     model = tiny.build_model(TASK, seed=seed, **overrides)
     if trained:
         taught(model, TASK, "stock", seed, overrides, updates=150)
@@ -41,7 +41,7 @@ def stock_model(seed=0, dtype=torch.float32, trained=True, **overrides):
 
 
 def mean_loss(model, batch):
-    """All heads' losses at once, for training them in a few seconds."""
+    """The mean loss of all heads, for fast training."""
     criterion = sub_loss.RandomSubLoss(TASK, label_smoothing=0.0, sub_loss="mean", seed=1)
     batch = {**batch, "ntokens": 1}
     loss, sample_size, _ = criterion(model, batch)
@@ -57,7 +57,7 @@ def blockwise_model(
     block_heads="parallel",
     block_output_rank=None,
 ):
-    """Heads trained on top of a stock model that reverses."""
+    """A blockwise model with heads trained on a stock model that reverses."""
     model = tiny.build_model(
         TASK,
         "blockwise_transformer",
@@ -76,7 +76,7 @@ def blockwise_model(
 
 @functools.cache
 def double_model(name="bidirectional", dtype=torch.float64, trained=True, seed=0, **overrides):
-    """A transformer trained to reverse for a while, or a random one."""
+    """A double-token transformer trained to reverse, or a random one."""
     task = DOUBLE_TASKS[name]
     model = tiny.build_model(task, "double_token_transformer", seed=seed, **overrides)
     if trained:

@@ -1,4 +1,4 @@
-"""The ways in which a method decodes: by compiled code, and in torch."""
+"""The two ways of decoding: compiled code and torch."""
 
 from contextlib import contextmanager
 
@@ -12,7 +12,7 @@ WAYS = pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled),
 
 @contextmanager
 def decoded_by(way):
-    """Generators that are built within decode in this way."""
+    """In this context, new generators decode in the given way."""
     with pytest.MonkeyPatch.context() as patch:
         if way == "torch":
             patch.setattr(loading, "library", lambda: None)

@@ -1,7 +1,7 @@
-"""Checkpoints as fairseq released them for WMT'19, with random weights and of any size.
+"""Checkpoints in the format of fairseq's WMT'19 models, with random weights and of any size.
 
-Trained with the fairseq of early 2019: options in a Namespace under ``args``, meters as objects,
-one matrix for an attention's queries, keys and values, numbered layer norms in the encoder.
+The format is that of early 2019: options in a Namespace under ``args``, meters as objects, one
+matrix for an attention's queries, keys and values, numbered layer norms in the encoder.
 """
 
 import collections
@@ -16,7 +16,7 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-# The real ones: 1024, 8192, 4096, 6, 16.
+# The sizes of the released models: 1024, 8192, 4096, 6, 16.
 TINY = dict(dim=32, encoder_ffn=64, decoder_ffn=48, layers=2, heads=4)
 PAIRS = {
     "de-en": dict(share_all_embeddings=True, share_decoder_input_output_embed=True),
@@ -26,7 +26,7 @@ PAIRS = {
 
 
 def options(pair: str, dim: int, encoder_ffn: int, decoder_ffn: int, layers: int, heads: int):
-    """The Namespace of a WMT'19 model, but for the sizes."""
+    """The Namespace of a WMT'19 model, with other sizes."""
     source, target = ("de", "en") if pair == "unshared" else pair.split("-")
     return Namespace(
         adam_betas="(0.9, 0.98)", adam_eps=1e-08, adaptive_input=False,
@@ -61,7 +61,7 @@ def options(pair: str, dim: int, encoder_ffn: int, decoder_ffn: int, layers: int
 
 
 def write_checkpoint(path, source_dictionary, target_dictionary, pair="de-en", seed=1, **sizes):
-    """Write one and return the model that it must become."""
+    """Write a checkpoint, and return the model that loading it must give."""
     args = options(pair, **{**TINY, **sizes})
     task = TranslationTask(TranslationConfig(), source_dictionary, target_dictionary)
     torch.manual_seed(seed)
@@ -91,14 +91,14 @@ def write_checkpoint(path, source_dictionary, target_dictionary, pair="de-en", s
 
 
 def _with_defaults(args: Namespace) -> Namespace:
-    # build_model adds what later versions need; what is saved must stay as it was.
+    # A copy, since build_model adds options of later versions.
     args = Namespace(**vars(args))
     args.activation_fn, args.activation_dropout = "relu", args.relu_dropout
     return args
 
 
 def old_parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The model's parameters under the names, and in the pieces, of early 2019."""
+    """The model's parameters with the names and layout of early 2019."""
     old = collections.OrderedDict()
     parts = dict(model.state_dict())
     for name, value in parts.items():
@@ -122,7 +122,7 @@ def old_parameters(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 class OldMeters:
-    """While it lasts, pickle finds the meters in the module that they were in until 2019."""
+    """In this context, pickle finds the meters in their module of before 2019."""
 
     NAMES = {"train_loss": "AverageMeter", "wall": "TimeMeter", "train_wall": "StopwatchMeter"}
 

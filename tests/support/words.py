@@ -1,4 +1,4 @@
-"""Texts of words, as fairseq-preprocess reads them."""
+"""Writes texts of words for fairseq-preprocess."""
 
 
 def write_words(path, lines):

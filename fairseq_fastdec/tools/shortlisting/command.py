@@ -39,7 +39,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         program("build-shortlist"),
         description=DESCRIPTION,
