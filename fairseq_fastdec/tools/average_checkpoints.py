@@ -5,8 +5,8 @@
 
 Options are those of fairseq's script of this name, which is not in its packages. Everything that is
 not averaged (options, training state) comes from the checkpoint with the most updates, without the
-optimizer's state, which belongs to other parameters. Checkpoints are loaded safely: code in them is
-rejected.
+optimizer's state, which belongs to other parameters. Checkpoints that
+contain code are rejected.
 """
 
 import argparse

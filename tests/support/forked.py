@@ -47,7 +47,7 @@ class Forked:
         # Process.join would also wait for workers, which inherit its sentinel.
         while self.poll() is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"process {self.pid} goes on")
+                raise TimeoutError(f"process {self.pid} is still running")
             time.sleep(0.005)
         return self.poll()
 

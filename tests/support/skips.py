@@ -16,7 +16,7 @@ OLD_FAIRSEQ = (
     "fairseq 0.12.2's encoders have weights without a gradient: run it with 0.12.3 (Python 3.11)"
 )
 STOCK_0_12_2 = "fairseq 0.12.2 itself fails with this torch: run it with 0.12.3 (Python 3.11)"
-HYDRA_1_0 = "fairseq 0.12.2's hydra knows no ++: run it with 0.12.3 (Python 3.11)"
+HYDRA_1_0 = "fairseq 0.12.2's hydra does not support ++: run it with 0.12.3 (Python 3.11)"
 EXTRAS = {"ctranslate2": "bench", "ray": "cluster", "zstandard": "zstd"}
 
 

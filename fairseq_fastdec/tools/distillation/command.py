@@ -41,10 +41,10 @@ Sequence-level knowledge distillation: create training data with a teacher's tra
 
     python scripts/distill.py data-bin/en-de --path teacher.pt --destdir distilled
 
-translates the training data of data-bin/en-de (--gen-subset takes another split) and makes
-distilled/data, which fairseq-train takes like the original: the same dictionaries, validation and
-test data. The teacher can be an ensemble (--path a.pt:b.pt). All options of fairseq-generate are
-available; the default is --decoding streaming with --beam 5.
+translates the training data of data-bin/en-de (or another split with --gen-subset) and creates
+distilled/data for fairseq-train, with the same dictionaries, validation and test data. The teacher
+can be an ensemble (--path a.pt:b.pt). All options of fairseq-generate are available; the default is
+--decoding streaming with --beam 5.
 
 Translations are stored shard by shard. If the command is interrupted, the same command continues
 with the first missing shard. Several processes share the work with --num-shards N --shard-id I, I

@@ -25,16 +25,16 @@ from .profile import (
 )
 
 DESCRIPTION = """\
-Where the time of a decoder invocation goes, in milliseconds, by batch size and precision.
+Measure the parts of a decoder invocation in milliseconds, by batch size and precision.
 
     python scripts/profile_engine.py                                  # a random transformer base
     python scripts/profile_engine.py --arch transformer_iwslt_de_en --types 10000
     python scripts/profile_engine.py --data data-bin/en-de --path checkpoint_best.pt
     python scripts/profile_engine.py ... --decoding blockwise --decoding-block-sizes 1,2,4,8
 
-Random sentences are decoded to a fixed length. Parts that took no time in any column are left out:
-most methods have no prediction heads, for example. The row floor is the time that reading the
-weights once takes at the memory's speed, and explained below the table.
+Random sentences are decoded to a fixed length. Parts that took no time in any column are left out,
+such as prediction heads in most methods. The row floor is the time for reading the weights once
+from memory; it is explained below the table.
 """
 # Milliseconds; less is printed as 0.00.
 SHOWN = 0.005
@@ -50,17 +50,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     print(table(cases, profiles))
     if args.decoding_block_sizes:
         print(
-            f"\nto {block(args.decoding_block_sizes[0])}: without the encoder, whose time comes "
-            "once a sentence. Heads pay whose blocks\nkeep more tokens, in the mean, than this "
-            "many times those of the first."
+            f"\nto {block(args.decoding_block_sizes[0])}: relative time without the encoder, which "
+            "runs once per sentence.\nLarger blocks are faster if the mean number of tokens kept "
+            "grows by more than this factor."
         )
     print(
-        "\nfloor: what reading each weight of a step from memory once takes, at the "
-        f"{bandwidth / 1e9:.1f} GB/s reached\n"
-        f"here with --threads {args.threads}. A step of one sentence cannot be faster, unless the "
-        "processor's cache still\n"
-        "holds weights from the step before, as with small models. In larger batches a step reads "
-        "the\nweights once for all sentences, and computing takes longer than reading."
+        "\nfloor: the time for reading each weight of a step once from memory, at the "
+        f"{bandwidth / 1e9:.1f} GB/s measured\n"
+        f"with --threads {args.threads}. A step of one sentence cannot be faster, unless weights "
+        "of the previous step are still\n"
+        "in the processor's cache, as with small models. In larger batches a step reads the\n"
+        "weights once for all sentences, and takes longer to compute than to read."
     )
 
 

@@ -20,13 +20,13 @@ from .sentences import read
 from .table import pruned, write
 
 DESCRIPTION = """\
-A lexical table for --shortlist, from the data that a model is trained on.
+Create a lexical table for --shortlist from the training data of a model.
 
     python scripts/build_shortlist.py data-bin/en-de -s en -t de --output data-bin/en-de/lex.s2t
 
-finds out which target words translate which source words (IBM Model 1 with a NULL word, Brown et
-al. 1993) and writes lines 'target source probability', sorted by source word, best first: what
-Marian calls lex.s2t. Words are those of the binarised data, subwords for example.
+learns word translation probabilities (IBM Model 1 with a NULL word, Brown et al. 1993) and writes
+lines 'target source probability', sorted by source word, best first, like Marian's lex.s2t. Words
+are those of the binarised data, for example subwords.
 """
 
 

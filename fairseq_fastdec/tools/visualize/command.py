@@ -1,4 +1,4 @@
-"""DDGviz: pictures of how a checkpoint decodes sentences, several tokens at once.
+"""DDGviz: visualise how a checkpoint decodes several tokens in parallel.
 
     python scripts/ddgviz.py data-bin/en-de --path checkpoint_best.pt --sentences some.en \\
         --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes
@@ -6,7 +6,7 @@
 draws, for each line of some.en, the decoding dependency graph and below it the matrix of decoder
 invocations and output tokens (Santilli et al. 2023, sections 3.5 and 4.3), as sentence-1.png and
 sentence-1.svg, and all of them together as ddgviz.html and ddgviz.json. All options of
-fairseq-interactive work, and all of our decoding methods. The default is --decoding jacobi.
+fairseq-interactive are available. The default is --decoding jacobi.
 """
 
 import argparse
