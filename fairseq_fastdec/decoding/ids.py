@@ -115,8 +115,8 @@ def _check_not_empty(sources: Sources, numbers: Sequence[int]) -> None:
     if is_empty.any():
         empty = ", ".join(str(numbers[row]) for row in is_empty.nonzero().flatten().tolist())
         raise ValueError(
-            f"src_tokens: sentences {empty} are empty or contain only padding; leave them out, or "
-            "end every source with EOS"
+            f"src_tokens: only padding in sentences {empty}; leave them out, or end every source "
+            "with EOS"
         )
 
 

@@ -63,5 +63,5 @@ def test_what_a_bundle_cannot_hold(tmp_path, corpus, baseline, options, message)
 
 def test_models_without_compiled_code(tmp_path, corpus, baseline, nothing_compiled):
     translator = fairseq_fastdec.load(baseline, corpus)
-    with pytest.raises(ValueError, match="with models for which there is compiled code"):
+    with pytest.raises(ValueError, match="with models that compiled code supports"):
         export(translator, tmp_path / "a.fastdec")

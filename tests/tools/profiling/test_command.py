@@ -40,7 +40,9 @@ def test_blocks_are_compared_without_the_encoder(capsys):
     (ratios,) = (line for line in lines if line.startswith("| to blocks of 1 |"))
     first, more = map(float, ratios.split("|")[2:-1])
     assert first == 1 and more > 0
-    assert any(line.startswith("to blocks of 1: relative time without the encoder") for line in lines)
+    assert any(
+        line.startswith("to blocks of 1: relative time without the encoder") for line in lines
+    )
 
 
 def test_the_ratio_of_blocks_leaves_the_encoder_out():

@@ -61,7 +61,7 @@ def test_what_is_refused(arguments, message):
 def test_a_model_and_one_directory():
     with pytest.raises(ValueError, match="--path: name the checkpoint"):
         check(parse_args(["data", *FILES[:4]]))
-    with pytest.raises(ValueError, match="a:b: several data directories"):
+    with pytest.raises(ValueError, match="a:b: contains several data directories"):
         check(parse_args(["a:b", *FILES]))
 
 

@@ -83,7 +83,7 @@ def test_a_machine_whose_process_is_killed_ends(machine, job, portable, temporar
 
 def test_another_version_takes_no_part(machine, job):
     assert machine.start(job._replace(version="0.0"), {}) == (
-        f"has fairseq_fastdec {version()}, but the command has 0.0; install the same"
+        f"has fairseq_fastdec {version()}, but the command has 0.0; install the same version"
     )
 
 

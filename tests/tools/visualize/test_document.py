@@ -61,7 +61,7 @@ def test_what_is_derived_is_written_too():
     [
         ("[]", "not a fairseq_fastdec.ddgviz document"),
         ('{"format": "other"}', "not a fairseq_fastdec.ddgviz document"),
-        ('{"format": "fairseq_fastdec.ddgviz", "version": 2}', "reads version 1"),
+        ('{"format": "fairseq_fastdec.ddgviz", "version": 2}', "only version 1 is supported"),
         ("no JSON", "Expecting value"),
     ],
 )
