@@ -1,6 +1,7 @@
-"""Declares options of methods and checks their values.
+"""Declare options of methods and check their values.
 
-A method's options are a dataclass in the method's own file, whose fields :func:`option` makes::
+The options of a method are a dataclass in the file of the method, with fields created by
+:func:`option`::
 
     @dataclass
     class LookaheadOptions:
@@ -47,7 +48,7 @@ def option(default: Any, help: str, *, is_path: bool = False, **rule: Any) -> An
             methods of this package).
         at_least: the least value.
         at_most: the largest value, and the reason for the limit. Most options have none: a value
-            beyond what exists then stands for all.
+            larger than the available number then means all.
         less_than: an exclusive upper limit.
         needs: another option without which this one has no effect, and the values that it must
             have; no values if it only has to be given.

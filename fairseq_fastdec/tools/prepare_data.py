@@ -192,7 +192,7 @@ def find_file(name: str) -> Path:
     for suffix in OPENERS:
         if Path(name + suffix).is_file():
             return Path(name + suffix)
-    raise DataError(f"no file {name} (nor with {' or '.join(filter(None, OPENERS))} behind)")
+    raise DataError(f"no file {name} (plain, or ending in {' or '.join(filter(None, OPENERS))})")
 
 
 def read_lines(path: Path) -> list[str]:

@@ -55,13 +55,13 @@ RIGHT = ("found", "guessed", "kept")
 FRONTIER = ("frontier", False)
 FAILURE = ("failure", False)
 MEANINGS = {
-    "final token, found when all before it were known": [("found", False)],
+    "final token, found after all tokens before it": [("found", False)],
     "final token, found early: a token before it was still missing": [("found", True)],
     "final token, guessed in advance and confirmed in this step": [("guessed", False)],
     "final token, found in an earlier step": [("kept", False), ("kept", True)],
     "not the final token": [("wrong", False)],
     "proposed, and rejected": [FAILURE],
-    "not used: behind a rejected proposal": [("unused", False)],
+    "not used: after a rejected proposal": [("unused", False)],
     "all tokens left of the line are final": [FRONTIER],
 }
 

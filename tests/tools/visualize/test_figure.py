@@ -100,7 +100,7 @@ def test_failed_proposals_are_named(tmp_path):
         TraceStep(2, [], ["c"], [0.5], 1),
     ]
     drawn = draw(SentenceTrace(0, [], ["a", "b", "c"], steps, "blockwise"), tmp_path)
-    assert {"✗ no", "way", "proposed, and rejected", "not used: behind a rejected proposal"} <= set(
+    assert {"✗ no", "way", "proposed, and rejected", "not used: after a rejected proposal"} <= set(
         drawn
     )
     assert "0.12" not in drawn and "so" not in drawn
