@@ -28,9 +28,9 @@ def install() -> None:
         Dictionary.encode_line = _at_once(Dictionary.encode_line)
     for name, loop in LOOPS.items():
         # A module in the middle of its import has no loop yet.
-        own = getattr(sys.modules.get(name), loop, None)
-        if own is not None and not hasattr(own, "__wrapped__"):
-            setattr(sys.modules[name], loop, _with_plain_groups(own))
+        function = getattr(sys.modules.get(name), loop, None)
+        if function is not None and not hasattr(function, "__wrapped__"):
+            setattr(sys.modules[name], loop, _with_plain_groups(function))
 
 
 def _by_look_up(string: Callable) -> Callable:

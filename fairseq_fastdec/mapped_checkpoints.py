@@ -199,8 +199,8 @@ def _read_when_called(model: nn.Module) -> None:
     for module in model.modules():
         # Attention uses the weights of its layers without calling them.
         near = [module, *module.children()]
-        own = [parameter for m in near for parameter in m.parameters(recurse=False)]
-        if any(hasattr(parameter, IN_FILE) for parameter in own):
+        parameters = [parameter for m in near for parameter in m.parameters(recurse=False)]
+        if any(hasattr(parameter, IN_FILE) for parameter in parameters):
             module.register_forward_pre_hook(_read_near)
             module.register_state_dict_pre_hook(_read_near)
 

@@ -71,11 +71,11 @@ def _computes_stock_features(decoder: TransformerDecoderBase) -> bool:
 def _forward_is_known(decoder: TransformerDecoderBase) -> bool:
     # A decoder that adds heads to the stock features has head_features; one with a mask that is
     # causal by steps has tokens_per_step.
-    own = type(decoder)
-    stock_mask = own.buffered_future_mask is TransformerDecoderBase.buffered_future_mask
+    decoder_class = type(decoder)
+    stock_mask = decoder_class.buffered_future_mask is TransformerDecoderBase.buffered_future_mask
     if hasattr(decoder, "tokens_per_step"):
         return True
-    stock = own.forward is TransformerDecoderBase.forward
+    stock = decoder_class.forward is TransformerDecoderBase.forward
     return stock_mask and (stock or hasattr(decoder, "head_features"))
 
 

@@ -567,13 +567,13 @@ class Translator(JoiningTranslator):
             unk, eos = self.task.source_dictionary.unk(), self.task.source_dictionary.eos()
             source = [*[unk] * n, eos]
             start = self._start(torch.tensor(source), self._usual)
-            own = start.source.tolist()
+            tokens = start.source.tolist()
             first = next(
-                (at for at in range(len(own)) if own[at : at + len(source)] == source), None
+                (at for at in range(len(tokens)) if tokens[at : at + len(source)] == source), None
             )
             around = None
             if first is not None:
-                around = tuple(own[:first]), tuple(own[first + len(source) :])
+                around = tuple(tokens[:first]), tuple(tokens[first + len(source) :])
             seen.add((around, start.bos, start.prefix))
         if len(seen) > 1 or None in (around for around, _, _ in seen):
             raise ValueError(

@@ -46,7 +46,7 @@ class DraftFile:
         """
         lines = range(self._n_lines, self._n_lines + len(sources))
         self._n_lines = lines.stop
-        self._line_of = {tuple(own.tolist()): line for own, line in zip(sources, lines)}
+        self._line_of = {tuple(source.tolist()): line for source, line in zip(sources, lines)}
 
     def of_sample(self, sample: dict[str, Any], pad: int) -> list[Tensor]:
         """The drafts of a fairseq batch, looked up by sentence number or by source.

@@ -61,7 +61,7 @@ def first_tokens(
     tokens: np.ndarray, score: Tensor, scores: np.ndarray, length: int, device: torch.device
 ) -> Hypothesis:
     """fairseq's dict of the first tokens ``[:length]``, copied."""
-    parts = (torch.from_numpy(own[:length].copy()).to(device) for own in (tokens, scores))
+    parts = (torch.from_numpy(values[:length].copy()).to(device) for values in (tokens, scores))
     return hypothesis(next(parts), score, next(parts))
 
 

@@ -58,11 +58,11 @@ def group_of(option: Field) -> str:
     """The title of an option's group."""
     if "group" in option.metadata:
         return option.metadata["group"]
-    own = rule_of(option).methods
-    if own is None or option.name == "decoding":
+    methods = rule_of(option).methods
+    if methods is None or option.name == "decoding":
         return GENERAL
     return next(
-        (title for title, group in GROUPS.items() if set(own) <= set(group)), ", ".join(own)
+        (title for title, group in GROUPS.items() if set(methods) <= set(group)), ", ".join(methods)
     )
 
 

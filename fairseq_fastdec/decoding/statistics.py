@@ -71,8 +71,8 @@ class Statistics:
     def count(self, before: Any, now: Any, names: Iterable[str]) -> None:
         """Add the increase of a search's counters and seconds since ``before``."""
         for name in names:
-            own = getattr(now, name) - getattr(before, name)
-            setattr(self, name, getattr(self, name) + own)
+            added = getattr(now, name) - getattr(before, name)
+            setattr(self, name, getattr(self, name) + added)
         for part, seconds in now.seconds.items():
             own_seconds = seconds - before.seconds[part]
             self.seconds[part] = self.seconds.get(part, 0.0) + own_seconds

@@ -97,11 +97,11 @@ class TranslationMemory:
         found = np.concatenate([np.zeros(0, np.int64), *parts])
         return torch.from_numpy(found.astype(np.int64))
 
-    def _most_similar(self, index: dict[str, np.ndarray], own: np.ndarray) -> list[int]:
-        """The sentences that are most similar to one with trigrams ``own``, uint64 ``[n]``."""
+    def _most_similar(self, index: dict[str, np.ndarray], trigrams: np.ndarray) -> list[int]:
+        """The sentences that are most similar to one with these trigrams, uint64 ``[n]``."""
         known = index["trigrams"]
-        places = np.minimum(np.searchsorted(known, own), max(len(known) - 1, 0))
-        places = places[known[places] == own] if len(known) else places[:0]
+        places = np.minimum(np.searchsorted(known, trigrams), max(len(known) - 1, 0))
+        places = places[known[places] == trigrams] if len(known) else places[:0]
         starts, ends = index["starts"][places], index["starts"][places + 1]
         rarest = np.argsort(ends - starts, kind="stable")[:MOST_LOOKED_UP]
         having, n_having = [np.zeros(0, np.int64)], 0
@@ -111,7 +111,7 @@ class TranslationMemory:
                 break
             having.append(index["sentences"][start:end])
         sentences, counts = np.unique(np.concatenate(having), return_counts=True)
-        similar = 2 * counts / (len(own) + index["n_trigrams"][sentences])
+        similar = 2 * counts / (len(trigrams) + index["n_trigrams"][sentences])
         # Among equals the last one, since later translations tend to be better.
         best = np.lexsort((sentences, similar))[::-1][:MOST_TRANSLATIONS]
         return [int(sentences[at]) for at in best if similar[at] >= LEAST_SIMILAR]
@@ -139,8 +139,8 @@ class TranslationMemory:
         text: Any = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
         with open(source, **text) as sources, open(target, **text) as targets:
             for pair in zip(sources, targets):
-                own = (self.segmented(line.strip()) for line in pair)
-                source_tokens, target_tokens = map(numbers_of, self._words, own)
+                segmented = (self.segmented(line.strip()) for line in pair)
+                source_tokens, target_tokens = map(numbers_of, self._words, segmented)
                 yield source_tokens, target_tokens
 
     def _make(self, folder: Path) -> None:
@@ -193,7 +193,7 @@ def trigrams_of(tokens: Sequence[int]) -> np.ndarray:
     Args:
         tokens: with EOS; n of them.
     """
-    own = np.array([-2, -1, *tokens], dtype=np.int64).astype(np.uint64)
+    ids = np.array([-2, -1, *tokens], dtype=np.int64).astype(np.uint64)
     factors = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
-    mixed = own[:-2] * factors[0] + own[1:-1] * factors[1] + own[2:] * factors[2]
+    mixed = ids[:-2] * factors[0] + ids[1:-1] * factors[1] + ids[2:] * factors[2]
     return (mixed ^ (mixed >> np.uint64(29))) * factors[0]

@@ -48,32 +48,32 @@ def register_fastdec(task: str) -> type[FairseqTask]:
     if task not in TASK_REGISTRY:
         raise ValueError(f"register_fastdec({task!r}): there is no such task; register it first")
     stock = TASK_REGISTRY[task]
-    own = type(
+    extended = type(
         f"{stock.__name__}Fastdec",
         (FastDecoding, stock),
         {"__doc__": f"``{task}`` with ``--decoding``.", "__module__": stock.__module__},
     )
     options = TASK_DATACLASS_REGISTRY.get(task)
-    register_task(task + SUFFIX, None if options is None else _with_decoding(options))(own)
-    take_over(task, own)
-    return own
+    register_task(task + SUFFIX, None if options is None else _with_decoding(options))(extended)
+    take_over(task, extended)
+    return extended
 
 
-def take_over(name: str, own: type[FairseqTask]) -> None:
+def take_over(name: str, replacement: type[FairseqTask]) -> None:
     """Make ``--task name``, checkpoints and configurations with that name use another class.
 
     Args:
-        own: a subclass of the task with that name, registered under another name.
+        replacement: a subclass of the task with that name, registered under another name.
     """
-    options = getattr(own, "__dataclass")
+    options = getattr(replacement, "__dataclass")
     STOCK[name] = Stock(TASK_REGISTRY[name], TASK_DATACLASS_REGISTRY.get(name))
-    TASK_REGISTRY[name] = own
+    TASK_REGISTRY[name] = replacement
     if options is not None:
         TASK_DATACLASS_REGISTRY[name] = options
         store_config(name, options)
 
 
 def _with_decoding(options: type[FairseqDataclass]) -> type[FairseqDataclass]:
-    own = make_dataclass(f"{options.__name__}Fastdec", [], bases=(DecodingOptions, options))
-    own.__module__ = options.__module__
-    return own
+    extended = make_dataclass(f"{options.__name__}Fastdec", [], bases=(DecodingOptions, options))
+    extended.__module__ = options.__module__
+    return extended

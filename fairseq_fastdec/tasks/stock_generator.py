@@ -57,16 +57,16 @@ def settings_of(generator: Any, args: Any, task: Any) -> tuple[Any, dict[str, An
             f"--decoding: {type(task).__name__} {problem}, which only --decoding fairseq supports; "
             "use that"
         )
-    own = _copy(args)
+    copied = _copy(args)
     for option, attribute in ATTRIBUTES.items():
-        setattr(own, option, getattr(generator, attribute))
-    own.unnormalized = not generator.normalize_scores
+        setattr(copied, option, getattr(generator, attribute))
+    copied.unnormalized = not generator.normalize_scores
     blocker = generator.repeat_ngram_blocker
-    own.no_repeat_ngram_size = 0 if blocker is None else blocker.no_repeat_ngram_size
-    own.sampling = type(generator.search) is Sampling
-    own.sampling_topk = getattr(generator.search, "sampling_topk", -1)
-    own.sampling_topp = getattr(generator.search, "sampling_topp", -1.0)
-    return own, {
+    copied.no_repeat_ngram_size = 0 if blocker is None else blocker.no_repeat_ngram_size
+    copied.sampling = type(generator.search) is Sampling
+    copied.sampling_topk = getattr(generator.search, "sampling_topk", -1)
+    copied.sampling_topp = getattr(generator.search, "sampling_topp", -1.0)
+    return copied, {
         "eos": generator.eos,
         "symbols_to_strip_from_output": generator.symbols_to_strip_from_output,
     }

@@ -74,7 +74,7 @@ def _write(number: int, found: Any, output: Any) -> int:
     error = translations[0].error
     if error is not None:
         logger.warning("line %d: %s", number + 1, error)
-    output.write("\t".join(own.text or "" for own in translations) + "\n")
+    output.write("\t".join(translation.text or "" for translation in translations) + "\n")
     return int(error is not None)
 
 

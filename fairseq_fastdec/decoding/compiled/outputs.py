@@ -41,7 +41,7 @@ class CompiledOutputs(CompiledSearch):
         if prefix is not None and prefix.size(1):
             prefix_lengths(prefix, self._rules.pad)
             forced = prefix.numpy()
-        drafts = None if sources.drafts is None else [own.numpy() for own in sources.drafts]
+        drafts = None if sources.drafts is None else [draft.numpy() for draft in sources.drafts]
         with self.search_for(sources.width, max_len + 1) as search:
             before = search.counts
             search.admit(

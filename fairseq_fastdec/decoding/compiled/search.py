@@ -85,8 +85,10 @@ class CompiledSearch:
         tokens = sources.content.numpy() if are_tokens(sources.content) else None
         states = self._models.states(sources.net_input)
         if numbers is not None:
-            tokens, prefix = (None if own is None else own[numbers] for own in (tokens, prefix))
-            states = states and [(own[numbers], lengths[numbers]) for own, lengths in states]
+            tokens, prefix = (
+                None if array is None else array[numbers] for array in (tokens, prefix)
+            )
+            states = states and [(array[numbers], lengths[numbers]) for array, lengths in states]
         types = None
         if self._shortlist is not None:
             assert tokens is not None  # checked when the shortlist is loaded

@@ -28,8 +28,8 @@ def exact(proposals: Tensor, log_probs: Tensor) -> Tensor:
 
 def among_best(proposals: Tensor, log_probs: Tensor, n: int) -> Tensor:
     """Section 5.1: the proposal is one of p_1's n most probable tokens."""
-    own = log_probs.gather(-1, proposals[..., None])
-    n_better = (log_probs > own).sum(dim=-1)
+    of_proposals = log_probs.gather(-1, proposals[..., None])
+    n_better = (log_probs > of_proposals).sum(dim=-1)
     return (n_better < n) & _is_possible(proposals, log_probs)
 
 

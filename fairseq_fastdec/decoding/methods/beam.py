@@ -83,9 +83,12 @@ class FixedBeam(DecodingGenerator):
         done = self.decode(BeamBatch(*given), beams, sources, bos)
         results = (
             BeamResult(
-                own.number, results_of(own, self.rules, sources.device), own.steps, own.expansions
+                beam.number,
+                results_of(beam, self.rules, sources.device),
+                beam.steps,
+                beam.expansions,
             )
-            for own in done
+            for beam in done
         )
         return self._in_order(results, beams, sources, ids)
 
@@ -105,7 +108,7 @@ class FixedBeam(DecodingGenerator):
             # If the prefix contains EOS, fairseq returns k copies of the hypothesis.
             if self.eos in beams[number].forced and not self.rule.waits:
                 copies = [found[0]] * self.rule.width
-                found = [{name: own.clone() for name, own in copy.items()} for copy in copies]
+                found = [{name: tensor.clone() for name, tensor in copy.items()} for copy in copies]
             hypotheses[number] = found
             n_tokens = found[0]["tokens"].numel()
             costs = (n_source[number], n_tokens, steps, list[int](), expansions)
@@ -118,8 +121,8 @@ class FixedBeam(DecodingGenerator):
         """Limits of each sentence for the compiled search."""
         draws = self.rule.draws
         return SentenceLimits(
-            max_lens=np.array([own.max_len for own in beams]),
-            waived=np.array([own.n_waived for own in beams]),
+            max_lens=np.array([beam.max_len for beam in beams]),
+            waived=np.array([beam.n_waived for beam in beams]),
             prefix=None if prefix is None or not prefix.size(1) else prefix.numpy(),
             random_states=None if draws is None else np.array(draws.states(ids), dtype=np.uint64),
         )
@@ -142,8 +145,8 @@ class FixedBeam(DecodingGenerator):
             allowed = allowed_types(self.shortlist, sources.content, prefix)
         beams = []
         for number, max_len in enumerate(self.max_lens(sources)):
-            own = prefix[number].tolist()[:max_len]
-            forced = [token for token in own if token != self.rules.pad]
+            row = prefix[number].tolist()[:max_len]
+            forced = [token for token in row if token != self.rules.pad]
             n_waived = min(self.n_waived(prefix.size(1), len(forced)), max_len)
             beams.append(Beam(number, max_len, forced, n_waived, allowed[number]))
         return beams

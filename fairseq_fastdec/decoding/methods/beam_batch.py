@@ -62,9 +62,9 @@ class BeamBatch:
             the beams whose sentences are done; they are removed
         """
         # Line 15: compute the expansions D(e_i, y_ij).
-        candidates = [(beam, own) for beam in focus for own in beam.growing]
-        rows = torch.tensor([own.row for _, own in candidates], device=self._device)
-        last = [own.tokens[-1] if own.tokens else bos for _, own in candidates]
+        candidates = [(beam, candidate) for beam in focus for candidate in beam.growing]
+        rows = torch.tensor([candidate.row for _, candidate in candidates], device=self._device)
+        last = [candidate.tokens[-1] if candidate.tokens else bos for _, candidate in candidates]
         features = self._network.step(torch.tensor(last, device=self._device)[:, None], rows=rows)
         self._network.keep(torch.ones_like(rows))
         self._statistics.count_step(len(candidates))
@@ -73,7 +73,7 @@ class BeamBatch:
         extensions = iter(self._extensions(log_probs, candidates))
         done = []
         for beam in focus:
-            found = [own for _ in beam.growing for own in next(extensions)]
+            found = [candidate for _ in beam.growing for candidate in next(extensions)]
             beam.steps, beam.expansions = beam.steps + 1, beam.expansions + len(beam.growing)
             first = beam.growing[0]
             self._rule.update(beam, found, self._rules.eos)
@@ -84,10 +84,10 @@ class BeamBatch:
                 done.append(beam)
         # Line 18: remove terminated beams, and the rows of all candidates that do not grow.
         self.beams = [beam for beam in self.beams if beam not in done]
-        growing = [own for beam in self.beams for own in beam.growing]
-        self._network.select(rows.new_tensor([own.row for own in growing]))
-        for row, own in enumerate(growing):
-            own.row = row
+        growing = [candidate for beam in self.beams for candidate in beam.growing]
+        self._network.select(rows.new_tensor([candidate.row for candidate in growing]))
+        for row, candidate in enumerate(growing):
+            candidate.row = row
         return done
 
     def _constrained(
@@ -97,14 +97,14 @@ class BeamBatch:
         limits = [(beam.length, beam.max_len, beam.n_waived) for beam, _ in candidates]
         steps, max_len, n_waived = torch.tensor(limits, device=log_probs.device).unbind(1)
         self._rules.constrain(log_probs, steps, max_len, n_waived)
-        for row, (beam, own) in enumerate(candidates):
+        for row, (beam, candidate) in enumerate(candidates):
             if beam.length < len(beam.forced):
                 token = beam.forced[beam.length]
                 score = log_probs[row, token].clone()
                 log_probs[row] = -math.inf
                 log_probs[row, token] = score
             elif self._rules.no_repeat_ngram_size:
-                context = [bos, *own.tokens]
+                context = [bos, *candidate.tokens]
                 forbidden = forbidden_after(context, self._rules.no_repeat_ngram_size)
                 log_probs[row, forbidden] = -math.inf
         return log_probs
@@ -133,6 +133,8 @@ class BeamBatch:
         self, draws: Draws, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Log-probabilities and tokens drawn for each candidate: k for an empty one, else 1."""
-        for row, (beam, own) in enumerate(candidates):
-            places = [beam.growing.index(own)] if own.tokens else range(self._rule.width)
+        for row, (beam, candidate) in enumerate(candidates):
+            places = (
+                [beam.growing.index(candidate)] if candidate.tokens else range(self._rule.width)
+            )
             yield draws.draw(log_probs[row], beam.number, beam.length, places)

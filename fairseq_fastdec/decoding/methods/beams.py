@@ -142,22 +142,27 @@ class BeamRule:
         """Appendix A.1: a finished candidate stays on the beam until it is the best one."""
         # Finished candidates are not expanded; they compete with their scores.
         candidates = sorted(extensions + beam.waiting, key=_total, reverse=True)[: self.width]
-        is_growing = [own.tokens[-1] != eos for own in candidates]
+        is_growing = [candidate.tokens[-1] != eos for candidate in candidates]
         # Finished candidates better than all growing ones become final.
         n_best = is_growing.index(True) if any(is_growing) else len(candidates)
         n_open = self.width - len(beam.final)
         final = candidates[:n_best][:n_open]
         kept = self._within_threshold(beam, candidates, candidates[n_best:])
         on_beam = kept[: n_open - len(final)]
-        beam.growing = [own for own in on_beam if own.tokens[-1] != eos]
-        beam.waiting = [own for own in on_beam if own.tokens[-1] == eos]
+        beam.growing = [candidate for candidate in on_beam if candidate.tokens[-1] != eos]
+        beam.waiting = [candidate for candidate in on_beam if candidate.tokens[-1] == eos]
         beam.final += final
 
     def _update_as_fairseq(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """A candidate that ends among the first k is final immediately, and k others grow."""
         kept = self._within_threshold(beam, extensions, extensions)
-        ends = [own for own in extensions[: self.width] if own.tokens[-1] == eos and own in kept]
-        beam.growing = [own for own in kept if own.tokens[-1] != eos][: self.width]
+        ends = [
+            candidate
+            for candidate in extensions[: self.width]
+            if candidate.tokens[-1] == eos and candidate in kept
+        ]
+        growing = [candidate for candidate in kept if candidate.tokens[-1] != eos]
+        beam.growing = growing[: self.width]
         beam.final += ends[: self.width - len(beam.final)]
 
     def is_done(self, beam: Beam) -> bool:
@@ -168,21 +173,25 @@ class BeamRule:
         self, beam: Beam, candidates: list[Candidate], some: list[Candidate]
     ) -> list[Candidate]:
         """The candidates in ``some`` that are within delta of the best one."""
-        best = max((own.total for own in (*candidates[:1], *beam.final)), default=-math.inf)
-        return [own for own in some if own.total >= best - self.threshold]
+        best = max(
+            (candidate.total for candidate in (*candidates[:1], *beam.final)), default=-math.inf
+        )
+        return [candidate for candidate in some if candidate.total >= best - self.threshold]
 
 
 def results_of(beam: Beam, rules: GenerationRules, device: torch.device) -> list[Hypothesis]:
     """The hypotheses of a finished sentence as fairseq's dicts, best first."""
-    lengths = torch.tensor([len(own.tokens) for own in beam.final])
-    totals = torch.tensor([own.total for own in beam.final], dtype=torch.float32)
+    lengths = torch.tensor([len(candidate.tokens) for candidate in beam.final])
+    totals = torch.tensor([candidate.total for candidate in beam.final], dtype=torch.float32)
     scores = rules.normalized(totals, lengths)
     parts = zip(beam.final, scores.to(device))
     found = [
         hypothesis(
-            torch.tensor(own.tokens, device=device), score, torch.tensor(own.scores, device=device)
+            torch.tensor(candidate.tokens, device=device),
+            score,
+            torch.tensor(candidate.scores, device=device),
         )
-        for own, score in parts
+        for candidate, score in parts
     ]
     return sorted(found, key=lambda one: one["score"].item(), reverse=True)
 

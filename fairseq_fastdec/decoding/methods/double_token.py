@@ -78,17 +78,21 @@ class DoubleToken(DecodingGenerator):
         n_source, t = sources.lengths.tolist(), 1
         while beams:
             sides = self._decode_beam(beams, t)
-            for own in beams:
-                self._extend(own, [next(sides) for _ in own.beam])
+            for pair_beam in beams:
+                self._extend(pair_beam, [next(sides) for _ in pair_beam.beam])
             # Line 4: while |H| < K, for each sentence.
-            done = [own for own in beams if len(own.ended) >= self._width or not own.beam]
-            for own in done:
-                hypotheses[own.number] = found = self._best_first(own.ended)
-                n_tokens = found[0]["tokens"].numel()
-                costs = (n_source[own.number], n_tokens, t, list[int](), own.expansions)
-                records.append(BeamRecord(ids[own.number], *costs))
-            beams = [own for own in beams if own not in done]
-            self._select_rows([pairs for own in beams for pairs in own.beam])
+            done = [
+                pair_beam
+                for pair_beam in beams
+                if len(pair_beam.ended) >= self._width or not pair_beam.beam
+            ]
+            for pair_beam in done:
+                hypotheses[pair_beam.number] = best = self._best_first(pair_beam.ended)
+                n_tokens = best[0]["tokens"].numel()
+                costs = (n_source[pair_beam.number], n_tokens, t, list[int](), pair_beam.expansions)
+                records.append(BeamRecord(ids[pair_beam.number], *costs))
+            beams = [pair_beam for pair_beam in beams if pair_beam not in done]
+            self._select_rows([pairs for pair_beam in beams for pairs in pair_beam.beam])
             t += 1  # line 21
         return hypotheses, sorted(records, key=lambda record: ids.index(record.id))
 
@@ -116,8 +120,8 @@ class DoubleToken(DecodingGenerator):
         self.network.encode(sources.net_input)
         self.statistics.encoder_invocations += 1
         beams = [PairBeam(number, slots) for number, slots in enumerate(forced.tolist())]
-        for row, own in enumerate(beams):
-            own.beam[0].row = row
+        for row, pair_beam in enumerate(beams):
+            pair_beam.beam[0].row = row
         return beams
 
     def _decode_beam(
@@ -128,7 +132,7 @@ class DoubleToken(DecodingGenerator):
         Yields:
             the 2W best left tokens and the W + 1 best right tokens
         """
-        fed = [pairs.tokens[-2:] or self._start for own in beams for pairs in own.beam]
+        fed = [pairs.tokens[-2:] or self._start for pair_beam in beams for pairs in pair_beam.beam]
         tokens = torch.tensor(fed, device=self._device)
         features = self.network.step(tokens)
         self.network.keep(torch.full_like(tokens[:, 0], 2))
@@ -140,7 +144,9 @@ class DoubleToken(DecodingGenerator):
         slots = torch.arange(2 * t - 2, 2 * t, device=self._device)
         steps = slots.expand(log_probs.shape[:2])
         self.rules.constrain(log_probs, steps, self._max_len, self._n_forced)
-        forced = [own.forced[2 * t - 2 : 2 * t] for own in beams for _ in own.beam]
+        forced = [
+            pair_beam.forced[2 * t - 2 : 2 * t] for pair_beam in beams for _ in pair_beam.beam
+        ]
         for row, of_row in enumerate(forced):
             for side, token in enumerate(of_row):
                 if token != self.rules.pad:
@@ -153,23 +159,24 @@ class DoubleToken(DecodingGenerator):
             yield left, right[: self._width + 1]
 
     def _extend(
-        self, own: PairBeam, sides: Sequence[tuple[BestTokensOfSide, BestTokensOfSide]]
+        self, pair_beam: PairBeam, sides: Sequence[tuple[BestTokensOfSide, BestTokensOfSide]]
     ) -> None:
         """Lines 7 to 20, for one sentence."""
-        before, end = own.beam, self._end
-        own.expansions += len(before)
+        before, end = pair_beam.beam, self._end
+        pair_beam.expansions += len(before)
         pairs = double_top_k(before, sides, self._width)
         # Lines 8 to 12: FINALIZE the pairs with EOD among the W best.
         best = pairs[: self._width]
         for n, candidate in enumerate(best):
             is_known = any(candidate.ends_like(better, end) for better in best[:n])
-            if candidate.has_ended(end) and not is_known and len(own.ended) < self._width:
-                own.ended.append(candidate)
+            if candidate.has_ended(end) and not is_known and len(pair_beam.ended) < self._width:
+                pair_beam.ended.append(candidate)
         # Lines 13 to 20: EXPANDBEAM by the W best pairs without EOD.
-        own.beam = [candidate for candidate in pairs if not candidate.has_ended(end)][: self._width]
-        if not own.beam and not own.ended:
+        growing = [candidate for candidate in pairs if not candidate.has_ended(end)]
+        pair_beam.beam = growing[: self._width]
+        if not pair_beam.beam and not pair_beam.ended:
             # If the model gives NaN, no pair is possible: the sentence ends here.
-            own.ended.append(before[0].extended((end, end), (-math.inf, -math.inf)))
+            pair_beam.ended.append(before[0].extended((end, end), (-math.inf, -math.inf)))
 
     def _select_rows(self, hypotheses: Sequence[PairHypothesis]) -> None:
         """Select the rows of the network for the remaining hypotheses."""

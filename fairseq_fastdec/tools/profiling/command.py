@@ -181,11 +181,11 @@ def table(cases: list[Case], profiles: list[Profile]) -> str:
     """A Markdown table with parts as rows and cases as columns, without parts that took no time."""
     titles = [title(case) for case in cases]
     lines = ["| ms a step | " + " | ".join(titles) + " |", "|---" * (len(cases) + 1) + "|"]
-    rows = [(part, [own.parts[part] for own in profiles]) for part in PARTS]
+    rows = [(part, [times.parts[part] for times in profiles]) for part in PARTS]
     rows = [(part, row) for part, row in rows if any(x >= SHOWN for x in row)]
     rows += [
-        ("total", [own.total for own in profiles]),
-        ("floor", [own.floor for own in profiles]),
+        ("total", [times.total for times in profiles]),
+        ("floor", [times.floor for times in profiles]),
     ]
     first = cases[0].block_size
     if first is not None:
@@ -208,11 +208,11 @@ def block(size: int) -> str:
 def to_first_blocks(cases: list[Case], profiles: list[Profile]) -> list[float]:
     """The time per invocation of each case, relative to blocks of the first size."""
     first = {
-        (case.batch_size, case.precision): own.without_encoder
-        for case, own in zip(cases, profiles)
+        (case.batch_size, case.precision): times.without_encoder
+        for case, times in zip(cases, profiles)
         if case.block_size == cases[0].block_size
     }
     return [
-        own.without_encoder / first[case.batch_size, case.precision]
-        for case, own in zip(cases, profiles)
+        times.without_encoder / first[case.batch_size, case.precision]
+        for case, times in zip(cases, profiles)
     ]

@@ -151,7 +151,7 @@ class LocalPool(ChunkPool):
         return any(worker.chunk is not None for worker in self._workers)
 
     def submit(self, chunk: Chunk) -> None:
-        worker = next(own for own in self._workers if own.is_ready and own.chunk is None)
+        worker = next(idle for idle in self._workers if idle.is_ready and idle.chunk is None)
         worker.chunk = chunk
         _send_chunk(worker)
 
@@ -165,7 +165,12 @@ class LocalPool(ChunkPool):
         """
         workers = {worker.connection: worker for worker in self._workers}
         ready = wait([*workers, *others], seconds)
-        return [pair for own in ready if own in workers for pair in self._received(workers[own])]
+        return [
+            pair
+            for connection in ready
+            if connection in workers
+            for pair in self._received(workers[connection])
+        ]
 
     def _received(self, worker: _Worker) -> list[ChunkResult]:
         try:

@@ -175,8 +175,8 @@ def _own_directory() -> Iterator[Path]:
     """Create a directory for the files of this process, and remove those of killed processes."""
     for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         _remove_if_left(left)
-    own = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
-    with own as directory, locked(Path(directory)):
+    temporary = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+    with temporary as directory, locked(Path(directory)):
         yield Path(directory)
 
 
