@@ -20,8 +20,8 @@ from .smoothed_cross_entropy import smoothed_cross_entropy
 SUB_LOSS_CHOICES = ChoiceEnum(["random", "random-position", "mean"])
 HEAD_TARGETS_CHOICES = ChoiceEnum(["references", "base"])
 
-# The logits of some head [P, V], their targets [P], and p_1's probabilities of what stands there
-# [P, V]; None where the targets are all that the head learns from.
+# A head, its logits [P, V], their targets [P], and p_1's probabilities of the tokens at the same
+# places [P, V]; None if the head learns from the targets alone.
 Prediction = tuple[int, Tensor, Tensor, Optional[Tensor]]
 
 
@@ -35,37 +35,37 @@ class RandomSubLossConfig(FairseqDataclass):
     sub_loss: SUB_LOSS_CHOICES = field(
         default="random",
         metadata={
-            "help": "random: one head's loss for each update, drawn at random, an unbiased "
-            "estimate of the mean; random-position: another head for each target position, drawn "
-            "likewise, so that every update teaches all heads at the cost of one; mean: the mean "
-            "of all heads' losses, for whoever has the memory and the time"
+            "help": "random: each update trains one head, drawn at random, an unbiased estimate "
+            "of the mean; random-position: draw a head for each target position, so that every "
+            "update trains all heads at the cost of one; mean: the mean of all heads' losses, "
+            "which needs more memory and time"
         },
     )
     heads_per_position: int = field(
         default=1,
         metadata={
-            "help": "with --sub-loss random-position, so many different heads for each position: "
-            "more is learned of what the base computes once"
+            "help": "with --sub-loss random-position, the number of different heads that are drawn "
+            "for each position; all of them use one forward pass of the base"
         },
     )
     head_decay: float = field(
         default=1.0,
         metadata={
-            "help": "head i counts, or is drawn, in proportion to this to the power of i - 1: 1 = "
-            "all heads alike, as in the paper; less = the later a head the less, since it only "
-            "matters where all before it were right"
+            "help": "weight heads, or draw them, in proportion to this value to the power of i - 1 "
+            "for p_i: 1 = all heads equally, as in the paper; less than 1 = later heads less, "
+            "since a head only matters if all heads before it are right"
         },
     )
     head_targets: HEAD_TARGETS_CHOICES = field(
         default="references",
         metadata={
-            "help": "what p_2, p_3, ... learn. references: the target tokens, as in the paper; "
-            "base, with --sub-loss random-position: all that p_1 finds probable in their places, "
-            "behind the target tokens before"
+            "help": "the targets of p_2, p_3, ...; references: the target tokens, as in the paper; "
+            "base, with --sub-loss random-position: p_1's distribution over the same token, given "
+            "all target tokens before it"
         },
     )
     ignore_prefix_size: int = field(
-        default=0, metadata={"help": "leave the first N target positions out, for every head"}
+        default=0, metadata={"help": "ignore the first N target positions, for every head"}
     )
     sentence_avg: bool = II("optimization.sentence_avg")
     seed: int = II("common.seed")
@@ -93,11 +93,11 @@ class RandomSubLoss(FairseqCriterion):
         """
         Raises:
             ValueError: if ``head_decay`` is not above 0, ``heads_per_position`` is not at least 1,
-                or what only ``random-position`` can do is asked of another ``sub_loss``.
+                or an option needs ``random-position`` and ``sub_loss`` differs.
         """
         super().__init__(task)
         if head_decay <= 0:
-            raise ValueError(f"--head-decay {head_decay}: must be more than 0; 1 treats all alike")
+            raise ValueError(f"--head-decay {head_decay}: must be more than 0; 1 = equal weights")
         if heads_per_position < 1:
             raise ValueError(f"--heads-per-position {heads_per_position}: must be at least 1")
         learns_from_base = str(head_targets) == "base"
@@ -119,11 +119,11 @@ class RandomSubLoss(FairseqCriterion):
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, Any, dict[str, Any]]:
-        """The loss of a batch: in validation always that of all heads.
+        """The loss of a batch. In validation it is the loss of all heads.
 
         Returns:
-            the summed loss, what it is to be divided by (the number of targets, or of sentences
-            with ``--sentence-avg``), and the logged sums of each head: ``loss_p1``, ``nll_p1``,
+            the summed loss, its divisor (the number of targets, or with ``--sentence-avg`` of
+            sentences), and the logged sums of each head: ``loss_p1``, ``nll_p1``,
             ``correct_p1``, ``targets_p1``, ...
 
         Raises:
@@ -148,7 +148,7 @@ class RandomSubLoss(FairseqCriterion):
         if self.sentence_avg:
             sample_size = logging_output["nsentences"]
             if sub_loss == "random-position":
-                # A head is drawn at its share of a sentence's positions only.
+                # The draw already weights the heads: each gets its share of the positions.
                 loss = torch.stack(losses).sum() / self._n_drawn(heads)
             else:
                 loss = self._weighted(losses, heads)
@@ -160,7 +160,7 @@ class RandomSubLoss(FairseqCriterion):
         return loss, sample_size, logging_output
 
     def draw(self, heads: list[int], update: int) -> int:
-        """One of the heads; the same on all workers for the same seed and update."""
+        """One of the heads; all workers draw the same head for the same seed and update."""
         return self._random(update).choices(heads, self._shares(heads).tolist())[0]
 
     def draw_by_position(self, heads: list[int], update: int, shape: torch.Size) -> Tensor:
@@ -201,7 +201,7 @@ class RandomSubLoss(FairseqCriterion):
         return min(self.heads_per_position, len(heads))
 
     def _shares(self, heads: list[int]) -> Tensor:
-        """The weight of each head: float32 ``[H]``, in sum 1."""
+        """The weights of the heads: float32 ``[H]``, with sum 1."""
         weights = self.head_decay ** torch.tensor(heads, dtype=torch.float)
         return weights / weights.sum()
 
@@ -230,21 +230,23 @@ class RandomSubLoss(FairseqCriterion):
         drawn[:, : self.ignore_prefix_size] = -1
         targets = [targets_of_head(target, head, self.padding_idx) for head in range(heads[-1] + 1)]
         places = [
-            ((drawn == head).any(dim=-1) & own.ne(self.padding_idx)).flatten().nonzero().squeeze(1)
-            for head, own in enumerate(targets)
+            ((drawn == head).any(dim=-1) & wanted.ne(self.padding_idx)).flatten().nonzero()[:, 0]
+            for head, wanted in enumerate(targets)
         ]
-        # A head's token is the one that p_1 predicts at a later position.
-        later = [own + head for head, own in enumerate(places)]
-        asked = [torch.cat(later).unique() if self.learns_from_base else places[0], *places[1:]]
-        logits = model(**sample["net_input"], places=asked)[0].split([len(own) for own in asked])
-        p1 = FirstHead(logits[0], asked[0])
+        # p_1 predicts a head's token at a later position.
+        later = [head_places + head for head, head_places in enumerate(places)]
+        p1_places = torch.cat(later).unique() if self.learns_from_base else places[0]
+        computed = [p1_places, *places[1:]]
+        outputs = model(**sample["net_input"], places=computed)[0]
+        logits = outputs.split([len(head_places) for head_places in computed])
+        p1 = FirstHead(logits[0], p1_places)
         for head in heads:
-            own = targets[head].flatten()[places[head]]
+            wanted = targets[head].flatten()[places[head]]
             if head == 0:
-                yield head, p1.logits_at(places[0]), own, None
+                yield head, p1.logits_at(places[0]), wanted, None
             else:
                 chances = p1.chances_at(later[head]) if self.learns_from_base else None
-                yield head, logits[head], own, chances
+                yield head, logits[head], wanted, chances
 
     def _logits(
         self, model: Any, sample: dict[str, Any], sub_loss: str
@@ -252,7 +254,7 @@ class RandomSubLoss(FairseqCriterion):
         if sub_loss == "validation":
             yield from self._logits_one_by_one(model, sample)
             return
-        # Through the model's own forward: DDP must see every use of its parameters.
+        # Call the model's forward: DDP must see every use of its parameters.
         heads = _learning_heads(model)
         if sub_loss == "random":
             head = self.draw(heads, model.num_updates)
@@ -264,7 +266,7 @@ class RandomSubLoss(FairseqCriterion):
     def _logits_one_by_one(
         self, model: Any, sample: dict[str, Any]
     ) -> Iterator[tuple[int, Tensor]]:
-        """All heads from one forward of the base, never more than one head's logits in memory."""
+        """All heads, from one forward pass of the base; only one head's logits are in memory."""
         decoder = model.decoder
         heads = (0, decoder.block_size)
         features, _ = model(**sample["net_input"], features_only=True, heads=heads)
@@ -296,7 +298,7 @@ class FirstHead:
     def __init__(self, logits: Tensor, places: Tensor) -> None:
         """
         Args:
-            places: the positions, int64 ``[P]`` in ascending order. Others can't be asked about.
+            places: the positions, int64 ``[P]`` in ascending order; only these can be queried.
         """
         self._logits, self._places = logits, places
 
@@ -307,16 +309,16 @@ class FirstHead:
         return self._logits[torch.searchsorted(self._places, places)]
 
     def chances_at(self, places: Tensor) -> Tensor:
-        """The probabilities of all tokens at positions ``[N]``, without a gradient: ``[N, V]``."""
+        """The detached probabilities of all tokens at positions ``[N]``: ``[N, V]``."""
         logits = self.logits_at(places).detach()
         return logits.softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
 def targets_of_head(target: Tensor, head: int, pad: int) -> Tensor:
-    """The targets ``[B, T]`` of a head at each position: moved ``head`` positions to the left."""
+    """A head's targets ``[B, T]``: the targets shifted ``head`` positions to the left."""
     kept = target[:, head:]
     beyond = target.new_full((target.size(0), target.size(1) - kept.size(1)), pad)
-    # With left padding the shift moves targets onto padding, where there is no prefix to read.
+    # With left padding the shift moves targets onto padding, which has no prefix.
     return torch.cat([kept, beyond], dim=1).masked_fill(target.eq(pad), pad)
 
 
@@ -329,7 +331,7 @@ def _check_has_heads(model: Any) -> None:
 
 
 def _learning_heads(model: Any) -> list[int]:
-    # With a frozen base an identity first head has no parameter that could learn.
+    # With a frozen base, an identity first head has no trainable parameters.
     fixed_first = model.freeze_base and model.decoder.identity_first_head
     return list(range(int(fixed_first), model.decoder.block_size))
 

@@ -1,4 +1,4 @@
-"""Label-smoothed cross entropy whose gradient is one reading of the probabilities."""
+"""Label-smoothed cross entropy with a backward pass that reads the probabilities once."""
 
 from typing import Any
 
@@ -10,22 +10,22 @@ from torch.autograd.function import once_differentiable
 def smoothed_cross_entropy(
     logits: Tensor, target: Tensor, epsilon: float, pad: int
 ) -> tuple[Tensor, Tensor]:
-    """The loss of fairseq's ``label_smoothed_nll_loss`` for ``log_softmax(logits)``, in less time.
+    """A faster version of fairseq's ``label_smoothed_nll_loss`` of ``log_softmax(logits)``.
 
     Args:
         logits: ``[P, V]``, float.
-        target: int64 ``[P]``; positions of ``pad`` do not count.
-        epsilon: the share of the probability that the other words have together, each alike.
+        target: int64 ``[P]``; positions that hold ``pad`` are ignored.
+        epsilon: the probability that is spread evenly over the other words.
 
     Returns:
-        the summed loss, and the summed negative log-likelihood, which has no gradient; both in
-        fp32, or fp64 for such logits
+        the summed loss, and the summed negative log-likelihood without a gradient; both in fp64
+        for fp64 logits, else in fp32
     """
     return _SmoothedCrossEntropy.apply(logits, target, epsilon, pad)
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """torch's operations would each keep a tensor ``[P, V]`` and read it in the backward pass."""
+    """One function, since each torch operation would keep and reread a tensor ``[P, V]``."""
 
     @staticmethod
     def forward(
@@ -49,7 +49,7 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None, None, None]:
         log_probs, target, real = ctx.saved_tensors
-        # The gradient of a word's logit is its probability, less what that ought to be.
+        # The gradient of a logit is the word's probability minus its smoothed target.
         gradients = log_probs.exp().sub_(ctx.others)
         gradients.scatter_add_(1, target[:, None], gradients.new_full((len(target), 1), -ctx.own))
         gradients.mul_((real * gradient)[:, None])

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 class BlockHeads(nn.Module):
     """One feed-forward layer with k outputs, and a residual connection from its input to each.
 
-    The parameters of all heads are slices of the same tensors, so that whichever head is trained,
-    every parameter gets a gradient. The outputs start at zero: every head starts as the identity.
+    The parameters of all heads are slices of the same tensors, so that every parameter gets a
+    gradient, no matter which head is trained. The output weights start at zero, which makes every
+    head the identity.
     """
 
     def __init__(
@@ -27,9 +28,10 @@ class BlockHeads(nn.Module):
         """
         Args:
             n_heads: k, the number of outputs.
-            dim: C, of the input and of each output.
-            hidden_dim: hidden units for each head; there are k times as many.
-            shared: every head reads all hidden units (the paper's layer), or only its own.
+            dim: C, the size of the input and of each output.
+            hidden_dim: hidden units per head; the layer has k times this number.
+            shared: whether every head reads all hidden units, as in the paper, or only its
+                ``hidden_dim``.
         """
         super().__init__()
         self.n_heads = n_heads
@@ -46,7 +48,7 @@ class BlockHeads(nn.Module):
         self.dropout = FairseqDropout(dropout, type(self).__name__)
 
     def forward(self, features: Tensor, first: int, last: int) -> Tensor:
-        """Compute heads ``first ... last - 1`` (0-based), and only their share of the layer.
+        """Compute heads ``first ... last - 1`` (0-based), and only the part of the layer they use.
 
         Args:
             features: ``[..., C]``.

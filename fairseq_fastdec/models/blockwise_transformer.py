@@ -26,15 +26,15 @@ logger = logging.getLogger(__name__)
 class BlockwiseTransformerDecoder(TransformerDecoder):
     """A stock decoder with heads between its features and its output layer.
 
-    Head 0 is the paper's p_1. Whoever knows nothing of heads (fairseq's generators, scorers and
-    criterions) sees p_1. The others are :class:`BlockHeads`, the paper's, or
-    :class:`SequentialHeads`, which see the tokens before theirs.
+    Head 0 is the paper's p_1, and the default output: fairseq's generators, scorers and criterions
+    use it without knowing about the other heads. These are the paper's :class:`BlockHeads`, or
+    :class:`SequentialHeads`, which also see the tokens between p_1 and theirs.
     """
 
     def __init__(self, args: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
         """
         Raises:
-            ValueError: for options that do not make a blockwise model; it names the flag.
+            ValueError: for invalid options; the message names the flag.
         """
         _check_options(args)
         super().__init__(args, dictionary, embed_tokens)
@@ -74,13 +74,13 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         rank, dim = args.block_output_rank, self.output_embed_dim
         if rank is not None and not 0 < rank < dim:
             raise ValueError(
-                f"--block-output-rank {rank}: must be at least 1, and below the output layer's "
-                f"{dim} inputs"
+                f"--block-output-rank {rank}: must be at least 1 and less than the output "
+                f"layer's {dim} inputs"
             )
         return rank
 
     def draft_context(self, prev_output_tokens: Tensor, encoder_out: Any) -> Optional[DraftContext]:
-        """Gather all that sequential heads see besides the features; ``None`` for parallel heads.
+        """The inputs of sequential heads other than the features; ``None`` for parallel heads.
 
         Args:
             prev_output_tokens: int64 ``[B, T]``.
@@ -100,17 +100,17 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
     def head_features(
         self, features: Tensor, first: int, last: int, context: Optional[DraftContext] = None
     ) -> Tensor:
-        """The features of heads ``first ... last - 1``, and of no others.
+        """The features of heads ``first ... last - 1``.
 
         Args:
             features: ``[..., C]`` from ``extract_features``; ``[B, T, C]`` for sequential heads.
-            context: what sequential heads see, from :meth:`draft_context`.
+            context: the result of :meth:`draft_context`, for sequential heads.
 
         Returns:
             ``[..., last - first, C]``, ready for ``output_layer``
 
         Raises:
-            IndexError: for a range that is empty or beyond the heads.
+            IndexError: for a range that is empty or exceeds the number of heads.
         """
         if not 0 <= first < last <= self.block_size:
             raise IndexError(f"no heads {first} to {last - 1}: block_size {self.block_size}")
@@ -119,21 +119,21 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             return self.heads(features, first, last, *seen)
         if first > 0:
             return self.heads(features, first - 1, last - 1, *seen)
-        own = features.unsqueeze(-2)
+        base = features.unsqueeze(-2)
         if last == 1:
-            return own
-        return torch.cat([own, self.heads(features, 0, last - 1, *seen)], dim=-2)
+            return base
+        return torch.cat([base, self.heads(features, 0, last - 1, *seen)], dim=-2)
 
     def features_by_head(
         self, features: Tensor, places: Sequence[Tensor], context: Optional[DraftContext] = None
     ) -> Tensor:
-        """The features of each head at some positions of its own, and nowhere else.
+        """The features of each head at a list of positions of that head.
 
         Args:
             features: ``[B, T, C]`` from ``extract_features``.
-            places: for each head, p_1 first, int64 ``[P_i]`` in ascending order: positions as
-                numbers below B T.
-            context: what sequential heads see, from :meth:`draft_context`.
+            places: for each head, p_1 first, int64 ``[P_i]``: indices into the B T positions, in
+                ascending order.
+            context: the result of :meth:`draft_context`, for sequential heads.
 
         Returns:
             ``[P_1 + ... + P_k, C]``, one head after the other, ready for ``output_layer``
@@ -142,11 +142,11 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         if context is not None:
             of_steps = self.heads.at_places(features, places[1:], context)
             return torch.cat([rows[places[0]], *of_steps])
-        # A head without positions takes part too, with none: DDP waits for its gradient.
+        # A head without positions takes part, too: DDP waits for the gradient of its parameters.
         return torch.cat(
             [
-                self.head_features(rows[own], head, head + 1).squeeze(-2)
-                for head, own in enumerate(places)
+                self.head_features(rows[head_places], head, head + 1).squeeze(-2)
+                for head, head_places in enumerate(places)
             ]
         )
 
@@ -165,16 +165,16 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
 
         Args:
             prev_output_tokens: int64 ``[B, T]``.
-            features_only: leave the output layer out: return the base features ``[B, T, C]`` before
-                any head, or those of ``heads``, ``[B, T, last - first, C]``.
+            features_only: skip the output layer; return the base features ``[B, T, C]``, or with
+                ``heads`` the features of these heads, ``[B, T, last - first, C]``.
             head: 0 for p_1, ... , k - 1 for p_k.
-            heads: ``(first, last)``, instead of ``head``: heads ``first ... last - 1`` at once.
-            places: instead of ``head``: where each head predicts, as for
+            heads: ``(first, last)``: compute heads ``first ... last - 1`` instead of ``head``.
+            places: compute all heads instead of ``head``, at these positions; see
                 :meth:`features_by_head`.
 
         Returns:
-            logits ``[B, T, V]``, ``[B, T, last - first, V]`` of ``heads`` or
-            ``[P_1 + ... + P_k, V]`` of ``places``, and the stock decoder's extras
+            logits ``[B, T, V]``, ``[B, T, last - first, V]`` with ``heads`` or
+            ``[P_1 + ... + P_k, V]`` with ``places``, and the stock decoder's extras
 
         Raises:
             IndexError: for heads that the model does not have.
@@ -202,34 +202,35 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         return self.output_layer(chosen if heads else chosen.squeeze(-2)), extra
 
     def _zero_of_heads(self) -> Tensor:
-        # The identity reads no parameter of the heads, but DDP waits for a gradient of each.
+        # The identity head reads no parameters, but DDP waits for the gradient of each.
         return 0 * torch.stack([p.flatten()[0] for p in self.heads.parameters()]).sum()
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> Any:
-        """Let stock checkpoints in: their heads start as the identity.
+        """Accept stock checkpoints, whose state gets the model's initial heads.
 
         Raises:
-            ValueError: for a checkpoint whose heads are of another number or size.
+            ValueError: for a checkpoint whose heads differ in kind, number or size.
         """
         super().upgrade_state_dict_named(state_dict, name)
         prefix = f"{name}.heads." if name else "heads."
-        own = {prefix + key: value for key, value in self.heads.state_dict().items()}
+        initial = {prefix + key: value for key, value in self.heads.state_dict().items()}
         given = [key for key in state_dict if key.startswith(prefix)]
         if not given:
             beginning = "at random" if self.heads_are_sequential else "as the identity"
             logger.debug("the checkpoint has no prediction heads: they start %s", beginning)
-            state_dict.update(own)
-        elif not any(key in own for key in given):
+            state_dict.update(initial)
+        elif not any(key in initial for key in given):
             raise ValueError(
-                "the checkpoint's prediction heads are of another kind than --block-heads "
-                f"{'sequential' if self.heads_are_sequential else 'parallel'}; give the other one"
+                "the checkpoint's prediction heads do not match --block-heads "
+                f"{'sequential' if self.heads_are_sequential else 'parallel'}; use the other kind"
             )
         for key in given:
-            if key in own and state_dict[key].shape != own[key].shape:
+            if key in initial and state_dict[key].shape != initial[key].shape:
                 raise ValueError(
                     f"the checkpoint's {key} is {list(state_dict[key].shape)}, this model's "
-                    f"{list(own[key].shape)}: --block-size, --identity-first-head, --block-ffn, "
-                    "--block-ffn-embed-dim and --block-output-rank must be those of the checkpoint"
+                    f"{list(initial[key].shape)}: --block-size, --identity-first-head, "
+                    "--block-ffn, --block-ffn-embed-dim and --block-output-rank must be those of "
+                    "the checkpoint"
                 )
         return state_dict
 
@@ -240,7 +241,7 @@ class BlockwiseTransformerModel(TransformerModel):
 
     @classmethod
     def add_args(cls, parser: Any) -> None:
-        """Add the transformer's options and those of the heads."""
+        """Add the options of the transformer and of the heads."""
         super().add_args(parser)
         parser.add_argument(
             "--block-size",
@@ -256,42 +257,41 @@ class BlockwiseTransformerModel(TransformerModel):
         parser.add_argument(
             "--freeze-base",
             action="store_true",
-            help="train the heads only; with --identity-first-head decoding stays that of the "
-            "pretrained model",
+            help="train only the heads; with --identity-first-head the output of decoding stays "
+            "that of the pretrained model",
         )
         parser.add_argument(
             "--block-heads",
             choices=["parallel", "sequential"],
-            help="parallel (default): the paper's heads, which know nothing of each other; "
-            "sequential: each sees the tokens before its own, and the source, by one small layer "
-            "that all have in common; p_1 is the base then (--identity-first-head)",
+            help="parallel (default): the paper's heads, independent of each other; sequential: "
+            "one small layer, shared by all heads, that also sees the preceding tokens and the "
+            "source; needs --identity-first-head",
         )
         parser.add_argument(
             "--block-ffn",
             choices=["shared", "split"],
-            help="of parallel heads: shared (default, as in the paper): every head reads all K "
-            "times N hidden units; split: each head reads its own N, which takes 2/(K+1) of the "
+            help="for parallel heads: shared (default, as in the paper): every head reads all K "
+            "times N hidden units; split: each head reads N of them, with 2/(K+1) of the "
             "multiplications",
         )
         parser.add_argument(
             "--block-ffn-embed-dim",
             type=int,
             metavar="N",
-            help="hidden units for each head, or of the one layer of sequential heads (default: "
+            help="hidden units per head, or of the shared layer of sequential heads (default: "
             "--decoder-ffn-embed-dim)",
         )
         parser.add_argument(
             "--block-output-rank",
             type=int,
             metavar="R",
-            help="sequential heads read the vocabulary through R numbers instead of all of the "
-            "output layer's inputs, which makes proposals cheaper where the vocabulary is large "
-            "(default: all)",
+            help="project the states of sequential heads to R dimensions for the output layer, "
+            "which makes drafts cheaper with a large vocabulary (default: no projection)",
         )
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> "BlockwiseTransformerModel":
-        """Build a new model; ``--freeze-base`` leaves only the heads to be trained."""
+        """Build a new model; with ``--freeze-base`` only the heads are trainable."""
         base_blockwise_architecture(args)
         model = super().build_model(args, task)
         if args.freeze_base:
@@ -330,7 +330,7 @@ class BlockwiseTransformerModel(TransformerModel):
             src_tokens: int64 ``[B, S]``; src_lengths: int64 ``[B]``.
             prev_output_tokens: int64 ``[B, T]``.
             head: 0 for p_1, ... , k - 1 for p_k.
-            options: those of the decoder's ``forward``, such as ``heads`` and ``places``.
+            options: of the decoder's ``forward``, such as ``heads`` and ``places``.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths)
         return self.decoder(
@@ -347,32 +347,30 @@ def _check_options(args: Any) -> None:
         raise ValueError(f"--block-size {args.block_size}: must be at least 1")
     if args.identity_first_head and args.block_size == 1:
         raise ValueError(
-            "--block-size 1 with --identity-first-head: leaves no head to train; use a larger "
+            "--block-size 1 with --identity-first-head: there is no head to train; use a larger "
             "--block-size or --arch transformer"
         )
     if args.block_heads not in ("parallel", "sequential"):
         raise ValueError(f"--block-heads {args.block_heads}: choose parallel or sequential")
     if args.block_heads == "sequential" and not args.identity_first_head:
-        raise ValueError(
-            "--block-heads sequential: p_1 is the base itself; add --identity-first-head"
-        )
+        raise ValueError("--block-heads sequential: needs --identity-first-head")
     if args.block_heads == "sequential" and args.block_ffn == "split":
         raise ValueError(
-            "--block-ffn split with --block-heads sequential: these heads have one layer in "
-            "common; remove it"
+            "--block-ffn split: cannot be combined with --block-heads sequential, whose heads "
+            "share one layer; remove it"
         )
     if args.block_ffn not in ("shared", "split"):
         raise ValueError(f"--block-ffn {args.block_ffn}: choose shared or split")
     if args.block_heads == "parallel" and args.block_output_rank is not None:
         raise ValueError(
-            f"--block-output-rank {args.block_output_rank}: is for --block-heads sequential; add "
+            f"--block-output-rank {args.block_output_rank}: needs --block-heads sequential; add "
             "that, or remove it"
         )
     if args.block_ffn_embed_dim is not None and args.block_ffn_embed_dim < 1:
         raise ValueError(f"--block-ffn-embed-dim {args.block_ffn_embed_dim}: must be at least 1")
     if args.adaptive_softmax_cutoff is not None:
         raise ValueError(
-            f"--adaptive-softmax-cutoff {args.adaptive_softmax_cutoff}: the heads share one "
+            f"--adaptive-softmax-cutoff {args.adaptive_softmax_cutoff}: the heads need one "
             "linear output layer; remove it"
         )
 
@@ -380,7 +378,7 @@ def _check_options(args: Any) -> None:
 @register_model_architecture("blockwise_transformer", "blockwise_transformer")
 @shaped_by_checkpoint
 def base_blockwise_architecture(args: Any) -> None:
-    """The heads' defaults on top of fairseq's transformer."""
+    """fairseq's ``transformer`` with heads."""
     args.block_size = getattr(args, "block_size", 4)
     args.identity_first_head = getattr(args, "identity_first_head", False)
     args.freeze_base = getattr(args, "freeze_base", False)

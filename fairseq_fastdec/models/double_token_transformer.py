@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 class DoubleTokenTransformerDecoder(TransformerDecoder):
     """A stock decoder whose self-attention is causal by steps instead of by tokens (Figure 1(b)).
 
-    Each position sees all positions of its own step and of those before. With one token a step it
-    is the stock decoder.
+    Each position sees all positions of its step and of earlier steps. With one token a step it is
+    the stock decoder.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
 
     @property
     def tokens_per_step(self) -> int:
-        """The number of tokens that are predicted at once, and see each other."""
+        """The number of tokens predicted at once; they attend to each other."""
         return self.token_order.tokens_per_step
 
     def forward(
@@ -52,21 +52,22 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
         incremental_state: Optional[dict[str, Any]] = None,
         **options: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """The stock decoder's ``forward``, for targets in the order of decoding.
+        """The stock decoder's ``forward``, for targets in decoding order.
 
         Args:
-            prev_output_tokens: int64 ``[B, T]``, the targets one step earlier.
+            prev_output_tokens: int64 ``[B, T]``, the targets shifted by one step.
 
         Returns:
-            logits ``[B, T, V]`` and the stock decoder's extras; position t is for target t
+            logits ``[B, T, V]``, where position t predicts target t, and the stock decoder's extras
 
         Raises:
             ValueError: for incremental decoding by fairseq's generators, which feed single tokens.
         """
         if incremental_state is not None and self.tokens_per_step > 1:
             raise ValueError(
-                f"the model predicts {self.tokens_per_step} tokens a step, which fairseq's own "
-                "generators cannot do; use --task translation_double_token --decoding double_token"
+                f"the model predicts {self.tokens_per_step} tokens a step, which fairseq's "
+                "generators do not support; use --task translation_double_token --decoding "
+                "double_token"
             )
         return super().forward(
             prev_output_tokens,
@@ -78,7 +79,7 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
     _future_mask: Tensor
 
     def buffered_future_mask(self, tensor: Tensor) -> Tensor:
-        """Additive mask ``[T, T]``, queries by keys, for inputs ``[T, B, C]``."""
+        """The additive mask ``[T, T]``, queries by keys, for inputs ``[T, B, C]``."""
         length = tensor.size(0)
         mask = self._future_mask
         if mask.size(0) < length or mask.device != tensor.device:
@@ -91,10 +92,10 @@ class DoubleTokenTransformerDecoder(TransformerDecoder):
 
 @register_model("double_token_transformer")
 class DoubleTokenTransformerModel(TransformerModel):
-    """A stock transformer but for the decoder's mask and learned decoder positions.
+    """A stock transformer with another decoder mask and learned decoder positions.
 
-    The order of its targets is that of ``--task translation_double_token``.
-    ``--finetune-from-model`` takes checkpoints of other orders, and of stock transformers, too.
+    ``--task translation_double_token`` sets the order of its targets. ``--finetune-from-model``
+    also accepts checkpoints of other orders and of stock transformers.
     """
 
     @classmethod
@@ -107,7 +108,7 @@ class DoubleTokenTransformerModel(TransformerModel):
         order = getattr(task, "token_order", None)
         if order is None:
             raise ValueError(
-                f"--arch {args.arch}: needs targets in the order of its steps; use "
+                f"--arch {args.arch}: needs reordered targets; use "
                 "--task translation_double_token, or --arch transformer"
             )
         args.token_order, args.tokens_per_step = order.name, order.tokens_per_step
@@ -115,21 +116,21 @@ class DoubleTokenTransformerModel(TransformerModel):
         return super().build_model(args, task)
 
     def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
-        """Let checkpoints of one token a step in; see :func:`~.from_one_token.complete`."""
+        """Accept checkpoints of one token a step; see :func:`~.from_one_token.complete`."""
         super().upgrade_state_dict_named(state_dict, name)
         decoder = self.decoder
-        own = self.state_dict()
-        if complete(state_dict, own, decoder.dictionary, decoder.tokens_per_step):
+        initial = self.state_dict()
+        if complete(state_dict, initial, decoder.dictionary, decoder.tokens_per_step):
             logger.debug(
-                "the checkpoint is of a model of one token a step: its positions count steps now, "
-                "and what it lacks begins as in a new model"
+                "the checkpoint is of a model of one token a step: its positions now count steps, "
+                "and missing parameters are initialised as in a new model"
             )
 
     @classmethod
     def build_decoder(
         cls, args: Any, tgt_dict: Any, embed_tokens: nn.Embedding
     ) -> DoubleTokenTransformerDecoder:
-        """The decoder with the mask of the order."""
+        """The decoder for the order in ``args``."""
         order = TokenOrder(str(args.token_order), args.tokens_per_step)
         return DoubleTokenTransformerDecoder(args, tgt_dict, embed_tokens, order)
 
@@ -139,8 +140,8 @@ class DoubleTokenTransformerModel(TransformerModel):
 def base_double_token_architecture(args: Any) -> None:
     """fairseq's ``transformer`` with learned decoder positions.
 
-    Sinusoids say how far apart two tokens are, and the tokens of a pair are not next to each other
-    (section 3.1).
+    Sinusoids encode distances between positions, but the tokens of a pair are not adjacent in the
+    sentence (section 3.1).
     """
     args.decoder_learned_pos = True
     base_architecture(args)

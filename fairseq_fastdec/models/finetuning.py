@@ -1,9 +1,9 @@
-"""Gives a model the shape of ``--finetune-from-model``, and checks that the parameters fit.
+"""The shape options of ``--finetune-from-model``: filled in from the checkpoint, and checked.
 
-:func:`shaped_by_checkpoint` fills in the shape options that the command line leaves out.
-:func:`check_finetuned` refuses those that contradict the checkpoint, before torch lists all
-parameters that do not fit. Torch accepts some that do not fit: those of other attention heads,
-another activation function or other places of the norms.
+:func:`shaped_by_checkpoint` fills in the shape options that the command line omits.
+:func:`check_finetuned` rejects options that contradict the checkpoint. Without this check torch
+would list every parameter of another shape, and would not notice another number of attention heads,
+another activation function or another position of the norms.
 """
 
 import functools
@@ -42,9 +42,9 @@ FLAGS = (
     "no_cross_attention",
     "cross_self_attention",
 )
-# Options that are the decoder's size where they are not given.
+# Options that default to the decoder's embedding size.
 DIMENSIONS = ("decoder_input_dim", "decoder_output_dim")
-# Parameters of their own can begin as what was shared, and not the other way round.
+# Separate parameters can be initialised from shared ones, but not the other way round.
 SHARED = ("share_decoder_input_output_embed", "share_all_embeddings")
 HEADS = {
     "block_size": 4,
@@ -57,10 +57,10 @@ HEADS = {
 
 
 def shaped_by_checkpoint(architecture: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Decorate an architecture function: options left out are those of the checkpoint.
+    """Decorate an architecture function: take omitted options from the checkpoint.
 
-    fairseq calls the function with the options that the command line gives, and again with complete
-    options whenever it builds a model; then nothing is left out, and nothing is read.
+    fairseq calls the function with the options of the command line, and again with complete options
+    whenever it builds a model. The second kind of call does not read the checkpoint.
     """
 
     @functools.wraps(architecture)
@@ -93,14 +93,14 @@ def _take_shape(args: Any) -> None:
         if value not in (None, False)
     ]
     logger.info(
-        "--finetune-from-model %s: the model takes its shape, in place of that of --arch: %s; to "
-        "train another shape, remove --finetune-from-model",
+        "--finetune-from-model %s: the model has the shape of the checkpoint instead of that of "
+        "--arch: %s; to train another shape, remove --finetune-from-model",
         path, " ".join(shape),
     )  # fmt: skip
 
 
 def _trained_options(state: dict[str, Any]) -> Optional[Namespace]:
-    """The options of a checkpoint's model; ``None`` if they are none of a command line."""
+    """The options of a checkpoint's model; ``None`` if they are not an ``argparse`` namespace."""
     trained = (state.get("cfg") or {}).get("model")
     return trained if isinstance(trained, Namespace) else None
 
@@ -111,16 +111,16 @@ def _is_transformer(trained: Namespace) -> bool:
 
 
 def check_finetuned(path: str, state: dict[str, Any], own: Namespace, model: nn.Module) -> None:
-    """Check that a checkpoint is of the network to be trained.
+    """Check that a checkpoint fits the model to be trained.
 
     Args:
         path: the checkpoint, as given.
-        state: what it holds, as fairseq loads it.
+        state: its content, as loaded by fairseq.
         own: the options of the model to be trained.
-        model: that model.
+        model: the model to be trained.
 
     Raises:
-        ValueError: if the checkpoint is of another network; it names the options that differ.
+        ValueError: if the checkpoint does not fit; the message names the options that differ.
     """
     trained = _trained_options(state)
     if trained is None or not isinstance(model, TransformerModel):
@@ -128,14 +128,14 @@ def check_finetuned(path: str, state: dict[str, Any], own: Namespace, model: nn.
     given = f"--finetune-from-model {path}"
     if not _is_transformer(trained):
         raise ValueError(
-            f"{given}: was trained with --arch {trained.arch}, and --arch {own.arch} takes "
-            "parameters of transformers only; name the checkpoint of one"
+            f"{given}: was trained with --arch {trained.arch}, and --arch {own.arch} can "
+            "only start from a transformer; give the checkpoint of one"
         )
     has_heads = any(name.startswith("decoder.heads.") for name in state["model"])
     if has_heads and not hasattr(model.decoder, "heads"):
         raise ValueError(
             f"{given}: has prediction heads (--arch {trained.arch}), and --arch {own.arch} has "
-            "none; name the checkpoint that its heads were trained on"
+            "none; give the checkpoint that its heads were trained on"
         )
     options = _differing(_complete(trained), _complete(own), model, has_heads)
     if options is not None:
@@ -144,7 +144,7 @@ def check_finetuned(path: str, state: dict[str, Any], own: Namespace, model: nn.
 
 
 def _complete(options: Namespace) -> Namespace:
-    """Give the options that are not there fairseq's defaults, as old checkpoints need."""
+    """Fill in missing options with fairseq's defaults, for old checkpoints."""
     complete = Namespace(**vars(options))
     base_architecture(complete)
     complete.share_decoder_input_output_embed |= complete.share_all_embeddings
@@ -154,20 +154,20 @@ def _complete(options: Namespace) -> Namespace:
 def _differing(
     trained: Namespace, own: Namespace, model: nn.Module, has_heads: bool
 ) -> Optional[str]:
-    """The options to give and those to remove, as typed; ``None`` if they are the same."""
+    """The flags to give and the flags to remove, as text; ``None`` if no option differs."""
     give: list[str] = []
     remove: list[str] = []
 
-    def compare(name: str, theirs: Any, ours: Any) -> None:
-        if theirs == ours:
+    def compare(name: str, wanted: Any, given: Any) -> None:
+        if wanted == given:
             return
         flag = flag_of(name)
-        if theirs is True:
+        if wanted is True:
             give.append(flag)
-        elif theirs in (False, None):
+        elif wanted in (False, None):
             remove.append(flag)
         else:
-            give.append(f"{flag} {theirs}")
+            give.append(f"{flag} {wanted}")
 
     for name in VALUES:
         compare(name, getattr(trained, name), getattr(own, name))
@@ -182,7 +182,7 @@ def _differing(
         )
     by_step = getattr(model.decoder, "tokens_per_step", None) is not None
     for name in FLAGS:
-        # Sinusoids can begin a double-token model's learned positions.
+        # A double-token model's learned positions can be initialised with sinusoids.
         if not (by_step and name == "decoder_learned_pos"):
             compare(name, getattr(trained, name), getattr(own, name))
     for side, name in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
@@ -203,7 +203,7 @@ def _check_vocabularies(given: str, parameters: dict[str, Any], model: Any) -> N
         name = "encoder" if side == "source" else "decoder"
         trained = parameters.get(f"{name}.embed_tokens.weight")
         n_own = part.embed_tokens.weight.size(0)
-        # <eod> and what is behind it begin as in a new model.
+        # <eod> and the padding after it are initialised as in a new model.
         n_without_end = part.dictionary.index(EOD) if EOD in part.dictionary else n_own
         if trained is not None and len(trained) not in (n_own, n_without_end):
             raise ValueError(

@@ -1,8 +1,8 @@
-"""Parameters of a model of one token a step, as a beginning for one of two tokens a step.
+"""Initialises a model of two tokens a step from a checkpoint of one token a step.
 
-Such a checkpoint has no ``<eod>``, and its decoder's positions count tokens; all else is of the
-same shapes. A model that has learned to translate learns another order in a fraction of the
-updates that a new one needs.
+Such a checkpoint has no ``<eod>``, and its decoder positions count tokens; all other parameters
+have the same shapes. A model that can translate learns another order in a fraction of the updates
+that a new model needs.
 """
 
 import torch
@@ -18,17 +18,17 @@ WORDS = (
     "decoder.output_projection.weight",
 )
 POSITIONS = "decoder.embed_positions.weight"
-# fairseq up to 0.12.2 writes this for sinusoids into a checkpoint, and nothing else.
+# For sinusoidal positions, a checkpoint of fairseq up to 0.12.2 has this entry and no other.
 SINUSOIDS = "decoder.embed_positions._float_tensor"
 
 
 def complete(
     state: dict[str, Tensor], own: dict[str, Tensor], words: Dictionary, tokens_per_step: int
 ) -> bool:
-    """Add what a checkpoint of one token a step lacks; any other stays as it is.
+    """Complete the state of a checkpoint of one token a step; leave other states unchanged.
 
-    ``<eod>`` begins as in a new model. The positions of a step's tokens begin as the position that
-    the step's number had, plus a vector of a new model's that tells the tokens of a step apart.
+    ``<eod>`` is initialised as in a new model. The embedding of slot i of step t is the
+    checkpoint's position t plus position i of a new model, which distinguishes the slots.
 
     Args:
         state: the checkpoint's parameters, changed in place.
@@ -36,7 +36,7 @@ def complete(
         words: the model's target dictionary.
 
     Returns:
-        whether something was added
+        whether the state was changed
     """
     end = words.index(EOD)
     without_end = [
@@ -55,7 +55,7 @@ def complete(
 
 
 def _by_step(given: Tensor, own: Tensor, pad: int, tokens_per_step: int) -> Tensor:
-    """A table of positions ``[N, C]`` that count steps; rows up to padding's are no positions."""
+    """The table ``[N, C]`` of positions that count steps; rows 0 to ``pad`` are no positions."""
     if tokens_per_step == 1:
         return given
     first = pad + 1

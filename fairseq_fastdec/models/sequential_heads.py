@@ -1,9 +1,9 @@
-"""Prediction heads that see the tokens before theirs, and the source: a small recurrent drafter.
+"""Prediction heads that see the preceding tokens and the source: a small recurrent drafter.
 
-The heads of Stern et al. (2018) know nothing of each other: p_3 has to guess a token without
-knowing what p_2 said. Here each head is a step of one small layer, with the same weights for all of
-them, as in Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al., 2024). A step also
-attends to the source, to the keys and values that the base's last layer has already.
+The heads of Stern et al. (2018) are independent: p_3 does not depend on the token that p_2
+predicted. Here each head is one step of a small layer, with the same weights for all steps, as in
+Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al., 2024). A step also attends to
+the source, with the keys and values of the decoder's last layer.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from torch.nn import functional as F
 
 
 class DraftContext(NamedTuple):
-    """All that the steps of a batch see besides the features.
+    """The inputs of a batch's steps other than the features.
 
     Attributes:
-        embedded: the embeddings of the tokens that the decoder was fed, ``[B, T, E]``.
+        embedded: the embeddings of the decoder's input tokens, ``[B, T, E]``.
         keys, values: of the sources, ``[B, H, S, D]``.
-        hidden: the sources' padding, bool ``[B, S]``; ``None`` where there is none.
+        hidden: the sources' padding, bool ``[B, S]``; ``None`` without padding.
     """
 
     embedded: Tensor
@@ -32,15 +32,15 @@ class DraftContext(NamedTuple):
 
 
 class SequentialHeads(nn.Module):
-    """One small layer that goes on from p_1's features, token by token.
+    """One small layer that continues from p_1's features, token by token.
 
-    The state behind p_1 is a projection of its features ``[C]``. A step adds to the state what it
-    makes of the token that came next, then of the source, then of a feed-forward network; each
-    reads the normalised state. The normalised state of a step is the input of the output layer.
+    The first state is a projection of p_1's features ``[C]``. A step has three residual parts, each
+    with a layer norm in front: it reads the next token, attends to the source, and applies a
+    feed-forward network. The normalised result is the input of the output layer.
 
-    With an output rank R two products without bias come before that layer, from C to R numbers and
-    back. So decoding needs one matrix ``[V, R]`` instead of the layer's ``[V, C]``: on transformer
-    base, reading the layer is most of what a step costs.
+    With an output rank R two linear layers without bias, C to R and R to C, precede the output
+    layer. Decoding merges the second one into the output layer, and then reads a matrix ``[V, R]``
+    instead of ``[V, C]``: for transformer base, that matrix is most of the cost of a step.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class SequentialHeads(nn.Module):
     ) -> None:
         """
         Args:
-            dim: C, of the features and the states.
-            embed_dim: E, of the tokens' embeddings.
-            source_dim: the size of a source position's key, of all attention heads together.
+            dim: C, the size of the features and the states.
+            embed_dim: E, the size of the tokens' embeddings.
+            source_dim: the size of a source position's key over all attention heads.
             n_attention_heads: H.
             hidden_dim: hidden units of the feed-forward network.
-            output_rank: R, below C (default: none, the output layer as it is).
+            output_rank: R, less than C (default: no projection).
         """
         super().__init__()
         self.n_attention_heads = n_attention_heads
@@ -84,14 +84,14 @@ class SequentialHeads(nn.Module):
         self.dropout = FairseqDropout(dropout, type(self).__name__)
 
     def forward(self, features: Tensor, first: int, last: int, context: DraftContext) -> Tensor:
-        """Compute steps ``first ... last - 1`` (0-based: step 0 is p_2's) of every position.
+        """Compute steps ``first ... last - 1`` at every position; step 0 is p_2.
 
         Args:
             features: ``[B, T, C]``.
 
         Returns:
-            ``[B, T, last - first, C]``, ready for the output layer. Where the tokens that a step
-            would see lie beyond the last one, the result means nothing.
+            ``[B, T, last - first, C]``, ready for the output layer. A step whose preceding tokens
+            are not all in ``context`` has an undefined result.
         """
         everywhere = torch.arange(features[..., 0].numel(), device=features.device)
         outputs = self.at_places(features, [everywhere] * last, context)
@@ -100,45 +100,48 @@ class SequentialHeads(nn.Module):
     def at_places(
         self, features: Tensor, places: Sequence[Tensor], context: DraftContext
     ) -> list[Tensor]:
-        """The outputs of each step at some positions of its own; no step is taken for nothing.
+        """The outputs of each step at a list of positions of that step.
+
+        A step is computed only for the positions that it or a later step needs.
 
         Args:
             features: ``[B, T, C]``.
-            places: for each step, int64 ``[P_i]`` in ascending order: positions below B T.
+            places: for each step, int64 ``[P_i]``: indices into the B T positions, in ascending
+                order.
 
         Returns:
             for each step ``[P_i, C]``.
         """
         n_places = features[..., 0].numel()
-        wanted = [_mask(own, n_places) for own in places]
+        wanted = [_mask(step_places, n_places) for step_places in places]
         for step in range(len(wanted) - 1, 0, -1):
             wanted[step - 1] = wanted[step - 1] | wanted[step]
         now = wanted[0].nonzero().squeeze(1)
         states = self.begin(features.flatten(0, 1)[now])
         outputs = []
-        for step, own in enumerate(places):
+        for step, step_places in enumerate(places):
             if step:
                 stays = wanted[step][now]
                 now, states = now[stays], states[stays]
             states = self._step_at(states, now, step, context)
-            outputs.append(self.output(states[_mask(own, n_places)[now]]))
+            outputs.append(self.output(states[_mask(step_places, n_places)[now]]))
         return outputs
 
     def _step_at(self, states: Tensor, places: Tensor, step: int, context: DraftContext) -> Tensor:
         n_tokens = context.embedded.size(1)
-        # Behind the last token there is none; the results there mean nothing.
+        # After the last token there is none to read; the result is undefined there.
         seen = places + (places % n_tokens + 1 + step < n_tokens) * (1 + step)
         states = self.read_token(states, context.embedded.flatten(0, 1)[seen])
         states = states + self.dropout(self.source(self._attend(states, places, context)))
         return self.feed_forward(states)
 
     def read_token(self, states: Tensor, embedded: Tensor) -> Tensor:
-        """Add what a token ``[..., E]`` says to the states ``[..., C]`` behind which it comes."""
+        """Update the states ``[..., C]`` with the embeddings ``[..., E]`` of the next tokens."""
         both = torch.cat([self.token_norm(states), embedded.to(states.dtype)], dim=-1)
         return states + self.dropout(self.token(both))
 
     def output(self, states: Tensor) -> Tensor:
-        """The inputs of the output layer for states ``[..., C]``: the same shape."""
+        """The inputs of the output layer for states ``[..., C]``, of the same shape."""
         normed = self.output_norm(states)
         if self.narrow is None or self.widen is None:
             return normed
@@ -150,10 +153,10 @@ class SequentialHeads(nn.Module):
         return states + self.dropout(self.fc2(hidden))
 
     def _attend(self, states: Tensor, places: Tensor, context: DraftContext) -> Tensor:
-        """Attend to the sources, for the states ``[P, C]`` of such places: ``[P, A]``."""
+        """Attend to the sources, for the states ``[P, C]`` at these positions: ``[P, A]``."""
         n_rows, n_tokens = context.embedded.shape[:2]
         queries = self.query(self.source_norm(states))
-        # On the whole grid keys and values need no copies for each place.
+        # Queries on the whole grid: keys and values need not be copied for each position.
         grid = queries.new_zeros(n_rows * n_tokens, queries.size(1)).index_copy(0, places, queries)
         grid = grid.view(n_rows, n_tokens, self.n_attention_heads, -1).transpose(1, 2)
         mask = None if context.hidden is None else ~context.hidden[:, None, None]
@@ -169,7 +172,7 @@ def _mask(places: Tensor, n: int) -> Tensor:
 
 
 def _projection(dim: int, rank: int) -> tuple[nn.Linear, nn.Linear]:
-    """From C numbers to R and back; at first they project onto a random subspace."""
+    """Linear layers from C to R and back, initialised as a projection onto a random subspace."""
     narrow, widen = nn.Linear(dim, rank, bias=False), nn.Linear(rank, dim, bias=False)
     nn.init.orthogonal_(narrow.weight)
     with torch.no_grad():

@@ -209,7 +209,7 @@ def test_the_shape_is_the_checkpoints(two_dictionaries, tmp_path, caplog):
     assert trained.activation_fn == "gelu"
     assert trained.encoder_embed_dim == 32 and trained.decoder_attention_heads == 2
     assert trained.share_decoder_input_output_embed and not trained.share_all_embeddings
-    assert "in place of that of --arch: --encoder-embed-dim 32 --encoder-ffn-em" in caplog.text
+    assert "instead of that of --arch: --encoder-embed-dim 32 --encoder-ffn-em" in caplog.text
     # Heads have a shape, too.
     again = train_heads(two_dictionaries, newer, new)["cfg"]["model"]
     assert (again.block_size, again.block_ffn, again.identity_first_head) == (3, "split", True)

@@ -144,7 +144,7 @@ def test_a_checkpoint_with_heads_of_the_other_kind_is_refused(kinds):
     own, other = (
         tiny.build_model(TASK, ARCH, **{**SEQUENTIAL, "block_heads": kind}) for kind in kinds
     )
-    with pytest.raises(ValueError, match=f"another kind than --block-heads {kinds[0]}"):
+    with pytest.raises(ValueError, match=f"do not match --block-heads {kinds[0]}"):
         own.load_state_dict(dict(other.state_dict()))
 
 
@@ -152,11 +152,11 @@ def test_a_checkpoint_with_heads_of_the_other_kind_is_refused(kinds):
     "options, message",
     [
         (dict(block_heads="one by one"), "--block-heads one by one: choose"),
-        (dict(block_heads="sequential"), "add --identity-first-head"),
-        (dict(SEQUENTIAL, block_ffn="split"), "--block-ffn split with --block-heads sequential"),
+        (dict(block_heads="sequential"), "--block-heads sequential: needs --identity-first-head"),
+        (dict(SEQUENTIAL, block_ffn="split"), "--block-ffn split: cannot be combined"),
         (dict(SEQUENTIAL, block_output_rank=0), "--block-output-rank 0: must be at least 1"),
-        (dict(SEQUENTIAL, block_output_rank=32), "--block-output-rank 32: must be at least 1, and"),
-        (dict(block_output_rank=8), "--block-output-rank 8: is for --block-heads sequential; add"),
+        (dict(SEQUENTIAL, block_output_rank=32), "--block-output-rank 32: must be at least 1 and"),
+        (dict(block_output_rank=8), "--block-output-rank 8: needs --block-heads sequential; add"),
     ],
 )
 def test_wrong_options_are_named(options, message):
