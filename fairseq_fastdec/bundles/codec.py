@@ -1,4 +1,4 @@
-"""From text to tokens and back by what a bundle holds; what fairseq's tokeniser and BPE give."""
+"""Converts text to tokens and back with the data of a bundle, as fairseq does."""
 
 import importlib
 import io
@@ -78,7 +78,7 @@ KINDS = {kind.__name__: kind for kind in (Moses, SubwordNMT, SentencePiece)}
 
 
 class Words:
-    """A dictionary: ``symbols`` by number, and the numbers of those with a meaning."""
+    """A dictionary, without fairseq."""
 
     def __init__(self, symbols: bytes, bos: int, eos: int, unk: int) -> None:
         self._symbols = symbols.decode("utf-8").split("\n")
@@ -86,7 +86,7 @@ class Words:
         self._ends, self._eos, self._unk = (eos, bos), eos, unk
 
     def numbers(self, text: str) -> list[int]:
-        """The numbers of words, with EOS."""
+        """The numbers of the words of a text, with EOS at the end."""
         return numbered(self._indices, self._unk, self._eos, text)
 
     def words(self, numbers: list[int]) -> str:
@@ -95,7 +95,7 @@ class Words:
 
 
 class BundleCodec:
-    """Text to source tokens, and target tokens to text. Any number of threads may call it."""
+    """Converts text to source tokens, and target tokens to text. Methods are thread-safe."""
 
     def __init__(
         self, source: dict[str, Any], target: dict[str, Any], coders: list[tuple[str, dict]]
@@ -103,15 +103,15 @@ class BundleCodec:
         """
         Args:
             source, target: the arguments of :class:`Words`.
-            coders: the tokeniser and the BPE, in the order in which they encode: names of
-                :data:`KINDS` and their arguments.
+            coders: the tokeniser and the BPE, in the order of encoding: names from :data:`KINDS`
+                with the arguments.
 
         Raises:
-            ModuleNotFoundError: if the package of one is not installed.
+            ModuleNotFoundError: if a package that a coder needs is not installed.
         """
         self.source, self.target = Words(**source), Words(**target)
         self._coders = [KINDS[kind](**arguments) for kind, arguments in coders]
-        # Tokenisers need not stand calls from several threads.
+        # Tokenisers may not be thread-safe.
         self._lock = threading.Lock()
 
     def encode(self, text: str) -> Union[list[int], Problem]:
@@ -119,16 +119,16 @@ class BundleCodec:
         return self._encoded(text, self.source)
 
     def draft(self, texts: Sequence[str]) -> list[int]:
-        """The tokens of translations, each with EOS; without those that are not tokenised."""
+        """The tokens of translations, each with EOS; translations that raise are skipped."""
         found = (self._encoded(text, self.target) for text in texts)
-        return [token for own in found if isinstance(own, list) for token in own]
+        return [token for tokens in found if isinstance(tokens, list) for token in tokens]
 
     def _encoded(self, text: str, words: Words) -> Union[list[int], Problem]:
         try:
             with self._lock:
                 for coder in self._coders:
                     text = coder.encode(text)
-        except Exception as error:  # a package of others may raise anything
+        except Exception as error:  # third-party packages may raise anything
             details = f"the tokeniser or BPE raises {type(error).__name__}: {error}"
             return Problem("not tokenised", details)
         return words.numbers(text)
@@ -138,7 +138,7 @@ class BundleCodec:
         return self.text_of(self.target.words(numbers))
 
     def text_of(self, text: str) -> str:
-        """The text of words and subwords that are joined by spaces."""
+        """The text of words or subwords that are separated by spaces."""
         with self._lock:
             for coder in reversed(self._coders):
                 text = coder.decode(text)
@@ -151,5 +151,5 @@ def _installed(name: str) -> Any:
     except ModuleNotFoundError as error:
         package = name.partition(".")[0].replace("_", "-")
         raise ModuleNotFoundError(
-            f"the bundle's text needs {package}; pip install {package}"
+            f"the bundle's tokeniser needs the package {package}: pip install {package}"
         ) from error

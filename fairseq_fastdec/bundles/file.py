@@ -1,8 +1,8 @@
-"""The file of a bundle: a description in JSON and the arrays that it names, mapped when it is read.
+"""The file format of bundles: a JSON description, and arrays that are memory-mapped.
 
-The file begins with a head of 64 bytes: a mark, the version of the format (uint32), the length of
-the description, that of the file (uint64), and the SHA-256 of all other bytes, all with the lowest
-byte first. The description follows, and the arrays behind it.
+The file begins with a header of 64 bytes, in little-endian order: a mark, the version of the format
+(uint32), the lengths of the description and of the file (uint64), and the SHA-256 of all other
+bytes. The description follows, then the arrays.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ MARK = b"FASTDEC\n"
 VERSION = 1
 HEAD = struct.Struct("<8sIxxxxQQ32s")
 DIGEST = 32
-# Arrays begin with a line of the caches.
+# Arrays are aligned to cache lines.
 LINE = 64
 
 
 def is_bundle(path: Any) -> bool:
-    """Whether a path names a file that begins as bundles do."""
+    """Return True if a path is a file with the mark of a bundle."""
     if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -39,7 +39,7 @@ def write(path: PathLike, content: dict[str, Any]) -> None:
     """Write a bundle; an existing file is replaced once the new one is complete.
 
     Args:
-        content: what JSON can hold, numpy arrays, bytes and :class:`EnginePart` objects.
+        content: JSON values, tuples, numpy arrays, bytes and :class:`EnginePart` objects.
     """
     arrays: list[np.ndarray] = []
     described = json.dumps(_described(content, arrays, {}), separators=(",", ":")).encode()
@@ -60,11 +60,11 @@ def write(path: PathLike, content: dict[str, Any]) -> None:
 
 
 def read(path: PathLike) -> dict[str, Any]:
-    """The content of a bundle; arrays are mapped, and read-only.
+    """Read a bundle. Its arrays are read-only and memory-mapped.
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if it is no bundle, is of another version, was cut short or changed.
+        ValueError: if the file is not a bundle, has another version, is truncated or has changed.
     """
     with open(path, "rb") as file:
         # An empty file cannot be mapped.
@@ -73,11 +73,11 @@ def read(path: PathLike) -> dict[str, Any]:
 
 
 def parse(data: Any, path: PathLike) -> dict[str, Any]:
-    """The content of a bundle in memory; arrays are views of it.
+    """Parse a bundle in memory. Its arrays are views of the data.
 
     Args:
-        data: the bytes of the file: an object with a buffer, at an address that 64 divides.
-        path: of the file, for messages.
+        data: the bytes of the file: an object with a buffer that is aligned to 64 bytes.
+        path: the name of the file, for messages.
 
     Raises:
         ValueError: see :func:`read`.
@@ -85,18 +85,18 @@ def parse(data: Any, path: PathLike) -> dict[str, Any]:
     whole = memoryview(data).cast("B")
     head, size = bytes(whole[: HEAD.size]), len(whole)
     if not head.startswith(MARK):
-        raise ValueError(f"{path}: not a bundle; make one with python -m fairseq_fastdec export")
+        raise ValueError(f"{path}: not a bundle; create one with python -m fairseq_fastdec export")
     again = "copy or export it again"
     if len(head) < HEAD.size:
-        raise ValueError(f"{path}: cut short, {size} bytes; {again}")
+        raise ValueError(f"{path}: truncated, {size} bytes; {again}")
     _, version, n_described, length, digest = HEAD.unpack(head)
     if version != VERSION:
         raise ValueError(
-            f"{path}: a bundle of version {version}, and this package reads version {VERSION}; "
+            f"{path}: the bundle has version {version}, but this package reads version {VERSION}; "
             "export it again"
         )
     if size < length:
-        raise ValueError(f"{path}: cut short, {size} of {length} bytes; {again}")
+        raise ValueError(f"{path}: truncated, {size} of {length} bytes; {again}")
     content = whole[HEAD.size :]
     found = hashlib.sha256(head[:-DIGEST])
     found.update(content)
@@ -114,10 +114,10 @@ def _pieces(described: bytes, arrays: list[np.ndarray]) -> Iterator[Any]:
 
 
 def _described(value: Any, arrays: list[np.ndarray], places: dict[Any, dict[str, Any]]) -> Any:
-    """A value in JSON; its arrays come to ``arrays``, each once.
+    """Convert a value to JSON, and append its arrays to ``arrays``, each once.
 
     Args:
-        places: what stands for the arrays that have been described.
+        places: the descriptions of the arrays so far, by address, shape and type.
     """
     if isinstance(value, EnginePart):
         return {"part": value.kind, "arguments": _described(value.arguments, arrays, places)}
@@ -127,31 +127,31 @@ def _described(value: Any, arrays: list[np.ndarray], places: dict[Any, dict[str,
         array = np.ascontiguousarray(value)
         key = (array.ctypes.data, array.shape, array.dtype.str)
         if key not in places:
-            offset = sum(own.nbytes + -own.nbytes % LINE for own in arrays)
+            offset = sum(other.nbytes + -other.nbytes % LINE for other in arrays)
             arrays.append(array)
             places[key] = {"array": [array.dtype.str, list(array.shape), offset]}
         return places[key]
     if isinstance(value, dict):
-        return {"dict": {name: _described(own, arrays, places) for name, own in value.items()}}
+        return {"dict": {name: _described(item, arrays, places) for name, item in value.items()}}
     if isinstance(value, tuple):
-        return {"tuple": [_described(own, arrays, places) for own in value]}
+        return {"tuple": [_described(item, arrays, places) for item in value]}
     if isinstance(value, list):
-        return [_described(own, arrays, places) for own in value]
+        return [_described(item, arrays, places) for item in value]
     return value
 
 
 def _restored(value: Any, data: memoryview) -> Any:
-    """The opposite of :func:`_described`."""
+    """The inverse of :func:`_described`."""
     if isinstance(value, list):
-        return [_restored(own, data) for own in value]
+        return [_restored(item, data) for item in value]
     if not isinstance(value, dict):
         return value
     if "part" in value:
         return EnginePart(value["part"], _restored(value["arguments"], data))
     if "dict" in value:
-        return {name: _restored(own, data) for name, own in value["dict"].items()}
+        return {name: _restored(item, data) for name, item in value["dict"].items()}
     if "tuple" in value:
-        return tuple(_restored(own, data) for own in value["tuple"])
+        return tuple(_restored(item, data) for item in value["tuple"])
     if "bytes" in value:
         return _restored(value["bytes"], data).tobytes()
     dtype, shape, offset = value["array"]

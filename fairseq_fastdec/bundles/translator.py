@@ -23,26 +23,26 @@ from .codec import BundleCodec
 from .file import read
 
 KINDS = {kind.__name__: kind for kind in (BeamOptions, BlockOptions, JacobiOptions)}
-# fairseq's options of the rules; lenpen and others have the name that they have there.
-RULES = {"unnormalized"} | {own.name for own in fields(SearchRules)} & HONOURED.keys()
+# fairseq's search options; all but unnormalized have the name of the field of SearchRules.
+RULES = {"unnormalized"} | {field.name for field in fields(SearchRules)} & HONOURED.keys()
 OPTIONS = sorted({"decoding", "beam", "nbest", "temperature"} | RULES)
-# The combinations of options that a translator keeps.
+# The number of combinations of options whose recipes a translator caches.
 MOST_REQUESTS = 64
 
 
 class BundleTranslator(JoiningTranslator):
-    """A bundle; :func:`fairseq_fastdec.load` makes it. Any number of threads may call the methods.
+    """Translates with a bundle; created by :func:`fairseq_fastdec.load`. Methods are thread-safe.
 
-    Sentences of all calls share batches. There is one copy of the weights, which processes share.
+    Sentences of concurrent calls share batches. Processes share one copy of the weights.
 
     Attributes:
-        source_lang, target_lang: the languages, if the checkpoint had them.
+        source_lang, target_lang: the languages, if the checkpoint names them.
     """
 
     def __init__(self, content: dict[str, Any], options: dict[str, Any]) -> None:
         """
         Args:
-            content: of a bundle, see :func:`...tools.export.content_of`.
+            content: the content of a bundle, see :func:`...tools.export.content_of`.
             options: see :meth:`of`.
 
         Raises:
@@ -68,15 +68,14 @@ class BundleTranslator(JoiningTranslator):
         """Load a bundle.
 
         Args:
-            options: fairseq's and our options of decoding, for all calls that do not give them
-                again: ``decoding`` (the method of the export, ``greedy`` or ``beam``), ``beam``,
-                ``nbest``, ``lenpen``, ``unnormalized``, ``unkpen``, ``min_len``, ``max_len_a``,
-                ``max_len_b``, ``no_repeat_ngram_size`` and ``temperature``; by default those of
-                the export.
+            options: the default decoding options of all calls: ``decoding`` (the method of the
+                export, ``greedy`` or ``beam``), ``beam``, ``nbest``, ``lenpen``, ``unnormalized``,
+                ``unkpen``, ``min_len``, ``max_len_a``, ``max_len_b``, ``no_repeat_ngram_size`` and
+                ``temperature``. Options that are not given have the values of the export.
 
         Raises:
             OSError: if the file cannot be read, or if there is no compiled code.
-            ValueError: for a bundle that was cut short, changed or is of another version, and for
+            ValueError: for a bundle that is truncated, has changed or has another version, and for
                 an option that is unknown or that the method cannot honour.
         """
         return cls(read(path), options)
@@ -92,22 +91,23 @@ class BundleTranslator(JoiningTranslator):
         """Translate text.
 
         Args:
-            texts: a sentence, or a list of sentences. White space around a sentence does not
-                count, and an empty one has an empty translation.
-            drafts: earlier translations to verify, in which the model's own translation is found in
-                fewer steps: a string for a sentence, and a list with a string or ``None`` for each
-                of a list of sentences. In place of a string a list of several, the best one first.
+            texts: a sentence, or a list of sentences. White space around a sentence is ignored. An
+                empty sentence has an empty translation.
+            drafts: earlier translations that the model verifies. The result does not depend on
+                them, but takes fewer steps where they agree with it. For one sentence: a string, or
+                a list of strings, best first. For a list of sentences: a list with a string, a list
+                of strings or ``None`` for each.
             details: return :class:`Translation` objects instead of strings.
-            options: see :meth:`of`.
+            options: decoding options of this call, see :meth:`of`.
 
         Returns:
-            for a sentence a string or a :class:`Translation`, and a list of ``nbest`` of these,
-            best first, if ``nbest`` is above 1; for a list of sentences a list of that.
+            for one sentence a string or a :class:`Translation`, or, if ``nbest`` is above 1, a list
+            of ``nbest`` of them, best first. For a list of sentences, a list of these results.
 
         Raises:
-            TypeError: for anything else than text.
+            TypeError: if ``texts`` or ``drafts`` has anything but text.
             ValueError: for an option that is unknown or that the method cannot honour.
-            SentenceError: without ``details``, for a sentence that cannot be translated. With
+            SentenceError: if a sentence cannot be translated and ``details`` is false. With
                 ``details`` the sentence's :class:`Translation` has an ``error``.
         """
         is_one = isinstance(texts, str)
@@ -147,7 +147,7 @@ class BundleTranslator(JoiningTranslator):
         if most is not None and len(numbers) > most:
             return Problem(
                 "too long",
-                f"{len(numbers)} tokens with the end mark, and the model reads {most}",
+                f"{len(numbers)} tokens including EOS; the model reads at most {most}",
             )
         tokens = np.array([*before, *numbers, *behind])
         job = SentenceJob(recipe, tokens, n_best, partial(self._written, numbers))
@@ -156,7 +156,7 @@ class BundleTranslator(JoiningTranslator):
         return job._replace(draft=np.array(self._codec.draft(draft), dtype=np.int64))
 
     def _written(self, source: list[int], outputs: Sequence[Output], details: bool) -> list[Any]:
-        """Strings, or :class:`Translation` objects, of the outputs of a search."""
+        """Convert the outputs of a search to strings or :class:`Translation` objects."""
         stripped, results = set(self._content["stripped"]), []
         for output in outputs:
             tokens = output.tokens.tolist()
@@ -175,7 +175,7 @@ class BundleTranslator(JoiningTranslator):
         return results
 
     def _request(self, options: dict[str, Any]) -> tuple[Recipe, int]:
-        """The recipe of a call's options, and how many hypotheses it returns."""
+        """The recipe for a call's options, and the number of hypotheses to return."""
         if not options and self._kept:
             return self._usual
         merged = {**self._options, **options}
@@ -207,7 +207,7 @@ class BundleTranslator(JoiningTranslator):
             width = search.width if beam is None else beam
             search = search._replace(width=min(width, content["most_beam"]))
             if n_best > width:
-                raise ValueError(f"nbest {n_best}: more than beam {width} finds; raise beam")
+                raise ValueError(f"nbest {n_best}: must be at most beam {width}; increase beam")
         elif max(n_best, beam or 1) > 1:
             raise ValueError(
                 f"beam {beam}, nbest {n_best}: decoding {method} keeps one hypothesis; use "
@@ -226,7 +226,7 @@ class BundleTranslator(JoiningTranslator):
 def _check(options: dict[str, Any]) -> None:
     for name, value in options.items():
         if name not in OPTIONS:
-            raise ValueError(f"{name}: no option of a bundle, which has {', '.join(OPTIONS)}")
+            raise ValueError(f"{name}: not an option of a bundle; choose from {', '.join(OPTIONS)}")
         valid = HONOURED.get(name)
         is_number = valid is None or (
             isinstance(value, valid.kind) and not isinstance(value, bool) and value == value

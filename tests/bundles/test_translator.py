@@ -93,7 +93,7 @@ def test_ensembles(tmp_path, corpus, baseline):
 def test_languages_and_limits(pair):
     _, bundle, _ = pair()
     assert (bundle.source_lang, bundle.target_lang) == ("en", "de")
-    with pytest.raises(SentenceError, match="too long: 3001 tokens with the end mark"):
+    with pytest.raises(SentenceError, match="too long: 3001 tokens including EOS"):
         bundle.translate("x " * 3000)
     found = bundle.translate(["x", "x " * 3000], details=True)
     assert found[0].text and found[1].text is None and "too long" in found[1].error
@@ -108,10 +108,13 @@ def test_languages_and_limits(pair):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"decodign": "beam"}, f"decodign: no option of a bundle, which has {', '.join(OPTIONS)}"),
+        (
+            {"decodign": "beam"},
+            f"decodign: not an option of a bundle; choose from {', '.join(OPTIONS)}",
+        ),
         ({"decoding": "jacobi"}, "the bundle has greedy, beam; export it with --decoding jacobi"),
         ({"decoding": "greedy", "beam": 4}, "keeps one hypothesis; use decoding beam"),
-        ({"beam": 2, "nbest": 3}, "nbest 3: more than beam 2 finds"),
+        ({"beam": 2, "nbest": 3}, "nbest 3: must be at most beam 2"),
         ({"beam": 0}, "beam 0: must be at least 1"),
         ({"beam": True}, "beam True: must be"),
         ({"lenpen": float("nan")}, "lenpen nan: must be"),

@@ -66,7 +66,7 @@ def test_lines_that_cannot_be_translated(bundle, capsys, monkeypatch, caplog):
     [
         (["nothing.fastdec"], "nothing.fastdec: no such file"),
         (["{bundle}", "--decoding", "jacobi"], "export it with --decoding jacobi"),
-        (["{bundle}", "--beam", "2", "--nbest", "3"], "nbest 3: more than beam 2 finds"),
+        (["{bundle}", "--beam", "2", "--nbest", "3"], "nbest 3: must be at most beam 2"),
         (["{bundle}", "--input", "nothing"], "nothing"),
     ],
 )
