@@ -1,18 +1,18 @@
 """A translation service over HTTP: ``python -m fairseq_fastdec serve`` (docs/serving.md).
 
-Importing these modules imports neither torch nor fairseq; loading a checkpoint does.
+These modules import neither torch nor fairseq, until a checkpoint is loaded.
 
-- ``scheduler.py``   sentences of many callers in shared batches
-- ``translating.py`` the base of translators: sentences one by one
+- ``scheduler.py``   decodes sentences of many callers in shared batches
+- ``translating.py`` the base class of translators
 - ``command.py``     the command line, and the server process
-- ``config.py``      its options, and the TOML file that has them
+- ``config.py``      the options of the service, and the TOML file that sets them
 - ``ray_serve.py``   replicas on the machines of a Ray cluster
-- ``app.py``         the HTTP interface: what each path answers
+- ``app.py``         the HTTP interface
 - ``requests.py``    bodies of requests: their limits, formats and fields
-- ``slow_clients.py``  time-outs of connections, and clients that leave
-- ``openapi.py``     the description of the interface
-- ``metrics.py``     what ``/metrics`` counts
-- ``texts.py``       texts to sentences and back
-- ``markup.py``      HTML to texts and back
+- ``slow_clients.py``  time limits, and clients that disconnect
+- ``openapi.py``     the OpenAPI description of the interface
+- ``metrics.py``     the metrics at ``/metrics``
+- ``texts.py``       splits texts into sentences
+- ``markup.py``      splits HTML into markup and texts
 - ``languages.py``   the names of languages
 """

@@ -1,4 +1,4 @@
-"""The HTTP interface: LibreTranslate's contract, and that of NeMo Curator's translation stage."""
+"""The HTTP interface, compatible with LibreTranslate and NeMo Curator's translation stage."""
 
 from functools import partial
 from pathlib import Path
@@ -33,10 +33,10 @@ from .translating import JoiningTranslator
 
 PAGE = Path(__file__).with_name("page.html")
 AUTO = "auto"
-# Nothing detects languages; a server with one source language answers that, and claims nothing.
+# Languages are not detected: a server with one source language returns it, with confidence 0.
 CONFIDENCE = 0.0
-# Sentences of a request that are in a model's queue at the same time, so that a long text neither
-# fills the queue nor delays all other requests.
+# The maximum number of a request's sentences in a model's queue, so that a long text neither fills
+# the queue nor delays all other requests.
 AT_ONCE = 64
 
 
@@ -44,7 +44,7 @@ class LanguagePair(NamedTuple):
     """A model and the languages of its requests.
 
     Attributes:
-        beam: the model's own, which alternatives widen.
+        beam: the configured beam size; a request for more alternatives raises it.
     """
 
     source: str
@@ -54,7 +54,7 @@ class LanguagePair(NamedTuple):
 
 
 class Service:
-    """The models, limits and metrics of a server, and its answers to each path."""
+    """The models, limits and metrics of a server, and the handlers of its paths."""
 
     def __init__(self, pairs: list[LanguagePair], options: ServerOptions) -> None:
         """
@@ -86,7 +86,7 @@ class Service:
         found = await self._translated(request, pair, texts, kind == "html", n, drafts)
         answer: dict[str, Any] = {"translatedText": [best[0] for best in found]}
         if n > 1:
-            # Hypotheses of different tokens can have equal text.
+            # Hypotheses with different tokens can have the same text.
             answer["alternatives"] = [
                 [text for text in dict.fromkeys(best) if text != best[0]] for best in found
             ]
@@ -170,14 +170,14 @@ class Service:
             source = self._only_source()
         pair = self.pairs.get((source.lower(), target.lower()))
         if pair is None:
-            known = ", ".join(f"{pair.source} to {pair.target}" for pair in self.pairs.values())
-            raise HTTPException(400, f"source {source}, target {target}: choose from {known}")
+            valid = ", ".join(f"{pair.source} to {pair.target}" for pair in self.pairs.values())
+            raise HTTPException(400, f"source {source}, target {target}: choose from {valid}")
         return pair
 
     def _only_source(self) -> str:
         if len(self.sources) > 1:
-            known = ", ".join(self.sources)
-            raise HTTPException(400, f"languages are not detected; give source: {known}")
+            sources = ", ".join(self.sources)
+            raise HTTPException(400, f"languages are not detected; give source: {sources}")
         return self.sources[0]
 
     async def _translated(
@@ -189,7 +189,7 @@ class Service:
         n: int,
         drafts: Optional[list[str]] = None,
     ) -> list[list[str]]:
-        """For each text its n translations, best first."""
+        """The n translations of each text, best first."""
         work = while_connected(request, self._translate_texts(pair, texts, is_html, n, drafts))
         limit = self.options.timeout_seconds
         try:
@@ -217,8 +217,8 @@ class Service:
             options = {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
 
         async def translate(sentence: str, draft: Optional[list[str]]) -> list[str]:
-            own = options if draft is None else {**options, "draft": draft}
-            best = await pair.translator.translate_async(sentence, **own)
+            drafted = options if draft is None else {**options, "draft": draft}
+            best = await pair.translator.translate_async(sentence, **drafted)
             sentences.inc()
             return [best] if isinstance(best, str) else best
 
@@ -235,7 +235,7 @@ class Service:
 
 
 def create_app(pairs: list[LanguagePair], options: ServerOptions) -> MeasuredApp:
-    """The ASGI application.
+    """Create the ASGI application.
 
     Raises:
         ValueError: if two models have the same languages.

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Options of the command line that are the server's; the others are the model's.
+# Options of the server; the others belong to the model.
 OF_SERVER = ("host", "port", "max_chars", "max_queue", "timeout_seconds", "threads")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Serve until SIGTERM or an interrupt, and report errors of the input in one line."""
+    """Serve until SIGTERM or an interrupt. Input errors are reported in one line."""
     name = program("serve")
     args = _parser(name).parse_args(arguments)
     try:
@@ -46,50 +46,51 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 def _parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(name, description="Translate over HTTP.")
     add = parser.add_argument
-    add("model", nargs="?", metavar="MODEL", help="a bundle, or a checkpoint")
+    add("model", nargs="?", metavar="MODEL", help="a bundle or a checkpoint")
     add("--config", metavar="FILE", help="a TOML file with models and options, instead of MODEL")
-    add("--ray", action="store_true", help="translate on all machines of the Ray cluster of "
-        "RAY_ADDRESS, or of the one that this machine belongs to")  # fmt: skip
+    add("--ray", action="store_true", help="translate on all machines of a Ray cluster: that of "
+        "RAY_ADDRESS, or else of this machine")  # fmt: skip
     server = ServerOptions()
-    add("--host", help=f"the address to listen at (default: {server.host})")
-    add("--port", type=positive, metavar="N", help=f"(default: {server.port})")
-    add("--api-key", action="append", metavar="KEY", help="refuse requests without one of these; "
-        "FASTDEC_API_KEYS in the environment has several, separated by commas")  # fmt: skip
-    add("--max-chars", type=positive, metavar="N", help=f"of a request ({server.max_chars})")
+    add("--host", help=f"the address to listen on (default: {server.host})")
+    add("--port", type=positive, metavar="N", help=f"the port (default: {server.port})")
+    add("--api-key", action="append", metavar="KEY", help="accept only requests with this key; "
+        "repeatable; the variable FASTDEC_API_KEYS adds keys, separated by commas")  # fmt: skip
+    add("--max-chars", type=positive, metavar="N", help=f"the maximum number of characters "
+        f"of a request (default: {server.max_chars})")  # fmt: skip
     add("--max-queue", type=positive, metavar="N",
-        help=f"sentences that may wait ({server.max_queue})")  # fmt: skip
+        help=f"how many sentences may wait (default: {server.max_queue})")  # fmt: skip
     add("--timeout-seconds", type=positive, metavar="N",
-        help=f"of a request ({server.timeout_seconds})")  # fmt: skip
-    add("--threads", type=positive, metavar="N", help="of decoding")
+        help=f"the time limit of a request (default: {server.timeout_seconds})")  # fmt: skip
+    add("--threads", type=positive, metavar="N", help="decoding threads")
     group = parser.add_argument_group("decoding")
     add = group.add_argument
-    add("--source", metavar="LANG", help="of requests (default: the model's)")
-    add("--target", metavar="LANG", help="likewise")
-    add("--decoding", metavar="METHOD", help="such as greedy, lookahead and beam")
-    add("--beam", type=positive, metavar="K")
+    add("--source", metavar="LANG", help="the source language (default: the model's)")
+    add("--target", metavar="LANG", help="the target language (default: the model's)")
+    add("--decoding", metavar="METHOD", help="the method, such as greedy, lookahead or beam")
+    add("--beam", type=positive, metavar="K", help="the beam size")
     add("--engine-precision", metavar="NAME", help="fp32, bf16 or int8")
-    add("--batch-size", type=positive, metavar="N", help="sentences decoded together")
-    add("--max-wait-ms", type=positive, metavar="N", help="how long a sentence waits for others")
-    add("--policy", choices=POLICIES, help="which waiting sentence is next")
+    add("--batch-size", type=positive, metavar="N", help="sentences decoded together, at most")
+    add("--max-wait-ms", type=positive, metavar="N", help="how long a sentence may wait for others")
+    add("--policy", choices=POLICIES, help="which waiting sentence is decoded next")
     return parser
 
 
 def config_of(args: argparse.Namespace) -> ServiceConfig:
-    """The options of the command line, or of the file that it names.
+    """The configuration of a command line: its options, or those of its ``--config`` file.
 
     Raises:
-        OSError: if there is no such file.
-        ValueError: for options that do not go together.
+        OSError: if the file cannot be read.
+        ValueError: for options that cannot be combined.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
     del given["ray"]
     if (args.config is None) == (args.model is None):
         raise ValueError("give either MODEL or --config FILE")
     if args.config is not None:
-        besides = sorted(given.keys() - {"config"})
-        if besides:
-            flag = besides[0].replace("_", "-")
-            raise ValueError(f"--{flag}: not possible with --config; write it into the file")
+        others = sorted(given.keys() - {"config"})
+        if others:
+            flag = others[0].replace("_", "-")
+            raise ValueError(f"--{flag}: not possible with --config; set it in the file")
         config = read(args.config)
     else:
         server: dict[str, Any] = {name: given.pop(name) for name in OF_SERVER if name in given}
@@ -108,13 +109,13 @@ def serve(config: ServiceConfig, on_ray: bool = False) -> None:
         on_ray: translate on the machines of a Ray cluster.
 
     Raises:
-        OSError: if a file is not there, or the address is in use.
-        ValueError: for a wrong option.
+        OSError: if a file is missing, or if the address is in use.
+        ValueError: for an invalid option.
     """
     from .app import create_app
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
-    # uvicorn answers the accepted requests when a signal comes, and then raises the signal again.
+    # On a signal uvicorn answers the accepted requests, and then raises the signal again.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     with bound(config.server) as listener, contextlib.ExitStack() as opened:
@@ -127,15 +128,15 @@ def serve(config: ServiceConfig, on_ray: bool = False) -> None:
             pairs.append(_open(model, config.server, on_ray))
             opened.callback(pairs[-1].translator.close)
         app = create_app(pairs, config.server)
-        logger.info("listening at http://%s:%d", config.server.host, config.server.port)
+        logger.info("listening on http://%s:%d", config.server.host, config.server.port)
         server_of(app, config.server).run([listener])
 
 
 def bound(options: ServerOptions) -> socket.socket:
-    """A socket with the server's address, at which it does not listen yet.
+    """A socket that is bound to the server's address, but does not listen yet.
 
     Raises:
-        OSError: if the address is in use or not this machine's; names it.
+        OSError: if the address is in use or does not belong to this machine; the message names it.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
     try:
@@ -144,7 +145,7 @@ def bound(options: ServerOptions) -> socket.socket:
     except OSError as error:
         listener.close()
         place = f"--host {options.host} --port {options.port}"
-        raise OSError(f"{place}: cannot listen there: {error.strerror}") from error
+        raise OSError(f"{place}: cannot listen: {error.strerror}") from error
     return listener
 
 
@@ -158,7 +159,7 @@ def _open(model: ModelOptions, server: ServerOptions, on_ray: bool = False) -> "
     source, target = model.source or translator.source_lang, model.target or translator.target_lang
     if not source or not target:
         translator.close()
-        raise ValueError(f"{model.path}: does not name its languages; give --source and --target")
+        raise ValueError(f"{model.path}: the languages are unknown; give --source and --target")
     if on_ray:
         from .ray_serve import deployed
 
@@ -167,21 +168,21 @@ def _open(model: ModelOptions, server: ServerOptions, on_ray: bool = False) -> "
 
 
 def open_translator(path: str, **options: Any) -> Any:
-    """A translator of a bundle or a checkpoint, whose sentences can join running batches.
+    """Open a bundle or a checkpoint whose sentences can join running batches.
 
     Args:
-        options: of :class:`~.scheduler.SchedulerOptions` and of ``fairseq_fastdec.load``.
+        options: options of :class:`~.scheduler.SchedulerOptions` and of ``fairseq_fastdec.load``.
 
     Raises:
-        OSError: if a file is not there.
-        ValueError: for a wrong option, and for a model or a method that takes whole batches only.
+        OSError: if a file is missing.
+        ValueError: for an invalid option, and for a model or method that needs whole batches.
     """
     scheduling, decoding = split_options(options)
     translator = load(path, **decoding)
     if translator.job("a", {}) is None:
         raise ValueError(
             f"{path}: sentences cannot join running batches; use --decoding greedy, blockwise, "
-            "lookahead, beam or variable_beam, with a model for which there is compiled code"
+            "lookahead, beam or variable_beam, and a model that the compiled engine supports"
         )
     translator.schedule(**scheduling)
     return translator
@@ -204,7 +205,7 @@ def server_of(app: Any, options: ServerOptions) -> Any:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            # uvicorn's would close the handlers of all loggers of the process.
+            # uvicorn's configuration would close the handlers of all loggers of the process.
             log_config=None,
             timeout_graceful_shutdown=options.timeout_seconds,
         )

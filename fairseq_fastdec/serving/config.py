@@ -1,4 +1,4 @@
-"""The options of the service, and the TOML file that has them."""
+"""The options of the service, and the TOML file that sets them."""
 
 import sys
 from dataclasses import asdict, dataclass, field, fields
@@ -15,12 +15,11 @@ else:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """A model, and how it decodes. ``None`` is the translator's default.
+    """A model and its decoding options. ``None`` stands for the translator's default.
 
     Attributes:
-        path: a bundle, or a checkpoint.
-        source: the language code of requests; by default the model's.
-        target: likewise.
+        path: a bundle or a checkpoint.
+        source, target: the language codes in requests; by default those of the model.
     """
 
     path: str
@@ -34,7 +33,7 @@ class ModelOptions:
     policy: Optional[str] = None
 
     def decoding_options(self) -> dict[str, Any]:
-        """Those for ``open_translator`` that are given, besides path and languages."""
+        """The given options of ``open_translator`` other than the path and the languages."""
         options = asdict(self)
         return {
             name: value
@@ -48,12 +47,14 @@ class ServerOptions:
     """The server's address and limits.
 
     Attributes:
-        api_keys: one of these must be in a request; empty for an open server.
-        max_chars: characters of all texts of a request together.
-        max_texts: texts of a request.
-        max_queue: sentences that may wait for one model.
-        timeout_seconds: how long a request may take, and how long its body may take to arrive.
-        threads: of each model, and with Ray of each replica; ``None`` for the default.
+        api_keys: the valid API keys; if empty, requests need none.
+        max_chars: the maximum number of characters of a request, over all texts.
+        max_texts: the maximum number of texts of a request.
+        max_body_bytes: the maximum size of a request's body.
+        max_queue: the maximum number of sentences that wait for one model.
+        timeout_seconds: the time limit of a translation, and of the arrival of a request's body.
+        threads: decoding threads of each model, or with Ray of each replica; ``None`` for the
+            default.
     """
 
     host: str = "127.0.0.1"
@@ -79,8 +80,9 @@ def read(path: str) -> ServiceConfig:
     """Read a configuration file.
 
     Raises:
-        OSError: if there is no such file.
-        ValueError: if it is not TOML, or has an unknown key or a wrong value; names the key.
+        OSError: if the file cannot be read.
+        ValueError: if it is not TOML, or has an unknown key or an invalid value; the message names
+            the key.
     """
     with open(path, "rb") as file:
         try:
@@ -105,7 +107,7 @@ def read(path: str) -> ServiceConfig:
 
 
 def _options(kind: type, place: str, table: Any) -> dict[str, Any]:
-    """The checked values of a table for a dataclass."""
+    """Check the values of a table against the fields of a dataclass."""
     if not isinstance(table, dict):
         raise ValueError(f"--config {place}: must be a table")
     _check_keys(place, table, {option.name for option in fields(kind)})
@@ -130,9 +132,9 @@ def _options(kind: type, place: str, table: Any) -> dict[str, Any]:
     return options
 
 
-def _check_keys(place: str, table: dict[str, Any], known: set[str]) -> None:
+def _check_keys(place: str, table: dict[str, Any], valid: set[str]) -> None:
     for name in table:
-        if name not in known:
+        if name not in valid:
             raise ValueError(
-                f"--config {place}: {name}: unknown; choose from {', '.join(sorted(known))}"
+                f"--config {place}: {name}: unknown; choose from {', '.join(sorted(valid))}"
             )

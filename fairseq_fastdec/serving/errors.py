@@ -1,5 +1,5 @@
-"""The errors of the service that models raise."""
+"""Errors that translators raise for the service."""
 
 
 class QueueFull(RuntimeError):
-    """Too many sentences are waiting; the caller should try again later."""
+    """Too many sentences are waiting; try again later."""

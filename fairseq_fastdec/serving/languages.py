@@ -1,4 +1,4 @@
-"""The names of languages, by their ISO 639 codes."""
+"""The English names of languages by ISO 639 code."""
 
 NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian",
@@ -22,5 +22,5 @@ NAMES = {
 
 
 def name_of(code: str) -> str:
-    """The English name of a language; its code if it is not in the table."""
+    """The English name of a language, or its code if the name is unknown."""
     return NAMES.get(code.replace("_", "-").partition("-")[0].lower(), code)

@@ -1,7 +1,8 @@
-"""HTML to texts and back: text is translated, and everything else keeps its bytes.
+"""Splits HTML documents into markup and texts, and joins them again with other texts.
 
-``html.parser`` needs quadratic time for some documents, which come from strangers here. These
-expressions read each character a bounded number of times, and find tags as the HTML standard does.
+``html.parser`` takes quadratic time for some documents, and the service's documents are untrusted.
+These expressions read each character a bounded number of times, and find tags as defined by the
+HTML standard.
 """
 
 import html
@@ -10,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
-# What is not closed goes on to the end of the document.
+# Unclosed markup extends to the end of the document.
 MARKUP = re.compile(
     r"""(?sx)
     <!--(?:-?>|.*?(?:--!?>|\Z))                                    # a comment
@@ -21,7 +22,7 @@ MARKUP = re.compile(
     """
 )
 ATTRIBUTE = re.compile(r"""(?<![^\s/"'])([^\s/>="']+)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""")
-# Elements whose text is not language, and those among them that have no elements inside.
+# Elements whose text is not translated, and the end tags of those that cannot contain elements.
 UNTRANSLATED = {"code", "script", "style"}
 RAW_END = {tag: re.compile(rf"(?i)</{tag}(?=[\s/>])") for tag in ("script", "style")}
 VOID = {
@@ -34,8 +35,8 @@ class Piece(NamedTuple):
     """A part of an HTML document.
 
     Attributes:
-        source: as in the document.
-        text: to be translated, without character references; ``None`` for markup.
+        source: the part as it is in the document.
+        text: the text to translate, without character references; ``None`` for markup.
     """
 
     source: str
@@ -43,7 +44,7 @@ class Piece(NamedTuple):
 
 
 class OpenElement(NamedTuple):
-    """An element around the current position, and how its text is treated."""
+    """An element that contains the current position, and the treatment of its text."""
 
     tag: str
     is_translated: bool
@@ -51,15 +52,15 @@ class OpenElement(NamedTuple):
 
 
 def split(document: str) -> list[Piece]:
-    """Divide a document into markup and texts. The pieces' sources together are the document.
+    """Split a document into markup and texts. The concatenated sources are the document.
 
-    A text ends where a tag or a comment begins. Its line breaks outside of ``pre`` become spaces.
+    A tag or a comment ends a text. Line breaks become spaces, except inside ``pre``.
     """
     pieces, end = [], 0
     for start, stop, is_preformatted in _texts(document):
         source = document[start:stop].strip()
         text = html.unescape(source)
-        # White space around a text, and a text without a letter, keep their bytes.
+        # White space around a text, and texts without letters, are kept as they are.
         if any(char.isalpha() for char in text):
             start = document.index(source, start)
             pieces.append(Piece(document[end:start], None))
@@ -70,7 +71,7 @@ def split(document: str) -> list[Piece]:
 
 
 def join(pieces: Iterable[Piece], translations: Iterable[str]) -> str:
-    """The document of :func:`split` with other texts."""
+    """Join the pieces of :func:`split`, with translations in place of the texts."""
     texts = iter(translations)
     return "".join(
         piece.source if piece.text is None else _escaped(next(texts)) for piece in pieces
@@ -82,7 +83,7 @@ def _escaped(text: str) -> str:
 
 
 def _texts(document: str) -> Iterator[tuple[int, int, bool]]:
-    """Where each text begins and ends, and whether it is preformatted."""
+    """The start and end of each text, and whether it is preformatted."""
     elements = [OpenElement("", True, False)]
     n_open: Counter[str] = Counter()
     end = 0

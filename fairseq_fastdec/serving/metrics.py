@@ -1,4 +1,4 @@
-"""The metrics that ``/metrics`` shows, in the format of Prometheus."""
+"""The metrics at ``/metrics``, in the Prometheus format."""
 
 import time
 from collections.abc import Collection
@@ -16,8 +16,10 @@ class Metrics:
     """The metrics of a server.
 
     Attributes:
-        registry: of prometheus-client.
-        sentences, characters: translated, by source and target language.
+        registry: the registry of prometheus-client.
+        sentences, characters: the numbers translated, by source and target language.
+        requests: the number of requests, by path and status.
+        seconds: the response times, by path.
     """
 
     def __init__(self) -> None:
@@ -35,23 +37,23 @@ class Metrics:
         )
         self.seconds = Histogram(
             "fastdec_request_seconds",
-            "Time from a request's header to its answer",
+            "Time from a request's header to its response",
             ["path"],
             buckets=BUCKETS,
             registry=self.registry,
         )
         self._waiting = Gauge(
-            "fastdec_sentences_waiting", "Sentences that wait", pair, registry=self.registry
+            "fastdec_sentences_waiting", "Sentences waiting", pair, registry=self.registry
         )
         self._under_way = Gauge(
             "fastdec_sentences_under_way",
-            "Sentences that are decoded now",
+            "Sentences being decoded",
             pair,
             registry=self.registry,
         )
 
     def watch(self, source: str, target: str, translator: JoiningTranslator) -> None:
-        """Show the queue of a translator."""
+        """Report the queue of a translator."""
         self._waiting.labels(source, target).set_function(lambda: translator.queued()[0])
         self._under_way.labels(source, target).set_function(lambda: translator.queued()[1])
 
@@ -62,7 +64,7 @@ class MeasuredApp:
     def __init__(self, app: ASGIApp, metrics: Metrics, paths: Collection[str]) -> None:
         """
         Args:
-            paths: those with a label of their own; all others are ``other``.
+            paths: the paths that are labels; other paths have the label ``other``.
         """
         self._app = app
         self._metrics = metrics

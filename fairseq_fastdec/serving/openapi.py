@@ -1,4 +1,4 @@
-"""The OpenAPI description of the interface."""
+"""The OpenAPI description of the HTTP interface."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from .config import ServerOptions
 
 JSON = "application/json"
 DRAFT = (
-    "an earlier translation of each text of q, in their order; the model verifies it, so the "
-    "answer is the same, and comes earlier where they agree; empty or missing for none"
+    "an earlier translation of each text of q, in the same order; the model verifies it, so the "
+    "response is the same, but faster where they agree; empty or missing for none"
 )
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
@@ -34,10 +34,10 @@ def description(
     languages = {name: libretranslate["properties"][name] for name in ("source", "target")}
     drafted = {
         name: _object(
-            {"q": own, "draft": {**own, "description": DRAFT}, **languages, **key},
+            {"q": kind, "draft": {**kind, "description": DRAFT}, **languages, **key},
             ["q", "draft", "source", "target"],
         )
-        for name, own in (("one", text), ("many", texts))
+        for name, kind in (("one", text), ("many", texts))
     }
     curator = _object(
         {
@@ -77,7 +77,7 @@ def description(
     return {
         "openapi": "3.1.0",
         "info": {"title": "fairseq_fastdec", "version": "1"},
-        # The header replaces the field api_key.
+        # An alternative to the field api_key.
         "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
         "paths": {
             "/translate": _post(
@@ -98,7 +98,7 @@ def description(
             "/health": _get("Whether the server is up", JSON, {"type": "object"}),
             "/metrics": _get("Metrics for Prometheus", "text/plain", {"type": "string"}),
             "/openapi.json": _get("This description", JSON, {"type": "object"}),
-            "/": _get("A page to translate what is typed", "text/html", {"type": "string"}),
+            "/": _get("A web page for translating", "text/html", {"type": "string"}),
         },
     }
 
@@ -117,10 +117,10 @@ def _post(
 ) -> dict[str, Any]:
     error = {JSON: {"schema": _object({"error": {"type": "string"}}, ["error"])}}
     reasons = {
-        "400": "a wrong field",
+        "400": "an invalid field",
         "403": "the api_key is missing or wrong",
         "408": "the body did not arrive in time",
-        "413": "the body or its texts are too long",
+        "413": "the body, or a text in it, is too long",
         "429": "too many sentences are waiting; see Retry-After",
         "500": "internal error",
         "504": "the translation took too long",

@@ -1,9 +1,9 @@
 """Translation on the machines of a Ray cluster: ``serve --ray``.
 
-The process of the command answers HTTP requests as it does without Ray. It translates no sentences:
-each is a call of a replica, a process of Ray Serve on any of the machines. The number of replicas
-follows the number of sentences that wait or are under way. A sentence whose replica is lost is
-translated again by another, so that each accepted request gets one answer.
+The command's process answers HTTP requests as it does without Ray, but calls a replica to translate
+each sentence: a process of Ray Serve on any of the machines. The number of replicas follows the
+number of sentences that wait or are being decoded. If a replica is lost, another one translates its
+sentences again, so that each accepted request is answered once.
 """
 
 import asyncio
@@ -26,13 +26,14 @@ from .scheduler import SchedulerOptions, split_options
 
 logger = logging.getLogger(__name__)
 
-# Times that a sentence is translated if its replica is lost each time: a sentence that ends the
-# process must not end all of them.
+# The maximum number of attempts for a sentence whose replica is lost each time: a sentence that
+# crashes a process must not crash all of them.
 MOST_ATTEMPTS = 5
-# Seconds before the second attempt; each further one waits twice as long.
+# The delay before the second attempt, in seconds; it doubles with each further attempt.
 BEFORE_NEXT = 0.1
-# For how long replicas must have been too few, or too many, and over which time Ray Serve takes the
-# mean number of sentences, in seconds. It must be longer than Ray Serve's time between two counts.
+# How long there must have been too few or too many replicas before Ray Serve changes their number,
+# and the time over which it averages the number of sentences, in seconds. The latter must be longer
+# than Ray Serve's interval between two counts.
 UPSCALE_DELAY = 5.0
 DOWNSCALE_DELAY = 300.0
 LOOK_BACK = 15.0
@@ -41,7 +42,7 @@ LOOK_BACK = 15.0
 class Replica:
     """Translates sentences in a process of the cluster.
 
-    The bundle is in the object store of the machine, in memory that its replicas share.
+    The bundle is in the machine's object store, in memory shared by its replicas.
     """
 
     def __init__(
@@ -49,10 +50,10 @@ class Replica:
     ) -> None:
         """
         Args:
-            bundle: a reference to the bytes.
-            name: of the file, for messages.
-            options: of decoding.
-            scheduling: of :class:`~.scheduler.SchedulerOptions`.
+            bundle: a list with a Ray reference to the bytes of the bundle.
+            name: the name of the file, for messages.
+            options: decoding options.
+            scheduling: the arguments of :class:`~.scheduler.SchedulerOptions`.
         """
         import ray
 
@@ -65,17 +66,17 @@ class Replica:
 
 
 class ClusterTranslator:
-    """Has replicas translate sentences.
+    """Translates sentences with replicas.
 
     Attributes:
-        n_calls: sentences that wait or are under way.
+        n_calls: the number of sentences that wait or are being decoded.
     """
 
     def __init__(self, handle: Any, close: Callable[[], None]) -> None:
         """
         Args:
-            handle: of Ray Serve's deployment.
-            close: ends the replicas.
+            handle: the handle of the Ray Serve deployment.
+            close: stops the replicas.
         """
         self._handle, self.close = handle, close
         self.n_calls = 0
@@ -84,7 +85,8 @@ class ClusterTranslator:
         """See :meth:`..translating.JoiningTranslator.translate_async`.
 
         Raises:
-            RuntimeError: if the replicas that should translate the sentence are lost.
+            QueueFull: if too many sentences wait.
+            RuntimeError: if :data:`MOST_ATTEMPTS` replicas in a row are lost.
         """
         from ray.exceptions import RayActorError, RayTaskError
         from ray.serve.exceptions import BackPressureError
@@ -99,28 +101,28 @@ class ClusterTranslator:
                     response.cancel()
                     raise
                 except BackPressureError as error:
-                    # One that was accepted before is not refused.
+                    # A sentence that has been accepted is not rejected at a later attempt.
                     if attempt == 0:
-                        raise QueueFull("too many sentences wait already") from error
+                        raise QueueFull("too many sentences are waiting") from error
                 except RayTaskError as error:
                     raise error.cause from None
                 except RayActorError:
-                    logger.warning("a replica is lost; its sentences are translated again")
+                    logger.warning("a replica was lost; its sentences are translated again")
                 await asyncio.sleep(BEFORE_NEXT * 2**attempt)
-            raise RuntimeError(f"{MOST_ATTEMPTS} replicas were lost that translated a sentence")
+            raise RuntimeError(f"{MOST_ATTEMPTS} replicas were lost while translating a sentence")
         finally:
             self.n_calls -= 1
 
     def queued(self) -> tuple[int, int]:
-        """0, and the number of sentences that wait or are under way: Ray Serve has the queue."""
+        """0, and the number of sentences in Ray Serve, whether they wait or are being decoded."""
         return 0, self.n_calls
 
 
 def connect() -> None:
-    """Have this process belong to the Ray cluster of ``RAY_ADDRESS`` or of this machine.
+    """Connect this process to the Ray cluster at ``RAY_ADDRESS`` or on this machine.
 
     Raises:
-        ValueError: if Ray is not installed, or there is no such cluster.
+        ValueError: if Ray is not installed, or if there is no cluster.
     """
     try:
         import ray
@@ -137,11 +139,11 @@ def connect() -> None:
     except (ConnectionError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"--ray: no cluster answers ({reason}); start one with ray start --head"
+            f"--ray: cannot connect to a cluster ({reason}); start one with ray start --head"
         ) from error
     finally:
         signal.signal(signal.SIGTERM, before)
-    # Requests come to this process, and not to Ray Serve's HTTP servers.
+    # This process answers requests, not Ray Serve's HTTP servers.
     serve.start(proxy_location="Disabled")
 
 
@@ -151,10 +153,10 @@ def deployed(
     """Start replicas of a model, and wait for the first one.
 
     Args:
-        translator: of the model; it is exported if the model is no bundle.
+        translator: the translator of the model; exported first if the model is not a bundle.
 
     Raises:
-        ValueError: for a model that a bundle cannot hold, and if the replica cannot start.
+        ValueError: if the model cannot be exported, or if the first replica does not start.
     """
     import ray
     from ray import serve
@@ -174,12 +176,12 @@ def deployed(
     deploy = serve.deployment(
         name=Replica.__name__,
         ray_actor_options={"num_cpus": threads},
-        # A replica has the sentences that it decodes, and as many that are next.
+        # One batch that is decoded, and the next one.
         max_ongoing_requests=2 * at_once,
         max_queued_requests=server.max_queue,
         autoscaling_config={
             "min_replicas": 1,
-            # One that no machine has room for waits for a machine.
+            # A replica that fits on no machine waits until one has room.
             "max_replicas": max(1, server.max_queue // at_once),
             "target_ongoing_requests": at_once,
             "upscale_delay_s": UPSCALE_DELAY,
@@ -187,19 +189,19 @@ def deployed(
             "look_back_period_s": LOOK_BACK,
         },
         graceful_shutdown_timeout_s=server.timeout_seconds,
-        # Its log would have a line for each sentence.
+        # The access log would have a line for each sentence.
         logging_config={"enable_access_log": False},
     )
-    # A server that starts again replaces the replicas that it left.
+    # A restarted server replaces the replicas of its previous run.
     name = "-".join(["fastdec", socket.gethostname(), str(server.port), *languages])
     logger.info("starting a replica of %s", model.path)
     try:
-        # Ray keeps the data as long as this process lives.
+        # Ray keeps the data while this process runs.
         application = deploy(Replica).bind([data], model.path, options, scheduling)
         handle = serve.run(application, name=name, route_prefix=None)
     except BaseException as error:
         serve.delete(name)
         if isinstance(error, RuntimeError):
-            raise ValueError(f"{model.path}: no replica starts: {error}") from error
+            raise ValueError(f"{model.path}: the first replica did not start: {error}") from error
         raise
     return ClusterTranslator(handle, partial(serve.delete, name))

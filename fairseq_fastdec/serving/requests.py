@@ -1,4 +1,4 @@
-"""The bodies of requests: limits, formats and fields."""
+"""Reads the bodies of requests: limits, formats and fields."""
 
 import hmac
 import json
@@ -18,10 +18,10 @@ MAX_NAME = 32
 
 
 async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any]:
-    """The fields of a request: JSON, a URL-encoded form or a multipart form.
+    """Read the fields of a request: JSON, a URL-encoded form or a multipart form.
 
     Raises:
-        HTTPException: 400 for a malformed body, 403 for a wrong key, 413 for a long body.
+        HTTPException: 400 for a malformed body, 403 for a wrong key, 413 if the body is too long.
     """
     body = await _read_body(request, options.max_body_bytes)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -49,13 +49,13 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
 
 
 def _bearer(request: Request) -> str:
-    """The key of an ``Authorization: Bearer`` header; empty without one."""
+    """The key in the ``Authorization: Bearer`` header; empty without such a header."""
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """The body; it is read no further than the limit, whatever length the header announces."""
+    """Read the body, up to the limit; the length in the header is not trusted."""
     too_long = HTTPException(413, f"the body is longer than {limit} bytes")
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and int(length[:20]) > limit:
@@ -85,22 +85,22 @@ def _without_lists(form: Mapping[str, list[Any]]) -> dict[str, Any]:
 
 
 def check_key(key: object, keys: tuple[str, ...]) -> None:
-    """Check an API key; all keys are compared, in constant time.
+    """Compare an API key with all valid keys, in constant time.
 
     Raises:
-        HTTPException: 403 if there are keys, and this is none of them.
+        HTTPException: 403 if there are valid keys and none of them matches.
     """
     given = key.encode(errors="replace") if isinstance(key, str) else b""
-    matches = [hmac.compare_digest(given, known.encode()) for known in keys]
+    matches = [hmac.compare_digest(given, valid.encode()) for valid in keys]
     if keys and not any(matches):
         raise HTTPException(403, "api_key: missing or wrong")
 
 
 def texts_of(fields: dict[str, Any], name: str, options: ServerOptions) -> list[str]:
-    """The texts of a field that has a string or a list of strings.
+    """The texts in a field that holds a string or a list of strings.
 
     Raises:
-        HTTPException: 400 for anything else, 413 if these are too many or too long.
+        HTTPException: 400 for another type, 413 if there are too many or they are too long.
     """
     value = fields.get(name)
     texts = [value] if isinstance(value, str) else value
@@ -117,10 +117,10 @@ def texts_of(fields: dict[str, Any], name: str, options: ServerOptions) -> list[
 
 
 def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optional[list[str]]:
-    """The drafts of n texts, an empty string for none; ``None`` without the field.
+    """The drafts of n texts; missing drafts are empty strings. ``None`` without the field.
 
     Raises:
-        HTTPException: 400 for anything but a string or strings, 413 if these are too long.
+        HTTPException: 400 for anything but strings, 413 if they are too long.
     """
     if fields.get("draft") is None:
         return None
@@ -129,22 +129,22 @@ def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optiona
 
 
 def check_unicode(name: str, text: str) -> None:
-    """Refuse halves of surrogate pairs, which JSON can escape and UTF-8 cannot encode.
+    """Reject unpaired surrogates, which JSON can escape but UTF-8 cannot encode.
 
     Raises:
-        HTTPException: 400 for such a text.
+        HTTPException: 400 if the text has one.
     """
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise HTTPException(400, f"{name}: has half of a surrogate pair") from error
+        raise HTTPException(400, f"{name}: has an unpaired surrogate") from error
 
 
 def string_of(fields: dict[str, Any], name: str, default: str = "") -> str:
-    """A field with a name, such as a language code.
+    """A field that holds a short name, such as a language code.
 
     Raises:
-        HTTPException: 400 if it is missing and has no default, or is no name.
+        HTTPException: 400 if it is missing without a default, or not such a string.
     """
     value = fields.get(name, default)
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
@@ -154,7 +154,7 @@ def string_of(fields: dict[str, Any], name: str, default: str = "") -> str:
 
 
 def alternatives_of(fields: dict[str, Any]) -> int:
-    """The number of alternatives. In a form it is text.
+    """The number of alternatives. Forms pass it as text.
 
     Raises:
         HTTPException: 400 for anything but a whole number up to :data:`MAX_ALTERNATIVES`.

@@ -1,9 +1,9 @@
-"""Sentences that arrive one by one join the running batches: streaming's refill (Yang et al. 2020).
+"""Decodes sentences that arrive one by one in running batches: refilling (Yang et al. 2020).
 
-The engine's threads decode, with batches of their own over one copy of the weights
-(``engine/cpp/service.h``). What a sentence gets does not depend on the sentences beside it; when it
-gets it does. The order in which sentences begin minimises the longest wait (``fcfs``: first come,
-first served) or the mean wait (``shortest``: the paper's fewest tokens first).
+The engine's threads decode, each with its batches, over one copy of the weights
+(``engine/cpp/service.h``). The other sentences of a batch affect the time of a result, but not the
+result. The policy minimises the longest wait (``fcfs``: first come, first served) or the mean wait
+(``shortest``: fewest tokens first, as in the paper).
 """
 
 import atexit
@@ -24,9 +24,9 @@ from ..engine.searches import Output, Recipe, hypotheses_of
 from .errors import QueueFull
 
 POLICIES = ("fcfs", "shortest")
-# The sentences that a thread decodes at once.
+# The number of sentences that a thread decodes together.
 CAPACITY = 32
-# With the policy ``shortest``, a sentence that has waited longer begins next. In seconds.
+# With the policy ``shortest``, a sentence that has waited longer than this comes next. In seconds.
 LONGEST_WAIT = 2.0
 
 SearchOutcome = Union[list[Output], Exception]
@@ -38,16 +38,17 @@ class SchedulerOptions:
     """The threads, the batches and the queue of a scheduler.
 
     Attributes:
-        threads: that decode, each with batches of its own (default: the number of usable cores).
-        batch_size: the most sentences that a thread decodes at once.
-        max_queue: the most sentences that may wait; ``None`` for any number.
-        max_wait_ms: how long sentences may wait for others while more than half of a batch is in
+        threads: the number of decoding threads, each with its batches (default: the number of
+            usable cores).
+        batch_size: the maximum number of sentences that a thread decodes together.
+        max_queue: the maximum number of sentences that wait; ``None`` for no limit.
+        max_wait_ms: how long a sentence may wait for others while more than half of a batch is in
             use, so that several begin together.
-        policy: which sentence begins next: ``"fcfs"``, first come, first served, keeps the longest
-            wait short, and ``"shortest"``, fewest tokens first, the mean wait.
+        policy: which sentence begins next: ``"fcfs"``, first come, first served, minimises the
+            longest wait; ``"shortest"``, fewest tokens first, minimises the mean wait.
 
     Raises:
-        ValueError: for a number that is too small, or another policy.
+        ValueError: for a number that is too small, or an unknown policy.
     """
 
     threads: Optional[int] = None
@@ -65,14 +66,14 @@ class SchedulerOptions:
 
 
 def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those for :class:`SchedulerOptions`, and the others."""
-    names = {own.name for own in fields(SchedulerOptions)}
+    """Split options into those of :class:`SchedulerOptions` and the others."""
+    names = {field.name for field in fields(SchedulerOptions)}
     scheduling = {name: value for name, value in options.items() if name in names}
     return scheduling, {name: value for name, value in options.items() if name not in names}
 
 
 class Scheduler:
-    """Decodes sentences in threads. Any number of threads may call the methods."""
+    """Decodes sentences in the engine's threads. Methods are thread-safe."""
 
     def __init__(self, options: SchedulerOptions) -> None:
         n_cores = cores.n_usable(cores.usable_cores())
@@ -102,22 +103,22 @@ class Scheduler:
         is_bounded: bool = False,
         draft: Optional[np.ndarray] = None,
     ) -> int:
-        """Have a sentence decoded.
+        """Add a sentence to the queue.
 
         Args:
-            tokens: of the source, int64 ``[n]`` with EOS.
-            done: is called in another thread with the outputs, best first, or with an error; it
-                must not block.
-            is_bounded: whether ``max_queue`` holds.
-            draft: of the output, int64 ``[D]``.
+            tokens: the source tokens, int64 ``[n]`` with EOS.
+            done: called in another thread with the outputs, best first, or with an error; it must
+                not block.
+            is_bounded: whether ``max_queue`` applies.
+            draft: tokens of earlier translations, int64 ``[D]``.
 
         Returns:
-            the number by which the sentence can be cancelled
+            the number that :meth:`cancel` takes
 
         Raises:
             QueueFull: if ``max_queue`` sentences wait.
             IndexError: for tokens that are not in the dictionary.
-            ValueError: if --min-len does not fit in.
+            ValueError: if --min-len exceeds the maximum length.
             RuntimeError: after :meth:`close`.
         """
         number = next(self._ids)
@@ -138,23 +139,23 @@ class Scheduler:
                 loading.bounded(most),
             )
             if not is_taken:
-                raise QueueFull(f"{most} sentences wait already")
+                raise QueueFull(f"{most} sentences are waiting already")
         finally:
             if not is_taken:
                 self._under_way.pop(number, None)
         return number
 
     def cancel(self, number: int) -> None:
-        """Forget a sentence, wherever it is; its ``done`` is not called any more."""
+        """Drop a sentence that waits or is being decoded; its ``done`` is not called."""
         if self._under_way.pop(number, None) is not None:
             self._service.cancel(number)
 
     def queued(self) -> tuple[int, int]:
-        """The numbers of sentences that wait, and that are under way."""
+        """The numbers of sentences that wait and that are being decoded."""
         return self._service.queued()
 
     def close(self) -> None:
-        """Decode what was submitted, and end the threads."""
+        """Decode all submitted sentences, and stop the threads."""
         if self.process != os.getpid():
             return
         self._is_open = False
@@ -163,19 +164,19 @@ class Scheduler:
         self._collector.join()
 
     def _collect(self) -> None:
-        """Pass outputs on as sentences end."""
+        """Call ``done`` as sentences finish."""
         while True:
             collected = self._service.collect()
             if not collected.ids:
                 return
             for number, error, found in hypotheses_of(collected):
-                # A sentence may have been cancelled in the meantime.
+                # The sentence may have been cancelled in the meantime.
                 recipe, done = self._under_way.pop(number, (None, None))
                 if recipe is not None and done is not None:
                     done(RuntimeError(error) if error else recipe.outputs(found))
 
 
-# Schedulers with threads, which have to end before the interpreter does.
+# Schedulers with running threads, which must stop before the interpreter exits.
 _OPEN: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
 
 
@@ -186,7 +187,7 @@ def _close_all() -> None:
 
 
 def _forget_all() -> None:
-    """A forked process has none of the threads: joining them would never return."""
+    """Drop schedulers in a forked process: it has no threads, and joining them would hang."""
     for scheduler in list(_OPEN):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(scheduler._service))
     _OPEN.clear()

@@ -1,4 +1,4 @@
-"""Clients that are slow, and clients that leave."""
+"""Time limits for slow clients, and cancellation for clients that disconnect."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -12,7 +12,7 @@ HEADER_SECONDS = 10.0
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which closes a connection whose header does not arrive in time."""
+    """uvicorn's protocol, closing connections whose request header does not arrive in time."""
 
     header_seconds = HEADER_SECONDS
     _timer: Optional[asyncio.TimerHandle] = None
@@ -30,7 +30,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        # Of the next request, if the connection stays open.
+        # For the next request, if the connection stays open.
         self._watch()
         super().on_response_complete()
 
@@ -45,12 +45,12 @@ class PatientProtocol(HttpToolsProtocol):
 
 
 async def in_time(work: Coroutine[Any, Any, Any], seconds: float, status: int, error: str) -> Any:
-    """The result of some work.
+    """Await some work with a time limit.
 
     Raises:
-        HTTPException: with this status and error if it takes longer; the work is cancelled.
+        HTTPException: with the given status and error if the work takes longer; it is cancelled.
     """
-    # asyncio.timeout, which Python 3.10 lacks; asyncio.wait_for needs a task.
+    # Python 3.10 has no asyncio.timeout, and asyncio.wait_for creates a task.
     task, is_late = _own_task(), False
 
     def end() -> None:
@@ -71,13 +71,13 @@ async def in_time(work: Coroutine[Any, Any, Any], seconds: float, status: int, e
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of some work for a client; it is cancelled if the client leaves.
+    """Await some work for a client; it is cancelled if the client disconnects.
 
     Args:
-        request: its body must have been read.
+        request: the request, whose body must have been read.
 
     Raises:
-        ClientDisconnect: if the client leaves before the work is done.
+        ClientDisconnect: if the client disconnects before the work is done.
     """
     task, has_left = _own_task(), False
 
@@ -107,6 +107,6 @@ def _own_task() -> Any:
 
 
 def _uncancel(task: Any) -> None:
-    """Undo a cancellation that was dealt with: asyncio counts them from Python 3.11 on."""
+    """Undo a handled cancellation; asyncio counts them since Python 3.11."""
     if hasattr(task, "uncancel"):
         task.uncancel()

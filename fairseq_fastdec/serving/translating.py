@@ -1,4 +1,4 @@
-"""The base of translators of checkpoints and of bundles: sentences that join running batches."""
+"""The base class of translators: sentences join running batches as they arrive."""
 
 import asyncio
 import contextlib
@@ -20,11 +20,11 @@ from ..engine.searches import Output, Recipe
 from ..results import NOT_FINITE, Problem, SentenceError, Translation
 from .scheduler import Scheduler, SchedulerOptions, SearchOutcome
 
-# The sentences that a stream has under way or waiting.
+# The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
 STREAM_BUFFER = 512
 
 
-# Returns what a call returns for a sentence, or raises its error.
+# Returns the value for a sentence, or raises its error.
 Result = Callable[[], Any]
 
 
@@ -32,10 +32,12 @@ class SentenceJob(NamedTuple):
     """A sentence to decode.
 
     Attributes:
-        tokens: of the source as the model reads it, int64 ``[n]`` with EOS.
-        n_best: how many hypotheses the caller wants.
-        written: from these hypotheses to strings, or with ``True`` to :class:`Translation`.
-        draft: of the output, int64 ``[D]``; ``None`` for none.
+        recipe: the search.
+        tokens: the source tokens, int64 ``[n]`` with EOS.
+        n_best: the number of hypotheses to return.
+        written: converts hypotheses to strings, or to :class:`Translation` objects if its second
+            argument is true.
+        draft: tokens of earlier translations, int64 ``[D]``; ``None`` without drafts.
     """
 
     recipe: Recipe
@@ -48,7 +50,7 @@ class SentenceJob(NamedTuple):
         """The best hypotheses, best first.
 
         Raises:
-            Exception: what the search has raised.
+            Exception: the error of the search, if it failed.
         """
         if isinstance(outcome, Exception):
             raise outcome
@@ -59,10 +61,9 @@ class SentenceJob(NamedTuple):
 
 
 class JoiningTranslator(ABC):
-    """Translates sentences that arrive one by one, in batches that they join and leave.
+    """Translates sentences as they arrive, in batches that they join and leave.
 
-    Translations are those that :meth:`translate` gives a sentence alone. Any number of threads may
-    call the methods.
+    A sentence's translation is the same as that of :meth:`translate`. Methods are thread-safe.
     """
 
     def __init__(self) -> None:
@@ -80,10 +81,10 @@ class JoiningTranslator(ABC):
     def job(
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem, None]:
-        """A sentence as it is decoded; ``None`` if the method cannot take sentences one by one.
+        """The job for a sentence; ``None`` if the method needs whole batches.
 
         Args:
-            text: not empty, without white space around it.
+            text: the stripped sentence; not empty.
             draft: translations to verify, the best one first.
 
         Raises:
@@ -95,10 +96,10 @@ class JoiningTranslator(ABC):
         return loading.measured(cores.n_usable(cores.usable_cores()))
 
     def decoded_alone(self, job: Union[SentenceJob, Problem], details: bool) -> Any:
-        """A sentence's translation, decoded in the calling thread.
+        """Decode a sentence in the calling thread.
 
         Returns:
-            what :meth:`translate` returns for a sentence.
+            the result of :meth:`translate` for a sentence.
 
         Raises:
             SentenceError: without ``details``, for a sentence that cannot be translated.
@@ -110,14 +111,14 @@ class JoiningTranslator(ABC):
         return _result(job, outcome, details)
 
     def schedule(self, **options: Any) -> None:
-        """Set how :meth:`translate_async` and :meth:`translate_stream` decode.
+        """Set the scheduling of :meth:`translate_async` and :meth:`translate_stream`.
 
         Args:
             options: ``threads``, ``batch_size``, ``max_queue``, ``max_wait_ms`` and ``policy``, see
-                :class:`~.scheduler.SchedulerOptions`; the others get their defaults.
+                :class:`~.scheduler.SchedulerOptions`; omitted options have their defaults.
 
         Raises:
-            ValueError: for a value that means nothing.
+            ValueError: for an invalid value.
         """
         given = SchedulerOptions(**options)
         self.close()
@@ -133,14 +134,14 @@ class JoiningTranslator(ABC):
     ) -> Any:
         """Translate a sentence without blocking the event loop.
 
-        Cancelling the task takes the sentence out of its batch.
+        Cancelling the task removes the sentence from its batch.
 
         Args:
             draft: see ``drafts`` of :meth:`translate`.
             details, options: see :meth:`translate`.
 
         Returns:
-            a string or a :class:`Translation`; a list of ``nbest`` of these if it is above 1
+            a string or a :class:`Translation`; a list of these if ``nbest`` is above 1
 
         Raises:
             QueueFull: if ``max_queue`` sentences wait.
@@ -151,7 +152,7 @@ class JoiningTranslator(ABC):
         ended: asyncio.Future[Result] = loop.create_future()
 
         def done(result: Result) -> None:
-            # A loop that has ended waits for nothing.
+            # The loop may have been closed.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, ended, result)
 
@@ -170,24 +171,24 @@ class JoiningTranslator(ABC):
         """Translate sentences while they are read; batches are refilled as sentences finish.
 
         Args:
-            texts: any source of sentences; at most some hundred are read in advance.
-            in_order: whether translations come in the order of ``texts``, and not as they finish.
+            texts: an iterable of sentences; at most :data:`STREAM_BUFFER` are read ahead.
+            in_order: yield translations in the order of ``texts``, not as they finish.
             options: see :meth:`translate`.
 
         Yields:
-            the number of a sentence, from 0, and its :class:`Translation`, or a list of ``nbest``
-            of these if it is above 1. One that could not be translated has an ``error``.
+            the number of a sentence, from 0, and its :class:`Translation`, or a list of these if
+            ``nbest`` is above 1. A sentence that cannot be translated has an ``error``.
         """
         sources = ((text.strip(), None) for text in texts)
         for number, result in self._results(sources, options, True, in_order):
             yield number, result()
 
     def queued(self) -> tuple[int, int]:
-        """The numbers of sentences that wait, and that are under way."""
+        """The numbers of sentences that wait and that are being decoded."""
         return (0, 0) if self._scheduler is None else self._scheduler.queued()
 
     def close(self) -> None:
-        """Translate what has been submitted, and end the threads; a later call starts new ones."""
+        """Translate all submitted sentences, and stop the threads. Later calls start new ones."""
         with self._starting:
             scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
@@ -195,7 +196,7 @@ class JoiningTranslator(ABC):
 
     def _started(self) -> Scheduler:
         scheduler = self._scheduler
-        # A forked process has none of the threads.
+        # A forked process does not have the threads.
         if scheduler is None or scheduler.process != os.getpid():
             with self._starting:
                 scheduler = self._scheduler
@@ -210,10 +211,10 @@ class JoiningTranslator(ABC):
         details: bool,
         in_order: bool,
     ) -> Iterator[tuple[int, Result]]:
-        """The results of sentences, which are submitted as others end, with their numbers.
+        """Submit sentences as others finish, and yield their numbers and results.
 
         Args:
-            sentences: each with its drafts.
+            sentences: pairs of a sentence and its drafts.
         """
         source = enumerate(sentences)
         ended: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
@@ -248,15 +249,15 @@ class JoiningTranslator(ABC):
         is_bounded: bool = False,
         draft: Optional[list[str]] = None,
     ) -> Optional[int]:
-        """Have a sentence translated.
+        """Submit a sentence.
 
         Args:
-            text: without white space around it.
-            done: gets the result, perhaps in another thread.
+            text: the stripped sentence.
+            done: called with the result, possibly in another thread.
             is_bounded: see :meth:`.scheduler.Scheduler.submit`.
 
         Returns:
-            its number in the scheduler; ``None`` if it does not join a batch
+            the sentence's number in the scheduler; ``None`` if it does not join a batch
         """
         job = self.job(text, options, draft) if text else None
         if isinstance(job, SentenceJob):
@@ -281,7 +282,7 @@ class JoiningTranslator(ABC):
 def check_verifies(recipe: Recipe) -> None:
     """
     Raises:
-        ValueError: if a method has no use for drafts.
+        ValueError: if the method does not verify drafts.
     """
     if not recipe.verifies_drafts:
         raise ValueError(
@@ -290,24 +291,24 @@ def check_verifies(recipe: Recipe) -> None:
 
 
 def drafts_of(drafts: Any, is_one: bool, n: int) -> list[Optional[list[str]]]:
-    """The drafts of n sentences, each with none, one or several.
+    """Convert the argument ``drafts`` to a list of drafts, or ``None``, for each of n sentences.
 
     Args:
-        drafts: of :meth:`JoiningTranslator.translate`.
-        is_one: whether they are of a single sentence, and not of a list.
+        drafts: see :meth:`JoiningTranslator.translate`.
+        is_one: whether the argument is for a single sentence instead of a list.
 
     Raises:
-        TypeError: for anything else than text.
-        ValueError: if these are not n.
+        TypeError: for anything but text.
+        ValueError: if the number of drafts is not n.
     """
     if drafts is None:
         return [None] * n
     given = [drafts] if is_one else drafts
     if isinstance(given, str) or len(given) != n:
-        raise ValueError(f"drafts: not one for each of {n} sentences; use None for no draft")
+        raise ValueError(f"drafts: must be one for each of {n} sentences; use None for no draft")
     found: list[Optional[list[str]]] = []
-    for own in given:
-        several = [own] if isinstance(own, str) else own
+    for draft in given:
+        several = [draft] if isinstance(draft, str) else draft
         if several is not None and not all(isinstance(text, str) for text in several):
             raise TypeError("drafts: must be strings, lists of strings, or None")
         found.append(None if several is None else [text for text in several if text.strip()])
@@ -324,7 +325,7 @@ def _settle(future: "asyncio.Future[Result]", result: Result) -> None:
 
 
 def _result(job: SentenceJob, outcome: SearchOutcome, details: bool) -> Any:
-    """The value that a call returns for a sentence that is decoded."""
+    """The return value for a decoded sentence."""
     results = job.results(outcome, details)
     if isinstance(results, Problem):
         return _failed(results, details)

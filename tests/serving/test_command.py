@@ -74,9 +74,7 @@ def test_a_port_that_is_taken():
     with running() as port, pytest.raises(SystemExit) as end:
         command.main([str(MODEL), "--port", str(port)])
     assert end.value.code == 2
-    message = (
-        f"serve.py: --host 127.0.0.1 --port {port}: cannot listen there: Address already in use"
-    )
+    message = f"serve.py: --host 127.0.0.1 --port {port}: cannot listen: Address already in use"
     assert str(end.value) == message
 
 

@@ -44,7 +44,7 @@ def test_a_list_in_a_form():
         ({"q": "a", "target": ""}, "target: must be a string of 1 to 32 characters"),
         ({"q": "a", "target": "x" * 33}, "target: must be a string of 1 to 32 characters"),
         ({"q": "a", "target": "fr"}, "source en, target fr: choose from en to de"),
-        ({"q": "a", "target": "\udead"}, "target: has half of a surrogate pair"),
+        ({"q": "a", "target": "\udead"}, "target: has an unpaired surrogate"),
         ({"q": "a", "format": "pdf"}, "format 'pdf': choose from text, html"),
         ({"q": "a", "alternatives": -1}, "alternatives: must be a whole number from 0 to 10"),
         ({"q": "a", "alternatives": True}, "alternatives: must be a whole number from 0 to 10"),
@@ -123,7 +123,7 @@ def test_odd_texts(text):
 def test_halves_of_surrogates():
     body = rb'{"q": "a\ud83d", "source": "en", "target": "de"}'
     answer = call(app_with(), "POST", "/translate", content=body, headers=JSON_TYPE)
-    assert (answer.status_code, answer.json()["error"]) == (400, "q: has half of a surrogate pair")
+    assert (answer.status_code, answer.json()["error"]) == (400, "q: has an unpaired surrogate")
 
 
 def test_long_texts():

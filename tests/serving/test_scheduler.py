@@ -147,7 +147,7 @@ def test_a_queue_that_is_full(scheduler, jobs):
     busy(own, jobs)
     for _ in range(2):
         own.submit(*jobs("a"), lambda found: None, is_bounded=True)
-    with pytest.raises(QueueFull, match="2 sentences wait already"):
+    with pytest.raises(QueueFull, match="2 sentences are waiting already"):
         own.submit(*jobs("a"), lambda found: None, is_bounded=True)
     own.submit(*jobs("a"), lambda found: None)  # not bounded
     assert own.queued() == (3, 1)
