@@ -159,7 +159,7 @@ def test_the_moses_tokeniser_finds_the_languages(corpus, baseline, tmp_path, giv
 
 def test_the_moses_tokeniser_without_languages_says_what_to_give(baseline, tmp_path):
     for data, reason in (
-        (tmp_path, "give -s and -t, or name a"),
+        (tmp_path, "give -s and -t, or the"),
         (tmp_path / "no", "No such file"),
     ):
         with pytest.raises(

@@ -186,7 +186,7 @@ def test_a_tokeniser_that_is_an_object(corpus, baseline, translator):
     own = fairseq_fastdec.load(baseline, corpus, bpe=Picky())
     a, bad = own.translate(["a b c", "no"], details=True)
     assert a.text == translator.translate("a b c").upper()
-    assert bad.error == "not tokenised: the tokeniser or BPE says KeyError: 'no'"
+    assert bad.error == "not tokenised: the tokeniser or BPE raises KeyError: 'no'"
 
 
 def test_scores_that_are_not_finite(translator, monkeypatch):
@@ -247,7 +247,7 @@ def test_threads_have_right_answers(translator):
 
 def test_files_beside_the_checkpoint(corpus, baseline, translator, tmp_path):
     shutil.copy(baseline, tmp_path / "checkpoint.pt")
-    with pytest.raises(FileNotFoundError, match="^data .*: holds no dictionaries"):
+    with pytest.raises(FileNotFoundError, match="^data .*: has no dictionaries"):
         fairseq_fastdec.load(tmp_path)
     for language in ("en", "de"):
         shutil.copy(corpus / f"dict.{language}.txt", tmp_path)

@@ -1,4 +1,4 @@
-"""Lines in batches of like lengths, as fairseq makes them, with less done for each line."""
+"""Batches of sentences of similar lengths, like those of fairseq but created faster."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ from torch import Tensor
 
 
 def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, seed: int) -> Any:
-    """The task's batches of some lines.
+    """The batches that a task makes of sentences.
 
     Args:
-        tokens: of each line, int64 ``[n]`` with EOS; at least one line.
+        tokens: the tokens of each sentence, int64 ``[n]`` with EOS; at least one sentence.
         data: the group ``dataset`` of fairseq's configuration.
-        max_positions: of the task and the models.
+        max_positions: the limits of the task and the models.
     """
     dataset = task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
     if is_collated_as_sources(dataset):
@@ -37,17 +37,17 @@ def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, s
 class DirectBatches:
     """A task's batches without fairseq's data loader.
 
-    To start the loader takes longer than decoding a sentence with a small model.
+    Starting the loader takes longer than decoding a sentence with a small model.
 
     Attributes:
-        is_possible: whether the task's batches are plain sources, see
-            :func:`is_collated_as_sources`, with the tokens that it is given.
+        is_possible: whether the task's datasets are supported, see :func:`is_collated_as_sources`,
+            and keep the tokens unchanged.
     """
 
     def __init__(self, task: Any, tokens: Tensor) -> None:
         """
         Args:
-            tokens: any sentence, int64 ``[n]`` with EOS; the task makes a dataset of it.
+            tokens: any sentence, int64 ``[n]`` with EOS, for a trial dataset.
         """
         self._task = task
         dataset = task.build_dataset_for_inference([tokens], [len(tokens)])
@@ -55,13 +55,13 @@ class DirectBatches:
             dataset[0]["source"], tokens
         )
         self._pad = task.source_dictionary.pad() if self.is_possible else None
-        # Shared by all batches: nothing writes to the numbers of sentences.
+        # Shared by all batches, since it is never modified.
         self._first = torch.zeros(1, dtype=torch.int64)
 
     def single(self, tokens: Tensor) -> dict[str, Any]:
         """The batch of one sentence, int64 ``[n]`` with EOS."""
         n = len(tokens)
-        # fairseq counts no token of padding, and a text can hold its symbol.
+        # A text can contain the padding symbol, which fairseq does not count.
         n_words = n - tokens.tolist().count(self._pad)
         return {
             "id": self._first,
@@ -81,7 +81,7 @@ class DirectBatches:
         """Batches of sentences, shortest first, as fairseq's options limit them.
 
         Args:
-            longest: sentences with more tokens, EOS included, are left out.
+            longest: sentences with more tokens, including EOS, are skipped.
         """
         dataset = self._task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
         sizes = dataset.src_sizes
@@ -99,7 +99,7 @@ def sources_as_batch(
 ) -> dict[str, Any]:
     """``LanguagePairDataset.collater`` for sentences without targets.
 
-    fairseq calls torch several times for each of them; this calls it for all at once.
+    fairseq calls torch several times per sentence; this function calls it for all at once.
     """
     if not samples:
         return {}
@@ -122,7 +122,7 @@ def sources_as_batch(
 
 
 def is_collated_as_sources(dataset: Any) -> bool:
-    """Whether a dataset is fairseq's, and has nothing but sources."""
+    """Return True for fairseq's ``LanguagePairDataset`` with nothing but sources."""
     return (
         type(dataset) is LanguagePairDataset
         and dataset.tgt is None

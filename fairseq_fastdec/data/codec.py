@@ -1,4 +1,4 @@
-"""From text to a model's tokens and back, as fairseq-interactive does it."""
+"""Converts text to a model's tokens and back, like fairseq-interactive."""
 
 import itertools
 import logging
@@ -19,7 +19,7 @@ from .vocabulary import MOST_WORDS, joined, numbered
 
 logger = logging.getLogger(__name__)
 
-# By the mark of its subwords, how each BPE joins them: its name, and the option of its file.
+# The mark of subwords, the name of the BPE that uses it, and the option for its file.
 MARKS = {"@@": ("subword_nmt", "--bpe-codes"), "\u2581": ("sentencepiece", "--sentencepiece-model")}
 
 
@@ -27,8 +27,8 @@ class PlainText(NamedTuple):
     """Tokens as text.
 
     Attributes:
-        text: for people: subwords joined, detokenised.
-        n_tokens: subwords, without EOS.
+        text: the detokenised text.
+        n_tokens: the number of tokens, without EOS.
     """
 
     text: str
@@ -36,7 +36,7 @@ class PlainText(NamedTuple):
 
 
 class TextCodec:
-    """A tokeniser, a BPE and a task's dictionaries. Any number of threads may call it.
+    """A tokeniser, a BPE and a task's dictionaries. Methods are thread-safe.
 
     Attributes:
         tokenizer, bpe, codes: see the arguments.
@@ -52,26 +52,27 @@ class TextCodec:
     ) -> None:
         """
         Args:
-            tokenizer: with ``encode(str) -> str`` and ``decode(str) -> str``, or ``None``.
+            tokenizer: an object with ``encode(str) -> str`` and ``decode(str) -> str``, or
+                ``None``.
             bpe: likewise.
             post_process: fairseq's ``--post-process``.
-            codes: the BPE's file.
+            codes: the path of the BPE's file.
         """
         self._task = task
         self.tokenizer, self.bpe, self.codes = tokenizer, bpe, codes
         skip_idle_work(tokenizer)
         self._post_process = post_process
-        # Programs for tokenising need not stand calls from several threads.
+        # Tokenisers may not be thread-safe.
         self._lock = threading.Lock()
 
     @classmethod
     def of_command_line(cls, cfg: Any, task: Any) -> "TextCodec":
-        """The codec of fairseq-generate's configuration."""
+        """Create a codec from fairseq-generate's configuration."""
         tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
         return cls(task, tokenizer, bpe, cfg.common_eval.post_process)
 
     def encode(self, texts: Sequence[str]) -> list[Union[Tensor, Problem]]:
-        """The tokens of lines, int64 ``[n]`` with EOS, as the task makes them."""
+        """The tokens of texts, int64 ``[n]`` with EOS, as the task encodes them."""
         with self._lock:
             if not encodes_as_fairseq(self._task):
                 return [self._tried(self._as_the_task_does, text) for text in texts]
@@ -82,21 +83,21 @@ class TextCodec:
     def draft(self, texts: Sequence[str]) -> Tensor:
         """The tokens of translations, each with EOS: int64 ``[D]``.
 
-        Those that the tokeniser does not take are left out.
+        Translations that the tokeniser rejects are skipped.
         """
         with self._lock:
             found = [self._tried(self._segmented, text) for text in texts]
         target, numbers = self._task.target_dictionary, list[int]()
-        for own in found:
-            if isinstance(own, str):
-                numbers += numbers_of(target, own)
+        for segmented in found:
+            if isinstance(segmented, str):
+                numbers += numbers_of(target, segmented)
         return torch.tensor(numbers, dtype=torch.int64)
 
     def decode(self, hypotheses: Sequence[Tensor], stripped: set[int]) -> list[PlainText]:
-        """Text of tokens, each ``[m]``.
+        """The texts of hypotheses, each ``[m]``.
 
         Args:
-            stripped: the tokens that the generator has left out of its output.
+            stripped: the tokens that are removed from outputs.
         """
         numbers = torch.cat(list(hypotheses)).tolist() if hypotheses else []
         ends = list(itertools.accumulate(len(tokens) for tokens in hypotheses))
@@ -106,7 +107,7 @@ class TextCodec:
             ]
 
     def forget_words(self) -> None:
-        """Forget the words that the BPE has seen, where these are many; it segments them anew."""
+        """Clear the BPE's cache of words if it has become large."""
         seen = getattr(getattr(self.bpe, "bpe", None), "cache", None)
         if isinstance(seen, dict) and len(seen) > MOST_WORDS:
             with self._lock:
@@ -123,9 +124,9 @@ class TextCodec:
     def _tried(self, encode: Callable[[str], Any], text: str) -> Any:
         try:
             return encode(text)
-        except Exception as error:  # a tokeniser of others may raise anything
+        except Exception as error:  # third-party tokenisers may raise anything
             return Problem(
-                "not tokenised", f"the tokeniser or BPE says {type(error).__name__}: {error}"
+                "not tokenised", f"the tokeniser or BPE raises {type(error).__name__}: {error}"
             )
 
     def _as_the_task_does(self, text: str) -> Tensor:
@@ -143,7 +144,7 @@ class TextCodec:
 
 
 def warn_of_subwords(cfg: Any, task: Any, data: str) -> None:
-    """Warn if the command line joins no subwords, and the dictionary has them.
+    """Warn if the dictionary has subwords that the command line does not join.
 
     Args:
         data: the directory of the dictionaries.
@@ -164,12 +165,12 @@ def warn_of_subwords(cfg: Any, task: Any, data: str) -> None:
 
 
 def subword_in(dictionary: Dictionary) -> Optional[str]:
-    """A word of a dictionary that is part of a word, by its mark; ``None`` if there is none."""
+    """A symbol of a dictionary with the mark of a subword; ``None`` if there is none."""
     return next((word for word in dictionary.symbols if any(mark in word for mark in MARKS)), None)
 
 
 def encodes_as_fairseq(task: Any) -> bool:
-    """Whether the task and its dictionary look words up as fairseq's base classes do."""
+    """Return True if the task and its dictionary encode like fairseq's base classes."""
     return (
         type(task).get_interactive_tokens_and_lengths
         is FairseqTask.get_interactive_tokens_and_lengths
@@ -178,7 +179,7 @@ def encodes_as_fairseq(task: Any) -> bool:
 
 
 def looks_up_as_fairseq(dictionary: Any) -> bool:
-    """Whether :func:`numbers_of` gives what the dictionary's own ``encode_line`` gives."""
+    """Return True if :func:`numbers_of` is equivalent to the dictionary's ``encode_line``."""
     kind = type(dictionary)
     return (
         issubclass(kind, Dictionary)
@@ -188,18 +189,18 @@ def looks_up_as_fairseq(dictionary: Any) -> bool:
 
 
 def numbers_of(dictionary: Dictionary, text: str) -> list[int]:
-    """``dictionary.encode_line(text)``, which writes each number into a tensor by itself."""
+    """A faster ``dictionary.encode_line(text)``, which would fill a tensor element by element."""
     return numbered(dictionary.indices, dictionary.unk_index, dictionary.eos_index, text)
 
 
 def as_tensors(lines: Sequence[Sequence[int]]) -> Sequence[Tensor]:
-    """Numbers as tensors, int64: parts of one, since each call of torch takes its time."""
+    """Convert lists to int64 tensors: views of one tensor, to save calls of torch."""
     whole = np.fromiter(itertools.chain.from_iterable(lines), np.int64)
     return torch.from_numpy(whole).split([len(line) for line in lines])
 
 
 def words(dictionary: Dictionary, numbers: list[int], post_process: Optional[str]) -> str:
-    """``dictionary.string(numbers, post_process)``, which asks several functions for each word."""
+    """A faster ``dictionary.string(numbers, post_process)``, with fewer calls per word."""
     kind = type(dictionary)
     if kind.string is not Dictionary.string or kind.__getitem__ is not Dictionary.__getitem__:
         return dictionary.string(numbers, post_process)

@@ -7,13 +7,13 @@ from fairseq.data import data_utils
 
 
 def infer_languages(args: argparse.Namespace) -> None:
-    """Fill in the languages of a command line that names none, as tasks do only later.
+    """Infer the languages from the data if the command line does not name them.
 
-    ``--tokenizer moses`` asks for them earlier.
+    Tasks infer them, too, but later than ``--tokenizer moses`` needs them.
 
     Raises:
         OSError: if the data directory cannot be read.
-        ValueError: if the names of its files say no languages.
+        ValueError: if its file names do not contain languages.
     """
     if None not in (args.source_lang, args.target_lang):
         return
@@ -21,7 +21,7 @@ def infer_languages(args: argparse.Namespace) -> None:
     found = data_utils.infer_language_pair(data)
     if None in found:
         raise ValueError(
-            f"{data}: holds no binarised data that name the languages; give -s and -t, or name a "
-            "directory of fairseq-preprocess"
+            f"{data}: has no binarised data with languages in the file names; give -s and -t, or "
+            "the output directory of fairseq-preprocess"
         )
     args.source_lang, args.target_lang = found

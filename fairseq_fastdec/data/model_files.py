@@ -1,4 +1,4 @@
-"""The files that translate: checkpoints, dictionaries and codes, found by their names."""
+"""Finds checkpoints, dictionaries and BPE codes by their names."""
 
 import os
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from typing import NamedTuple, Optional, Union
 PathLike = Union[str, "os.PathLike[str]"]
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint_best.pt")
-# The names that fairseq's hub and its archives give to files of subword codes, and our examples.
+# The names of BPE files in fairseq's hub and archives, and in our examples.
 CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model")
 
 
 class Codes(NamedTuple):
-    """A file of subwords, and the name of the BPE that reads it."""
+    """A BPE file, and the name of the BPE that reads it."""
 
     path: str
     bpe: str
@@ -23,17 +23,17 @@ def checkpoints_of(path: Union[PathLike, Sequence[PathLike]]) -> list[str]:
     """The checkpoint files of a model, or of the members of an ensemble.
 
     Args:
-        path: a checkpoint, a directory that holds one, or a list of either.
+        path: a checkpoint, a directory with one, or a list of either.
 
     Raises:
-        FileNotFoundError: if there is no such file, or no checkpoint in the directory.
-        ValueError: for a directory of several checkpoints, none of which has a usual name, and
-            for an empty list.
+        FileNotFoundError: if the file does not exist, or the directory has no checkpoint.
+        ValueError: for a directory with several checkpoints, none of which has a standard name,
+            and for an empty list.
     """
     if isinstance(path, (str, os.PathLike)):
         return [_checkpoint_of(Path(path))]
     if not path:
-        raise ValueError("path []: name at least one checkpoint")
+        raise ValueError("path []: give at least one checkpoint")
     return [_checkpoint_of(Path(member)) for member in path]
 
 
@@ -42,8 +42,8 @@ def _checkpoint_of(path: Path) -> str:
         return str(path)
     if not path.is_dir():
         raise FileNotFoundError(
-            f"path {path}: no such file or directory; name a checkpoint of fairseq-train, or the "
-            "directory that holds it"
+            f"path {path}: no such file or directory; give a checkpoint of fairseq-train, or its "
+            "directory"
         )
     for name in CHECKPOINTS:
         if (path / name).is_file():
@@ -54,31 +54,31 @@ def _checkpoint_of(path: Path) -> str:
     looked_for = f"{', '.join(CHECKPOINTS)} and *.pt"
     if not found:
         raise FileNotFoundError(
-            f"path {path}: holds no checkpoint (looked for {looked_for}); name the file"
+            f"path {path}: has no checkpoint (looked for {looked_for}); give the file"
         )
     raise ValueError(
-        f"path {path}: holds {len(found)} checkpoints, and none is called "
-        f"{' or '.join(CHECKPOINTS)}; name one of them, such as {found[0]}"
+        f"path {path}: has {len(found)} checkpoints, but no "
+        f"{' or '.join(CHECKPOINTS)}; give one of the files, such as {found[0]}"
     )
 
 
 def data_of(checkpoint: str, data: Optional[PathLike]) -> str:
-    """The directory of the dictionaries: ``data``, or the checkpoint's own.
+    """The directory of the dictionaries: ``data``, or by default that of the checkpoint.
 
     Raises:
-        FileNotFoundError: if it holds no ``dict.LANGUAGE.txt``.
+        FileNotFoundError: if it has no ``dict.LANGUAGE.txt``.
     """
     folder = Path(checkpoint).parent if data is None else Path(data)
     if not any(folder.glob("dict.*.txt")):
         given = "" if data is not None else ", beside the checkpoint; give data=DIRECTORY"
         raise FileNotFoundError(
-            f"data {folder}: holds no dictionaries (looked for dict.LANGUAGE.txt){given}"
+            f"data {folder}: has no dictionaries (looked for dict.LANGUAGE.txt){given}"
         )
     return str(folder)
 
 
 def codes_in(folders: Sequence[str]) -> Optional[Codes]:
-    """The file of subword codes in the first directory that holds one."""
+    """The BPE file in the first directory that has one."""
     for folder in folders:
         for name in CODES:
             path = Path(folder) / name
@@ -88,10 +88,10 @@ def codes_in(folders: Sequence[str]) -> Optional[Codes]:
 
 
 def bpe_of(codes: str) -> str:
-    """The name of the BPE that reads a file: by the file's name, and by its first line.
+    """The name of the BPE that reads a file, by the file's name and first line.
 
-    fastBPE writes how often it has seen each pair; subword-nmt does not, and ends the program when
-    it reads such a line.
+    Files of fastBPE have the count of each pair. Those of subword-nmt do not, and it exits on such
+    lines.
     """
     if codes.endswith(".model"):
         return "sentencepiece"

@@ -1,12 +1,12 @@
-"""sacremoses without the work that cannot change a line."""
+"""Speeds up sacremoses by skipping substitutions that cannot match."""
 
 import re
 import sys
 from typing import Any
 
-# The modules of fairseq's ``--tokenizer moses``, and of the same for bundles.
+# The modules with fairseq's ``--tokenizer moses`` and its counterpart for bundles.
 MODULES = ("fairseq.data.encoders.moses_tokenizer", "fairseq_fastdec.bundles.codec")
-# Substitutions of sacremoses, and the character that each of their matches contains.
+# Substitutions of sacremoses, and a character that all of their matches contain.
 SUBSTITUTIONS = {
     "AGGRESSIVE_HYPHEN_SPLIT": "-",
     "COMMA_SEPARATE_1": ",",
@@ -17,27 +17,26 @@ LISTS_OF_SUBSTITUTIONS = {"ENGLISH_SPECIFIC_APOSTROPHE": "'", "FR_IT_SPECIFIC_AP
 
 
 class PatternWithCharacter:
-    """A compiled pattern that is not searched in a text without a character of all its matches."""
+    """A compiled pattern that skips texts without a character that all matches contain."""
 
     def __init__(self, pattern: "re.Pattern[str]", character: str) -> None:
         self._pattern = pattern
         self._character = character
 
     def sub(self, replacement: str, text: str) -> str:
-        """``pattern.sub(replacement, text)``."""
+        """Equivalent to ``pattern.sub(replacement, text)``."""
         return self._pattern.sub(replacement, text) if self._character in text else text
 
 
 def skip_idle_work(tokenizer: Any) -> None:
-    """Change a tokeniser of ``--tokenizer moses`` in place; its output stays the same.
+    """Speed up a tokeniser of ``--tokenizer moses`` in place, without changing its output.
 
-    sacremoses searches every line for commas, hyphens and apostrophes beside all letters of
-    Unicode, and collects these letters again for a full stop within a line. Other tokenisers, and
-    versions of sacremoses before 0.1, whose patterns are strings, are left as they are.
+    sacremoses searches every line for commas, hyphens and apostrophes next to any letter of
+    Unicode, and collects these letters again for each full stop within a line. Other tokenisers
+    are not changed, nor are versions of sacremoses before 0.1, whose patterns are strings.
 
     Args:
-        tokenizer: an object of a class of :data:`MODULES`, whose ``tok`` is sacremoses' tokeniser,
-            or any other.
+        tokenizer: any tokeniser; those of :data:`MODULES` have sacremoses' tokeniser as ``tok``.
     """
     if type(tokenizer).__module__ not in MODULES:
         return
@@ -51,7 +50,7 @@ def skip_idle_work(tokenizer: Any) -> None:
     for name, character in LISTS_OF_SUBSTITUTIONS.items():
         rules = getattr(moses, name)
         setattr(moses, name, [_with_character(rule, character) for rule in rules])
-    # Both are only used as conditions.
+    # sacremoses only tests the truth of both results.
     moses.islower = frozenset(moses.IsLower).issuperset
     moses.isanyalpha = frozenset(moses.IsAlpha).intersection
 

@@ -1,4 +1,4 @@
-"""Target sentences in the order of decoding, made of natural ones when batches are made."""
+"""Adds targets in the order of decoding to batches."""
 
 from typing import Any, Optional
 
@@ -13,11 +13,11 @@ FOLDED = "folded_target"
 
 
 class ReorderedDataset(BaseWrapperDataset):
-    """A pair dataset whose batches also have their targets as the decoder is to predict them.
+    """A pair dataset whose batches also have targets in the order of decoding.
 
-    ``target`` stays natural, for whoever prints or compares it; ``folded_target`` is what a
-    criterion needs, ``net_input.prev_output_tokens`` is what the decoder reads to predict it, and
-    ``ntokens`` counts its tokens.
+    ``target`` keeps the natural order, for printing and scoring. ``folded_target`` is for the
+    criterion, ``net_input.prev_output_tokens`` is the matching decoder input, and ``ntokens``
+    counts the folded tokens.
     """
 
     def __init__(
@@ -25,8 +25,8 @@ class ReorderedDataset(BaseWrapperDataset):
     ) -> None:
         """
         Args:
-            dataset: with targets that end in EOS, padded on the right; its record of their sizes
-                is changed to those of the folded targets. Without targets nothing is to be done.
+            dataset: a dataset with targets that end in EOS and are padded on the right, or without
+                targets. Its target sizes are replaced by those of the folded targets.
             dictionary: the target dictionary, with ``<eod>`` if the order needs it.
         """
         super().__init__(dataset)
@@ -39,7 +39,7 @@ class ReorderedDataset(BaseWrapperDataset):
     def collater(
         self, samples: list[dict[str, Any]], pad_to_length: Optional[dict[str, int]] = None
     ) -> dict[str, Any]:
-        """fairseq's batch, with the folded targets."""
+        """Collate a batch, and add the folded targets."""
         batch = self.dataset.collater(samples, pad_to_length)
         if batch.get("target") is None:
             return batch

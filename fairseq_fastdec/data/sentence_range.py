@@ -1,4 +1,4 @@
-"""Some consecutive sentences of a data set, for decoding a part of it."""
+"""A range of sentences of a dataset, for decoding a part of it."""
 
 from typing import Any
 
@@ -7,22 +7,21 @@ from fairseq.data import BaseWrapperDataset
 
 
 class SentenceRange(BaseWrapperDataset):
-    """A pair dataset of which only some sentences go into batches; they keep their numbers."""
+    """A pair dataset whose batches only have a range of sentences, with unchanged numbers."""
 
     def __init__(self, dataset: Any, sentences: range) -> None:
         """
         Args:
-            dataset: as ``load_dataset`` of a translation task makes it.
-            sentences: consecutive indices of the dataset.
+            dataset: the dataset of a translation task.
+            sentences: the range of sentence numbers.
         """
         super().__init__(dataset)
         self._sentences = sentences
 
     def ordered_indices(self) -> np.ndarray:
-        """Sentences by source length, then target length, as fairseq-generate orders a test set.
+        """The sentences by source length, then target length, like a test set in fairseq-generate.
 
-        fairseq's own order would sort the whole data set again for every part of it, and shuffles
-        training data first.
+        fairseq's method would sort the whole dataset for each part, and shuffles training data.
 
         Returns:
             int64 ``[len(sentences)]``

@@ -5,14 +5,14 @@ from fairseq.data import Dictionary
 from .token_order import TokenOrder
 
 EOD = "<eod>"
-# Dictionaries are padded to this multiple by fairseq-preprocess: products on GPUs depend on it.
+# fairseq-preprocess pads dictionaries to this multiple, for faster matrix products on GPUs.
 MULTIPLE = 8
 
 
 def add_end_of_decoding(dictionary: Dictionary) -> None:
-    """Add ``<eod>`` behind all other symbols, and pad the dictionary as fairseq-preprocess does.
+    """Append ``<eod>``, and pad the dictionary as fairseq-preprocess does.
 
-    The same dictionary always becomes the same again. One that has the symbol stays as it is.
+    The result is deterministic. A dictionary that has the symbol is not changed.
     """
     if EOD not in dictionary:
         dictionary.add_symbol(EOD)
@@ -20,12 +20,12 @@ def add_end_of_decoding(dictionary: Dictionary) -> None:
 
 
 def end_token(order: TokenOrder, dictionary: Dictionary) -> int:
-    """The token that ends decoding: EOS, or ``<eod>`` where two tokens are decoded at once."""
+    """The token that ends decoding: EOS, or with two tokens a step ``<eod>``."""
     return dictionary.eos() if order.tokens_per_step == 1 else dictionary.index(EOD)
 
 
 def start_tokens(order: TokenOrder, dictionary: Dictionary) -> tuple[int, ...]:
-    """The decoder's first input: EOS as in fairseq, or the pair (BOS, EOS) of the paper."""
+    """The decoder's first input: EOS as in fairseq, or with two tokens a step (BOS, EOS)."""
     if order.tokens_per_step == 1:
         return (dictionary.eos(),)
     return (dictionary.bos(), dictionary.eos())

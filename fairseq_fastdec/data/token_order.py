@@ -1,4 +1,4 @@
-"""Folding target sentences into the order in which they are decoded, and back: pure functions.
+"""Converts target sentences to the order of decoding, and back.
 
 Imamura and Sumita 2020, section 3.2. With two tokens a step the sentence ``y_1 ... y_m`` becomes
 pairs; slot 2t holds the left token of pair t, and slot 2t + 1 the right one:
@@ -7,8 +7,8 @@ pairs; slot 2t holds the left token of pair t, and slot 2t + 1 the right one:
 - ``l2r``: ``y_1 y_2  y_3 y_4 ...``
 - ``r2l``: ``y_m y_{m-1}  y_{m-2} y_{m-3} ...``
 
-and then one end token (odd m) or a pair of them (even m). With one token a step the orders are the
-same, and one end token follows.
+followed by one end token (odd m) or two (even m). With one token a step, the sequences are the
+same, followed by one end token.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from torch import Tensor
 
 ORDERS = ("bidirectional", "l2r", "r2l")
 TOKENS_PER_STEP = (1, 2)
-# How a model of one token a step becomes one of two, for messages.
+# For messages: how to train a model of two tokens a step from a model of one.
 TRAINING_OF_TWO = (
-    "train a model of two tokens a step that begins with it (fairseq-train --task "
+    "train a model of two tokens a step from it (fairseq-train --task "
     "translation_double_token --arch double_token_transformer --finetune-from-model CHECKPOINT)"
 )
 
@@ -39,7 +39,7 @@ class TokenOrder:
         """Check the values.
 
         Raises:
-            ValueError: for an unknown order or number; it names the flag.
+            ValueError: for an unknown order or number; the message names the flag.
         """
         if self.name not in ORDERS:
             raise ValueError(f"--token-order {self.name}: choose one of {', '.join(ORDERS)}")
@@ -58,14 +58,14 @@ class TokenOrder:
         if self.name != "l2r":
             raise ValueError(
                 f"--prefix-size: with --token-order {self.name} the first tokens of a sentence are "
-                "not decoded first; remove it or use a model of --token-order l2r"
+                "not decoded first; remove it, or use a model with --token-order l2r"
             )
 
     def folded_length(self, length: Any) -> Any:
-        """The number of slots of a sentence of so many tokens, end tokens included.
+        """The number of slots of a sentence, including end tokens.
 
         Args:
-            length: a number, or an array or tensor of numbers.
+            length: the number of tokens without EOS, or an array or tensor of such numbers.
         """
         return (length // self.tokens_per_step + 1) * self.tokens_per_step
 
@@ -74,7 +74,7 @@ LEFT_TO_RIGHT = TokenOrder("l2r", 1)
 
 
 def trained_order(task_state: dict[str, Any]) -> TokenOrder:
-    """The order of a checkpoint's targets, by its ``task_state``; stock tasks do not mention it."""
+    """The order of a checkpoint's targets, from its ``task_state``; by default left to right."""
     return TokenOrder(
         task_state.get("token_order", LEFT_TO_RIGHT.name),
         task_state.get("tokens_per_step", LEFT_TO_RIGHT.tokens_per_step),
@@ -82,7 +82,7 @@ def trained_order(task_state: dict[str, Any]) -> TokenOrder:
 
 
 def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
-    """Natural sentences, without any end, in the order of decoding, with their end tokens.
+    """Convert natural sentences without EOS to the order of decoding, with end tokens.
 
     Args:
         tokens: int64 ``[B, T]``, padded on the right.
@@ -100,14 +100,14 @@ def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
 
 
 def unfolding(content: np.ndarray, order: TokenOrder) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the tokens of the natural sentences.
+    """The slots of the tokens of natural sentences.
 
     Args:
-        content: bool ``[B, N]``, the slots that hold tokens of the sentence.
+        content: bool ``[B, N]``, true for slots with tokens of the sentence.
 
     Returns:
-        int64 ``[B, N]``, the slot of each natural position (beyond the sentence: the other slots,
-        in any order), and the lengths, int64 ``[B]``
+        int64 ``[B, N]``, the slot of each natural position, followed by the other slots in any
+        order, and the lengths, int64 ``[B]``
     """
     n_slots = content.shape[1]
     slots = np.arange(n_slots)
@@ -122,17 +122,17 @@ def unfolding(content: np.ndarray, order: TokenOrder) -> tuple[np.ndarray, np.nd
 
 
 def shifted(folded: Tensor, start: tuple[int, ...], pad: int) -> Tensor:
-    """The decoder's input where it is to predict ``folded`` ``[B, N]``: the same one step earlier.
+    """The decoder's input for predicting ``folded`` ``[B, N]``: the tokens shifted by one step.
 
     Args:
-        start: the tokens of the step before the first, as many as there are tokens a step.
+        start: the tokens of the step before the first.
     """
     first = folded.new_tensor(start).expand(folded.size(0), len(start))
     return torch.cat([first, folded[:, : -len(start)]], dim=1).masked_fill(folded.eq(pad), pad)
 
 
 def _natural_positions(slots: Tensor, lengths: Tensor, name: str) -> Tensor:
-    """The number of the token that each slot holds, as far as the sentence goes: ``[B, N]``."""
+    """The natural position of each slot's token, valid within the sentence: ``[B, N]``."""
     if name == "l2r":
         return slots.expand(lengths.size(0), -1)
     if name == "r2l":
@@ -141,10 +141,10 @@ def _natural_positions(slots: Tensor, lengths: Tensor, name: str) -> Tensor:
 
 
 def common_order(orders: Sequence[TokenOrder]) -> TokenOrder:
-    """The order that the models of an ensemble have in common.
+    """The order of all models of an ensemble.
 
     Raises:
-        ValueError: if they have different orders.
+        ValueError: if their orders differ.
     """
     for order in orders[1:]:
         if order != orders[0]:

@@ -1,20 +1,20 @@
-"""Words and their numbers, without fairseq: what dictionaries and bundles share."""
+"""Converts words to numbers and back, without fairseq, for dictionaries and bundles."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-# subword-nmt's BPE and GPT-2's keep each word that they have seen; a corpus always has new ones.
+# The BPEs of subword-nmt and GPT-2 cache every word; this limits the cache on large corpora.
 MOST_WORDS = 50_000
 
 
 def numbered(indices: Mapping[str, int], unknown: int, eos: int, text: str) -> list[int]:
-    """The numbers of words, and EOS."""
+    """The numbers of the words of a text, followed by EOS."""
     return [*(indices.get(word, unknown) for word in text.split()), eos]
 
 
 def joined(
     symbols: Sequence[str], unknown: str, ends: Collection[int], numbers: Sequence[int]
 ) -> str:
-    """The words of numbers; those in ``ends`` are left out."""
+    """Join the words of numbers; numbers in ``ends`` are skipped."""
     n_symbols = len(symbols)
     found = [
         symbols[number] if number < n_symbols else unknown

@@ -1,6 +1,6 @@
-"""The engine: prepares and packs the weights of fairseq's models, and hands them to compiled code.
+"""The engine: packs the weights of fairseq's models, and decodes with compiled code.
 
-``cpp/`` holds the compiled searches. :class:`~.models.EngineModels` is what they decode with.
+``cpp/`` has the compiled searches. :class:`~.models.EngineModels` prepares the models for them.
 Importing the package imports neither torch nor fairseq.
 """
 

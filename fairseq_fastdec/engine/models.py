@@ -1,4 +1,4 @@
-"""The models that the engine decodes with, from fairseq's models."""
+"""Converts fairseq's models to the engine's models."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
@@ -27,12 +27,14 @@ from .products.precision import PRECISIONS, ROUGH, Precision, PreparedNorm
 
 
 class ProposalWays(NamedTuple):
-    """The way in which prediction heads compute what p_1 verifies.
+    """Options of the proposals of prediction heads.
 
     Attributes:
-        n_heads: the number of heads that propose, p_1 among them; 1 for none.
-        n_types: the first types of the dictionary, of which proposals are chosen; ``None``: all.
-        rounds: whether in the precision :data:`~.products.precision.ROUGH`, or as everything else.
+        n_heads: the number of heads, including p_1; 1 without proposals.
+        n_types: proposals are chosen from this number of types at the beginning of the dictionary;
+            ``None``: from all.
+        rounds: whether to use the precision :data:`~.products.precision.ROUGH` instead of that of
+            the model.
     """
 
     n_heads: int = 1
@@ -41,7 +43,7 @@ class ProposalWays(NamedTuple):
 
 
 class EngineModels:
-    """An ensemble as the engine decodes with it. For one thread at a time; weights are shared."""
+    """An ensemble for the engine. Not thread-safe; instances share the prepared weights."""
 
     def __init__(
         self, models: Sequence[FairseqEncoderDecoderModel], precision: str, proposals: ProposalWays
@@ -58,7 +60,7 @@ class EngineModels:
             for coder in (model.encoder, model.decoder)
             if coder is model.decoder or runs_prepared(coder)
         ]
-        self._encodes = bool(self._prepared) and all(is_compiled(own.encoder) for own in models)
+        self._encodes = bool(self._prepared) and all(is_compiled(model.encoder) for model in models)
         self._versions: Optional[list[int]] = None
         self._n_positions = (0, 0)
         self._made: list[Any] = []
@@ -66,26 +68,26 @@ class EngineModels:
 
     @torch.no_grad()
     def states(self, net_input: dict[str, Any]) -> Optional[list[tuple[np.ndarray, np.ndarray]]]:
-        """Encode sources, if not all encoders are compiled: those of speech are fairseq's own.
+        """Encode sources with fairseq, if the engine does not support all encoders.
 
         Args:
-            net_input: what fairseq's batches hold, B sources.
+            net_input: the ``net_input`` of a batch with B sources.
 
         Returns:
-            of each model its encoder's states, float32 ``[B, S, C]``, padded on the right, and the
-            lengths, int64 ``[B]``; ``None`` if the engine encodes the sources' tokens
+            for each model the encoder's states, float32 ``[B, S, C]``, padded on the right, and
+            their lengths, int64 ``[B]``; ``None`` if the engine encodes the source tokens
         """
         if self._encodes:
             return None
         return [_states(model.encoder.forward_torchscript(net_input)) for model in self._models]
 
     def follow(self) -> Optional[str]:
-        """Notice changes of the models' parameters, devices and dtypes.
+        """Check for changes of the models' parameters, devices and dtypes.
 
         Returns:
             see :func:`obstacle`
         """
-        versions = [own.refresh() for own in self._prepared]
+        versions = [module.refresh() for module in self._prepared]
         if versions != self._versions:
             self._versions, self._made = versions, []
             self._problem = obstacle(self._models, self._precision)
@@ -93,26 +95,26 @@ class EngineModels:
 
     @torch.no_grad()
     def reaching(self, n_source: int, n_target: int) -> list[Any]:
-        """The models, ``_engine.Model`` for each: the same list until they change.
+        """The ``_engine.Model`` objects: the same list until the models change.
 
         Args:
-            n_source, n_target: the most tokens of a source and of an output; models with learned
-                positions may have fewer.
+            n_source, n_target: the maximum number of tokens of a source and of an output; models
+                with learned positions may support fewer.
 
         Raises:
-            ReleasedWeights: for parameters that have changed after weights were released.
+            ReleasedWeights: if parameters have changed after weights were released.
         """
         wanted = (n_source, n_target)
-        if not self._made or any(n > known for n, known in zip(wanted, self._n_positions)):
-            # Longer sentences are rare: positions are prepared for several of them at once.
-            source, target = (max(POSITIONS, *own) for own in zip(wanted, self._n_positions))
+        if not self._made or any(n > ready for n, ready in zip(wanted, self._n_positions)):
+            # The table starts with POSITIONS positions, and grows for longer sentences.
+            source, target = (max(POSITIONS, *both) for both in zip(wanted, self._n_positions))
             self._n_positions = source, target
             self._made = [part.built() for part in self.parts(source, target)]
         return self._made
 
     @torch.no_grad()
     def parts(self, n_source: int, n_target: int) -> list[EnginePart]:
-        """The models with positions for sources and outputs of at most these lengths.
+        """Describe the models, with positions for sources and outputs up to these lengths.
 
         Raises:
             ReleasedWeights: see :meth:`reaching`.
@@ -122,7 +124,7 @@ class EngineModels:
 
 
 def obstacle(models: Sequence[FairseqEncoderDecoderModel], precision: str) -> Optional[str]:
-    """The first reason why the engine cannot decode with some models, in words; or ``None``."""
+    """Describe the first reason why the engine cannot decode with models; ``None`` if it can."""
     return next((problem for model in models for problem in _obstacles(model, precision)), None)
 
 
@@ -130,7 +132,7 @@ def _obstacles(model: FairseqEncoderDecoderModel, precision: str) -> Iterator[st
     problem = unsupported_part(model)
     if problem is not None:
         yield problem
-        return  # what follows may fail
+        return  # the checks below assume supported parts
     decoder = model.decoder
     if loading.library() is None:
         yield (
@@ -150,24 +152,24 @@ def _obstacles(model: FairseqEncoderDecoderModel, precision: str) -> Iterator[st
         yield f"the output layer is a {type(decoder.output_projection).__name__}"
     if hasattr(decoder, "head_features"):
         if decoder.project_out_dim is not None:
-            yield "prediction heads come behind a projection (--decoder-output-dim)"
+            yield "prediction heads cannot follow a projection (--decoder-output-dim)"
         activation = decoder.heads.activation_fn
-        known = activation in ACTIVATIONS_OF_HEADS
+        is_supported = activation in ACTIVATIONS_OF_HEADS
         if has_sequential_heads(decoder):
-            known = activation_number(activation) is not None
-        if not known:
+            is_supported = activation_number(activation) is not None
+        if not is_supported:
             yield "the activation of the prediction heads is not compiled"
 
 
 def is_compiled(encoder: FairseqEncoder) -> bool:
-    """Whether the engine computes an encoder itself."""
+    """Return True if the engine can run an encoder."""
     return runs_prepared(encoder) and not any(_obstacles_of_layers(encoder))
 
 
 def _states(encoded: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """The states of an encoder's output, float32 ``[B, S, C]``, and the lengths int64 ``[B]``.
 
-    Padding comes to lie on the right.
+    Padding is moved to the right.
     """
     states = encoded["encoder_out"][0].transpose(0, 1).float()
     padding = next(iter(encoded["encoder_padding_mask"]), None)
@@ -196,38 +198,38 @@ def _engine_model(
     n_target: int,
 ) -> EnginePart:
     decoder = model.decoder
-    own = prepared(decoder)
+    module = prepared(decoder)
     parts: dict[str, Any] = {}
     if is_compiled(model.encoder):
         encoder = prepared(model.encoder).encoder(precision)
         parts["encoder"] = _network(encoder, model.encoder, _encoder_layer, 0, n_source)
-    weights = own.decoder(precision, model.encoder)
+    weights = module.decoder(precision, model.encoder)
     if hasattr(decoder, "head_features"):
         if not has_sequential_heads(decoder) and not decoder.identity_first_head:
-            parts["p1"] = _heads(own.heads(precision, 0, 1))
+            parts["p1"] = _heads(module.heads(precision, 0, 1))
         if proposals.n_heads > 1:
             parts.update(_proposals(decoder, precision, proposals))
     n_tokens = getattr(decoder, "tokens_per_step", 1)
     parts["cross"] = weights.cross_key_values.part
     parts["decoder"] = _network(weights, decoder, _decoder_layer, n_tokens, n_target)
-    parts["output"] = own.vocabulary(precision).part
+    parts["output"] = module.vocabulary(precision).part
     parts["rounds_keys"] = precision.rounds_keys
     return EnginePart("Model", parts)
 
 
 def _proposals(decoder: FairseqDecoder, precision: Precision, ways: ProposalWays) -> dict[str, Any]:
     """The parts of a model that propose tokens."""
-    own = prepared(decoder)
+    module = prepared(decoder)
     if ways.rounds:
         precision = ROUGH
     if has_sequential_heads(decoder):
-        drafter = own.drafter(precision)
+        drafter = module.drafter(precision)
         last_layer = len(decoder.layers) - 1
-        vocabulary = own.vocabulary_of_drafts(precision, ways.n_types)
+        vocabulary = module.vocabulary_of_drafts(precision, ways.n_types)
         return {"drafter": _drafter(drafter, last_layer), "proposals": vocabulary.part}
     return {
-        "heads": _heads(own.heads(precision, 1, ways.n_heads)),
-        "proposals": own.vocabulary(precision, ways.n_types).part,
+        "heads": _heads(module.heads(precision, 1, ways.n_heads)),
+        "proposals": module.vocabulary(precision, ways.n_types).part,
     }
 
 

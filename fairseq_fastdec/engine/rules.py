@@ -1,4 +1,4 @@
-"""fairseq's generation rules as numbers: lengths, penalties, scores. Neither torch nor fairseq."""
+"""fairseq's rules for lengths, penalties and scores, without torch and fairseq."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,13 @@ class SearchRules:
     Lengths are in tokens without the final EOS, as in fairseq.
 
     Attributes:
-        max_positions: how many tokens the models can read.
+        pad, unk, eos: the special tokens.
+        max_len_a, max_len_b, min_len, lenpen, unkpen: fairseq's options of the same names.
+        max_positions: the maximum number of tokens that the models can read.
         normalize: whether a hypothesis' score is divided by its length to the power of ``lenpen``.
-        never: tokens that no step may give, besides padding.
-        no_repeat_ngram_size: n of the n-grams that an output holds once at most, at least 2; or 0
-            for no such rule.
+        never: tokens, besides padding, that are never generated.
+        no_repeat_ngram_size: the size of the n-grams that must not repeat, at least 2; 0 for no
+            such rule.
     """
 
     pad: int
@@ -38,14 +40,14 @@ class SearchRules:
 
     @property
     def impossible(self) -> tuple[int, ...]:
-        """The tokens that no step may give."""
+        """The tokens that are never generated."""
         return (self.pad, *self.never)
 
     def compiled(self, temperature: float) -> Any:
-        """These rules for the compiled search.
+        """The rules for the compiled search.
 
         Args:
-            temperature: divides logits.
+            temperature: the divisor of logits.
         """
         return loading.library().Rules(
             eos=self.eos,
@@ -62,9 +64,9 @@ class SearchRules:
         """The longest output for a batch that is ``source_width`` tokens wide, padding included.
 
         Raises:
-            ValueError: if --min-len does not fit in.
+            ValueError: if --min-len exceeds it.
         """
-        # A huge whole number cannot be added to a float.
+        # Bounded first: huge integers cannot be added to a float.
         added = min(self.max_len_b, self.max_positions)
         longest = int(min(self.max_len_a * source_width + added, self.max_positions - 1))
         if self.min_len > longest:
@@ -72,15 +74,15 @@ class SearchRules:
                 f"--min-len {self.min_len}: larger than the longest output allowed, {longest} "
                 f"(--max-len-a {self.max_len_a} times {source_width} source tokens plus "
                 f"--max-len-b {self.max_len_b}, and the model's {self.max_positions} positions); "
-                "lower it or raise the others"
+                "lower it, or raise the others"
             )
         return longest
 
     def score(self, positional_scores: Sequence[float]) -> float:
-        """The hypothesis score from its tokens' log-probabilities."""
+        """The score of a hypothesis, from the log-probabilities of its tokens."""
         n = len(positional_scores)
         return sum(positional_scores) / (n**self.lenpen if self.normalize else 1)
 
     def normalized_total(self, total: float, length: int) -> float:
-        """The hypothesis score, of fp32, from the sum of its log-probabilities and its length."""
+        """The fp32 score of a hypothesis, from its length and the sum of its log-probabilities."""
         return float(np.float32(total / length**self.lenpen)) if self.normalize else total

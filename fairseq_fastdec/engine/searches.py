@@ -1,6 +1,6 @@
-"""The compiled searches: their options, and sentences that join and leave them one by one.
+"""The options of the compiled searches, and decoding of single sentences.
 
-Neither torch nor fairseq is imported.
+This module imports neither torch nor fairseq.
 """
 
 from collections import deque
@@ -20,16 +20,16 @@ Arguments = dict[str, Any]
 
 
 class BlockOptions(NamedTuple):
-    """Greedy decoding and blocks.
+    """Options of greedy decoding and blockwise decoding.
 
     Attributes:
-        n_heads: the number of heads that propose, p_1 among them; 1 for none.
-        n_in_tree: the most proposals of a tree; 0 for chains.
+        n_heads: the number of heads, including p_1; 1 without proposals of heads.
+        n_in_tree: the maximum number of proposals in a tree; 0 for chains.
         confidence: see ``--proposal-confidence``.
         acceptance: the arguments of ``_engine.Acceptance``.
-        window: the tokens of a block of drafts, the next one among them; 1 for none.
+        window: the length of a block with drafts, including the next token; 1 without drafts.
         drafts: the arguments of ``_engine.Drafts``.
-        records_blocks: whether the statistics have the tokens that were kept at once.
+        records_blocks: whether the statistics include the number of tokens kept in each step.
     """
 
     n_heads: int = 1
@@ -42,7 +42,7 @@ class BlockOptions(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether only tokens are kept that p_1 finds best."""
+        """Return True if the output is that of greedy decoding with p_1."""
         given = self.acceptance
         return given.get("kind", "exact") == "exact" and given.get("min_block", 1) == 1
 
@@ -63,7 +63,7 @@ class BlockOptions(NamedTuple):
 
 
 class JacobiOptions(NamedTuple):
-    """Jacobi decoding.
+    """Options of Jacobi decoding.
 
     Attributes:
         block_size: the paper's b; ``None`` for the whole output.
@@ -92,14 +92,14 @@ class JacobiOptions(NamedTuple):
 
 
 class BeamOptions(NamedTuple):
-    """The rule for which candidates stay on a beam, the arguments of ``_engine.BeamOptions``.
+    """Options of beam search, the arguments of ``_engine.BeamOptions``.
 
     Attributes:
-        width: the most candidates of a beam.
-        threshold: of the log-probabilities, see ``--prune-threshold``.
-        n_per_entry: the most extensions of a candidate; ``None`` for any number.
+        width: the maximum number of candidates of a beam.
+        threshold: of log-probabilities, see ``--prune-threshold``.
+        n_per_entry: the maximum number of extensions of a candidate; ``None`` for no limit.
         lets_wait: see ``--finalize``.
-        sampling: the arguments of ``_engine.Sampling``; ``None`` for no samples.
+        sampling: the arguments of ``_engine.Sampling``; ``None`` without sampling.
     """
 
     width: int
@@ -123,11 +123,11 @@ class BeamOptions(NamedTuple):
 
 
 class PairOptions(NamedTuple):
-    """Double-token decoding, the arguments of ``_engine.PairOptions``.
+    """Options of double-token decoding, the arguments of ``_engine.PairOptions``.
 
     Attributes:
-        width: W, the most hypotheses of a beam.
-        right_bos: the token beside the one before the first.
+        width: W, the maximum number of hypotheses of a beam.
+        right_bos: the right token of the pair before the first step.
     """
 
     width: int
@@ -148,7 +148,7 @@ class Output(NamedTuple):
     Attributes:
         tokens: int64 ``[m]``, ending in EOS.
         positional_scores: fp32 ``[m]``, natural logarithms.
-        score: of the whole.
+        score: the score of the hypothesis.
     """
 
     tokens: np.ndarray
@@ -156,18 +156,21 @@ class Output(NamedTuple):
     score: float
 
 
-# Of a hypothesis: its tokens int64 [m], their log-probabilities fp32 [m], and of beams their sum.
+# The tokens int64 [m] of a hypothesis, their log-probabilities fp32 [m], and in beams their sum.
 RawHypothesis = tuple[np.ndarray, np.ndarray, float]
 
 
 @dataclass(eq=False)
 class Recipe:
-    """Everything that decides which outputs a sentence gets. Its sentences share batches.
+    """All settings that determine the outputs. Sentences with the same recipe share batches.
 
     Attributes:
-        models: ``_engine.Model`` for each model.
-        bos: the token before the first.
-        prefix: forced first tokens.
+        models: the ``_engine.Model`` objects of the ensemble.
+        rules: the rules for lengths and scores.
+        options: the search and its options.
+        temperature: the divisor of logits.
+        bos: the decoder's first input token.
+        prefix: forced first tokens of the output.
     """
 
     models: list[Any]
@@ -178,39 +181,42 @@ class Recipe:
     prefix: tuple[int, ...] = ()
 
     def new_search(self) -> Any:
-        """A search without sentences."""
+        """Create a search without sentences."""
         rules = self.rules.compiled(self.temperature)
         return self.options.search(loading.library(), models=self.models, rules=rules)
 
     @cached_property
     def search(self) -> Any:
-        """A search without sentences, as ``_engine.Service`` takes it."""
+        """A search without sentences, for ``_engine.Service``."""
         return self.new_search()
 
     @cached_property
     def _idle(self) -> "deque[Any]":
-        """Searches that decode one sentence at a time, and that no thread uses now."""
+        """Searches for single sentences that are not in use by a thread."""
         return deque()
 
     @property
     def verifies_drafts(self) -> bool:
-        """Whether drafts can be given, which change no output."""
+        """Return True if drafts can be verified without changing the output."""
         options = self.options
         return isinstance(options, BlockOptions) and options.is_exact
 
     def decoded(
         self, tokens: np.ndarray, n_threads: int, draft: Optional[np.ndarray] = None
     ) -> list[Output]:
-        """The outputs of one sentence, best first, decoded in the calling thread.
+        """Decode one sentence in the calling thread.
 
         Args:
-            tokens: of the source, int64 ``[n]`` with EOS.
-            draft: of the output, int64 ``[D]``.
-            n_threads: the most threads of the engine that take part.
+            tokens: the source tokens, int64 ``[n]`` with EOS.
+            n_threads: the maximum number of the engine's threads to use.
+            draft: tokens of earlier translations, int64 ``[D]``.
+
+        Returns:
+            the outputs, best first.
 
         Raises:
             IndexError: for tokens that are not in the dictionary.
-            ValueError: if --min-len does not fit in.
+            ValueError: if --min-len exceeds the maximum length.
         """
         try:
             search = self._idle.pop()
@@ -218,7 +224,7 @@ class Recipe:
             search = self.new_search()
         max_len = self.rules.max_len(len(tokens))
         found = search.decode(tokens[None], self.bos, max_len, self.forced, draft, n_threads)
-        # A search that has raised an error is not used again.
+        # Not reached after an error: such a search is not reused.
         self._idle.append(search)
         ((_, _, hypotheses),) = hypotheses_of(found)
         return self.outputs(hypotheses)
@@ -229,7 +235,7 @@ class Recipe:
         return np.array([self.prefix], dtype=np.int64) if self.prefix else None
 
     def outputs(self, hypotheses: list[RawHypothesis]) -> list[Output]:
-        """Hypotheses of a sentence with their scores, best first."""
+        """Score the hypotheses of a sentence, and sort them, best first."""
         found = []
         for tokens, scores, total in hypotheses:
             if isinstance(self.options, BeamOptions):
@@ -241,7 +247,7 @@ class Recipe:
 
 
 def hypotheses_of(collected: Any) -> Iterator[tuple[int, str, list[RawHypothesis]]]:
-    """The sentences that ``_engine.Service.collect`` returns: their numbers, errors, hypotheses."""
+    """The number, error and hypotheses of each sentence that the engine has returned."""
     outputs = collected.outputs
     ends = np.cumsum(outputs.lengths)[:-1]
     parts = (np.split(outputs.tokens, ends), np.split(outputs.scores, ends))

@@ -1,8 +1,8 @@
-"""Lexical shortlists: the few target types that can translate a batch.
+"""Lexical shortlists: restrict the target types to likely translations of a batch.
 
-A decoder's widest product is that with the output layer. With a lexical shortlist only those of its
-columns are computed that a table of word translations holds for the words of the batch (Jean et
-al., ACL 2015, section 3.3; Marian's ``--shortlist``; the ``vmap`` of CTranslate2).
+The output layer is the decoder's largest product. With a lexical shortlist, it is computed only for
+the types that a table of word translations lists for the words of the batch (Jean et al., ACL 2015,
+section 3.3; Marian's ``--shortlist``; the ``vmap`` of CTranslate2).
 """
 
 import functools
@@ -21,16 +21,16 @@ from ..data.special_tokens import EOD
 
 logger = logging.getLogger(__name__)
 
-# The dictionaries must hold both words of at least this share of a table's lines. A table with a
-# smaller share belongs to another vocabulary; the two have digits and single letters in common.
+# The smallest share of a table's lines with both words in the dictionaries. With a smaller share,
+# the table belongs to another vocabulary that only shares digits and single letters.
 LEAST_KNOWN = 0.05
-# A table gets a warning if the dictionaries lack a word of more than this share of its lines. Some
-# words of the same corpus are always too rare for the dictionaries.
+# The share of lines with unknown words above which there is a warning. Some words of a corpus are
+# always too rare for its dictionaries.
 MANY_UNKNOWN = 0.1
 
-# Aligners write this name where a word has no translation; no dictionary has to hold it.
+# Aligners write this for a word without a translation; it need not be in the dictionaries.
 NULL = b"NULL"
-# No line with two words is longer. Files that are no text need not have an end of line.
+# The maximum length of a line, for files that are not text and may have no line breaks.
 LONGEST_LINE = 1 << 16
 
 
@@ -49,16 +49,16 @@ class Table(NamedTuple):
 class Shortlist:
     """The target types that the sentences of a batch may use.
 
-    A batch may use the best translations of each of its source types, the types that every
-    translation needs (special symbols, and the end of double-token decoding), and the most frequent
-    types. Where both languages share a dictionary, source types may also be copied, as in Marian.
+    These are the best translations of each source type, special symbols (including the end of
+    double-token decoding), and the most frequent types. If both languages share a dictionary, the
+    source types are also included, as in Marian.
     """
 
     def __init__(self, table: Table, always: Sequence[int], copies: bool) -> None:
         """
         Args:
-            always: types that every batch may use.
-            copies: whether source types are target types, too.
+            always: the types that are always included.
+            copies: whether to include the source types.
         """
         self._table = table
         self._always = np.asarray(sorted(always), dtype=np.int64)
@@ -74,26 +74,27 @@ class Shortlist:
         best: int = 100,
         besides: Sequence[int] = (),
     ) -> "Shortlist":
-        """Read a table with lines ``target source probability``, as Marian's ``lex.s2t`` has them.
+        """Read a table with lines ``target source probability``, as in Marian's ``lex.s2t``.
 
-        ``scripts/build_shortlist.py`` writes it, and so do the tools for Marian, from the word
-        alignments of fast_align. Lines may come in any order.
+        ``scripts/build_shortlist.py`` and Marian's tools write such a file from the word alignments
+        of fast_align. Lines may be in any order.
 
         Args:
-            first: so many types from the beginning of the target dictionary are always possible.
-            best: so many targets of each source type count.
-            besides: more target types that are always possible.
+            first: the number of types at the beginning of the target dictionary that are always
+                included.
+            best: the maximum number of targets of each source type.
+            besides: more target types that are always included.
 
         Raises:
-            ValueError: for a file that cannot be read, a line that is something else, or a table
-                of other words than those of the dictionaries.
+            ValueError: if the file cannot be read, if a line has another format, or if the table
+                belongs to other dictionaries.
         """
         try:
             status = os.stat(path)
-            # A directory is an error that opening it names; devices and pipes may never end.
+            # Reading devices and pipes may never end. For a directory, open() raises an error.
             if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
                 raise ValueError(
-                    f"--shortlist {path}: not a regular file; write the table to one and name that"
+                    f"--shortlist {path}: not a regular file; write the table to a file first"
                 )
             modified = status.st_mtime_ns
             table = _read_table(path, modified, tuple(source.symbols), tuple(target.symbols), best)
@@ -114,13 +115,13 @@ class Shortlist:
         return cls(table, sorted(always), copies=source == target)
 
     def allow(self, tokens: np.ndarray) -> np.ndarray:
-        """The types that a source allows besides those that every batch may use.
+        """The types for a source, without those that are always included.
 
         Args:
-            tokens: int64 ``[S]``, with padding or without.
+            tokens: int64 ``[S]``, with or without padding.
 
         Returns:
-            int64 ``[N]``, in any order, some of them perhaps repeatedly.
+            int64 ``[N]``, in any order, possibly with duplicates.
 
         Raises:
             IndexError: for tokens that are not in the source dictionary.
@@ -128,37 +129,37 @@ class Shortlist:
         types = np.unique(tokens)
         if types.size and (types[0] < 0 or types[-1] + 1 >= self._table.first.size):
             raise IndexError(
-                f"sources of types {types[0]} to {types[-1]}, where the table has "
-                f"{self._table.first.size - 1}"
+                f"sources with types {types[0]} to {types[-1]}; the table has "
+                f"{self._table.first.size - 1} types"
             )
         starts, ends = self._table.first[types], self._table.first[types + 1]
         parts = [self._table.targets[start:end] for start, end in zip(starts, ends)]
         return np.concatenate([types, *parts] if self._copies else parts).astype(np.int64)
 
     def union(self, types_of_sources: Sequence[np.ndarray]) -> np.ndarray:
-        """The types that at least one source or every batch may use: int64 ``[K]``, sorted."""
+        """Merge the types of sources with those that are always included: int64 ``[K]``, sorted."""
         return np.unique(np.concatenate([self._always, *types_of_sources]))
 
     def types_of(self, sources: np.ndarray, prefix: Optional[np.ndarray]) -> list[np.ndarray]:
-        """All types that each sentence may use, those of its prefix among them.
+        """All types that each sentence may use, including those of its prefix.
 
         Args:
-            sources: int64 ``[B, S]``, with padding or without.
+            sources: int64 ``[B, S]``, with or without padding.
             prefix: int64 ``[B, P]``, or ``None``.
 
         Returns:
             int64 ``[K]`` for each sentence, sorted.
         """
         forced = np.empty((len(sources), 0), np.int64) if prefix is None else prefix
-        return [self.union([self.allow(own), first]) for own, first in zip(sources, forced)]
+        return [self.union([self.allow(row), first]) for row, first in zip(sources, forced)]
 
 
-# The table is kept, since the hub builds a generator for every call.
+# Cached, since the hub builds a generator for every call.
 @functools.lru_cache(maxsize=2)
 def _read_table(
     path: str, modified: int, source: tuple[str, ...], target: tuple[str, ...], best: int
 ) -> Table:
-    """The table in a file last ``modified`` then, for dictionaries with these symbols."""
+    """The table in a file, for dictionaries with these symbols; ``modified`` is a cache key."""
     source_index, target_index = _index_words(source), _index_words(target)
     sources, targets, probabilities = array("i"), array("i"), array("d")
     n_skipped = n_unknown = 0
@@ -188,14 +189,14 @@ def _read_table(
 
 
 def _check_words(path: str, n_known: int, n_unknown: int) -> None:
-    """Refuse a table of other words, and warn of one that has many of them.
+    """Reject a table of another vocabulary, and warn of one with many unknown words.
 
     Args:
-        n_known, n_unknown: lines with both words in the dictionaries, and other lines but for
-            those of NULL.
+        n_known: the number of lines with both words in the dictionaries.
+        n_unknown: the number of other lines, except those with NULL.
 
     Raises:
-        ValueError: if hardly any line is known, or none.
+        ValueError: if (almost) no line has both words in the dictionaries.
     """
     n_lines = n_known + n_unknown
     counts = f"{n_known} of {n_lines} lines have both words in the dictionaries"
@@ -206,28 +207,28 @@ def _check_words(path: str, n_known: int, n_unknown: int) -> None:
         )
     if n_unknown > MANY_UNKNOWN * n_lines:
         logger.warning(
-            "--shortlist %s: only %s (%.0f%%), and the others are left out; was it built from this "
+            "--shortlist %s: only %s (%.0f%%), and the others are ignored; was it built from this "
             "model's data?",
             path, counts, 100 * n_known / n_lines,
         )  # fmt: skip
 
 
 def _index_words(symbols: tuple[str, ...]) -> dict[bytes, int]:
-    # Bytes are split at ASCII's white space only. A word may contain Unicode's.
+    # Bytes, since they are split at ASCII white space only; words may contain Unicode white space.
     return {symbol.encode("utf-8"): index for index, symbol in enumerate(symbols)}
 
 
 def _keep_best(
     sources: np.ndarray, targets: np.ndarray, probabilities: np.ndarray, n_sources: int, best: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best targets of each source type, as :class:`Table` holds them.
+    """Select the best targets of each source type.
 
     Args:
         sources, targets, probabilities: the lines of a file, ``[N]`` each.
-        best: so many targets of each source type stay.
+        best: the maximum number of targets of each source type.
 
     Returns:
-        ``first`` and ``targets`` of the table.
+        ``first`` and ``targets`` of :class:`Table`.
     """
     order = np.lexsort((-probabilities, sources))
     sources, targets = sources[order], targets[order]

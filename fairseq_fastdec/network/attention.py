@@ -1,4 +1,4 @@
-"""Attention of new tokens to the keys that they see."""
+"""Attention of new tokens, and the masks of the keys that they see."""
 
 import torch
 from torch import Tensor
@@ -22,24 +22,24 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor, n_hea
 
 
 def sees_in_chain(n_new: int, tokens_per_step: int, device: torch.device) -> Tensor:
-    """New tokens see those before them, and all tokens of their own step.
+    """The mask of a chain: new tokens see earlier ones, and all tokens of their step.
 
     Returns:
-        bool ``[1, T, T]``: entry ``[0, t, u]`` is whether token t sees token u.
+        bool ``[1, T, T]``: entry ``[0, t, u]`` is true if token t sees token u.
     """
     step = torch.arange(n_new, device=device) // tokens_per_step
     return (step <= step[:, None])[None]
 
 
 def sees_in_tree(parents: Tensor) -> Tensor:
-    """New tokens of a tree see themselves and their ancestors.
+    """The mask of a tree: new tokens see themselves and their ancestors.
 
     Args:
-        parents: int64 ``[R, T]``, the index of the token that each follows, smaller than its own;
-            -1 for a token that follows the row itself.
+        parents: int64 ``[R, T]``, the index of each token's parent, smaller than the token's index;
+            -1 for tokens that follow the row itself.
 
     Returns:
-        bool ``[R, T, T]``: entry ``[r, t, u]`` is whether token t sees token u.
+        bool ``[R, T, T]``: entry ``[r, t, u]`` is true if token t sees token u.
     """
     n_rows, n_new = parents.shape
     rows = torch.arange(n_rows, device=parents.device)
@@ -52,12 +52,12 @@ def sees_in_tree(parents: Tensor) -> Tensor:
 
 
 def visible_keys(lengths: Tensor, sees: Tensor, n_keys: int) -> Tensor:
-    """New tokens see all earlier tokens of their row, and the new tokens that ``sees`` names.
+    """The mask of keys: new tokens see all earlier tokens of their row, and new ones by ``sees``.
 
     Args:
-        lengths: int64 ``[R]``, the tokens of each row; the keys of its new tokens come next.
+        lengths: int64 ``[R]``, the length of each row; the keys of its new tokens follow.
         sees: bool ``[R, T, T]`` or ``[1, T, T]``.
-        n_keys: L.
+        n_keys: L, the number of keys.
 
     Returns:
         bool ``[R, T, L]``

@@ -1,4 +1,4 @@
-"""The keys and values of rows and sources, which outlive a step."""
+"""Caches of the keys and values of rows and sources."""
 
 from typing import Optional
 
@@ -10,9 +10,8 @@ from torch.nn import functional as F
 class RowCache:
     """Keys and values of the rows' tokens in all layers, ``[layers, 2, R, L, E]``.
 
-    Row r has ``lengths[r]`` tokens. What lies behind them is meaningless and never attended to, so
-    a row forgets tokens when its length becomes smaller. This object is the only owner of the rows'
-    lengths.
+    Row r has ``lengths[r]`` tokens. Data after them is undefined and never attended to, so reducing
+    the length removes tokens. Only this object changes the rows' lengths.
 
     Attributes:
         lengths: int64 ``[R]``.
@@ -22,14 +21,14 @@ class RowCache:
         """
         Args:
             dim: E.
-            like: of the cache's dtype and device.
+            like: a tensor with the dtype and device of the cache.
         """
         self._data = like.new_zeros(n_layers, 2, 0, 0, dim)
         self.lengths = torch.zeros(0, dtype=torch.long, device=like.device)
 
     @property
     def longest(self) -> int:
-        """The greatest length of a row; 0 without rows."""
+        """The largest length of a row; 0 without rows."""
         return int(self.lengths.max()) if self.lengths.numel() else 0
 
     def add(self, n: int) -> None:
@@ -38,28 +37,29 @@ class RowCache:
         self._data = F.pad(self._data, (0, 0, 0, 0, 0, n))
 
     def reserve(self, length: int) -> None:
-        """Make room for rows of this length."""
+        """Ensure the capacity for rows of this length."""
         missing = length - self._data.size(3)
         if missing > 0:
             self._data = F.pad(self._data, (0, 0, 0, max(missing, self._data.size(3))))
 
     def write(self, layer: int, rows: Tensor, places: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store ``[R', T, E]`` of ``rows`` int64 ``[R']`` at their ``places`` int64 ``[R', T]``."""
+        """Store ``[R', T, E]`` at the ``places`` int64 ``[R', T]`` of ``rows`` int64 ``[R']``."""
         self._data[layer, 0][rows[:, None], places] = keys
         self._data[layer, 1][rows[:, None], places] = values
 
     def read(self, layer: int, rows: Tensor, n_keys: int) -> tuple[Tensor, Tensor]:
-        """The first keys and values of some rows: ``[R', n_keys, E]`` each."""
+        """The first keys and values of ``rows``: ``[R', n_keys, E]`` each."""
         keys, values = self._data[layer, :, :, :n_keys].index_select(1, rows)
         return keys, values
 
     def keep(self, rows: Tensor, n: Tensor, path: Optional[Tensor]) -> None:
-        """Make rows longer by tokens whose keys and values are written behind them.
+        """Extend rows by tokens whose keys and values have been written after them.
 
         Args:
-            rows: int64 ``[R']``; n: int64 ``[R']``, how many tokens each keeps.
-            path: int64 ``[R', D]``, which of the written tokens, in ascending order (default: the
-                first ones).
+            rows: int64 ``[R']``.
+            n: int64 ``[R']``, the number of tokens that each row keeps.
+            path: int64 ``[R', D]``, the indices of these tokens among the written ones, in
+                ascending order (default: the first ones).
         """
         starts = self.lengths[rows]
         if path is not None:
@@ -69,7 +69,7 @@ class RowCache:
         self.lengths[rows] = starts + n
 
     def select(self, rows: Tensor) -> None:
-        """Row i becomes what row ``rows[i]`` was; int64 ``[R']``."""
+        """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``."""
         self._data = self._data.index_select(2, rows)
         self.lengths = self.lengths[rows]
 
@@ -77,7 +77,7 @@ class RowCache:
 class SourceCache:
     """Keys and values of the source sentences in all layers, ``[layers, 2, S, L, E]``.
 
-    The rows of a source share them. A source leaves with its last row.
+    The rows of a source share them. A source is removed together with its last row.
 
     Attributes:
         of_row: int64 ``[R]``, the source of each row.
@@ -90,7 +90,7 @@ class SourceCache:
         self.visible = torch.zeros(0, 0, dtype=torch.bool, device=like.device)
 
     def add(self, keys_values: Tensor, visible: Tensor) -> None:
-        """Append sources, and a row for each.
+        """Append sources, with one row each.
 
         Args:
             keys_values: ``[layers, 2, B, S, E]``.
@@ -106,13 +106,13 @@ class SourceCache:
         self.visible = torch.cat([F.pad(x, (0, width - x.size(1))) for x in both])
 
     def read(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys and values ``[R', L, E]`` of rows' sources, and which are visible, ``[R', L]``."""
+        """The keys and values of rows' sources, ``[R', L, E]``, and their mask, ``[R', L]``."""
         sources = self.of_row[rows]
         keys, values = self._data[layer].index_select(1, sources)
         return keys, values, self.visible[sources]
 
     def select(self, rows: Tensor) -> None:
-        """Row i becomes what row ``rows[i]`` was; int64 ``[R']``."""
+        """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``."""
         used, self.of_row = self.of_row[rows].unique(return_inverse=True)
         if used.numel() < self.visible.size(0):
             self._data, self.visible = self._data.index_select(2, used), self.visible[used]

@@ -1,4 +1,4 @@
-"""Several models that decode as one."""
+"""Several models that decode together."""
 
 import math
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from .transformer import TransformerNetwork
 
 
 class Ensemble:
-    """A network of one model or several, whose probabilities are averaged as fairseq does.
+    """A network of one or several models, whose probabilities are averaged as in fairseq.
 
-    Features hold those of all members side by side, so C is the sum of the members' sizes.
+    Features are the concatenated features of all members, so C is the sum of the members' sizes.
 
     Attributes:
-        members: a network for each model.
+        members: the network of each model.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class Ensemble:
     ) -> None:
         """
         Args:
-            models: of the same dictionaries; sizes and architectures may differ.
-            temperature: divides the logits before the softmax.
-            n_proposal_types: prediction heads propose the first types of the vocabulary alone, this
-                many (default: all), unless :meth:`restrict` names others.
+            models: models with the same dictionaries; sizes and architectures may differ.
+            temperature: the divisor of logits.
+            n_proposal_types: prediction heads propose only this number of types at the beginning of
+                the vocabulary (default: all); :meth:`restrict` overrides it.
 
         Raises:
-            UnsupportedModel: for a model that neither of the two kinds of networks can step.
+            UnsupportedModel: for a model that neither kind of network supports.
         """
         self.members = [_network_of(model, temperature) for model in models]
         self._n_proposal_types = n_proposal_types
@@ -46,22 +46,22 @@ class Ensemble:
 
     @property
     def n_rows(self) -> int:
-        """R."""
+        """The number of rows, R."""
         return self.members[0].n_rows
 
     @property
     def block_sizes(self) -> list[int]:
-        """The number of prediction heads of each member, p_1 among them; 0 without heads."""
+        """The number of prediction heads of each member, including p_1; 0 without heads."""
         return [member.block_size for member in self.members]
 
     @property
     def has_sequential_heads(self) -> bool:
-        """Whether heads see the tokens before their own: then they have :meth:`begin_drafts`."""
+        """Return True if the heads are sequential, and support :meth:`begin_drafts`."""
         return self.members[0].has_sequential_heads
 
     @property
     def heads_agree(self) -> bool:
-        """Whether the heads of all members are of one kind, and can propose together."""
+        """Return True if all members have the same kind of heads, and can propose together."""
         return len({member.has_sequential_heads for member in self.members}) == 1
 
     @property
@@ -80,13 +80,13 @@ class Ensemble:
         return numbers[0]
 
     def reset(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._types = None
         for member in self.members:
             member.reset()
 
     def restrict(self, types: Optional[Tensor]) -> None:
-        """Give only these types a probability from now on, a shortlist: int64 ``[K]``, or all."""
+        """Restrict predictions to the types of a shortlist, int64 ``[K]``; ``None`` for all."""
         self._types = types
 
     def encode(self, net_input: dict[str, Any]) -> None:
@@ -97,22 +97,22 @@ class Ensemble:
     def step(
         self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
     ) -> Tensor:
-        """Feed int64 ``[R, T]``; see :meth:`TransformerNetwork.step`.
+        """Feed tokens int64 ``[R, T]``; see :meth:`TransformerNetwork.step`.
 
         Returns:
             features ``[R, T, C]``
         """
         features = [member.step(tokens, parents, rows) for member in self.members]
-        self._sizes = [own.size(-1) for own in features]
+        self._sizes = [part.size(-1) for part in features]
         return torch.cat(features, dim=-1)
 
     def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
-        """Keep the first n tokens int64 ``[R]`` of the last step, or of a path in trees."""
+        """Keep the first n int64 ``[R]`` tokens of the last step, or with trees of the path."""
         for member in self.members:
             member.keep(n, path)
 
     def select(self, rows: Tensor) -> None:
-        """Row i becomes what row ``rows[i]`` was: int64 ``[R']``."""
+        """Row i becomes a copy of row ``rows[i]``: int64 ``[R']``."""
         for member in self.members:
             member.select(rows)
 
@@ -123,14 +123,14 @@ class Ensemble:
             features: ``[..., C]``.
 
         Returns:
-            float32 ``[..., V]``, whatever the models' dtype, as in fairseq; ``-inf`` for types that
-            :meth:`restrict` left out
+            float32 ``[..., V]`` for all dtypes of models, as in fairseq; ``-inf`` for types that
+            :meth:`restrict` excludes
         """
         parts = zip(self.members, features.split(self._sizes, dim=-1))
         return _mean(
             [
-                _normalized(member.scores(own).float(), self._types, member.is_normalized)
-                for member, own in parts
+                _normalized(member.scores(part).float(), self._types, member.is_normalized)
+                for member, part in parts
             ]
         )
 
@@ -144,28 +144,28 @@ class Ensemble:
             float32 ``[..., n_heads - 1, V]``; ``-inf`` for types that heads do not propose
         """
         parts = zip(self.members, features.split(self._sizes, dim=-1))
-        scores = [member.head_scores(own, 1, n_heads) for member, own in parts]
-        return _mean([_normalized(own.float(), self._proposed_types(own)) for own in scores])
+        scores = [member.head_scores(part, 1, n_heads) for member, part in parts]
+        return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
 
     def begin_drafts(self, features: Tensor) -> Tensor:
-        """The states from which sequential heads go on: ``[R, C]`` to ``[R, 1, C]``."""
+        """The first states of sequential heads: features ``[R, C]`` to ``[R, 1, C]``."""
         parts = zip(self.members, features.split(self._sizes, dim=-1))
-        return torch.cat([member.begin_drafts(own) for member, own in parts], dim=-1)[:, None]
+        return torch.cat([member.begin_drafts(part) for member, part in parts], dim=-1)[:, None]
 
     def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """Let sequential heads read tokens int64 ``[R, W]`` behind states ``[R, W, C]``."""
+        """Advance states ``[R, W, C]`` of sequential heads by one token each, int64 ``[R, W]``."""
         parts = zip(self.members, states.split(self._sizes, dim=-1))
-        return torch.cat([member.extend_drafts(own, tokens) for member, own in parts], dim=-1)
+        return torch.cat([member.extend_drafts(part, tokens) for member, part in parts], dim=-1)
 
     def draft_log_probs(self, states: Tensor) -> Tensor:
-        """Log-probabilities of the token behind each state ``[..., C]``.
+        """Log-probabilities of the token after each state ``[..., C]``.
 
         Returns:
             float32 ``[..., V]``; ``-inf`` for types that heads do not propose
         """
         parts = zip(self.members, states.split(self._sizes, dim=-1))
-        scores = [member.draft_scores(own) for member, own in parts]
-        return _mean([_normalized(own.float(), self._proposed_types(own)) for own in scores])
+        scores = [member.draft_scores(part) for member, part in parts]
+        return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
 
     def _proposed_types(self, scores: Tensor) -> Optional[Tensor]:
         """The types that heads propose, int64 ``[K]``; ``None`` for all."""

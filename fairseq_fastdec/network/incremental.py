@@ -1,4 +1,4 @@
-"""The steps of any other model, through fairseq's incremental decoding."""
+"""A network for other models, by fairseq's incremental decoding."""
 
 import copy
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from torch import Tensor
 
 @dataclass
 class RowGroup:
-    """Rows of equal length that were encoded together, which fairseq can decode together.
+    """Rows that were encoded together and have the same length, so that fairseq can decode them.
 
     Attributes:
-        rows: int64 ``[G]``, their numbers in the network.
-        tokens: int64 ``[G, n + T]``: n tokens that the rows have, and T of the last step.
-        encoder_out: what the encoder returned, with an entry for each row.
+        rows: int64 ``[G]``, the indices of the rows in the network.
+        tokens: int64 ``[G, n + T]``: the n tokens of the rows, and T tokens of the last step.
+        encoder_out: the output of the encoder, with an entry for each row.
         states: the decoder's incremental states after n, n + 1, ... n + T tokens.
     """
 
@@ -27,19 +27,19 @@ class RowGroup:
     states: list[dict[str, Any]]
 
     def keep(self, n: int) -> None:
-        """Keep the first n tokens of the last step, and forget the others."""
+        """Keep the first n tokens of the last step, and remove the others."""
         n_fed = len(self.states) - 1
         self.tokens = self.tokens[:, : self.tokens.size(1) - n_fed + n]
         self.states = [self.states[n]]
 
 
 class IncrementalNetwork:
-    """Any model that fairseq can decode incrementally, its rows of different lengths in groups.
+    """A network for any model that fairseq can decode incrementally.
 
     fairseq's incremental state is for rows of equal length. It can be reordered, but two states
-    cannot be joined. So the rows of one :meth:`encode` are a group, and a group whose rows come to
-    differ in length is divided. A group is fed token by token, and holds the state after each token
-    until :meth:`keep` decides which state stays. The methods are those of
+    cannot be joined. So the rows of each :meth:`encode` form a group, which is split when its rows
+    differ in length. A group is fed token by token, and stores the state after each token until
+    :meth:`keep` selects one of them. The methods are those of
     :class:`~.transformer.TransformerNetwork`.
     """
 
@@ -51,8 +51,8 @@ class IncrementalNetwork:
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """
         Args:
-            model: one for which :func:`~.support.decodes_incrementally` is true.
-            temperature: divides what the decoder returns, where fairseq's generator divides it.
+            model: a model for which :func:`~.support.decodes_incrementally` is true.
+            temperature: the divisor of the decoder's output, as in fairseq's generator.
         """
         self._model = model
         self._temperature = temperature
@@ -60,19 +60,19 @@ class IncrementalNetwork:
 
     @property
     def n_rows(self) -> int:
-        """R."""
+        """The number of rows, R."""
         return sum(group.rows.numel() for group in self._groups)
 
     def reset(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._groups: list[RowGroup] = []
 
     @torch.no_grad()
     def encode(self, net_input: dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each."""
-        # fairseq's attention can share a source among the rows of a beam. These rows share none.
+        # Rows do not share sources, as the rows of a beam do in fairseq.
         self._model.decoder.set_beam_size(1)
-        # Recurrent encoders need the longest source first.
+        # Recurrent encoders expect the longest source first.
         order = _source_lengths(net_input).argsort(descending=True, stable=True)
         ordered = {
             name: value[order] if isinstance(value, Tensor) else value
@@ -89,13 +89,13 @@ class IncrementalNetwork:
         """Feed int64 ``[R, T]`` to all rows, or to ``rows`` int64 ``[R]``.
 
         Returns:
-            features ``[R, T, V]``: the model's own log-probabilities
+            features ``[R, T, V]``: the model's log-probabilities
 
         Raises:
             ValueError: for a tree.
         """
         if parents is not None:
-            raise ValueError("trees of tokens: fairseq's incremental decoding cannot feed them")
+            raise ValueError("trees of tokens: not supported by fairseq's incremental decoding")
         self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
         place = self._fed.new_full((self.n_rows,), -1)
         place[self._fed] = torch.arange(self._fed.numel(), device=tokens.device)
@@ -110,7 +110,7 @@ class IncrementalNetwork:
 
     @torch.no_grad()
     def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
-        """Keep the first n tokens int64 ``[R]`` of the last step, and forget the others."""
+        """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
         kept = n.new_zeros(self.n_rows).index_copy(0, self._fed, n)
         self._groups = self._divided(kept)
         for group in self._groups:
@@ -118,7 +118,7 @@ class IncrementalNetwork:
 
     @torch.no_grad()
     def select(self, rows: Tensor) -> None:
-        """Row i becomes what row ``rows[i]`` was, int64 ``[R']``; fed tokens are forgotten."""
+        """Row i becomes a copy of row ``rows[i]``, int64 ``[R']``; fed tokens are removed."""
         selected = []
         for group in self._groups:
             group.keep(0)
@@ -139,7 +139,7 @@ class IncrementalNetwork:
         group.tokens = torch.cat([group.tokens, new], dim=1)
         outputs = []
         for end in range(n_before + 1, group.tokens.size(1) + 1):
-            # Decoders change their state in place, and the earlier one may be needed again.
+            # Decoders change the state in place, but the previous one may still be needed.
             state = copy.deepcopy(group.states[-1])
             scores, *extra = self._model.decoder.forward(
                 group.tokens[:, :end], encoder_out=group.encoder_out, incremental_state=state
@@ -150,19 +150,19 @@ class IncrementalNetwork:
         return torch.cat(outputs, dim=1)
 
     def _divided(self, labels: Tensor) -> list[RowGroup]:
-        """Groups whose rows have one label each; labels ``[R]``."""
+        """Split groups, so that all rows of a group have the same label; labels ``[R]``."""
         return [part for group in self._groups for part in self._parts(group, labels[group.rows])]
 
     def _parts(self, group: RowGroup, labels: Tensor) -> Iterator[RowGroup]:
         values = labels.unique()
         for value in values:
             members = labels.eq(value).nonzero().squeeze(1)
-            # The parts share nothing, since encoders and decoders reorder in place.
-            own = group if values.numel() == 1 else copy.deepcopy(group)
-            yield self._gathered(own, members, own.rows[members])
+            # Copied, since encoders and decoders reorder in place.
+            part = group if values.numel() == 1 else copy.deepcopy(group)
+            yield self._gathered(part, members, part.rows[members])
 
     def _gathered(self, group: RowGroup, members: Tensor, rows: Tensor) -> RowGroup:
-        """Some members int64 ``[G']`` of a group, as these ``rows``; the old group is used up."""
+        """Members int64 ``[G']`` of a group as these ``rows``; the old group becomes invalid."""
         n_members, encoder_out = group.rows.numel(), group.encoder_out
         if not torch.equal(members, torch.arange(n_members, device=members.device)):
             encoder_out = self._model.encoder.reorder_encoder_out(encoder_out, members)
@@ -173,15 +173,15 @@ class IncrementalNetwork:
     def _reorder(self, state: dict[str, Any], members: Tensor, n_members: int) -> None:
         reorder = self._model.decoder.reorder_incremental_state_scripting
         if members.numel() == n_members:
-            # fairseq's cross-attention ignores an order of unchanged size, which it takes for beams
-            # that change places within their sentence. It obeys orders of other sizes.
+            # fairseq's cross-attention ignores an order with an unchanged number of rows, assuming
+            # that beams are reordered within their sentence. So change the number, and undo this.
             reorder(state, torch.cat([members, members[:1]]))
             members = torch.arange(n_members, device=members.device)
         reorder(state, members)
 
 
 def _source_lengths(net_input: dict[str, Any]) -> Tensor:
-    """The sources' lengths, int64 ``[B]``; zeros if a batch has none, whose sources are equal."""
+    """The lengths of the sources, int64 ``[B]``; zeros if the batch does not have them."""
     if "src_lengths" in net_input:
         return net_input["src_lengths"]
     padding = net_input.get("padding_mask")

@@ -1,4 +1,4 @@
-"""Models that :class:`~.transformer.TransformerNetwork` can step, and those that fairseq must."""
+"""Checks which kind of network supports a model."""
 
 import inspect
 from typing import Optional
@@ -16,10 +16,10 @@ class UnsupportedModel(ValueError):
 
 
 def check_supported(model: FairseqEncoderDecoderModel) -> None:
-    """Refuse models that neither this package nor fairseq's incremental decoding can step.
+    """Reject models that neither :mod:`.transformer` nor :mod:`.incremental` supports.
 
     Raises:
-        UnsupportedModel: names the first part that is not stock.
+        UnsupportedModel: the message names the first part that is not stock.
     """
     problem = departure_from_stock(model)
     if problem is not None and not decodes_incrementally(model):
@@ -28,14 +28,14 @@ def check_supported(model: FairseqEncoderDecoderModel) -> None:
 
 
 def departure_from_stock(model: FairseqEncoderDecoderModel) -> Optional[str]:
-    """The first part of a model that differs from stock transformers', in words; or ``None``."""
+    """Describe the first part of a model that differs from a stock transformer, or ``None``."""
     return next(departures(model), None)
 
 
 def decodes_incrementally(model: FairseqEncoderDecoderModel) -> bool:
-    """Whether fairseq's incremental decoding can step a model, one token at a time.
+    """Return True if fairseq's incremental decoding supports a model, one token at a time.
 
-    Non-autoregressive decoders inherit its interface and do not keep it. Prediction heads and
+    Non-autoregressive decoders inherit its interface without implementing it. Prediction heads and
     several tokens a step need a stock transformer.
     """
     if not isinstance(model, FairseqEncoderDecoderModel):

@@ -1,4 +1,4 @@
-"""The steps of stock fairseq transformer decoders, with or without prediction heads."""
+"""A network for stock fairseq transformers, with or without prediction heads."""
 
 from typing import Any, Optional
 
@@ -14,13 +14,14 @@ from .caches import RowCache, SourceCache
 class TransformerNetwork:
     """A stock transformer decoder whose rows may differ in length.
 
-    For any tokens, and any division of them into steps, its logits equal those of
+    However tokens are divided into steps, the logits equal those of
     ``model.decoder(prev_output_tokens, encoder_out)`` up to rounding.
 
     Attributes:
-        tokens_per_step: how many tokens the decoder predicts at once, and lets see each other.
-        block_size: the number of prediction heads, p_1 among them; 0 without heads.
-        has_sequential_heads: whether heads see the tokens before their own.
+        tokens_per_step: the number of tokens that the decoder predicts at once; they see each
+            other.
+        block_size: the number of prediction heads, including p_1; 0 without heads.
+        has_sequential_heads: whether the heads are sequential.
     """
 
     is_normalized = False
@@ -28,12 +29,12 @@ class TransformerNetwork:
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """
         Args:
-            model: one for which :func:`~.support.departure_from_stock` is ``None``.
-            temperature: divides the logits.
+            model: a model for which :func:`~.support.departure_from_stock` is ``None``.
+            temperature: the divisor of logits.
         """
         self._encoder, self._decoder = model.encoder, model.decoder
         self._temperature = temperature
-        # Iterating over ``decoder.layers`` leaves some out under --decoder-layerdrop.
+        # Iterating over ``decoder.layers`` would skip some under --decoder-layerdrop.
         self._layers = [model.decoder.layers[n] for n in range(len(model.decoder.layers))]
         self.tokens_per_step: int = getattr(model.decoder, "tokens_per_step", 1)
         self.block_size: int = getattr(model.decoder, "block_size", 0)
@@ -42,11 +43,11 @@ class TransformerNetwork:
 
     @property
     def n_rows(self) -> int:
-        """R."""
+        """The number of rows, R."""
         return self._rows.lengths.numel()
 
     def reset(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         like = self._decoder.embed_tokens.weight.detach()
         shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
         self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
@@ -58,8 +59,8 @@ class TransformerNetwork:
         """Encode B sources, and append an empty row for each.
 
         Args:
-            net_input: what fairseq's batches hold, such as ``src_tokens`` int64 ``[B, S]``, padded
-                on either side, and ``src_lengths`` int64 ``[B]``.
+            net_input: the ``net_input`` of fairseq's batches, such as ``src_tokens`` int64
+                ``[B, S]``, padded on either side, and ``src_lengths`` int64 ``[B]``.
         """
         encoded = self._encoder.forward_torchscript(net_input)
         states = encoded["encoder_out"][0].transpose(0, 1)
@@ -77,17 +78,17 @@ class TransformerNetwork:
     def step(
         self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
     ) -> Tensor:
-        """Feed T tokens to each row, behind those that it has.
+        """Append T tokens to each row.
 
         Args:
-            tokens: int64 ``[R, T]``, T a multiple of :attr:`tokens_per_step`. Rows that have fewer
-                tokens to feed are padded with anything.
-            parents: for trees, int64 ``[R, T]``, the index of the token that each follows; -1 for
-                tokens that follow the row (default: chains).
-            rows: int64 ``[R]``, the rows that take the step (default: all).
+            tokens: int64 ``[R, T]``, T a multiple of :attr:`tokens_per_step`. Rows with fewer
+                tokens can have any padding.
+            parents: for trees, int64 ``[R, T]``, the index of each token's parent; -1 for tokens
+                that follow the row (default: chains).
+            rows: int64 ``[R]``, the rows that are extended (default: all).
 
         Returns:
-            features ``[R, T, C]``, as ``decoder.extract_features`` gives them
+            features ``[R, T, C]``, like those of ``decoder.extract_features``
         """
         n_new = tokens.size(1)
         self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
@@ -111,17 +112,17 @@ class TransformerNetwork:
         return x if self._decoder.project_out_dim is None else self._decoder.project_out_dim(x)
 
     def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
-        """Keep tokens of the last step, and forget the others.
+        """Keep tokens of the last step, and remove the others.
 
         Args:
-            n: int64 ``[R]``, how many each row keeps that took the step.
-            path: for trees, int64 ``[R, D]``, the indices of those tokens, each of which follows
-                the one before; what stands behind the first n means nothing.
+            n: int64 ``[R]``, the number of tokens to keep in each row of the step.
+            path: for trees, int64 ``[R, D]``, the indices of these tokens, each the child of the
+                one before; entries after the first n are ignored.
         """
         self._rows.keep(self._fed, n, path)
 
     def select(self, rows: Tensor) -> None:
-        """Row i becomes what row ``rows[i]`` was.
+        """Row i becomes a copy of row ``rows[i]``.
 
         Args:
             rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
@@ -131,27 +132,28 @@ class TransformerNetwork:
         self._fed = torch.arange(rows.numel(), device=rows.device)
 
     def scores(self, features: Tensor) -> Tensor:
-        """p_1's logits: features ``[..., C]`` to ``[..., V]``."""
+        """The logits of p_1: features ``[..., C]`` to ``[..., V]``."""
         return self.head_scores(features, 0, 1).squeeze(-2)
 
     def head_scores(self, features: Tensor, first: int, last: int) -> Tensor:
         """The logits of parallel heads ``first ... last - 1``: ``[..., last - first, V]``.
 
-        Head 0 is p_1; models without parallel heads have no other.
+        Head 0 is p_1, the only one of models without parallel heads.
         """
         if self.block_size and not self.has_sequential_heads:
             return self._logits(self._decoder.head_features(features, first, last))
         return self._logits(features.unsqueeze(-2))
 
     def begin_drafts(self, features: Tensor) -> Tensor:
-        """The states from which sequential heads go on: ``[R, C]`` to ``[R, C]``."""
+        """The first states of sequential heads: features ``[R, C]`` to ``[R, C]``."""
         return self._decoder.heads.begin(features)
 
     def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """Let sequential heads read one more token behind each of their states.
+        """Advance states of sequential heads by one token each.
 
         Args:
-            states: ``[R, W, C]``, W of each row; tokens: int64 ``[R, W]``.
+            states: ``[R, W, C]``, W states of each row.
+            tokens: int64 ``[R, W]``, the next token of each state.
 
         Returns:
             states ``[R, W, C]``
@@ -163,7 +165,7 @@ class TransformerNetwork:
         return heads.feed_forward(states + heads.source(found))
 
     def draft_scores(self, states: Tensor) -> Tensor:
-        """The logits ``[..., V]`` of the token behind each state ``[..., C]``."""
+        """The logits ``[..., V]`` of the token after each state ``[..., C]``."""
         return self._logits(self._decoder.heads.output(states))
 
     def _logits(self, states: Tensor) -> Tensor:
@@ -171,13 +173,13 @@ class TransformerNetwork:
         return logits if self._temperature == 1.0 else logits / self._temperature
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Tokens and their positions, int64 ``[R, T]``, to ``[R, T, C]``."""
+        """Embed tokens and their positions, int64 ``[R, T]``: ``[R, T, C]``."""
         decoder = self._decoder
         x = decoder.embed_scale * decoder.embed_tokens(tokens)
         if decoder.project_in_dim is not None:
             x = decoder.project_in_dim(x)
         if decoder.embed_positions is not None:
-            # Drafts may lie behind the last position. Outputs do not.
+            # Drafts may exceed the last position; outputs do not.
             x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
         return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
 
@@ -207,7 +209,7 @@ class TransformerNetwork:
         return x if layer.normalize_before else layer.encoder_attn_layer_norm(x)
 
     def _attend_to_sources(self, index: int, queries: Tensor) -> Tensor:
-        """Attention of one layer to the sources of the rows that took the step: ``[R, T, E]``."""
+        """The attention of one layer to the sources of the step's rows: ``[R, T, E]``."""
         keys, values, visible = self._sources.read(index, self._fed)
         n_heads = self._layers[index].encoder_attn.num_heads
         return attend(queries, keys, values, visible[:, None], n_heads)
@@ -228,7 +230,7 @@ def _feed_forward(layer: Any, x: Tensor) -> Tensor:
 
 
 def _position_embeddings(decoder: Any) -> Tensor:
-    """The embeddings of positions 0, 1, ... up to the longest output: ``[N, C]``."""
+    """The embeddings of all positions of outputs: ``[N, C]``."""
     like, embedding = decoder.embed_tokens.weight.detach(), decoder.embed_positions
     if embedding is None:
         return like.new_zeros(0)

@@ -82,7 +82,7 @@ def test_the_tokeniser_comes_first_and_last():
 
 def test_what_a_tokeniser_cannot_take():
     first, problem, last = codec_of(Task(None, Letters())).encode(["b", "no", "ab"])
-    assert problem == Problem("not tokenised", "the tokeniser or BPE says KeyError: 'no word'")
+    assert problem == Problem("not tokenised", "the tokeniser or BPE raises KeyError: 'no word'")
     assert (first.tolist(), last.tolist()) == ([5, 2], [4, 5, 2])
 
 

@@ -12,5 +12,5 @@ def test_languages(corpus, tmp_path):
     infer_languages(args)
     assert (args.source_lang, args.target_lang) == ("en", "de")
     infer_languages(SimpleNamespace(data="nowhere", source_lang="en", target_lang="de"))
-    with pytest.raises(ValueError, match="holds no binarised data"):
+    with pytest.raises(ValueError, match="has no binarised data"):
         infer_languages(SimpleNamespace(data=str(tmp_path), source_lang=None, target_lang="de"))

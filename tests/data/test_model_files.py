@@ -28,21 +28,23 @@ def test_the_checkpoint_of_a_directory(names, found, tmp_path):
 
 
 def test_no_checkpoint(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"^path .*: holds no checkpoint \(looked for chec"):
+    with pytest.raises(FileNotFoundError, match=r"^path .*: has no checkpoint \(looked for chec"):
         checkpoints_of(tmp_path)
-    with pytest.raises(FileNotFoundError, match="^path .*/none.pt: no such file or directory; na"):
+    with pytest.raises(FileNotFoundError, match="^path .*/none.pt: no such file or directory; gi"):
         checkpoints_of(tmp_path / "none.pt")
     touch(tmp_path, "a.pt", "b.pt")
-    with pytest.raises(ValueError, match="^path .*: holds 2 checkpoints, .* name one of them, su"):
+    with pytest.raises(
+        ValueError, match="^path .*: has 2 checkpoints, .* give one of the files, su"
+    ):
         checkpoints_of(tmp_path)
-    with pytest.raises(ValueError, match=r"^path \[\]: name at least one"):
+    with pytest.raises(ValueError, match=r"^path \[\]: give at least one"):
         checkpoints_of([])
 
 
 def test_dictionaries(tmp_path):
-    with pytest.raises(FileNotFoundError, match="^data .*: holds no dictionaries .* give data=DIR"):
+    with pytest.raises(FileNotFoundError, match="^data .*: has no dictionaries .* give data=DIR"):
         data_of(str(tmp_path / "checkpoint.pt"), None)
-    with pytest.raises(FileNotFoundError, match=r"^data .*: holds no dictionaries .*txt\)$"):
+    with pytest.raises(FileNotFoundError, match=r"^data .*: has no dictionaries .*txt\)$"):
         data_of("checkpoint.pt", tmp_path)
     touch(tmp_path, "dict.en.txt")
     assert data_of(str(tmp_path / "checkpoint.pt"), None) == str(tmp_path)

@@ -34,7 +34,7 @@ def test_errors_in_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([str(tmp_path), "--output", str(tmp_path / "a.fastdec")])
     assert stopped.value.code == 2
-    assert "holds no checkpoint" in capsys.readouterr().err
+    assert "has no checkpoint" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

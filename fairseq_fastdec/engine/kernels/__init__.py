@@ -2,7 +2,7 @@
 
 
 def description() -> str:
-    """Whether there is compiled code, and without it how to get it."""
+    """Describe whether there is compiled code, and if not, how to install it."""
     from . import loading
 
     if loading.library() is not None:

@@ -1,8 +1,7 @@
-"""Memory for weights, in pages of 2 MiB where the system has them.
+"""Allocates memory for weights, in pages of 2 MiB if the system supports them.
 
-A step reads all weights once, and mostly from memory. In pages of 4 KiB the processor looks up the
-address of each of them in tables that lie in memory, too, and asks for nothing beyond the end of a
-page in advance.
+A step reads all weights once, mostly from main memory. With pages of 4 KiB, the processor has to
+look up the address of each page in memory, too, and prefetches nothing beyond the end of a page.
 """
 
 import mmap
@@ -13,24 +12,21 @@ import torch
 from torch import Tensor
 
 PAGE = 2 << 20
-# Small tensors share a region, which is freed when none of them is left.
+# Small tensors share a region, which is freed together with the last of them.
 REGION = 8 * PAGE
-# Tensors begin with a line of the caches.
+# Tensors are aligned to cache lines.
 LINE = 64
 
 
 class LargePages:
-    """Gives memory for tensors one behind the other, in regions of large pages.
-
-    Several threads may ask at once.
-    """
+    """Allocates tensors consecutively in regions of large pages. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._free = torch.empty(0, dtype=torch.uint8)
 
     def empty(self, n: int, dtype: torch.dtype) -> Tensor:
-        """A tensor ``[n]`` on the CPU, of any contents, as :func:`torch.empty` gives it."""
+        """An uninitialised CPU tensor ``[n]``, like :func:`torch.empty`."""
         n_bytes = n * dtype.itemsize
         with self._lock:
             if self._free.numel() < n_bytes:
@@ -44,16 +40,16 @@ class LargePages:
 
 
 def _region(n_bytes: int) -> Optional[Tensor]:
-    """So many bytes that begin with a large page; ``None`` where there are no such pages."""
+    """A tensor of ``n_bytes`` in large pages; ``None`` if the system has none."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return None
-    # What processes share is never in large pages, unless the system's owner says so.
+    # Private memory: by default, Linux does not use large pages for shared memory.
     memory = mmap.mmap(-1, n_bytes + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     whole = torch.frombuffer(memory, dtype=torch.uint8)
     begin = -whole.data_ptr() % PAGE
     try:
         memory.madvise(mmap.MADV_HUGEPAGE, begin, n_bytes)
-    except OSError:  # the system was built without them
+    except OSError:  # a kernel without large pages
         return None
     return whole[begin : begin + n_bytes]
 

@@ -1,6 +1,6 @@
-"""Loads the compiled code, if there is any.
+"""Loads the compiled code.
 
-It is built when the package is installed, if there is a compiler; everything works without it.
+It is built when the package is installed, if there is a compiler. It is optional.
 """
 
 import functools
@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 logger = logging.getLogger(__name__)
 
-# A file of 64 bits, the lower ones first, begins so.
+# The beginning of a little-endian 64-bit ELF file.
 ELF_OF_64_BITS = b"\x7fELF\x02\x01"
 
 _measuring = threading.Lock()
@@ -25,8 +25,8 @@ _n_measured = 1
 def library() -> Any:
     """The extension module ``_engine``, or ``None`` if it was not built or cannot be loaded.
 
-    This is the one place that decides whether compiled code is used. It is called as an attribute
-    of this module, so a test that replaces it turns compiled code off everywhere.
+    This is the only place that decides whether compiled code is used. Call it as an attribute of
+    this module, so that a test can replace it to disable compiled code everywhere.
     """
     path = _built()
     if path is None:
@@ -39,19 +39,19 @@ def library() -> Any:
         spec.loader.exec_module(module)
         return module
     except (OSError, ValueError, ImportError) as problem:
-        logger.warning("%s: %s; decoding is slower without. %s", path, problem, how_to_install())
+        logger.warning("%s: %s; decoding is slower without it. %s", path, problem, how_to_install())
         return None
 
 
 def n_threads() -> int:
-    """The number of threads that a call may have: the number of torch's."""
-    import torch  # not there in processes that decode from bundles
+    """The number of threads that a call may use, which is that of torch."""
+    import torch  # not installed where only bundles are decoded
 
     return measured(torch.get_num_threads())
 
 
 def measured(n: int) -> int:
-    """A number of threads, once it is known what they cost: calls use no more than they need."""
+    """Return n, after measuring what n threads cost, so that calls start only threads that help."""
     global _n_measured
     if n > 1 and _n_measured != n:
         with _measuring:
@@ -62,19 +62,19 @@ def measured(n: int) -> int:
 
 
 def bounded(number: Optional[int]) -> int:
-    """The number, or the largest that compiled code can count to; also that for ``None``."""
+    """The number, limited to the largest that compiled code accepts; ``None``: that one."""
     most = library().ALL_STEPS
     return most if number is None else min(number, most)
 
 
 def check_complete(path: Path) -> None:
-    """Notice a file that was cut short: whoever reads beyond its end in memory is killed.
+    """Detect a truncated file: reading mapped memory beyond the end of a file kills the process.
 
-    The sizes that ELF files (those of Linux) state are compared; other files pass.
+    Compares the size with the headers of ELF files, as on Linux. Other files are not checked.
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if it ends before its last section or segment does.
+        ValueError: if the file ends before its last section or segment.
     """
     size = path.stat().st_size
     with open(path, "rb") as file:
@@ -95,11 +95,11 @@ def check_complete(path: Path) -> None:
                 start, _, _, length = struct.unpack_from("<4Q", table, place + 8)
                 needed = max(needed, start + length)
     if needed > size:
-        raise ValueError(f"cut short: {size} of at least {needed} bytes")
+        raise ValueError(f"truncated: {size} of at least {needed} bytes")
 
 
 def how_to_install() -> str:
-    """The command that builds the compiled code, in a sentence."""
+    """A sentence with the command that builds the compiled code."""
     sources = Path(__file__).resolve().parents[3]
     is_checkout = (sources / "setup.py").exists()
     place = f"-e {sources}" if is_checkout else "DIRECTORY, with the directory of its sources"

@@ -1,4 +1,4 @@
-"""Linear layers with weights as compiled code reads them."""
+"""Linear layers with weights in the layout of compiled code."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
@@ -11,24 +11,24 @@ from . import loading
 from .large_pages import WEIGHTS
 from .parts import EnginePart
 
-# Outputs that are packed at a time: an output layer may have a quarter of a million, of which a
-# second copy would need too much memory. The number is a multiple of all blocks.
+# Outputs that are packed at a time, a multiple of all block sizes. Packing a whole output layer at
+# once, which can have 250,000 outputs, would need too much memory.
 OUTPUTS_AT_ONCE = 4096
-# No weight is so small; a channel of zeros must not divide by zero.
+# Avoids division by zero for channels of zeros.
 SMALLEST_SCALE = 1e-30
-# Inputs of 0 are quantised to this, ``ZERO_POINT`` in cpp/quantize.h.
+# The quantised value of an input of 0, ``ZERO_POINT`` in cpp/quantize.h.
 ZERO_POINT = 128
 
 
 class PackedLinear:
     """``y = x weight^T + bias`` by compiled code, fp32 in and out.
 
-    A token gives the same alone as among others, and for any number of threads. A layer does not
-    change, so several threads may call it at once.
+    The result of a token depends neither on other tokens nor on the number of threads. Layers are
+    immutable, so several threads may call one at once.
 
     Attributes:
         n_inputs, n_outputs: the sizes.
-        part: the layer as the engine takes it.
+        part: the layer for the engine.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor] = None) -> None:
@@ -38,7 +38,7 @@ class PackedLinear:
             bias: fp32 ``[outputs]`` or ``None``.
 
         Raises:
-            ValueError: for a layer without inputs or outputs.
+            ValueError: if the layer has no inputs or no outputs.
         """
         self.n_outputs, self.n_inputs = weight.shape
         if not weight.numel():
@@ -49,21 +49,21 @@ class PackedLinear:
         self._linear = self.part.built()
 
     def _weights(self, weight: Tensor) -> Any:
-        """The arguments of ``_engine.Linear`` that hold the weight ``[blocks, inputs, BLOCK]``."""
+        """The arguments of ``_engine.Linear`` for the weight, here ``[blocks, inputs, BLOCK]``."""
         parts = weight.split(OUTPUTS_AT_ONCE)
         return {"weight": _in_blocks(parts, weight.shape, torch.float32, 1).numpy()}
 
     def __call__(self, x: Tensor) -> Tensor:
-        """fp32 ``[..., inputs]`` to fp32 ``[..., outputs]``."""
+        """Apply the layer to fp32 ``[..., inputs]``: fp32 ``[..., outputs]``."""
         rows = x.reshape(-1, self.n_inputs).contiguous()
         y = self._linear(rows.numpy(), loading.n_threads())
         return torch.from_numpy(y).view(*x.shape[:-1], self.n_outputs)
 
 
 class PackedBFloat16(PackedLinear):
-    """The same of inputs and weights rounded to bf16; neither the bias nor a sum is rounded.
+    """A linear layer with inputs and weights rounded to bf16; bias and sums are fp32.
 
-    The weight is kept as ``[blocks, pairs of inputs, BLOCK, PAIR]``, filled up with zeros.
+    The weight is stored as ``[blocks, pairs of inputs, BLOCK, PAIR]``, padded with zeros.
     """
 
     def _weights(self, weight: Tensor) -> Any:
@@ -73,11 +73,10 @@ class PackedBFloat16(PackedLinear):
 
 
 class PackedInt8(PackedLinear):
-    """The same in 8-bit integers, symmetrically.
+    """A linear layer in 8-bit integers, with symmetric quantisation.
 
-    Weights are quantised once, each output channel with its own scale; inputs as they come, token
-    by token. Weights are kept as ``[blocks, groups of inputs, BLOCK, GROUP]``, filled up with
-    zeros.
+    Weights have one scale per output channel, inputs one scale per token, which is computed in each
+    call. Weights are stored as ``[blocks, groups of inputs, BLOCK, GROUP]``, padded with zeros.
     """
 
     def _weights(self, weight: Tensor) -> Any:
@@ -85,11 +84,11 @@ class PackedInt8(PackedLinear):
         scales = (torch.maximum(greatest, -least) / 127).clamp_min_(SMALLEST_SCALE)
         sums = []
 
-        # The weight is never in memory as a whole in integers and packed at once.
+        # A generator, so that the whole weight is never in memory as integers and packed at once.
         def quantized() -> Iterator[Tensor]:
             pairs = (tensor.split(OUTPUTS_AT_ONCE) for tensor in (weight, scales))
-            for part, own_scales in zip(*pairs):
-                integers = (part / own_scales[:, None]).round_().to(torch.int8)
+            for part, part_scales in zip(*pairs):
+                integers = (part / part_scales[:, None]).round_().to(torch.int8)
                 sums.append(integers.sum(dim=1, dtype=torch.int32))
                 yield integers
 
@@ -105,11 +104,11 @@ class PackedInt8(PackedLinear):
 def _in_blocks(
     parts: Iterable[Tensor], shape: Sequence[int], dtype: torch.dtype, group: int
 ) -> Tensor:
-    """A weight as ``[blocks, groups of inputs, BLOCK, group]``, filled up with zeros.
+    """Pack a weight as ``[blocks, groups of inputs, BLOCK, group]``, padded with zeros.
 
     Args:
-        parts: of the weight, ``[OUTPUTS_AT_ONCE, inputs]`` each, the last one perhaps of fewer.
-        shape: of the weight, ``[outputs, inputs]``.
+        parts: parts of the weight, ``[OUTPUTS_AT_ONCE, inputs]`` each; the last may be smaller.
+        shape: the shape of the weight, ``[outputs, inputs]``.
     """
     n_outputs, n_inputs = shape
     block = loading.library().BLOCK
@@ -126,7 +125,7 @@ def _in_blocks(
 
 
 def _filled_up(of_outputs: Optional[Tensor], n_outputs: int) -> Tensor:
-    """Numbers of outputs fp32 ``[outputs]``, with zeros up to whole blocks; ``None``: zeros."""
+    """Pad a value per output, fp32 ``[outputs]``, to whole blocks; ``None`` stands for zeros."""
     lacking = -n_outputs % loading.library().BLOCK
     if of_outputs is None:
         return torch.zeros(n_outputs + lacking)

@@ -1,4 +1,4 @@
-"""Descriptions of the engine's objects, from which they are built, and which a file can hold."""
+"""Descriptions of the engine's objects, which can be built or written to a file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,19 +8,19 @@ from . import loading
 
 @dataclass(frozen=True)
 class EnginePart:
-    """An object of the extension module ``_engine`` before it is built.
+    """The description of an object of the extension module ``_engine``.
 
     Attributes:
-        kind: its class: ``Model``, ``Network``, ``Linear``, ``Norm``, ``Heads`` or ``Drafter``.
-        arguments: of the class, by name: numbers, numpy arrays, other parts, and lists, tuples and
-            dictionaries of these.
+        kind: the class: ``Model``, ``Network``, ``Linear``, ``Norm``, ``Heads`` or ``Drafter``.
+        arguments: the constructor's arguments: numbers, numpy arrays, other parts, and lists,
+            tuples and dictionaries of these.
     """
 
     kind: str
     arguments: dict[str, Any]
 
     def built(self) -> Any:
-        """The object. It shares the memory of the arrays."""
+        """Build the object. It shares the memory of the arrays."""
         arguments = {name: _built(value) for name, value in self.arguments.items()}
         return getattr(loading.library(), self.kind)(**arguments)
 
@@ -29,7 +29,7 @@ def _built(value: Any) -> Any:
     if isinstance(value, EnginePart):
         return value.built()
     if isinstance(value, dict):
-        return {name: _built(own) for name, own in value.items()}
+        return {name: _built(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_built(own) for own in value)
+        return type(value)(_built(item) for item in value)
     return value

@@ -1,4 +1,4 @@
-"""An encoder's parameters in the shapes that the engine multiplies with."""
+"""An encoder's parameters in the layout of the engine."""
 
 from dataclasses import dataclass
 from typing import Any, Optional
@@ -13,7 +13,7 @@ from .own_weights import OwnWeights
 from .rehearsal import Rehearsal
 from .weights import FeedForward, feed_forward, layer_linears, layers_of, queries_keys_values
 
-# By their names in EncoderLayerWeights, and those of fairseq's layer with the same inputs.
+# The fields of EncoderLayerWeights, and the linear layers of fairseq with the same inputs.
 LINEARS = {
     "qkv": "self_attn.q_proj",
     "out": "self_attn.out_proj",
@@ -34,10 +34,11 @@ class EncoderLayerWeights:
 
 @dataclass
 class EncoderWeights:
-    """A whole stock transformer encoder, but for its positions.
+    """A stock transformer encoder without its positions.
 
     Attributes:
-        rehearsed: states of random sentences, fp32 ``[B, S, C]``; only in 8-bit integers.
+        rehearsed: the states of random sentences, fp32 ``[B, S, C]``; ``None`` unless the precision
+            is int8.
     """
 
     n_heads: int
@@ -57,10 +58,10 @@ class EncoderWeights:
         """Gather and fuse the parameters.
 
         Args:
-            own: keeps the encoder's weights or releases them, layer by layer.
+            own: keeps or releases the encoder's weights, layer by layer.
 
         Raises:
-            ReleasedWeights: if they have been released.
+            ReleasedWeights: if the weights have been released.
         """
         attention = encoder.layers[0].self_attn
         weights = cls(

@@ -1,4 +1,4 @@
-"""Prediction heads, from prepared weights."""
+"""The weights of prediction heads in the layout of the engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from ..kernels.packed import PackedLinear
 from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .weights import stacked
 
-# fairseq's --activation-fn as compiled code numbers them, Epilogue in cpp/linear_blocks.h.
+# The numbers of fairseq's activation functions in compiled code: Epilogue in cpp/linear_blocks.h.
 ACTIVATIONS: dict[Callable, int] = {F.relu: 2, gelu: 3, gelu_accurate: 4, torch.tanh: 5}
 LINEAR = get_activation_fn("linear").__code__
-# Those of heads that know nothing of each other.
+# The activation functions that are supported in parallel heads.
 ACTIVATIONS_OF_HEADS = (F.relu, gelu)
 
 
 def activation_number(function: Callable[[Tensor], Tensor]) -> Optional[int]:
-    """The number of an activation in compiled code; ``None`` if there is none for it."""
-    # fairseq makes a new function for each layer of --activation-fn linear.
+    """The number of an activation in compiled code; ``None`` if it is not supported."""
+    # For --activation-fn linear fairseq creates a new function for each layer.
     if getattr(function, "__code__", None) is LINEAR:
         return 0
     return ACTIVATIONS.get(function)
@@ -32,10 +32,10 @@ def activation_number(function: Callable[[Tensor], Tensor]) -> Optional[int]:
 
 @dataclass
 class HeadWeights:
-    """Heads of :class:`~fairseq_fastdec.models.block_heads.BlockHeads` that all are learned."""
+    """A range of the heads of :class:`~fairseq_fastdec.models.block_heads.BlockHeads`."""
 
     hidden: PackedLinear
-    outputs: list[PackedLinear]  # one for all heads, or one for each
+    outputs: list[PackedLinear]  # one for all heads, or one per head
     n_heads: int
     gelu: bool
 
@@ -43,7 +43,7 @@ class HeadWeights:
     def of(
         cls, decoder: FairseqDecoder, precision: Precision, first: int, last: int
     ) -> "HeadWeights":
-        """Heads ``first ... last - 1``; head 0 is p_1, learned or not."""
+        """Heads ``first ... last - 1``, without an identity head; head 0 is p_1."""
         heads, n_identity = decoder.heads, int(decoder.identity_first_head)
         first, last = first - n_identity, last - n_identity
         weight, bias = heads.output_weight[first:last], heads.output_bias[first:last]
@@ -60,8 +60,9 @@ class DrafterWeights:
     """:class:`~fairseq_fastdec.models.sequential_heads.SequentialHeads`.
 
     Attributes:
-        n_heads, head_dim: of the attention to the sources, whose queries come scaled.
-        linears, norms: by their names in the engine.
+        n_heads, head_dim: of the attention to the sources; queries are scaled by the weights.
+        activation: the number of the activation function; ``None`` if it is not supported.
+        linears, norms: the layers, by their names in the engine.
     """
 
     n_heads: int
@@ -97,7 +98,7 @@ class DrafterWeights:
 def vocabulary_of_drafts(
     decoder: FairseqDecoder, precision: Precision, n_types: Optional[int]
 ) -> PackedLinear:
-    """The output layer behind sequential heads, of the first types (default: all)."""
+    """The output layer of sequential heads, for the first types only (default: all)."""
     output, widen = decoder.output_projection, decoder.heads.widen
     weight = in_fp32(output.weight[:n_types])
     if widen is not None:
@@ -106,5 +107,5 @@ def vocabulary_of_drafts(
 
 
 def has_sequential_heads(decoder: FairseqDecoder) -> bool:
-    """Whether the decoder has heads that see the tokens before theirs."""
+    """Return True if the decoder has :class:`SequentialHeads`."""
     return getattr(decoder, "heads_are_sequential", False)

@@ -1,4 +1,4 @@
-"""A model's own weights: kept beside what the engine prepares of them, or released."""
+"""Keeps or releases the weights of a model after the engine has prepared its copies."""
 
 import contextlib
 import weakref
@@ -12,23 +12,23 @@ from ...memory import large_pieces_apart, trim
 
 
 class ReleasedWeights(ValueError):
-    """Somebody needs weights that were released; the message names the option that keeps them."""
+    """Released weights are needed; the message names the option that keeps them."""
 
     def __init__(self) -> None:
         super().__init__(
-            "--keep-model: not given, so the model's own weights were released when the engine had "
-            "prepared them for its precision, and nothing else can be computed; give --keep-model"
+            "--keep-model: not given, so the model's weights were released once the engine had "
+            "prepared its copies, and only the engine can compute with it; give --keep-model"
         )
 
 
 class OwnWeights:
-    """Lets go of the weights of linear layers that may be released, once they are prepared.
+    """Releases the weights of permitted linear layers once the engine has prepared them.
 
-    A released weight has the shape ``[0]``. Modules that would compute with it raise
-    :class:`ReleasedWeights`, and so does their ``state_dict``.
+    A released weight has the shape ``[0]``. The forward pass and ``state_dict`` of its module raise
+    :class:`ReleasedWeights`.
 
     Attributes:
-        n_released: the number of weights that have been released.
+        n_released: the number of released weights.
     """
 
     def __init__(self) -> None:
@@ -37,18 +37,18 @@ class OwnWeights:
         self.n_released = 0
 
     def may_release(self, linears: Iterable[nn.Linear]) -> None:
-        """Permit it for these layers; all others are kept."""
+        """Permit to release the weights of these layers; all others are kept."""
         self._may_go.update(linears)
 
     @contextlib.contextmanager
     def reading(self, owner: nn.Module, linears: Sequence[nn.Linear]) -> Iterator[None]:
-        """Within, the engine prepares its copies of some weights; then they are released.
+        """A context for preparing copies of weights; on exit, permitted weights are released.
 
         Args:
-            owner: the module that computes with them in fairseq's own decoding.
+            owner: the module whose forward pass uses the weights.
 
         Raises:
-            ReleasedWeights: if one of them was released before.
+            ReleasedWeights: if one of them has already been released.
         """
         if any(linear.weight.dim() != 2 for linear in linears):
             raise ReleasedWeights
@@ -62,13 +62,13 @@ class OwnWeights:
                 self.n_released += 1
                 self._close(owner)
         if any(linear in self._may_go for linear in linears):
-            # Freed pieces of one layer are seldom of use for the next.
+            # The memory of one layer can rarely be reused for the next.
             trim()
 
     def _close(self, owner: nn.Module) -> None:
         if owner not in self._closed:
             self._closed.add(owner)
-            # Before all others: a call that is refused changes no parameter.
+            # First of all hooks, so that a rejected call has no effect.
             owner.register_forward_pre_hook(_refuse, prepend=True)
             owner.register_state_dict_pre_hook(_refuse)
 

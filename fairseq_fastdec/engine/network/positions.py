@@ -6,7 +6,7 @@ from fairseq.models.transformer import TransformerDecoderBase, TransformerEncode
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
-# So many are prepared at once, that the table is seldom made anew.
+# The smallest number of positions to prepare, so that the table rarely grows.
 POSITIONS = 256
 
 
@@ -14,8 +14,9 @@ class Positions:
     """The embeddings of an encoder's or a decoder's positions 0, 1, ...
 
     Attributes:
-        table: ``[N, C]``, N as many as were asked for or trained; ``None`` for models without
-            positions (``--no-token-positional-embeddings``).
+        table: ``[N, C]``, with N the largest number requested, or at most the number of trained
+            positions; ``None`` for models without positions
+            (``--no-token-positional-embeddings``).
     """
 
     def __init__(
@@ -23,7 +24,7 @@ class Positions:
     ) -> None:
         """
         Args:
-            like: of the table's dtype and device.
+            like: a tensor with the dtype and device of the table.
         """
         self._coder = coder
         self._like = like
@@ -32,7 +33,7 @@ class Positions:
         self.reach(POSITIONS)
 
     def reach(self, n: int) -> bool:
-        """Prepare so many positions, if there are more; returns whether they are new tensors."""
+        """Prepare at least n positions; returns whether the table was replaced."""
         embedding = self._coder.embed_positions
         if embedding is None or n <= self._n:
             return False

@@ -1,7 +1,7 @@
-"""A model's parameters are prepared once a model and precision, for all of its generators.
+"""Prepares the parameters of a model once per precision, for all of its generators.
 
-To pack and quantise the weights of transformer base takes longer than to translate a sentence, and
-every call of fairseq's hub interface builds a generator.
+Packing and quantising transformer base takes longer than translating a sentence, and every call of
+fairseq's hub interface builds a generator.
 """
 
 import threading
@@ -26,14 +26,14 @@ from .weights import DecoderWeights
 
 
 class PreparedModule:
-    """The prepared weights of one encoder or decoder: gone when the module is.
+    """The prepared weights of one encoder or decoder, which live as long as the module.
 
-    They are made when they are first asked for, and made anew after :meth:`refresh` has found that
-    the parameters may have changed. The module's own weights stay beside them, unless
-    :meth:`may_release` permits to let them go. Any number of threads may call the methods.
+    They are prepared on first use, and again after :meth:`refresh` has found that the parameters
+    may have changed. The module keeps its weights unless :meth:`may_release` permits to release
+    them. Methods are thread-safe.
 
     Attributes:
-        version: how often :meth:`refresh` has forgotten the weights.
+        version: the number of times that :meth:`refresh` has dropped the weights.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -41,7 +41,7 @@ class PreparedModule:
         self._watch = Watch(module)
         self._own = OwnWeights()
         self._made: dict[tuple[Hashable, ...], Any] = {}
-        # Making one piece asks for others of the same module.
+        # Reentrant: preparing one part can need another part of the same module.
         self._lock = threading.RLock()
         self.version = 0
 
@@ -50,7 +50,7 @@ class PreparedModule:
         self._own.may_release(linears)
 
     def refresh(self) -> int:
-        """Forget what was made of parameters that may have changed since; returns the version."""
+        """Drop prepared weights if the parameters may have changed; returns the version."""
         with self._lock:
             if self._watch.changed():
                 self._made.clear()
@@ -59,37 +59,38 @@ class PreparedModule:
             return self.version
 
     def encoder(self, precision: Precision) -> EncoderWeights:
-        """All of an encoder but its positions.
+        """The weights of an encoder, without its positions.
 
         Raises:
-            ReleasedWeights: if it would have to be made of weights that have been released. So do
-                the other methods.
+            ReleasedWeights: if released weights are needed. This also holds for the other methods.
         """
         return self._get(("encoder", precision), EncoderWeights.of, precision, self._own)
 
     def decoder(self, precision: Precision, encoder: FairseqEncoder) -> DecoderWeights:
-        """All of a decoder from token ids to features.
+        """The weights of a decoder, from token ids to features.
 
         Args:
-            encoder: whose states the decoder attends to.
+            encoder: the encoder whose states the decoder attends to.
         """
-        # Not every encoder is prepared: those of speech are fairseq's own.
+        # Some encoders are not prepared, such as speech encoders, which run in torch.
         with _PREPARED_LOCK:
-            known = _PREPARED.get(encoder)
-        sources = None if known is None else known._rehearsed("encoder", precision)
+            prepared_encoder = _PREPARED.get(encoder)
+        sources = None
+        if prepared_encoder is not None:
+            sources = prepared_encoder._rehearsed("encoder", precision)
         make = partial(DecoderWeights.of, sources=sources)
         return self._get(("decoder", precision), make, precision, self._own)
 
     def vocabulary(self, precision: Precision, n_types: Optional[int] = None) -> PackedLinear:
-        """A decoder's output layer, of the first types (default: all).
+        """A decoder's output layer, for the first types only (default: all).
 
-        A projection before it (``--decoder-output-dim``) is part of it.
+        It includes the projection before it (``--decoder-output-dim``).
         """
         make = self._make_vocabulary
         return self._get(("vocabulary", precision, n_types), make, precision, n_types)
 
     def heads(self, precision: Precision, first: int, last: int) -> HeadWeights:
-        """Heads that know nothing of each other; see :meth:`HeadWeights.of`."""
+        """Parallel heads; see :meth:`HeadWeights.of`."""
         key = ("heads", precision, first, last)
         return self._get(key, HeadWeights.of, precision, first, last)
 
@@ -115,7 +116,7 @@ class PreparedModule:
             return self._made[key]
 
     def _rehearsed(self, name: str, precision: Precision) -> Optional[Tensor]:
-        """The states of random sentences behind the weights in that precision, if there are any."""
+        """The states of random sentences in this precision, if they have been computed."""
         with self._lock:
             return getattr(self._made.get((name, precision)), "rehearsed", None)
 
@@ -149,7 +150,7 @@ _PREPARED_LOCK = threading.Lock()
 
 
 def prepared(module: nn.Module) -> PreparedModule:
-    """The prepared weights of an encoder or a decoder, which all its generators share."""
+    """The prepared weights of an encoder or decoder, shared by all generators."""
     with _PREPARED_LOCK:
         if module not in _PREPARED:
             _PREPARED[module] = PreparedModule(module)

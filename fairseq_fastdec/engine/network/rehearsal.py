@@ -1,7 +1,7 @@
-"""Random sentences go through fairseq's layers while these are prepared in 8-bit integers.
+"""Runs random sentences through fairseq's layers while they are prepared in 8-bit integers.
 
-So every linear layer is tried with inputs such as it will get (:mod:`..products.trial`). Layer by
-layer: no more than one has its weights twice.
+This provides realistic inputs for the trial of each linear layer (:mod:`..products.trial`). It
+proceeds layer by layer, so that only one layer has two copies of its weights at a time.
 """
 
 import copy
@@ -23,28 +23,27 @@ from .positions import Positions
 logger = logging.getLogger(__name__)
 
 SENTENCES, TOKENS = 4, 6
-# The first types of a dictionary are seldom words.
+# The first types of a dictionary are special symbols.
 FIRST_TYPE = 4
 
 
 class Rehearsal:
-    """The sentences, on their way through the layers of one encoder or decoder.
+    """Prepares the layers of one encoder or decoder, and tries them with random sentences.
 
-    In other precisions than 8-bit integers nothing is tried: they change no layer's outputs by
-    much.
+    Only int8 needs trials: other precisions hardly change the outputs of a layer.
     """
 
     def __init__(self, precision: Precision, name: str) -> None:
         """
         Args:
-            name: of the encoder or decoder, in the log.
+            name: the name of the encoder or decoder in the log.
         """
         self._is_needed = precision.product is PackedInt8
         self._precision = precision._replace(product=Untried) if self._is_needed else precision
         self._name = name
         self._kept: list[str] = []
-        self._states = torch.empty(0)  # fp32 [T, B, C], where the sentences are now
-        self._sources = torch.empty(0)  # fp32 [S, B, C], what a decoder attends to
+        self._states = torch.empty(0)  # fp32 [T, B, C], the states after the current layer
+        self._sources = torch.empty(0)  # fp32 [S, B, C], the encoder's states for a decoder
         self._keys_values = torch.empty(0)  # fp32 [layers, 2, B, H, S, D], of the sources
 
     def linear(self, weight: Tensor, bias: Optional[Tensor], name: str, x: Tensor) -> PackedLinear:
@@ -52,8 +51,8 @@ class Rehearsal:
 
         Args:
             weight, bias: as for :meth:`~..products.precision.Precision.linear`.
-            name: in the log.
-            x: inputs such as it will get, fp32 ``[..., inputs]``.
+            name: its name in the log.
+            x: typical inputs, fp32 ``[..., inputs]``.
         """
         made = self._precision.linear(weight, bias)
         return self._settled(made, name, x) if self._is_needed else made
@@ -61,10 +60,10 @@ class Rehearsal:
     def cross_key_values(
         self, weight: Tensor, bias: Tensor, attention: Any, sources: Optional[Tensor]
     ) -> PackedLinear:
-        """Prepare the layer that makes keys and values of an encoder's states, for all layers.
+        """Prepare the layer that computes the keys and values of the sources, for all layers.
 
         Args:
-            attention: fairseq's of the first layer.
+            attention: fairseq's cross-attention of the first layer.
             sources: the states of random sentences, fp32 ``[B, S, C]``; ``None`` for an encoder
                 that is not prepared.
         """
@@ -83,7 +82,7 @@ class Rehearsal:
 
         Args:
             coder: fairseq's encoder or decoder.
-            weights: what is prepared of it, without layers yet.
+            weights: its prepared weights, without the layers.
         """
         if not self._is_needed:
             return
@@ -96,12 +95,12 @@ class Rehearsal:
         self._states = _normalized(x, weights.embed_norm).transpose(0, 1)
 
     def layer(self, index: int, layer: Any, make: Callable, linears: dict[str, str]) -> Any:
-        """Prepare a layer, and take the sentences through it.
+        """Prepare a layer, and run the sentences through it.
 
         Args:
-            layer: fairseq's; only its linear layers may be without weights that have been released.
-            make: called with it and a precision, prepares it.
-            linears: the linear layers of what it makes, and of the layer those with their inputs.
+            layer: fairseq's layer. Only the weights of its linear layers may have been released.
+            make: called with the layer and a precision to prepare it.
+            linears: the prepared linear layers, and the layer's modules that have the same inputs.
         """
         made = make(layer, self._precision)
         if not self._is_needed:
@@ -110,24 +109,24 @@ class Rehearsal:
         for name, module in linears.items():
             *path, last = name.split(".")
             owner = functools.reduce(getattr, path, made)
-            own = self._settled(getattr(owner, last), f"layers.{index}.{name}", inputs[module])
-            setattr(owner, last, own)
+            settled = self._settled(getattr(owner, last), f"layers.{index}.{name}", inputs[module])
+            setattr(owner, last, settled)
         return made
 
     def end(self, norm: Any) -> Optional[Tensor]:
-        """Log which layers were not trusted; see :meth:`log`.
+        """Finish after the last layer, and :meth:`log`.
 
         Args:
-            norm: the last, or ``None``.
+            norm: the final normalisation, or ``None``.
 
         Returns:
-            the states behind all layers, fp32 ``[B, T, C]``; ``None`` if nothing was tried.
+            the final states, fp32 ``[B, T, C]``; ``None`` if nothing was tried.
         """
         self.log()
         return _normalized(self._states.transpose(0, 1), norm) if self._is_needed else None
 
     def log(self) -> None:
-        """Log which layers were not trusted."""
+        """Log the layers that are kept in bf16."""
         if self._kept:
             logger.info("%s", described(self._kept))
 
@@ -138,22 +137,23 @@ class Rehearsal:
         return settled
 
     def _inputs(self, index: int, layer: Any) -> dict[str, Tensor]:
-        """Take the sentences through a layer; what each of its linear layers got, by its name."""
+        """Run the sentences through a layer; return the inputs of its linear layers, by name."""
         if layer.fc1.weight.dtype != torch.float32:
             layer = copy.deepcopy(layer).float()
         was_training, checks = layer.training, layer.self_attn.skip_embed_dim_check
-        # This has fairseq call the linear layers of attention, and torch's own attention does not.
+        # With this flag fairseq calls the linear layers of attention instead of torch's attention.
         layer.self_attn.skip_embed_dim_check = True
         try:
             layer.eval()
             with LinearInputs() as inputs:
-                # A layer that has lost weights refuses calls; those that are left suffice here.
+                # forward() skips the hooks that reject calls of a layer with released weights.
+                # These weights are not needed here.
                 self._states = self._through(index, layer)
         finally:
             layer.train(was_training)
             layer.self_attn.skip_embed_dim_check = checks
         modules = layer.named_modules()
-        return {name: x for name, own in modules if (x := inputs.of(own)) is not None}
+        return {name: x for name, module in modules if (x := inputs.of(module)) is not None}
 
     def _through(self, index: int, layer: Any) -> Tensor:
         if not len(self._sources):
@@ -169,14 +169,14 @@ class Rehearsal:
 
 
 class LinearInputs(TorchFunctionMode):
-    """Within, it takes note of what linear layers get in this thread."""
+    """A context that records the inputs of linear layers in this thread."""
 
     def __init__(self) -> None:
         super().__init__()
         self._of_weights: dict[int, Tensor] = {}
 
     def of(self, module: nn.Module) -> Optional[Tensor]:
-        """The last inputs; ``None`` for a module that is no linear layer, or got none."""
+        """The last inputs of a module; ``None`` if it is not a linear layer or was not called."""
         return self._of_weights.get(id(getattr(module, "weight", None)))
 
     def __torch_function__(
@@ -191,11 +191,11 @@ def random_tokens(n_types: int, n_positions: Optional[int]) -> Tensor:
     """Sentences of random words: int64 ``[B, T]``, the same in every run.
 
     Args:
-        n_positions: how many tokens a sentence can have; ``None`` for any number.
+        n_positions: the maximum number of tokens of a sentence; ``None`` for no limit.
     """
     n_tokens = TOKENS if n_positions is None else min(TOKENS, n_positions)
     first = FIRST_TYPE if n_types > FIRST_TYPE else 0
-    # Not torch's own random numbers, which are the user's.
+    # Leave torch's global random state to the user.
     generator = torch.Generator().manual_seed(1)
     return torch.randint(first, n_types, (SENTENCES, n_tokens), generator=generator)
 

@@ -1,4 +1,4 @@
-"""Frees the weights of a model that nobody needs once the engine has prepared them."""
+"""Frees the weights of a model that are not needed once the engine has prepared them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,15 +14,15 @@ from .weights import key_value_linears, layer_linears, layers_of
 
 
 def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[Tensor]:
-    """Have weights of models on a CPU freed, layer by layer, when the engine prepares them.
+    """Release the weights of models on a CPU, layer by layer, as the engine prepares them.
 
-    This is for commands that only decode, with one generator: afterwards the models are good for
-    nothing else, in no other precision either. The linear layers of stock encoders and decoders go,
-    and the output layer of a stock decoder, unless somebody else shares them. Embeddings,
-    positions, norms, biases, prediction heads and all of other networks stay.
+    This is for commands that only decode with one generator: afterwards the models cannot be used
+    in any other way, nor in another precision. The weights of the linear layers of stock encoders
+    and decoders, and of a stock decoder's output layer, are released unless they are shared.
+    Embeddings, positions, norms, biases, prediction heads and other networks are kept.
 
     Returns:
-        the weights that will go
+        the weights that will be released
     """
     will_go: list[Tensor] = []
     parameters = chain.from_iterable(
@@ -45,10 +45,10 @@ def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[
 
 
 def _prepared_linears(coder: Any) -> Iterator[nn.Linear]:
-    """The linear layers of a coder of which the engine makes a copy at once."""
+    """The linear layers of a coder that the engine copies exactly once."""
     for layer in layers_of(coder):
         yield from layer_linears(layer)
         yield from key_value_linears(layer)
-    # Prediction heads ask for the output layer in two precisions.
+    # With prediction heads the output layer is prepared in two precisions.
     if hasattr(coder, "output_projection") and not hasattr(coder, "head_features"):
         yield coder.output_projection

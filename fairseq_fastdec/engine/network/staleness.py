@@ -1,4 +1,4 @@
-"""Notices that a model's parameters have changed since its weights were prepared."""
+"""Detects changes of a model's parameters since its weights were prepared."""
 
 from typing import Any
 
@@ -14,25 +14,25 @@ def _count_step(*_: Any) -> None:
     _n_optimizer_steps += 1
 
 
-# fairseq's optimizers write to ``parameter.data``, which leaves no trace in the parameter.
+# fairseq's optimizers write to ``parameter.data``, which does not change the parameter's version.
 register_optimizer_step_post_hook(_count_step)
 
 
 class Watch:
-    """Says whether the parameters of an encoder or decoder have changed since :meth:`reset`.
+    """Detects changes of an encoder's or decoder's parameters since :meth:`reset`.
 
-    The engine computes with prepared copies of the parameters. What changes a parameter, or puts
-    another one in its place, is noticed: a step of any optimizer, an operation in place,
-    ``load_state_dict``, a new ``Parameter`` or module, a move to another device or dtype. Writing
-    to ``parameter.data`` by hand is not.
+    The engine computes with prepared copies of the parameters. Detected changes are steps of any
+    optimizer, in-place operations, ``load_state_dict``, new parameters or modules, and moves to
+    another device or dtype. Other writes to ``parameter.data`` are not detected.
 
-    No hooks are needed, so modules can be pickled and copied.
+    The module needs no hooks, so it can be pickled and copied.
     """
 
     def __init__(self, coder: Any) -> None:
         """
         Args:
-            coder: not kept alive, but its submodules and parameters are until the next reset.
+            coder: the encoder or decoder. It is not kept alive, but its submodules and parameters
+                are, until the next reset.
         """
         self._coder_modules = coder._modules
         self._coder_parameters = coder._parameters
@@ -54,7 +54,7 @@ class Watch:
         return False
 
     def reset(self) -> None:
-        """Compare with the present parameters from now on."""
+        """Compare with the current parameters from now on."""
         self._n_steps = _n_optimizer_steps
         self._modules, self._parameters = [], []
         self._add(self._coder_modules, self._coder_parameters)
@@ -70,6 +70,6 @@ class Watch:
                 self._add(module._modules, module._parameters)
 
     def _where(self) -> tuple[int, torch.dtype, torch.device]:
-        """Where the layers' norm lies, whose weight is never released."""
+        """The address, dtype and device of a norm's weight, which is never released."""
         weight = next(iter(self._coder_modules["layers"].children())).final_layer_norm.weight
         return weight.data_ptr(), weight.dtype, weight.device

@@ -1,4 +1,4 @@
-"""The models that the engine can run."""
+"""Checks which models the engine can run."""
 
 from collections.abc import Iterator
 from typing import Any, Optional
@@ -13,7 +13,7 @@ from .weights import layers_of
 
 
 def unsupported_part(model: FairseqEncoderDecoderModel) -> Optional[str]:
-    """The first part of a model that the engine cannot run, in words; ``None`` if there is none."""
+    """Describe the first part of a model that the engine cannot run; ``None`` if it can run all."""
     return next(_problems(model), None)
 
 
@@ -26,7 +26,7 @@ def _problems(model: FairseqEncoderDecoderModel) -> Iterator[str]:
 
 
 def attention_problems(attention: nn.Module) -> Iterator[str]:
-    """The parts of an attention that are not stock."""
+    """Describe the parts of an attention module that are not stock."""
     yield from attention_departures(attention)
     yield from _linears_of(attention)
 
@@ -38,14 +38,14 @@ def _linears_of(attention: nn.Module) -> Iterator[str]:
 
 
 def linear_problems(layer: Any) -> Iterator[str]:
-    """The parts of a layer's feed-forward network that are not stock."""
+    """Describe the parts of a layer's feed-forward network that are not stock."""
     for linear in (layer.fc1, layer.fc2):
         if type(linear) is not nn.Linear:
             yield f"a feed-forward layer is a {type(linear).__name__}"
 
 
 def runs_prepared(encoder: FairseqEncoder) -> bool:
-    """Whether this is a stock transformer encoder, which the engine computes itself."""
+    """Return True for a stock transformer encoder, which the engine can prepare."""
     stock = (TransformerEncoder, TransformerEncoderBase)
     return (
         isinstance(encoder, TransformerEncoderBase)

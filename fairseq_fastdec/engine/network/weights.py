@@ -1,4 +1,4 @@
-"""A model's parameters in the shapes that the engine multiplies with."""
+"""A decoder's parameters in the layout of the engine."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .own_weights import OwnWeights
 from .rehearsal import Rehearsal
 
-# By their names in LayerWeights, and those of fairseq's layer with the same inputs.
+# The fields of LayerWeights, and the linear layers of fairseq with the same inputs.
 LINEARS = {
     "self_qkv": "self_attn.q_proj",
     "self_out": "self_attn.out_proj",
@@ -29,7 +29,7 @@ LINEARS = {
 
 @dataclass
 class FeedForward:
-    """The feed-forward half of a layer, with its residual connection and normalisation."""
+    """The feed-forward network of a layer, with its residual connection and normalisation."""
 
     pre_norm: bool
     fc1: PackedLinear
@@ -42,7 +42,7 @@ class FeedForward:
 
 @dataclass
 class LayerWeights:
-    """One decoder layer. The queries' scaling by ``head_dim ** -0.5`` is part of the weights."""
+    """One decoder layer. The weights include the scaling of queries by ``head_dim ** -0.5``."""
 
     pre_norm: bool
     self_qkv: PackedLinear  # C -> 3C
@@ -60,7 +60,8 @@ class DecoderWeights:
     """A whole decoder, from token ids to features.
 
     Attributes:
-        rehearsed: features of random sentences, fp32 ``[B, T, C]``; only in 8-bit integers.
+        rehearsed: the features of random sentences, fp32 ``[B, T, C]``; ``None`` unless the
+            precision is int8.
     """
 
     n_heads: int
@@ -82,15 +83,15 @@ class DecoderWeights:
         own: OwnWeights,
         sources: Optional[Tensor] = None,
     ) -> "DecoderWeights":
-        """Gather (and where it saves products, fuse) the parameters of a supported decoder.
+        """Gather the parameters of a supported decoder, and fuse them where this saves products.
 
         Args:
-            own: keeps the decoder's weights or releases them, layer by layer.
-            sources: what the encoder makes of random sentences, fp32 ``[B, S, C]``; ``None`` for an
+            own: keeps or releases the decoder's weights, layer by layer.
+            sources: the encoder's states of random sentences, fp32 ``[B, S, C]``; ``None`` for an
                 encoder that is not prepared.
 
         Raises:
-            ReleasedWeights: if they have been released.
+            ReleasedWeights: if the weights have been released.
         """
         layers = layers_of(decoder)
         attention = layers[0].self_attn
@@ -116,7 +117,7 @@ class DecoderWeights:
 
 
 def _embeddings(decoder: TransformerDecoderBase) -> tuple[Tensor, float]:
-    """The embeddings ``[V, C]`` of the layers' width, and their scale."""
+    """The embeddings ``[V, C]``, projected to the width of the layers, and their scale."""
     embed = in_fp32(decoder.embed_tokens.weight).contiguous()
     projection = decoder.project_in_dim
     if projection is None:
@@ -126,26 +127,26 @@ def _embeddings(decoder: TransformerDecoderBase) -> tuple[Tensor, float]:
 
 
 def layers_of(coder: Any) -> list[Any]:
-    """A coder's layers in order. Iterating ``coder.layers`` skips some of them under LayerDrop."""
+    """A coder's layers in order. Iterating ``coder.layers`` would skip some under LayerDrop."""
     return [coder.layers[index] for index in range(len(coder.layers))]
 
 
 def layer_linears(layer: Any) -> list[nn.Linear]:
-    """The linear layers of a stock encoder or decoder layer, but for :func:`key_value_linears`."""
-    own = layer.self_attn
-    linears = [own.q_proj, own.k_proj, own.v_proj, own.out_proj, layer.fc1, layer.fc2]
+    """The linear layers of a stock layer other than those of :func:`key_value_linears`."""
+    attn = layer.self_attn
+    linears = [attn.q_proj, attn.k_proj, attn.v_proj, attn.out_proj, layer.fc1, layer.fc2]
     cross = getattr(layer, "encoder_attn", None)
     return linears if cross is None else [*linears, cross.q_proj, cross.out_proj]
 
 
 def key_value_linears(layer: Any) -> list[nn.Linear]:
-    """Those that a decoder layer applies to the encoder's states; none of an encoder layer."""
+    """The linear layers that a decoder layer applies to the encoder's states."""
     cross = getattr(layer, "encoder_attn", None)
     return [] if cross is None else [cross.k_proj, cross.v_proj]
 
 
 def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> PackedLinear:
-    """One product for all three, ``C -> 3C``; the queries come scaled by ``head_dim ** -0.5``."""
+    """One layer for all three, ``C -> 3C``, with queries scaled by ``head_dim ** -0.5``."""
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     return stacked(projections, precision, first_scale=attention.scaling)
 
@@ -153,8 +154,8 @@ def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> 
 def stacked(
     projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
 ) -> PackedLinear:
-    """Several layers of the same input as one; the first one's output times ``first_scale``."""
-    # In fp16 the scaled numbers would be rounded once more.
+    """Layers with the same input as one layer; the first output is scaled by ``first_scale``."""
+    # In fp16 the scaled weights would be rounded again.
     weights = [in_fp32(layer.weight) for layer in projections]
     biases = [in_fp32(layer.bias) for layer in projections]
     weights[0], biases[0] = weights[0] * first_scale, biases[0] * first_scale
@@ -183,16 +184,16 @@ def _cross_key_values(
 ) -> PackedLinear:
     linears = [linear for layer in layers for linear in key_value_linears(layer)]
     sizes = [linear.weight.size(0) for linear in linears]
-    # Of the layers' own weights no more than one's are in memory at a time.
+    # Only one layer's weights are in memory at a time besides the result.
     like = in_fp32(linears[0].bias)
     weight, bias = like.new_empty(sum(sizes), linears[0].in_features), like.new_empty(sum(sizes))
     parts = iter(zip(weight.split(sizes), bias.split(sizes)))
     for layer in layers:
         with own.reading(layer, key_value_linears(layer)):
             for linear in key_value_linears(layer):
-                own_weight, own_bias = next(parts)
-                own_weight.copy_(linear.weight)
-                own_bias.copy_(linear.bias)
+                part_weight, part_bias = next(parts)
+                part_weight.copy_(linear.weight)
+                part_bias.copy_(linear.bias)
     return rehearsal.cross_key_values(weight, bias, layers[0].encoder_attn, sources)
 
 
@@ -218,7 +219,7 @@ def _self_attention_output(
     projection = attention.out_proj
     if layer.c_attn is None:
         return precision.linear_of(projection)
-    # NormFormer's --scale-heads multiplies the projected output, head_dim channels by each factor.
+    # NormFormer's --scale-heads scales the projected output, with one factor per head_dim channels.
     scale = in_fp32(layer.c_attn).repeat_interleave(attention.head_dim)
     weight, bias = in_fp32(projection.weight), in_fp32(projection.bias)
     return precision.linear(weight * scale[:, None], bias * scale)

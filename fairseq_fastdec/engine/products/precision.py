@@ -22,18 +22,18 @@ class PreparedNorm(NamedTuple):
 
     @property
     def part(self) -> EnginePart:
-        """The same for the engine."""
+        """The description of the layer for the engine."""
         arrays = {name: getattr(self, name).contiguous().numpy() for name in ("weight", "bias")}
         return EnginePart("Norm", {**arrays, "epsilon": self.eps})
 
 
 class Precision(NamedTuple):
-    """A way to prepare parameters.
+    """A precision, and how parameters are prepared for it.
 
     Attributes:
-        product: prepares linear layers.
-        bytes_of_weight: how many a packed weight has.
-        rounds_keys: whether the decoder's keys and values are kept in bf16, and not in fp32.
+        product: the class of linear layers.
+        bytes_of_weight: bytes per packed weight.
+        rounds_keys: whether the decoder's keys and values are stored in bf16 instead of fp32.
     """
 
     product: Callable[[Tensor, Optional[Tensor]], Any]
@@ -41,16 +41,16 @@ class Precision(NamedTuple):
     rounds_keys: bool = False
 
     def linear(self, weight: Tensor, bias: Optional[Tensor] = None) -> PackedLinear:
-        """The layer of a weight ``[outputs, inputs]`` and a bias ``[outputs]`` or ``None``."""
+        """Prepare a layer: the weight ``[outputs, inputs]``, the bias ``[outputs]`` or ``None``."""
         return self.product(in_fp32(weight), None if bias is None else in_fp32(bias))
 
     def linear_of(self, module: nn.Linear) -> PackedLinear:
-        """The same layer, prepared."""
+        """Prepare a linear layer."""
         return self.linear(module.weight, module.bias)
 
 
 def in_fp32(parameter: Tensor) -> Tensor:
-    """A parameter as embeddings, norms and biases are in all precisions."""
+    """A parameter in fp32, like embeddings, norms and biases in all precisions."""
     return parameter.detach().float()
 
 
@@ -59,7 +59,7 @@ def norm_of(module: None) -> None: ...
 @overload
 def norm_of(module: nn.Module) -> PreparedNorm: ...
 def norm_of(module: Any) -> Optional[PreparedNorm]:
-    """The same normalisation; ``None`` stays ``None``."""
+    """Prepare a normalisation; ``None`` for ``None``."""
     if module is None:
         return None
     return PreparedNorm(in_fp32(module.weight), in_fp32(module.bias), module.eps)
@@ -72,6 +72,6 @@ PRECISIONS: dict[str, Precision] = {
     "int8": Precision(PackedInt8, 1, rounds_keys=True),
 }
 
-# --proposal-precision rough. Where only p_1's own tokens stay, the rounding of the other heads
-# changes no output, and hardly any acceptance. Their cost is to read their weights.
+# --proposal-precision rough. If only the tokens of p_1 are kept, rounding the other heads does not
+# change the output, and hardly the acceptance. Their cost is mostly reading their weights.
 ROUGH = PRECISIONS["int8"]

@@ -1,8 +1,8 @@
-"""Layers are tried in 8-bit integers before they are trusted to them.
+"""Tests whether a layer tolerates 8-bit integers.
 
-A token's inputs are quantised with one scale, that of the largest. Where a few channels are much
-larger than the others (large multilingual models, deep encoders), these others are rounded away,
-and translations become gibberish.
+The inputs of a token are quantised with one scale, determined by the largest. If a few channels are
+much larger than the others, as in large multilingual models and deep encoders, the others are
+rounded to zero, and the translations become gibberish.
 """
 
 from typing import NamedTuple, Optional
@@ -12,58 +12,59 @@ from torch.nn import functional as F
 
 from ..kernels.packed import PackedBFloat16, PackedInt8, PackedLinear
 
-# A layer's outputs may change by this share of their size. Rounding inputs and weights to 8 bits
-# changes them by 1 part in 100 where no channel stands out. Translations suffer from some 10 on.
+# The largest accepted change of a layer's outputs, relative to their size. Rounding to 8 bits
+# changes them by about 0.01 if no channel is much larger than the others. Translations suffer from
+# about 0.1 on.
 LARGEST_ERROR = 0.05
-# So many outputs are compared; each is quantised by itself, so they stand for the others.
+# The number of outputs that are compared. Each is quantised separately, so a sample is enough.
 OUTPUTS = 256
 
 
 class Untried(NamedTuple):
-    """A layer before its trial: weight and bias as those of ``PackedLinear``."""
+    """A layer before its trial: the weight and bias of a ``PackedLinear``."""
 
     weight: Tensor
     bias: Optional[Tensor] = None
 
 
 def tried(layer: Untried, x: Tensor) -> tuple[PackedLinear, float]:
-    """A layer in 8-bit integers or, if these change its outputs too much, in bf16.
+    """Prepare a layer in 8-bit integers, or in bf16 if integers change its outputs too much.
 
     Args:
         x: inputs, fp32 ``[..., inputs]``.
 
     Returns:
-        the layer, and the change that 8-bit integers make, as a share of the outputs.
+        the layer, and the relative change of the outputs by 8-bit integers.
     """
     weight, bias = layer
     made: PackedLinear = PackedInt8(weight, bias)
     some = slice(None, None, max(1, weight.size(0) // OUTPUTS))
-    # Biases are not quantised, and would hide what is.
-    own = made(x)[..., some] if bias is None else made(x)[..., some] - bias[some]
-    error = relative_error(own, F.linear(x, weight[some]))
+    # Without the bias, which is not quantised and would hide the error.
+    rounded = made(x)[..., some] if bias is None else made(x)[..., some] - bias[some]
+    error = relative_error(rounded, F.linear(x, weight[some]))
     return made if is_trusted(error) else PackedBFloat16(weight, bias), error
 
 
 def is_trusted(error: float) -> bool:
-    """Whether a change is small enough; that of numbers which are not finite is not."""
+    """Return True if a relative change is small enough, and not NaN."""
     return error <= LARGEST_ERROR
 
 
-def relative_error(own: Tensor, exact: Tensor) -> float:
-    """The distance, as a share of what distinguishes tokens: the distances from their mean.
+def relative_error(rounded: Tensor, exact: Tensor) -> float:
+    """The distance between outputs, relative to the variation of the exact outputs over tokens.
 
-    What all tokens have in common is a constant, however large, and tells nothing.
+    Their mean over tokens is a constant that carries no information, however large it is.
 
     Args:
-        own, exact: ``[..., C]``.
+        rounded, exact: ``[..., C]``.
     """
     exact = exact.flatten(0, -2)
     varies = (exact - exact.mean(dim=0)).norm()
-    return float((own.flatten(0, -2) - exact).norm() / varies.clamp(min=1e-30))
+    return float((rounded.flatten(0, -2) - exact).norm() / varies.clamp(min=1e-30))
 
 
 def described(kept: list[str]) -> str:
-    """The log's line about layers that were not trusted."""
+    """The log message about layers that are kept in bf16."""
     return (
         "--engine-precision int8: kept in bf16, since 8-bit integers would change their outputs "
         f"by more than {LARGEST_ERROR:.0%}: {', '.join(kept)}"

@@ -106,7 +106,7 @@ def test_bleu_is_of_the_text_that_is_given(corpus, baseline, tmp_path):
 
 
 def test_a_directory_without_data(tmp_path):
-    with pytest.raises(SystemExit, match="holds no binarised data"):
+    with pytest.raises(SystemExit, match="has no binarised data"):
         command.main([str(tmp_path), "--path", "x.pt"])
     with pytest.raises(SystemExit, match="nowhere"):
         command.main([str(tmp_path / "nowhere"), "--path", "x.pt"])

@@ -170,7 +170,7 @@ def test_data_without_languages(arguments, corpus, tmp_path):
     shutil.copy(corpus / "dict.de.txt", data)
     given = arguments(source=write(tmp_path / "in", ["a"]))
     given = [str(data), *given[1 : given.index("-s")], *given[given.index("de") + 1 :]]
-    with pytest.raises(SystemExit, match=f"{data}: .*; give -s and -t, or name"):
+    with pytest.raises(SystemExit, match=f"{data}: .*; give -s and -t, or the"):
         command.main(given)
 
 
