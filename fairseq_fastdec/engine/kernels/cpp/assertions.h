@@ -1,6 +1,5 @@
-// Assertions that a task stays within the memory that it names. The build with sanitizers keeps them:
-// AddressSanitizer does not see a wrong place within the right memory. What comes from Python has
-// been checked by binding.cpp.
+// Assertions that a task stays within its memory, for the build with sanitizers: AddressSanitizer
+// does not detect a wrong place within an allocation. binding.cpp checks all input from Python.
 
 #pragma once
 
@@ -13,7 +12,7 @@ namespace {
 
 inline bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
 
-// Of a step's rows or those of sequential heads.
+// Checks the rows of a step or of sequential heads.
 inline void assert_inputs(const Step &step, const Cache &sources) {
   assert(step.n_sources <= sources.slots);
   assert(step.begins[0] == 0);
@@ -60,7 +59,7 @@ inline void assert_fits(const TopK &task) {
   assert(!task.has_to_end || is_within(task.eos, task.n_types));
   for (int64_t row = 0; task.only && row < task.n_rows; ++row)
     assert(is_within(task.only[row] + 1, task.n_types + 1));
-  // Each beam has rows of its own, and all rows are in beams.
+  // Every row is in exactly one beam.
   assert(task.rows || (task.n_best <= task.n_types && task.n_beams == task.n_rows));
   if (!task.rows) return;
   assert(task.starts[0] == 0 && task.starts[task.n_beams] == task.n_rows);
@@ -83,7 +82,7 @@ inline void assert_fits(const PathMove &move) {
   }
 }
 
-// Of the beams in focus, before their candidates are judged.
+// Checks the beams in focus, before their candidates are judged.
 inline void assert_fits(const BeamTable &table) {
   assert(table.n_beams <= table.most_beams && table.n_rows <= table.most_beams * table.width);
   for (int64_t beam = 0; beam < table.n_beams; ++beam) {
@@ -96,7 +95,7 @@ inline void assert_fits(const BeamTable &table) {
     assert(is_within(table.columns[row], table.width));
 }
 
-// Whether every entry on the way back is there.
+// Checks every entry of the trace.
 inline void assert_fits(const Trace &task) {
   for (int64_t i = 0; i < task.n; ++i) {
     assert(is_within(task.slots[i], task.n_slots));

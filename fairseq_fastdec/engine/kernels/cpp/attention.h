@@ -11,7 +11,7 @@
 namespace fastdec {
 namespace {
 
-// The keys that a query sees: the first n, and of those behind them the ones on a path.
+// The keys that a query sees: the first n, and those on a path after them.
 struct VisibleKeys {
   int64_t n, n_path = 0;
   const int64_t *path = nullptr;
@@ -27,8 +27,8 @@ struct Head {
   int64_t dim;
 };
 
-// The product of a query and a key that vectors have not summed up: of numbers behind the last
-// whole vectors. Without volatile some products would be fused into the sum, depending on the loop.
+// The dot product of a query and a key for the numbers after the last whole vectors. volatile keeps
+// the compiler from fusing some of the products into the sum, depending on the loop.
 template <typename Number>
 INLINE float dot_of_rest(const float *query, const Number *key, int64_t from, int64_t dim) {
   float rest = 0;
@@ -39,22 +39,22 @@ INLINE float dot_of_rest(const float *query, const Number *key, int64_t from, in
   return rest;
 }
 
-// Up to MOST_QUERIES tokens and the head that they attend to. Each sees the keys that those before
-// it see, and perhaps more; on paths of a tree there is one token.
+// Up to MOST_QUERIES tokens and the head that they attend to. Each token sees at least the keys
+// that the previous ones see. In trees there is only one token.
 struct Attention {
   const void *keys, *values;  // [length, dim] each
   int64_t is_bf16, dim;
   int64_t n;  // tokens
   const float *queries;
-  float *contexts;  // what they get
-  int64_t query_step, context_step;  // from a token's [dim] to that of the next
+  float *contexts;  // the results
+  int64_t query_step, context_step;  // strides between tokens
   VisibleKeys visible[MOST_QUERIES];
 };
 
-// attend_to_head, compiled for one kind of processor.
+// attend_to_head, compiled for one instruction set.
 typedef void (*Attend)(const Attention &task, const Workspace &own);
 
-// The same for the N tokens from `first` on.
+// N tokens of an Attention.
 template <typename Number, int N>
 struct Queries {
   Head<Number> head;
@@ -63,9 +63,9 @@ struct Queries {
   float *context[N];
 };
 
-// The products of the queries with up to WIDTH keys from `first` on: those of query t and of the
-// i-th key are not summed up yet in products[t][i].
-//   queries: their numbers in the order of in_order_of_loads
+// Multiplies the queries with up to WIDTH keys from `first` on. products[t][i] is a vector of
+// partial sums of query t and the i-th key.
+//   queries: in the order of in_order_of_loads
 template <typename Vec, typename Number, int N>
 INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&queries)[N],
                           int64_t first, int64_t whole, Vec (&products)[N][width<Vec>()]) {
@@ -88,7 +88,7 @@ INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&q
   }
 }
 
-// The same of n keys, of the numbers that fill no vectors.
+// The dot products of n keys for the numbers after the last whole vectors.
 template <typename Vec, typename Number, int N>
 INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query,
                             const VisibleKeys &visible, int64_t first, int64_t n, int64_t whole) {
@@ -99,8 +99,8 @@ INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query,
   return load<Vec>(rest);
 }
 
-// Writes the products of the queries and their keys to scores, and -infinity behind them, to the
-// end of a vector. Query t's largest one is in a place of largest[t].
+// Writes the dot products of queries and keys to scores, padded with -infinity to whole vectors.
+// The maximum of largest[t] is the largest score of query t.
 //   scores: [MOST_QUERIES, stride]
 template <typename Vec, typename Number, int N>
 INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[N], float *scores,
@@ -108,7 +108,7 @@ INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[
   constexpr int WIDTH = width<Vec>();
   const Head<Number> &head = task.head;
   const int64_t whole = head.dim / (2 * WIDTH) * (2 * WIDTH);
-  Vec products[N][WIDTH];  // to fill them with 0 would take as long as some keys
+  Vec products[N][WIDTH];  // uninitialised: filling it would take as long as some keys
   UNROLL
   for (int t = 0; t < N; ++t) largest[t] = Vec{} - INFINITY;
   for (int64_t first = 0; first < task.visible[N - 1].count(); first += WIDTH) {
@@ -118,7 +118,7 @@ INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[
       const VisibleKeys &visible = task.visible[t];
       const int64_t n = std::min<int64_t>(WIDTH, visible.count() - first);
       if (n <= 0) continue;
-      // In a register: a vector that was written number by number is not soon there to be read.
+      // In a register: loading a vector just after writing its elements would stall.
       Vec some = first_numbers(reduce_each<WIDTH>(products[t]), n, -INFINITY);
       if (whole < head.dim)
         some += products_of_rest<Vec>(task, queries[t], visible, first, n, whole);
@@ -128,7 +128,7 @@ INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[
   }
 }
 
-// Makes scores [n_keys] powers of e, filled up with 0; returns their sum.
+// Replaces scores [n_keys] by exp(score - largest), padded with 0; returns the sum.
 template <typename Vec>
 INLINE float take_powers(float *scores, int64_t n_keys, float largest) {
   Vec sums = {};
@@ -140,8 +140,8 @@ INLINE float take_powers(float *scores, int64_t n_keys, float largest) {
   return reduce_add(sums);
 }
 
-// The sums of weights[key] * values[key] over 2 * PAIRS vectors from number `at` on, which stay in
-// registers, times the scale.
+// The scaled sums of weights[key] * values[key] for 2 * PAIRS vectors from number `at` on, which
+// stay in registers.
 //   weights: [MOST_QUERIES, stride]
 template <typename Vec, int PAIRS, typename Number, int N>
 INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int64_t stride,
@@ -179,14 +179,14 @@ INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int
   }
 }
 
-// The same of numbers that fill no vectors.
+// The sums for the numbers after the last whole vectors.
 template <typename Number>
 INLINE void sum_values_of_rest(const Head<Number> &head, const VisibleKeys &visible,
                                const float *weights, float sum, int64_t from, float *context) {
   for (int64_t i = from; i < head.dim; ++i) {
     float rest = 0;
     for (int64_t key = 0; key < visible.count(); ++key) {
-      // Without volatile some products would be fused into the sum, depending on the loop.
+      // volatile: see dot_of_rest.
       const volatile float product =
           weights[key] * to_float(head.values[visible.place(key) * head.dim + i]);
       rest += product;
@@ -195,8 +195,8 @@ INLINE void sum_values_of_rest(const Head<Number> &head, const VisibleKeys &visi
   }
 }
 
-// N queries, each over its keys. Keys are summed up in the order in which their tokens follow each
-// other, so the sums are the same whatever else lies between them, and whoever else is a query.
+// Attention of N queries. Keys are summed in the order of their tokens, so the result depends
+// neither on other keys between them nor on other queries.
 template <typename Vec, typename Number, int N>
 INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own) {
   constexpr int WIDTH = width<Vec>();
@@ -226,7 +226,7 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
     sum_values_of_rest(head, task.visible[t], weights + t * stride, sums[t], i, task.context[t]);
 }
 
-// The tokens from `first` on; as many as possible at a time, which load a key once.
+// Attention of the tokens from `first` on, N at a time, which share the loads of keys.
 template <typename Vec, int N, typename Number>
 INLINE void attend_from(int64_t first, const Attention &task, const Workspace &own) {
   for (; first + N <= task.n; first += N) {
@@ -243,7 +243,7 @@ INLINE void attend_from(int64_t first, const Attention &task, const Workspace &o
   if constexpr (N > 1) attend_from<Vec, N / 2, Number>(first, task, own);
 }
 
-// With vectors of which a head has whole pairs, if there are any so narrow.
+// Uses the widest vectors whose pairs divide the head, or else the narrowest ones.
 template <typename Vec, typename Number>
 INLINE void attend_in_vectors(const Attention &task, const Workspace &own) {
   if constexpr (width<Vec>() > width<Vec4>())
@@ -260,7 +260,7 @@ INLINE void attend_to_head(const Attention &task, const Workspace &own) {
     attend_in_vectors<Vec, float>(task, own);
 }
 
-// Writes the tokens of a tree from its root to one of them to path; returns how many they are.
+// Writes the path from a tree's root to a token; returns its length.
 INLINE int64_t path_to(const Step &step, int64_t row, int64_t token, int64_t *path) {
   const int64_t *parents = step.parents + step.begins[row];
   int64_t n = 0;
@@ -269,8 +269,8 @@ INLINE int64_t path_to(const Step &step, int64_t row, int64_t token, int64_t *pa
   return n;
 }
 
-// The keys of its row that a new token sees.
-//   path [MAX_TREE_DEPTH]: memory for the token's path in a tree
+// The keys of the row that a new token sees.
+//   path: [MAX_TREE_DEPTH], memory for the token's path in a tree
 INLINE VisibleKeys visible_to(const Step &step, int64_t row, int64_t token, int64_t *path) {
   const int64_t per_step = step.model.tokens_per_step;
   if (!per_step) return {step.source_lengths[step.row_source[row]]};
@@ -278,8 +278,8 @@ INLINE VisibleKeys visible_to(const Step &step, int64_t row, int64_t token, int6
   return {step.past[row], path_to(step, row, token, path), path};
 }
 
-// Writes the keys and values of a row's new tokens to the cache, so that a token's own are rounded
-// as those of other steps are.
+// Writes the keys and values of a row's new tokens to the cache, so that they are rounded like
+// those of earlier steps.
 template <typename Number>
 INLINE void write_keys(const Step &step, const float *qkv, int64_t row, Number *keys) {
   const int64_t dim = step.model.dim, head_dim = step.model.head_dim;
@@ -290,12 +290,12 @@ INLINE void write_keys(const Step &step, const float *qkv, int64_t row, Number *
   }
 }
 
-// Attends to rows with the queries, keys and values of the new tokens.
+// Self-attention, from the queries, keys and values of the new tokens.
 template <typename Number>
 INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
   const Model &model = step.model;
   const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
-  // Two tokens of a tree see other keys.
+  // Each token of a tree sees different keys.
   const int64_t most = step.parents ? 1 : MOST_QUERIES;
   int64_t path[MAX_TREE_DEPTH];
   for (int64_t pair = own.number; pair < step.n_rows * n_heads; pair += own.count) {
@@ -316,7 +316,8 @@ INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const
   }
 }
 
-// Rows of one source follow each other, as those of a beam do: their tokens load its keys together.
+// Cross-attention. Consecutive rows with the same source, as in a beam, share the loads of its
+// keys.
 template <typename Number>
 INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
   const Model &model = step.model;

@@ -1,7 +1,5 @@
-// What becomes of a search's beams between two steps: its candidates become final, grow, wait or
-// are forgotten, and those that grow get rows.
-//
-// generators/beams says what all this means, in numpy; the results are the same.
+// Updates beams between two steps: candidates become final, are extended, wait or are pruned, and
+// extended ones get rows.
 
 #pragma once
 
@@ -14,19 +12,19 @@
 namespace fastdec {
 namespace {
 
-// An entry of a beam with one more token; or one that ended before, and waits.
+// An entry of a beam with one more token, or a waiting candidate that has ended before.
 struct Extension {
   float score;
   int64_t token, length, column, row;  // those of the entry
 };
 
-// Of scores, the worst that pruning leaves; nothing is worse than none.
+// The worst score that is not pruned.
 INLINE float least_score(const BeamTable &table, float best, float best_final) {
   return std::max(best, best_final) - table.threshold;
 }
 
-// The candidates of a beam, best first, and among equals those that wait come last. Returns how
-// many there are.
+// Collects the candidates of a beam, best first; for equal scores waiting ones come last. Returns
+// their number.
 int64_t take_candidates(const BeamTable &table, int64_t beam, Extension *to) {
   const int64_t slot = table.focus[beam], first = beam * table.n_candidates, width = table.width;
   int64_t n = 0, waiting = 0;
@@ -46,7 +44,7 @@ int64_t take_candidates(const BeamTable &table, int64_t beam, Extension *to) {
                row};
   }
   while (waiting < n_waiting) take_waiting();
-  // Those that wait take places of the beam.
+  // Waiting candidates count for the width of the beam.
   return n_waiting ? std::min(n, width) : n;
 }
 
@@ -73,7 +71,7 @@ INLINE void let_grow(BeamTable &table, int64_t beam, const Extension &one) {
   table.child_rows[at] = one.row;
 }
 
-// finalization.py's rule "fairseq".
+// fairseq's rule: candidates that end are final at once if they are among the best `width`.
 void judge_as_fairseq(BeamTable &table, int64_t beam, const Extension *candidates, int64_t n) {
   const int64_t slot = table.focus[beam];
   const float least = n ? least_score(table, candidates[0].score, table.best_final[slot]) : 0;
@@ -86,7 +84,8 @@ void judge_as_fairseq(BeamTable &table, int64_t beam, const Extension *candidate
   }
 }
 
-// finalization.py's rule "paper".
+// The paper's rule (Yang et al. 2020, appendix A.1): candidates that have ended are final once they
+// are the best; others wait.
 void judge_as_paper(BeamTable &table, int64_t beam, const Extension *candidates, int64_t n) {
   const int64_t slot = table.focus[beam];
   const float least = n ? least_score(table, candidates[0].score, table.best_final[slot]) : 0;
@@ -102,7 +101,7 @@ void judge_as_paper(BeamTable &table, int64_t beam, const Extension *candidates,
   }
 }
 
-// Judges the candidates of all beams in focus; returns how many of these are done.
+// Judges the candidates of all beams in focus; returns the number of beams that are done.
 int64_t judge(BeamTable &table) {
   auto *candidates = static_cast<Extension *>(table.scratch);
   int64_t n_done = 0;
@@ -118,7 +117,7 @@ int64_t judge(BeamTable &table) {
   return n_done;
 }
 
-// Writes a beam's children to the history, behind the entries that they continue.
+// Appends a beam's children to the history.
 INLINE void remember_children(BeamTable &table, int64_t beam) {
   const int64_t slot = table.focus[beam], width = table.width;
   const int64_t to = (slot * table.n_lengths + ++table.lengths[slot]) * width;
@@ -130,9 +129,10 @@ INLINE void remember_children(BeamTable &table, int64_t beam) {
   }
 }
 
-// The row of each child, as compaction.py's inheritance chooses them: the first child of a row
-// takes that row over, if there are so many rows; the others fill what is left.
-//   parents [n], the row that each child continues;   heirs [n], the child that each row holds
+// Assigns rows to children: the first child of a row takes over that row, if it still exists; the
+// others get the remaining rows.
+//   parents: [n], the row that each child continues
+//   heirs: [n], the child of each row
 INLINE void inherit_rows(const int64_t *parents, int64_t n, int64_t *heirs, uint8_t *is_heir) {
   std::fill(heirs, heirs + n, -1);
   std::fill(is_heir, is_heir + n, 0);
@@ -148,7 +148,7 @@ INLINE void inherit_rows(const int64_t *parents, int64_t n, int64_t *heirs, uint
   }
 }
 
-// The beams in `order` become their children. Returns whether a row has to move.
+// Replaces the beams in `order` by their children. Returns whether a row has to move.
 bool extend(BeamTable &table) {
   const int64_t width = table.width, most = table.n_beams * width, n_rows = table.n_rows;
   auto *parents = static_cast<int64_t *>(table.scratch);
@@ -184,14 +184,14 @@ bool extend(BeamTable &table) {
   return moves;
 }
 
-// The bytes that either needs.
+// The bytes of scratch memory for judge() and extend().
 int64_t beam_scratch_size(const BeamTable &table) {
   const int64_t most = table.n_beams * table.width;
   const int64_t judging = (table.n_candidates + table.width) * sizeof(Extension);
   return std::max<int64_t>(judging, most * (3 * sizeof(int64_t) + 1));
 }
 
-// Follows hypotheses back to their first token: see Trace.
+// Traces hypotheses back to their first token: see Trace.
 void trace(const Trace &task) {
   const int64_t width = task.width;
   int64_t *tokens = task.tokens;

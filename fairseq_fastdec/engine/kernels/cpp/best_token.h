@@ -1,5 +1,5 @@
-// The best next token of each of n states: output layer, softmax, what options demand, and choice,
-// in one pass. No logit outlives the chunk of outputs in which it was computed.
+// Chooses the best next token of each of n states: output layer, softmax, options and choice in one
+// pass. Logits are only stored for one chunk of outputs at a time.
 
 #pragma once
 
@@ -14,10 +14,10 @@
 namespace fastdec {
 namespace {
 
-// So many outputs are computed and looked through together; they stay in the nearest cache.
+// The number of outputs that are computed and scanned together; their logits stay in the L1 cache.
 constexpr int64_t CHUNK_OUTPUTS = 8 * BLOCK;
 
-// What a thread has found for a state: the best logit that is possible, and its output.
+// A thread's best possible logit of a state, and its output.
 struct BestOutput {
   float logit;
   int32_t output;
@@ -25,12 +25,12 @@ struct BestOutput {
 
 // The scratch memory of a choice.
 struct ChoiceMemory {
-  int64_t n_chunks;   // filled up to a multiple of any vector's width
+  int64_t n_chunks;   // rounded up to a multiple of all vector widths
   float *quantized;   // [quantized_size(n, inputs)]
-  float *largest;     // [n, n_chunks], the largest logit of each chunk; -infinity behind the last
-  float *sums;        // [n, n_chunks], of e to the power of (logit - largest)
+  float *largest;     // [n, n_chunks], the largest logit of each chunk; -infinity after the last
+  float *sums;        // [n, n_chunks], the sum of exp(logit - largest) of each chunk
   float *end_logits;  // [n]
-  int32_t *asked;     // [n], the outputs of the tokens that are asked about, or -1
+  int32_t *asked;     // [n], the outputs of task.asked, or -1
   BestOutput *best;   // [n_threads, n]
   float *logits;      // [n_threads, n, CHUNK_OUTPUTS]
 };
@@ -39,7 +39,7 @@ INLINE int64_t chunks_of(const Linear &linear) {
   return (linear.outputs + CHUNK_OUTPUTS - 1) / CHUNK_OUTPUTS;
 }
 
-// The memory at `from`; returns its end.
+// Lays out the memory from `from` on; returns its end.
 INLINE float *lay_out(const BestToken &task, float *from, ChoiceMemory *memory) {
   constexpr int64_t MOST = width<Vec16>();
   const int64_t n = task.n, n_chunks = (chunks_of(task.linear) + MOST - 1) / MOST * MOST;
@@ -59,10 +59,10 @@ INLINE float *lay_out(const BestToken &task, float *from, ChoiceMemory *memory) 
   return from;
 }
 
-// How many floats of scratch memory a choice needs.
+// The number of floats of scratch memory for a choice.
 int64_t best_token_scratch_size(const BestToken &task) { return floats_laid_out<ChoiceMemory>(task); }
 
-// The outputs of a chunk as a layer of their own.
+// The outputs of a chunk as a separate layer.
 INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {
   const int64_t first = chunk * CHUNK_OUTPUTS;
   Linear part = linear;
@@ -77,7 +77,7 @@ INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {
   return part;
 }
 
-// A vector at x, of which `left` numbers are there; the others become -infinity.
+// The vector at x; numbers after the first `left` ones are replaced by -infinity.
 template <typename Vec>
 INLINE Vec load_first(const float *x, int64_t left) {
   constexpr int WIDTH = width<Vec>();
@@ -105,7 +105,7 @@ INLINE bool are_numbers(const float *x, int64_t n) {
   return !any_is_set(unknown);
 }
 
-// The sum of e to the power of (x - largest).
+// The sum of exp(x - largest).
 template <typename Vec>
 INLINE float sum_of_powers(const float *x, int64_t n, float largest) {
   Vec powers = {};
@@ -117,7 +117,7 @@ INLINE float sum_of_powers(const float *x, int64_t n, float largest) {
   return reduce_add(powers);
 }
 
-// The output that stands for a type, or -1.
+// The output of a type, or -1.
 INLINE int64_t output_of(const BestToken &task, int64_t type) {
   const int64_t outputs = task.linear.outputs;
   if (!task.types) return is_within(type, outputs) ? type : -1;
@@ -125,8 +125,8 @@ INLINE int64_t output_of(const BestToken &task, int64_t type) {
   return place < task.types + outputs && *place == type ? place - task.types : -1;
 }
 
-// Takes out, of the logits [count] of the outputs from `first` on, what options forbid, and gives
-// unknown words their penalty. Returns whether anything has changed.
+// Applies the rules to the logits [count] of the outputs from `first` on: forbidden outputs and the
+// penalty of unknown words. Returns whether a logit has changed.
 INLINE bool apply_options(const BestToken &task, int64_t state, int64_t first, int64_t count,
                           float *logits) {
   bool has_changed = false;
@@ -143,7 +143,7 @@ INLINE bool apply_options(const BestToken &task, int64_t state, int64_t first, i
   return has_changed;
 }
 
-// Looks through a state's logits [count] of one chunk.
+// Scans a state's logits [count] of one chunk.
 template <typename Vec>
 INLINE void look_through(const BestToken &task, const ChoiceMemory &memory, int64_t state,
                          int64_t chunk, int64_t count, float *logits, BestOutput &best) {
@@ -167,7 +167,7 @@ INLINE void look_through(const BestToken &task, const ChoiceMemory &memory, int6
   best.output = first + (std::find(logits, logits + count, largest) - logits);
 }
 
-// What makes a state's logits log-probabilities.
+// The normaliser of a state, from its chunks.
 template <typename Vec>
 INLINE Normalizer normalizer_of_chunks(const ChoiceMemory &memory, int64_t state) {
   const float *chunks = memory.largest + state * memory.n_chunks;
@@ -187,7 +187,7 @@ INLINE Normalizer normalizer_of_chunks(const ChoiceMemory &memory, int64_t state
   return {largest, std::log(reduce_add(total))};
 }
 
-// The best of what the threads have found; among equals the first.
+// The best output over all threads; for equal logits the first.
 INLINE BestOutput best_of_threads(const BestToken &task, const ChoiceMemory &memory,
                                   int64_t state, int64_t n_threads) {
   BestOutput best = memory.best[state];
@@ -198,7 +198,7 @@ INLINE BestOutput best_of_threads(const BestToken &task, const ChoiceMemory &mem
   return best;
 }
 
-// A score that is finite, even where the model gave NaN: the sentence has to end here.
+// A finite score, even for NaN, for a sentence that has to end.
 INLINE float score_of_end(float score) { return score > -FLT_MAX ? score : -FLT_MAX; }
 
 template <typename Vec>

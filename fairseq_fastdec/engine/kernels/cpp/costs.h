@@ -1,4 +1,4 @@
-// The costs of work and of threads on this machine, and from them the threads of a call.
+// Measures the costs of work and of threads, and chooses the number of threads of a call.
 
 #pragma once
 
@@ -11,13 +11,13 @@
 namespace fastdec {
 namespace {
 
-// What threads do between two meetings: the nanoseconds that one of them takes, and the pieces that
-// they share.
+// The work between two barriers: its time in one thread, in nanoseconds, and the number of pieces
+// into which it can be divided.
 struct Phase {
   double time;
   int64_t pieces;
 
-  // The nanoseconds of the thread that has most pieces.
+  // The time of the thread with the most pieces.
   double in(int64_t n_threads) const {
     return pieces ? time / pieces * ((pieces + n_threads - 1) / n_threads) : 0;
   }
@@ -34,14 +34,16 @@ INLINE Phase phase_of(const Costs &costs, const Linear &linear, int64_t n) {
   return {work_time(4 * size / linear.format->group, costs.of_byte, products, of_product), blocks};
 }
 
-// The keys that a step's rows attend to, and how often its tokens do.
+// The keys that the rows of a step attend to.
+//   n       distinct keys, which are read once
+//   n_seen  pairs of a token and a key
 struct KeysSeen {
   double n = 0, n_seen = 0;
 
   void add(int64_t n_keys, int64_t n_tokens) { n += n_keys, n_seen += double(n_keys) * n_tokens; }
 };
 
-// The attention of a step's rows, in n_pieces pieces.
+// The attention of a step's rows to these keys.
 INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, KeysSeen keys,
                       int64_t n_pieces) {
   const double size = 2 * step.model.dim, bytes = keys.n * size * (cache.is_bf16 ? 2 : 4);
@@ -49,7 +51,7 @@ INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, 
   return {work_time(bytes, costs.of_byte, keys.n_seen * size, of_product), n_pieces};
 }
 
-// A layer of a step, phase by phase; all layers of a model have the same sizes.
+// The phases of a layer of a step; all layers of a model have the same sizes.
 struct LayerPhases {
   Phase phases[8];
   int64_t n = 0, n_meetings = 0;
@@ -90,20 +92,19 @@ INLINE LayerPhases phases_of(const Step &step) {
   }
   add_product(step, layer.fc1, own);
   add_product(step, layer.fc2, own);
-  // Norms behind sublayers are waited for.
+  // Norms after sublayers need another barrier.
   if (!step.model.pre_norm) own.n_meetings += layer.cross_query.outputs ? 3 : 2;
   return own;
 }
 
-// So long do threads wait for each other at one place if none of them is late.
+// The time of a barrier that all threads reach at the same time, interpolated linearly.
 INLINE double meeting_time(const Costs &costs, int64_t n_threads) {
   if (n_threads == 1) return 0;
   const double more = double(n_threads - 2) / std::max<int64_t>(costs.most_threads - 2, 1);
   return costs.meeting_of_two + more * (costs.meeting_of_most - costs.meeting_of_two);
 }
 
-// The number of threads, up to a limit, for which `time` is shortest. Of large numbers not all are
-// looked at.
+// The number of threads, up to a limit, with the shortest time. Large numbers are sampled.
 template <typename Time>
 INLINE int64_t best_number(int64_t limit, Time time) {
   int64_t best = 1;
@@ -118,7 +119,7 @@ INLINE int64_t best_number(int64_t limit, Time time) {
 
 INLINE bool is_measured(const Threads *threads) { return threads && threads->costs.most_threads; }
 
-// The number of threads, of those that a step may have, that its layers have work for.
+// The fastest number of threads for the layers of a step, at most step.n_threads.
 INLINE int64_t threads_for(const Step &step, const LayerPhases &layer, int64_t n_layers) {
   const Costs &costs = step.threads->costs;
   return best_number(step.n_threads, [&](int64_t n_threads) {
@@ -146,7 +147,7 @@ INLINE int64_t threads_for(const Draft &draft) {
   return threads_for(step, phases, 1);
 }
 
-// The same of a layer, and of n_others other ones that are all alike.
+// The fastest number of threads for a layer, followed by n_others other layers of equal size.
 template <typename Task>
 INLINE int64_t threads_for(const Task &task, const Linear &linear, const Linear &other,
                            int64_t n_others, int64_t n_meetings) {
@@ -173,7 +174,7 @@ INLINE int64_t threads_for(const Heads &heads) {
   return threads_for(heads, heads.hidden, heads.outputs[0], heads.n_outputs, n_meetings);
 }
 
-// Threads that meet, and do nothing else.
+// A task with barriers and no work.
 struct Meetings {
   const Threads *threads;
   int64_t n_threads, n;
@@ -184,8 +185,7 @@ void meet(const Meetings &meetings, const ThreadSlice &slice) {
   for (int64_t i = 0; i < meetings.n; ++i) wait_at(meetings.barrier, slice);
 }
 
-// The nanoseconds that work takes; of many times the shortest, in which nobody else had the
-// processors meanwhile.
+// The time of some work in nanoseconds: the minimum over many runs, to exclude interruptions.
 template <typename Work>
 double shortest_time(Work work) {
   double shortest = 1e18;
@@ -203,10 +203,10 @@ double time_of_meetings(const Threads *threads, int64_t n_threads, int64_t n) {
   return shortest_time([&] { in_threads<Meetings, meet>(&meetings, n_threads); });
 }
 
-// A layer of zeros, for measuring products.
+// A layer of zeros for measuring products.
 class Zeros {
  public:
-  // The nanoseconds of a product of n tokens in one thread.
+  // The time of a product of n tokens in one thread, in nanoseconds.
   double time(int64_t n, void (*multiply)(const Product &, const ThreadSlice &),
               const Format *format) {
     Linear linear = {};
@@ -225,7 +225,7 @@ class Zeros {
   std::vector<float> x = std::vector<float>(MOST * INPUTS), y = std::vector<float>(MOST * OUTPUTS);
 };
 
-// Takes some milliseconds.
+// Measures all costs, which takes a few milliseconds.
 Costs measured_costs(const Threads *threads, int64_t n_threads,
                      void (*multiply)(const Product &, const ThreadSlice &)) {
   constexpr int64_t MOST = Zeros::MOST, SIZE = Zeros::SIZE, MEETINGS = 20;

@@ -1,4 +1,4 @@
-// The kernels of engine/cpp/kernels.h, and the choice of those for the processor that this runs on.
+// The kernels of engine/cpp/kernels.h, and their choice for the current processor.
 
 #include "beams.h"
 #include "best_token.h"
@@ -21,10 +21,10 @@
 namespace fastdec {
 namespace {
 
-// These functions are compiled for each kind of processor. A step gets multiply_fp32 as a pointer:
-// where GCC knows the function, it clones that for each of the step's calls, and no longer those of
-// bf16 and int8, which become slower. Attention is a pointer, too: it is long, and compiled but once
-// for all that attends.
+// These functions are compiled for each instruction set. A step gets multiply_fp32 as a pointer:
+// otherwise GCC would clone it for each call in the step, and no longer clone those of bf16 and
+// int8, which would become slower. Attention is a pointer because it is long, so that it is
+// compiled once.
 struct Kernels {
   MultiplyFp32 multiply_fp32;
   Attend attend;
@@ -70,7 +70,7 @@ KERNELS_FOR(avx2, Vec8, TARGET_AVX2)
 KERNELS_FOR(avx512, Vec16, TARGET_AVX512)
 #endif
 
-// The kernels with the widest vectors that the processor has, of at most so many floats.
+// The kernels with the widest vectors of the processor, up to `widest` floats.
 Kernels kernels_for(int64_t widest) {
   widest_vectors = widest;
 #if defined(__x86_64__)
@@ -115,15 +115,15 @@ void run_draft(const Draft &draft, const ThreadSlice &slice) {
   kernels.run_draft(kernels.multiply_fp32, kernels.attend, draft, slice);
 }
 
-// Memory for a choice, counted in floats.
+// The scratch memory of a choice in floats.
 int64_t top_k_scratch_floats(const TopK &task) { return top_k_scratch_size(task) / 4 + 1; }
 
-// The following run tasks that have scratch memory.
+// These functions run tasks whose scratch memory has been allocated.
 
 void multiply_in_threads(Product &task) {
   count_multiply_adds(task);
   const int64_t n_threads = threads_for(task);
-  // To start threads would take longer than to quantise so little.
+  // Starting threads would take longer than quantising few inputs.
   const bool together = quantizes_together(task.linear, task.n);
   if (task.linear.rounds_inputs())
     in_threads<Product, quantize_inputs>(&task, together ? n_threads : 1);
@@ -273,7 +273,7 @@ void run(PathMove &task) {
 
 void run(Move &task, Buffer<char> &scratch) {
   assert_fits(task);
-  // Without a byte to copy there may be no address to copy from, which memcpy must not be given.
+  // Without bytes to copy, addresses may be null, which memcpy does not allow.
   const int64_t bytes = task.n_parts * n_moved(task) * task.n_heads * task.used;
   if (!bytes) return;
   if (bytes < task.few_bytes) task.n_threads = 1;

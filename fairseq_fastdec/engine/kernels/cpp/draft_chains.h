@@ -1,4 +1,4 @@
-// Chains of proposals by heads that see the tokens before theirs: all steps in one call's threads.
+// Chains of proposals of sequential heads; all steps run in one call's threads.
 
 #pragma once
 
@@ -13,14 +13,14 @@
 namespace fastdec {
 namespace {
 
-// Chains on their way. Their threads are started once, and not for each step.
+// The state of the chains. Threads are started once, not for each step.
 struct ChainSteps {
   DraftChains &task;
-  const float *features;  // behind which the chains begin
-  // The threads that a step, and the choice of its tokens, have work for.
+  const float *features;  // the input of the first step
+  // The number of threads for a step, and for the choice of its tokens.
   int64_t n_drafting, n_choosing;
   mutable Barrier barrier;
-  mutable int64_t n;  // the steps that were taken
+  mutable int64_t n;  // the number of steps taken
   mutable bool goes_on;
 };
 
@@ -28,8 +28,8 @@ INLINE const Threads &threads_of(const ChainSteps &chains) {
   return *chains.task.draft->step.threads;
 }
 
-// Adds to each row's chain the token that step `step` has chosen; returns whether another step is
-// to be taken. Nothing follows an end of sentence.
+// Appends the tokens chosen in step `step` to the chains that continue; returns whether another step
+// is to be run. Chains end at EOS.
 INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
   const BestToken &best = *task.best;
   const int64_t eos = best.types && best.eos >= 0 ? best.types[best.eos] : best.eos;
@@ -44,7 +44,7 @@ INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
   return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
 }
 
-// Says what the next step goes on from.
+// Sets the inputs of the next step.
 INLINE void begin_step(const ChainSteps &chains) {
   const DraftChains &task = chains.task;
   Draft &draft = *task.draft;
@@ -59,13 +59,13 @@ INLINE void begin_step(const ChainSteps &chains) {
   count_multiply_adds(best);
 }
 
-// Takes what a step has chosen, and begins the next one if there is to be one.
+// Processes the choice of a step, and begins the next one if the chains continue.
 INLINE void end_step(const ChainSteps &chains) {
   chains.goes_on = prolong_chains(chains.task, chains.n++) && chains.n < chains.task.n_steps;
   if (chains.goes_on) begin_step(chains);
 }
 
-// Takes steps as long as the chains go on; the first one has begun.
+// Runs steps while the chains continue; begin_step has been called for the first one.
 template <void (*RUN_DRAFT)(const Draft &, const ThreadSlice &),
           void (*CHOOSE)(const BestToken &, const ThreadSlice &)>
 void take_steps(const ChainSteps &chains, const ThreadSlice &slice) {
@@ -77,7 +77,7 @@ void take_steps(const ChainSteps &chains, const ThreadSlice &slice) {
     if (drafting.number < drafting.count) RUN_DRAFT(draft, drafting);
     wait_at(chains.barrier, slice);
     if (choosing.number < choosing.count) CHOOSE(best, choosing);
-    // The first thread chooses for a row that is alone.
+    // A single row is chosen by the first thread.
     if (best.n > 1) wait_at(chains.barrier, slice);
     if (slice.number == 0) end_step(chains);
     wait_at(chains.barrier, slice);

@@ -1,4 +1,4 @@
-// Trees of proposals by heads that see the tokens before theirs, level by level.
+// Trees of proposals of sequential heads, level by level.
 
 #pragma once
 
@@ -11,9 +11,9 @@
 namespace fastdec {
 namespace {
 
-// A path of a tree: a token behind a path that was found before, or behind the root (-1).
+// A path of a tree: a token that extends an earlier path, or the root (parent -1).
 struct Path {
-  int64_t token, parent, depth, slot;  // slot: which of its row's states it was found behind
+  int64_t token, parent, depth, slot;  // slot: the state of its row that predicted the token
   float score;
 };
 
@@ -21,17 +21,17 @@ struct MoreProbable {
   bool operator()(const Path &one, const Path &other) const { return one.score > other.score; }
 };
 
-// What one row has found.
+// The paths of one row.
 class RowPaths {
  public:
-  // The children of the level's paths, of which the n best stay.
-  //   scores, tokens [width of the level, n]
+  // Adds the n best children of the level's paths.
+  //   scores, tokens: [width of the level, n]
   void add_children(const float *scores, const int64_t *tokens, int64_t depth, int64_t n) {
     std::vector<Path> children;
     for (size_t slot = 0; slot < level.size(); ++slot)
       for (int64_t rank = 0; rank < n; ++rank) {
         const int64_t at = int64_t(slot) * n + rank;
-        // An unknown word that options make likelier is no more probable than what it follows.
+        // Options can raise the score of unknown words, but a child is never more probable.
         const float score = level[slot].score + std::min(scores[at], 0.0f);
         if (score > -INFINITY)
           children.push_back({tokens[at], level[slot].place, depth, int64_t(slot), score});
@@ -42,13 +42,13 @@ class RowPaths {
     found.insert(found.end(), children.begin(), children.end());
   }
 
-  // The next level: those of the last children that may go on, and of whose own children some could
-  // be among the n best paths.
+  // Chooses the next level: the last children whose own children can still be among the n best
+  // paths.
   void choose_level(const DraftTrees &task) {
     const int64_t n = task.n_proposals;
     float least = -INFINITY;
     if (int64_t(found.size()) > n) {
-      // What follows a path is no more probable than the path.
+      // A child is never more probable than its parent.
       std::vector<Path> all = found;
       std::nth_element(all.begin(), all.begin() + n - 1, all.end(), MoreProbable());
       least = all[n - 1].score;
@@ -60,12 +60,12 @@ class RowPaths {
         level.push_back({int64_t(at), found[at].score});
   }
 
-  // Writes the tree of the n best paths; returns how many tokens it has.
+  // Writes the tree of the n best paths; returns its number of tokens.
   int64_t write(const DraftTrees &task, int64_t row) const {
     const int64_t most = 1 + task.n_proposals;
     std::vector<int64_t> order(found.size()), places(found.size(), 0);
     for (size_t at = 0; at < order.size(); ++at) order[at] = int64_t(at);
-    // A path comes behind the one that it prolongs, which is at least as probable.
+    // A stable sort keeps parents before children: they are at least as probable.
     std::stable_sort(order.begin(), order.end(), [&](int64_t one, int64_t other) {
       return found[one].score > found[other].score;
     });
@@ -82,7 +82,7 @@ class RowPaths {
     return n - row * most;
   }
 
-  // A path that goes on, by its place among all, and its score.
+  // A path to be extended: its index in `found`, and its score.
   struct Open {
     int64_t place;
     float score;
@@ -92,15 +92,15 @@ class RowPaths {
   size_t first_child = 0;
 };
 
-// Where the states of each row's next level begin, and the end of the last one.
+// The index of the first state of each row's next level, and the number of states.
 INLINE std::vector<int64_t> begins_of(const std::vector<RowPaths> &rows) {
   std::vector<int64_t> begins = {0};
   for (const RowPaths &row : rows) begins.push_back(begins.back() + int64_t(row.level.size()));
   return begins;
 }
 
-// The states and tokens of a member's next level, row by row.
-//   begins: of the next level; those of the level before are the step's
+// Lays out the states and tokens of a member's next level, row by row.
+//   begins: of the next level; `step` still has those of the previous one
 INLINE void lay_out_level(const DraftTrees &task, Step &step, const std::vector<RowPaths> &rows,
                           const std::vector<int64_t> &begins, std::vector<int64_t> &tokens) {
   const int64_t dim = step.model.dim;
@@ -115,7 +115,7 @@ INLINE void lay_out_level(const DraftTrees &task, Step &step, const std::vector<
     }
 }
 
-// The rules about ends at a level, for each of its states.
+// Sets the flags for ends of the states of a level.
 INLINE void take_flags(const DraftTrees &task, int64_t level, const std::vector<int64_t> &begins) {
   const int64_t n_rows = int64_t(begins.size()) - 1;
   const auto take = [&](const uint8_t *of_levels, uint8_t *to) -> const uint8_t * {

@@ -1,4 +1,4 @@
-// Sequential prediction heads: one small layer that goes on from p_1's features, token by token.
+// Sequential prediction heads: one small layer that continues from p_1's features, token by token.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace fastdec {
 namespace {
 
-// The normalised states of the thread's tokens, and the tokens' embeddings behind them.
+// Concatenates the normalised states and the embeddings of the thread's tokens.
 template <typename Vec>
 INLINE void put_side_by_side(const Draft &draft, const Workspace &own) {
   const Model &model = draft.step.model;

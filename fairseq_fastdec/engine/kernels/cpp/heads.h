@@ -9,12 +9,12 @@ namespace {
 
 // The scratch memory of heads.
 struct HeadsMemory {
-  float *quantized;  // [quantized_size(n, inputs of either layer)]
+  float *quantized;  // [quantized_size(n, the larger number of inputs of both layers)]
   float *hidden;     // [n, hidden units]
-  float *outputs;    // [n, n_heads * dim], or [n_heads, n, dim] where each head has its own units
+  float *outputs;    // [n, n_heads * dim], or [n_heads, n, dim] with one output layer per head
 };
 
-// The memory at `from`; returns its end.
+// Lays out the memory from `from` on; returns its end.
 INLINE float *lay_out(const Heads &task, float *from, HeadsMemory *memory) {
   const int64_t n = task.n, units = task.hidden.outputs;
   memory->quantized = from;
@@ -23,10 +23,10 @@ INLINE float *lay_out(const Heads &task, float *from, HeadsMemory *memory) {
   return memory->outputs + n * task.n_heads * task.hidden.inputs;
 }
 
-// How many floats of scratch memory heads need.
+// The number of floats of scratch memory for heads.
 int64_t heads_scratch_size(const Heads &task) { return floats_laid_out<HeadsMemory>(task); }
 
-// y [n, outputs] from x, whose rows are `stride` apart; for all threads of a call.
+// y [n, outputs] from x with a stride; called by all threads of a call.
 INLINE void apply_layer(MultiplyFp32 multiply_fp32, const Heads &task, const Linear &linear,
                         const float *x, int64_t stride, float *y, Epilogue epilogue,
                         const HeadsMemory &memory, const ThreadSlice &slice) {
@@ -36,7 +36,7 @@ INLINE void apply_layer(MultiplyFp32 multiply_fp32, const Heads &task, const Lin
     return;
   }
   if (!linear.rounds_inputs()) {
-    // Tokens one by one: their inputs do not lie side by side.
+    // One token at a time, since their inputs are not adjacent.
     for (int64_t token = 0; token < n; ++token)
       multiply_fp32(linear, x + token * stride, y + token * linear.outputs, 1, slice, epilogue);
     return;

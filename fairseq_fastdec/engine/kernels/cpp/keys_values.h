@@ -1,4 +1,4 @@
-// The numbers of keys and values, in fp32 or bf16, and how vectors of fp32 are made of them.
+// Loads keys and values in fp32 or bf16 as fp32 vectors.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace fastdec {
 namespace {
 
-// The upper half of a number in fp32.
+// The upper half of an fp32 number.
 struct Bf16 {
   uint16_t bits;
 };
@@ -26,7 +26,7 @@ INLINE void round_to(const float *from, float *to, int64_t n) {
   std::memcpy(to, from, n * sizeof(float));
 }
 
-// To the nearest number, and of two as near to the even one, as torch does.
+// Rounds to nearest, ties to even, like torch.
 INLINE void round_to(const float *from, Bf16 *to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t bits;
@@ -41,13 +41,13 @@ struct TwoVecs {
   Vec first, second;
 };
 
-// The next numbers, as many as two vectors hold.
+// Loads the next 2 * width numbers.
 template <typename Vec>
 INLINE TwoVecs<Vec> load_two(const float *from) {
   return {load<Vec>(from), load<Vec>(from + width<Vec>())};
 }
 
-// Those with even indices come first: to put them in order would take longer than to load them.
+// Numbers with even indices are in the first vector: reordering would take longer than loading.
 template <typename Vec>
 INLINE TwoVecs<Vec> load_two(const Bf16 *from) {
   typename IntegersOf<Vec>::Vec pairs;
@@ -55,7 +55,7 @@ INLINE TwoVecs<Vec> load_two(const Bf16 *from) {
   return {(Vec)(pairs << 16), (Vec)(pairs & -0x10000)};
 }
 
-// x [n] in the order of the vectors of load_two, in memory [n] if that is another one.
+// x [n] in the order of load_two; if this order differs, it is written to memory [n].
 template <typename Vec, typename Number>
 INLINE const float *in_order_of_loads(const float *x, int64_t n, float *memory) {
   if (sizeof(Number) == sizeof(float)) return x;
@@ -70,7 +70,7 @@ INLINE const float *in_order_of_loads(const float *x, int64_t n, float *memory) 
   return memory;
 }
 
-// Writes two vectors in the order of load_two to the places of their numbers.
+// Stores two vectors in the order of load_two in the original order.
 template <typename Number, typename Vec>
 INLINE void store_two(const TwoVecs<Vec> &vecs, float *to) {
   if (sizeof(Number) == sizeof(float)) {
@@ -80,7 +80,7 @@ INLINE void store_two(const TwoVecs<Vec> &vecs, float *to) {
   for (int i = 0; i < width<Vec>(); ++i) to[2 * i] = vecs.first[i], to[2 * i + 1] = vecs.second[i];
 }
 
-// The keys of a head; its values lie cache.part behind them.
+// The keys of a head; its values are at an offset of cache.part.
 template <typename Number>
 INLINE Number *keys_at(const Cache &cache, int64_t layer, int64_t slot, int64_t head) {
   return static_cast<Number *>(cache.data) + layer * cache.layer + slot * cache.slot +

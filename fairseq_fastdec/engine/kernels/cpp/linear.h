@@ -1,8 +1,8 @@
-// Linear layers, whatever the format of their weights.
+// Linear layers with weights in any format.
 //
-// A new format is a row of FORMATS here, a line each in quantize and multiply_quantized, and its
-// products in a file such as linear_int8.h; in Python its packing (engine/kernels/packed.py) and its
-// name (engine/products/precision.py).
+// A new format needs an entry of FORMATS, a case in quantize and multiply_quantized, and its
+// products in a file such as linear_int8.h; and in Python its packing (engine/kernels/packed.py)
+// and its name (engine/products/precision.py).
 
 #pragma once
 
@@ -20,11 +20,11 @@ constexpr const Format *FORMATS[] = {&FP32, &BF16, &INT8};
 
 static_assert(sizeof FORMATS / sizeof *FORMATS <= MOST_FORMATS, "Costs has no room for a format");
 
-// multiply_fp32, compiled for one kind of processor.
+// multiply_fp32, compiled for one instruction set.
 typedef void (*MultiplyFp32)(const Linear &linear, const float *x, float *y, int64_t n,
                              const ThreadSlice &slice, Epilogue epilogue);
 
-// How many floats lay_out gives a task that it needs as its Memory.
+// The number of floats that lay_out allocates for a task's Memory.
 template <typename Memory, typename Task>
 int64_t floats_laid_out(const Task &task) {
   Memory memory;
@@ -34,7 +34,7 @@ int64_t floats_laid_out(const Task &task) {
          sizeof(float);
 }
 
-// One of n tokens' inputs x [inputs], in the format that the layer multiplies.
+// Converts the inputs x [inputs] of one of n tokens to the format of the layer's products.
 inline void quantize(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
   const int64_t inputs = linear.inputs;
   if (linear.format == &INT8)
@@ -43,7 +43,7 @@ inline void quantize(const Linear &linear, const float *x, float *to, int64_t to
     round_to_bf16(x, inputs, reinterpret_cast<uint16_t *>(to) + token * padded_to_pairs(inputs));
 }
 
-// y [n, outputs] from what quantize has written to x; each thread computes some blocks of outputs.
+// y [n, outputs] from the inputs x that quantize has written; threads share the blocks of outputs.
 INLINE void multiply_quantized(const Linear &linear, float *x, float *y, int64_t n,
                                const ThreadSlice &slice, Epilogue epilogue) {
   if (linear.format == &INT8)

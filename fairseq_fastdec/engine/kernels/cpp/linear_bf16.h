@@ -9,7 +9,7 @@ namespace fastdec {
 namespace {
 
 #if defined(TARGET_BF16)
-// A block of outputs of N tokens, whose sums stay in registers.
+// A block of outputs of N tokens; the sums stay in registers.
 template <int N>
 TARGET_BF16 INLINE void multiply_tile_dpbf16(const Linear &linear, int64_t block, const uint16_t *x,
                                            float *y, Epilogue epilogue) {
@@ -45,7 +45,7 @@ TARGET_BF16 INLINE void multiply_tile_dpbf16(const Linear &linear, int64_t block
   }
 }
 
-// As multiply_tile_dpbf16, of n tokens, at most N.
+// Like multiply_tile_dpbf16, for n <= N tokens.
 template <int N>
 TARGET_BF16 INLINE void multiply_tile_dpbf16_of(int64_t n, const Linear &linear, int64_t block,
                                               const uint16_t *x, float *y, Epilogue epilogue) {
@@ -65,7 +65,7 @@ TARGET_BF16 inline void multiply_block_dpbf16(const Linear &linear, int64_t bloc
 }
 #endif
 
-// As multiply_tile_dpbf16: numbers in bf16 are the upper halves of those in fp32.
+// Like multiply_tile_dpbf16, in fp32: bf16 numbers are the upper halves of fp32 numbers.
 template <typename Vec, int N>
 INLINE void multiply_tile_widened(const Linear &linear, int64_t block, const uint16_t *x, float *y,
                                   Epilogue epilogue) {
@@ -127,7 +127,7 @@ inline void multiply_block_bf16_anywhere(const Linear &linear, int64_t block, co
   multiply_block_widened<Vec4>(linear, block, x, y, n, epilogue);
 }
 
-// As multiply_fp32, from x [n, padded_to_pairs(inputs)] in bf16.
+// Like multiply_fp32, from x [n, padded_to_pairs(inputs)] in bf16.
 inline void multiply_bf16(const Linear &linear, const uint16_t *x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
   auto *multiply_block = multiply_block_bf16_anywhere;

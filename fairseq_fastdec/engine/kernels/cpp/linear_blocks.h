@@ -1,4 +1,4 @@
-// All linear layers share the blocks of outputs, and the epilogue that follows their sums.
+// The blocks of outputs and the epilogues of all linear layers.
 
 #pragma once
 
@@ -24,11 +24,11 @@ INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n
     y[i] = epilogue == Epilogue::ADD ? y[i] + values[i] : values[i];
 }
 
-// Weights are read once a step, one block after the other, and often from memory. With several
-// tokens to multiply, a processor looks too few instructions ahead to ask for them in time.
+// Weights are read once per step, block by block, and often from memory. With several tokens, the
+// processor does not look enough instructions ahead to load them in time.
 constexpr int64_t PREFETCH_BYTES = 6144;
 
-// Prefetches what lies ahead of the n_bytes that are read next.
+// Prefetches n_bytes, at a distance from the ones that are read next.
 INLINE void prefetch_ahead(const void *next, int64_t n_bytes) {
   for (int64_t at = 0; at < n_bytes; at += 64)
     __builtin_prefetch(static_cast<const char *>(next) + PREFETCH_BYTES + at);
@@ -38,7 +38,7 @@ INLINE int64_t outputs_of(const Linear &linear, int64_t block) {
   return std::min<int64_t>(BLOCK, linear.outputs - block * BLOCK);
 }
 
-// The first of the blocks that a thread computes; its last one lies before the next thread's first.
+// The first block of a thread; its last one is before the next thread's first one.
 INLINE int64_t first_block(const Linear &linear, int64_t thread, const ThreadSlice &slice) {
   return (linear.outputs + BLOCK - 1) / BLOCK * thread / slice.count;
 }

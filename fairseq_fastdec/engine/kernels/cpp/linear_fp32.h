@@ -7,7 +7,7 @@
 namespace fastdec {
 namespace {
 
-// While a tile is computed, memory is prefetched: from here on, so many bytes for each input.
+// Prefetching during a tile: the address for the first input, and the bytes to advance per input.
 struct Prefetch {
   const char *at;
   int64_t step;
@@ -15,8 +15,8 @@ struct Prefetch {
 
 constexpr int64_t FEW_TILES = 3;
 
-// During the first tile of tokens its own weights are prefetched. With many tiles the others take
-// turns to prefetch the next block; with few that is in the way.
+// The first tile of tokens prefetches the weights of its block. With many tiles, the others
+// prefetch parts of the next block; with few tiles that is slower.
 INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_last, int64_t tile,
                                 int64_t n_tiles) {
   constexpr int64_t of_input = BLOCK * sizeof(float);
@@ -28,7 +28,7 @@ INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_las
   return {own + size + (tile - 1) * share, share / linear.inputs};
 }
 
-// A block of outputs of N tokens, whose sums stay in registers.
+// A block of outputs of N tokens; the sums stay in registers.
 template <typename Vec, int N>
 INLINE void multiply_tile(const Linear &linear, int64_t block, const float *x, float *y,
                           Epilogue epilogue, Prefetch prefetch) {
@@ -61,7 +61,7 @@ INLINE void multiply_tile(const Linear &linear, int64_t block, const float *x, f
   }
 }
 
-// As multiply_tile, of n tokens, at most N.
+// Like multiply_tile, for n <= N tokens.
 template <typename Vec, int N>
 INLINE void multiply_tile_of(int64_t n, const Linear &linear, int64_t block, const float *x,
                              float *y, Epilogue epilogue, Prefetch prefetch) {
@@ -71,11 +71,12 @@ INLINE void multiply_tile_of(int64_t n, const Linear &linear, int64_t block, con
   multiply_tile<Vec, N>(linear, block, x, y, epilogue, prefetch);
 }
 
-// y [n, outputs] from x [n, inputs]; each thread computes some blocks of outputs.
+// y [n, outputs] from x [n, inputs]; threads share the blocks of outputs.
 template <typename Vec>
 INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
-  // The sums of so many tokens fit into registers: of 32, or of 16.
+  // The number of tokens whose sums fit into registers, of which there are 32 with AVX-512, else
+  // 16.
   constexpr int TILE = width<Vec>() == 16 ? 8 : width<Vec>() / 4;
   const int64_t end = first_block(linear, slice.number + 1, slice);
   for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {

@@ -9,10 +9,10 @@ namespace fastdec {
 namespace {
 
 #if defined(TARGET_INT8)
-// Not __m512i, of 64-bit integers: GCC would copy all sums in every turn, to convert them and back.
+// Not __m512i, which has 64-bit integers: GCC would convert and copy all sums in every iteration.
 typedef IntegersOf<Vec16>::Vec Vec16i;
 
-// A block of outputs of N tokens, whose sums stay in registers.
+// A block of outputs of N tokens; the sums stay in registers.
 template <int N>
 TARGET_INT8 INLINE void multiply_tile_vnni(const Linear &linear, int64_t block, const uint8_t *x,
                                            const float *scales, float *y, Epilogue epilogue) {
@@ -55,7 +55,7 @@ TARGET_INT8 INLINE void multiply_tile_vnni(const Linear &linear, int64_t block, 
   }
 }
 
-// As multiply_tile_vnni, of n tokens, at most N.
+// Like multiply_tile_vnni, for n <= N tokens.
 template <int N>
 TARGET_INT8 INLINE void multiply_tile_vnni_of(int64_t n, const Linear &linear, int64_t block,
                                               const uint8_t *x, const float *scales, float *y,
@@ -77,8 +77,8 @@ TARGET_INT8 inline void multiply_block_vnni(const Linear &linear, int64_t block,
 #endif
 
 #if defined(TARGET_AVX2)
-// As multiply_tile_vnni. Inputs and weights are widened to 16 bits: sums of two products of 8 bits
-// would not fit into these.
+// Like multiply_tile_vnni. Inputs and weights are widened to 16 bits, since the sum of two products
+// of 8-bit numbers can overflow 16 bits.
 template <int N>
 TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, const uint8_t *x,
                                            const float *scales, float *y, Epilogue epilogue) {
@@ -94,7 +94,7 @@ TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, 
       sums[n][part] = _mm256_loadu_si256((const __m256i *)(compensation + part * 8));
   for (int64_t i = 0; i < length; i += GROUP, weight += BLOCK * GROUP) {
     prefetch_ahead(weight, BLOCK * GROUP);
-    __m256i even[N], odd[N];  // the inputs of a group: the first and third, second and fourth
+    __m256i even[N], odd[N];  // the first and third, and the second and fourth inputs of a group
     UNROLL
     for (int n = 0; n < N; ++n) {
       int32_t group;
@@ -166,7 +166,7 @@ inline void multiply_block_int8_anywhere(const Linear &linear, int64_t block, co
   }
 }
 
-// As multiply_fp32, from x in int8. Sums of integers are the same in any order.
+// Like multiply_fp32, from x in int8. Integer sums do not depend on the order.
 inline void multiply_int8(const Linear &linear, const Int8Inputs &x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
   auto *multiply_block = multiply_block_int8_anywhere;

@@ -1,4 +1,4 @@
-// How much compiled code multiplies: the measure of the papers' FLOPs.
+// Counts multiply-adds, for the FLOPs that papers report.
 
 #pragma once
 
@@ -9,14 +9,14 @@
 namespace fastdec {
 namespace {
 
-// Of all calls since the library was loaded. Several threads may be in a call.
+// The number since the library was loaded. Calls may be concurrent.
 std::atomic<int64_t> multiply_adds{0};
 
 INLINE int64_t multiply_adds_of(const Linear &linear, int64_t n) {
   return n * linear.inputs * linear.outputs;
 }
 
-// The keys that all new tokens of a step see, of their rows.
+// The number of row keys that the new tokens of a step see, in total.
 INLINE int64_t row_keys_seen(const Step &step) {
   int64_t seen = 0, path[MAX_TREE_DEPTH];
   for (int64_t row = 0; row < step.n_rows; ++row)
@@ -25,7 +25,7 @@ INLINE int64_t row_keys_seen(const Step &step) {
   return seen;
 }
 
-// The same, of their sources.
+// The number of source keys that the new tokens of a step see, in total.
 INLINE int64_t source_keys_seen(const Step &step) {
   int64_t seen = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
@@ -33,7 +33,7 @@ INLINE int64_t source_keys_seen(const Step &step) {
   return seen;
 }
 
-// Embeddings, norms and activations, which multiply little, do not count.
+// Embeddings, norms and activations are not counted.
 INLINE int64_t multiply_adds_of(const Step &step) {
   const Model &model = step.model;
   if (!model.n_layers) return 0;

@@ -8,7 +8,7 @@
 
 namespace fastdec {
 
-// Without a weight there is no norm.
+// Not applied if the weight is null.
 struct Norm {
   const float *weight, *bias;  // [dim]
   float epsilon;

@@ -1,8 +1,8 @@
-// The instructions that a processor may have, and the targets of functions that use them.
+// The instruction sets that kernels use, and the targets of functions that use them.
 //
-// GCC inlines nothing into a function of another target, unless it has no target of its own. So
-// all that kernels of several targets share is INLINE and has none: it is compiled for whoever
-// calls it.
+// GCC inlines a function into one with another target only if it has no target itself. Therefore
+// code that is shared by several targets is INLINE and has no target: it is compiled for its
+// callers.
 
 #pragma once
 
@@ -10,12 +10,12 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// Of loops over sums that have to stay in registers: GCC unrolls them by itself, too, but only after
-// it has given the sums a place in memory, which then is written to in every turn.
+// For loops over sums that must stay in registers. GCC also unrolls them without this, but only
+// after it has allocated memory for the sums, which is then written in every iteration.
 #define UNROLL _Pragma("GCC unroll 16")
 
 #if defined(__x86_64__)
-// GCC's own header makes registers of nothing.
+// GCC's header uses uninitialised registers.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <cpuid.h>
@@ -32,7 +32,7 @@
 namespace fastdec {
 namespace {
 
-// The most floats in a vector that kernels use; tests lower it, to run those of other processors.
+// The largest vector width in floats; tests reduce it to run the kernels for other processors.
 int64_t widest_vectors = 16;
 
 #if defined(__x86_64__)
@@ -52,7 +52,7 @@ inline bool has_vnni() {
 #if defined(TARGET_BF16)
 // Instructions that multiply and add bf16.
 inline bool has_bf16() {
-  // Compilers learned to compile these instructions before __builtin_cpu_supports knew their name.
+  // Some compilers support these instructions, but not their name in __builtin_cpu_supports.
   static const bool is_there = [] {
     unsigned eax, ebx, ecx, edx;
     return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&

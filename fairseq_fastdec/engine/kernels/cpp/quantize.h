@@ -7,9 +7,9 @@
 namespace fastdec {
 namespace {
 
-// Instructions multiply unsigned inputs by signed weights: an input of 0 is quantised to this.
+// The quantised value of an input of 0: instructions multiply unsigned inputs by signed weights.
 constexpr int ZERO_POINT = 128;
-// A token of zeros must not divide by zero.
+// Avoids division by zero for tokens of zeros.
 constexpr float SMALLEST_INPUT = 1e-30f;
 
 // The inputs of n tokens in int8.
@@ -22,8 +22,8 @@ INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / 
 
 INLINE int64_t padded_to_pairs(int64_t inputs) { return (inputs + PAIR - 1) / PAIR * PAIR; }
 
-// The number of floats that hold the inputs of n tokens, whatever the format: at most 2 bytes for
-// each, and a scale.
+// The number of floats for the inputs of n tokens in any format: at most 2 bytes per input, and a
+// scale per token.
 INLINE int64_t quantized_size(int64_t n, int64_t inputs) {
   return n + n * padded_to_groups(inputs) / 2;
 }
@@ -62,7 +62,7 @@ INLINE void quantize_to_int8_anywhere(const float *x, int64_t inputs, const Int8
   const float steps_per_one = 127 / largest;
   uint8_t *const values = to.values + token * length;
   for (int64_t i = 0; i < inputs; ++i) {
-    // Adding 1.5 * 2^23 rounds to integers, and leaves them in the last bits.
+    // Adding 1.5 * 2^23 rounds to an integer, which is in the last bits.
     const float magic = 12582912.0f, shifted = x[i] * steps_per_one + magic;
     int32_t bits, zero;
     std::memcpy(&bits, &shifted, sizeof bits), std::memcpy(&zero, &magic, sizeof zero);
@@ -72,7 +72,7 @@ INLINE void quantize_to_int8_anywhere(const float *x, int64_t inputs, const Int8
   to.scales[token] = largest / 127;
 }
 
-// A token's inputs x [inputs] become integers from -127 to 127, plus the zero point.
+// Quantises a token's inputs x [inputs] to integers from -127 to 127, plus the zero point.
 inline void quantize_to_int8(const float *x, int64_t inputs, const Int8Inputs &to, int64_t token) {
 #if defined(TARGET_INT8)
   if (has_vnni()) return quantize_to_int8_avx512(x, inputs, to, token);

@@ -1,4 +1,4 @@
-// Rows of a cache change their places.
+// Copies the rows of a cache to other slots.
 
 #pragma once
 
@@ -18,8 +18,8 @@ INLINE int64_t n_moved(const Move &move) {
   return n;
 }
 
-// Whether a row that is overwritten is the origin of another. The rows of beams never are: who has
-// children keeps its place for the first of them.
+// Whether a row that is overwritten is the origin of another one. Rows of beams never are, since
+// the first child of a row takes over its place.
 INLINE bool has_to_read_first(const Move &move) {
   for (int64_t place = 0; place < move.n; ++place) {
     const int64_t origin = move.origins[place];
@@ -28,7 +28,7 @@ INLINE bool has_to_read_first(const Move &move) {
   return false;
 }
 
-// The bytes of scratch memory that so many threads need.
+// The bytes of scratch memory for all threads.
 int64_t scratch_size_of(const Move &move) {
   return has_to_read_first(move) ? move.n_threads * n_moved(move) * move.n_heads * move.used : 0;
 }
@@ -44,7 +44,7 @@ INLINE void copy_rows(const Move &move, int64_t part) {
   }
 }
 
-// As copy_rows, but all moved rows are read before the first is written.
+// Like copy_rows, but all rows are read before the first is written.
 INLINE void copy_rows_at_once(const Move &move, int64_t part, char *scratch) {
   char *data = move.data + part * move.part, *to = scratch;
   for (int64_t place = 0; place < move.n; ++place)
@@ -67,7 +67,7 @@ void move_rows(const Move &move, const ThreadSlice &slice) {
   }
 }
 
-// A path never goes back, so no token is overwritten before it has moved.
+// Paths are ascending, so no token is overwritten before it is moved.
 void move_paths(const PathMove &move) {
   for (int64_t part = 0; part < move.n_parts; ++part) {
     for (int64_t row = 0; row < move.n_rows; ++row) {

@@ -1,4 +1,4 @@
-// Arithmetic in vectors of 4, 8 or 16 floats, which fill a register.
+// Arithmetic with vectors of 4, 8 or 16 floats, which fill a register.
 
 #pragma once
 
@@ -16,7 +16,7 @@ typedef float Vec4 __attribute__((vector_size(16)));
 typedef float Vec8 __attribute__((vector_size(32)));
 typedef float Vec16 __attribute__((vector_size(64)));
 
-// A vector of as many integers of 32 bits.
+// The vector of 32-bit integers with the same number of elements.
 template <typename Vec>
 struct IntegersOf;
 template <>
@@ -37,7 +37,7 @@ constexpr int width() {
   return sizeof(Vec) / sizeof(float);
 }
 
-// A vector of half as many floats.
+// The vector of half the size.
 template <typename Vec>
 struct HalfOf;
 template <>
@@ -49,7 +49,7 @@ struct HalfOf<Vec16> {
   typedef Vec8 Vec;
 };
 
-// The elements of two vectors that have these indices, those of the second behind the first's.
+// Selects elements of two vectors; the indices of the second vector follow those of the first.
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
@@ -60,7 +60,7 @@ struct HalfOf<Vec16> {
 // The mask of the first n of 16 numbers.
 INLINE uint16_t mask_of_first(int64_t n) { return n < 16 ? (1 << n) - 1 : 0xffff; }
 
-// Loads and stores take any address: rows need not begin at multiples of a vector's size.
+// Loads and stores need no alignment: rows can have any length.
 template <typename Vec>
 INLINE Vec load(const float *from) {
   Vec vec;
@@ -73,7 +73,7 @@ INLINE void store(const Vec &vec, float *to) {
   std::memcpy(to, &vec, sizeof vec);
 }
 
-// The first n numbers of x, and others in place of the rest.
+// x with all elements after the first n replaced by `others`.
 template <typename Vec>
 INLINE Vec first_numbers(const Vec &x, int64_t n, float others) {
   typename IntegersOf<Vec>::Vec places;
@@ -109,8 +109,8 @@ INLINE float reduce_max(const Vec16 &x) {
   return reduce_max(low > high ? low : high);
 }
 
-// Two vectors have groups of elements, of which one sum each is wanted. Adds the halves of groups;
-// the groups of b come behind those of a.
+// A step of summing groups of elements of two vectors: adds the two halves of each group. The
+// groups of b follow those of a.
 template <int GROUP>
 INLINE Vec4 add_halves(const Vec4 &a, const Vec4 &b) {
   if constexpr (GROUP == 4)
@@ -145,8 +145,8 @@ INLINE Vec16 add_halves(const Vec16 &a, const Vec16 &b) {
            SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 }
 
-// The sums of the elements of so many vectors: a third of the instructions of one sum after the
-// other. Each sum has its place in the vector, once in every group of so many elements.
+// The sums of the elements of each of N vectors, with a third of the instructions of N separate
+// sums. The sums are in order, and repeated in every group of N elements of the result.
 template <int N, typename Vec>
 INLINE Vec reduce_each(const Vec *x) {
   if constexpr (N == 1)
@@ -186,13 +186,13 @@ INLINE float mean(const float *x, int64_t n) {
   return sum / n;
 }
 
-// e to the power of x, for x up to 0. The relative error is some 1e-7.
+// exp(x) for x <= 0, with a relative error of about 1e-7.
 template <typename Vec>
 INLINE Vec exponential(Vec x) {
   typedef typename IntegersOf<Vec>::Vec Integers;
   const Vec smallest = Vec{} - 87.0f;
   x = x > smallest ? x : smallest;
-  // x = n ln(2) + rest. Adding 1.5 * 2^23 rounds to integers, and leaves n in the last bits.
+  // x = n ln(2) + rest. Adding 1.5 * 2^23 rounds to an integer, with n in the last bits.
   const float magic = 12582912.0f;
   const Vec shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
   const Vec rest = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -210,13 +210,14 @@ INLINE Vec hyperbolic_tangent(Vec x) {
   return x < 0 ? -tangent : tangent;
 }
 
-// x times the normal distribution function, approximated by a tangent as fairseq's gelu_accurate.
+// x times the normal distribution function, approximated with tanh like fairseq's gelu_accurate.
 template <typename Vec>
 INLINE Vec gelu_by_tangent(Vec x) {
   return x * 0.5f * (hyperbolic_tangent((x + x * x * x * 0.044715f) * 0.79788456080286536f) + 1.0f);
 }
 
-// x times the normal distribution function; erf by Abramowitz and Stegun, 7.1.26, to 1.5e-7.
+// x times the normal distribution function; erf by Abramowitz and Stegun 7.1.26, with an error of
+// 1.5e-7.
 template <typename Vec>
 INLINE Vec gelu(Vec x) {
   const Vec z = (x < 0 ? -x : x) * 0.70710678118654752f, t = 1 / (1 + z * 0.3275911f);

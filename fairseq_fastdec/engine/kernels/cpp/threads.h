@@ -1,4 +1,4 @@
-// The threads of a call: how work is divided among them, and where they wait for each other.
+// The threads of a call: the division of work, and barriers.
 
 #pragma once
 
@@ -10,12 +10,12 @@
 namespace fastdec {
 namespace {
 
-// One thread of a call. It does the pieces of work `number`, `number + count`, ...
+// One thread of a call. It works on the pieces `number`, `number + count`, ...
 struct ThreadSlice {
   int64_t number, count;
 };
 
-// Returns when all threads of the call have come here.
+// A barrier: returns when all threads of the call have arrived.
 INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {
   if (slice.count == 1) return;
   const int64_t phase = barrier.phase.load(std::memory_order_acquire);
@@ -28,7 +28,7 @@ INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {
 #if defined(__x86_64__)
     _mm_pause();
 #endif
-    // Somebody else may need this processor, perhaps the thread that is waited for.
+    // Another thread may need this core, possibly the one that is waited for.
     if (spins > 200) sched_yield();
   }
 }
@@ -47,7 +47,7 @@ void do_slice(void *data) {
   DO(task, {threads.number(), threads.count()});
 }
 
-// Calls DO in so many of the task's threads.
+// Calls DO in n_threads threads.
 template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
 void in_threads(Task *task, int64_t n_threads) {
   if (n_threads == 1)
@@ -56,7 +56,7 @@ void in_threads(Task *task, int64_t n_threads) {
     threads_of(*task).parallel(do_slice<Task, DO>, task, n_threads, 0);
 }
 
-// The same in all of them.
+// Calls DO in all threads of the task.
 template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
 void in_threads(Task *task) {
   in_threads<Task, DO>(task, task->n_threads);

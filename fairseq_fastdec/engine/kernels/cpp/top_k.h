@@ -1,4 +1,4 @@
-// The best next tokens of each row of scores, or of all rows of a beam.
+// Chooses the best next tokens of each row of scores, or of all rows of a beam.
 
 #pragma once
 
@@ -12,38 +12,38 @@
 namespace fastdec {
 namespace {
 
-// A token that may continue one of the rows that compete with each other.
+// A token that may continue one of the rows of a beam.
 struct Candidate {
   float total;     // the row's score with the token
-  float score;     // the token's own, before it is normalised
-  int32_t number;  // of the row within its beam
+  float score;     // the token's score before normalisation
+  int32_t number;  // the row's index in its beam
   int32_t token;
 };
 
 constexpr Candidate NO_CANDIDATE = {-INFINITY, -INFINITY, 0, 0};
 
-// No two candidates are equal, so the best do not depend on the order of work.
+// A strict order, so that the result does not depend on the order of work.
 INLINE bool is_better(const Candidate &a, const Candidate &b) {
   if (a.total != b.total) return a.total > b.total;
   if (a.number != b.number) return a.number < b.number;
-  if (a.score != b.score) return a.score > b.score;  // totals may have been rounded to the same
+  if (a.score != b.score) return a.score > b.score;  // totals may be equal after rounding
   return a.token < b.token;
 }
 
-// This is a type, so that the comparison is compiled into the standard library's loops.
+// A function object, so that the comparison is inlined into the standard library's loops.
 struct Better {
   bool operator()(const Candidate &a, const Candidate &b) const { return is_better(a, b); }
 };
 
-// So few candidates are kept in order: that is fastest, but its time grows with their square.
+// Up to this number, candidates are kept sorted: that is fastest, but takes quadratic time.
 constexpr int64_t FEW_BEST = 32;
 
-// The n best candidates so far. Many are kept in no order and sifted when as many again have come,
-// so each costs the same time however many there are.
+// The n best candidates so far. If n is large, up to 2 n are kept unsorted and then reduced to n,
+// so that the time per candidate does not depend on n.
 struct BestCandidates {
   Candidate *kept;  // [capacity(n)]
   int64_t n, n_kept = 0;
-  float least = -INFINITY;  // once n are kept, the worst total of the n best
+  float least = -INFINITY;  // the worst total of the n best, once there are n
 
   static int64_t capacity(int64_t n) { return n <= FEW_BEST ? n : 2 * n; }
 
@@ -77,7 +77,7 @@ struct BestCandidates {
     least = kept[n - 1].total;
   }
 
-  // Leaves exactly n, in no order.
+  // Keeps exactly n, unsorted; missing ones are NO_CANDIDATE.
   void complete() {
     sift();
     std::fill(kept + n_kept, kept + n, NO_CANDIDATE);
@@ -85,7 +85,7 @@ struct BestCandidates {
   }
 };
 
-// So many vectors are looked through together.
+// The number of vectors that are scanned together.
 constexpr int CHUNK = 4;
 
 template <typename Vec>
@@ -93,7 +93,7 @@ struct Chunk {
   Vec parts[CHUNK];
 };
 
-// The chunk at x, of which `left` numbers are the row's; the others become -infinity.
+// The chunk at x; numbers after the first `left` ones are replaced by -infinity.
 template <typename Vec>
 INLINE Chunk<Vec> chunk_at(const float *x, int64_t left) {
   constexpr int SIZE = CHUNK * width<Vec>();
@@ -107,20 +107,19 @@ INLINE Chunk<Vec> chunk_at(const float *x, int64_t left) {
   return chunk;
 }
 
-// A row's logits become log-probabilities: x - largest - log_sum. The largest is NaN for rows of
+// Converts a row's logits to log-probabilities: x - largest - log_sum. `largest` is NaN for rows in
 // which no token has a probability.
 struct Normalizer {
   float largest = 0, log_sum = 0;
 };
 
-// The number of chunks of the narrowest vectors.
+// The number of chunks with the narrowest vectors, which is the maximum.
 INLINE int64_t most_chunks(int64_t n) {
   constexpr int SIZE = CHUNK * width<Vec4>();
   return (n + SIZE - 1) / SIZE;
 }
 
-// Also writes the largest score of each chunk, whose tokens need not be looked at again if that is
-// small.
+// Also writes the largest score of each chunk, so that chunks with small scores can be skipped.
 template <typename Vec>
 INLINE Normalizer normalizer_of(const float *x, int64_t n, float *chunk_maxima) {
   constexpr int SIZE = CHUNK * width<Vec>();
@@ -137,7 +136,7 @@ INLINE Normalizer normalizer_of(const float *x, int64_t n, float *chunk_maxima) 
   }
   if (any_is_set(unknown) || largest == -INFINITY) return {NAN, 0};
   float sum = 0;
-  // Each chunk is summed up by itself, so that long vocabularies are not summed up in few numbers.
+  // Each chunk is summed separately, which is more precise for large vocabularies.
   for (int64_t at = 0; at < n; at += SIZE) {
     const Chunk<Vec> chunk = chunk_at<Vec>(x + at, n - at);
     Vec powers = {};
@@ -168,7 +167,7 @@ INLINE const float *scores_of(const TopK &task, int64_t member, int64_t row) {
   return task.scores[member] + row * task.n_types;
 }
 
-// From a row's scores to totals. A greater score never has a smaller total.
+// Converts a row's scores to totals. A greater score never has a smaller total.
 struct ToTotal {
   Normalizer normalizer;
   float before;
@@ -178,14 +177,14 @@ struct ToTotal {
   }
 };
 
-// Of a member's scores: what is known of them before tokens are chosen.
+// A row of scores of one member, and its maxima and normaliser.
 struct RowOfMember {
   const float *x;             // [n_types]
-  const float *chunk_maxima;  // null where nobody needed a normalizer
+  const float *chunk_maxima;  // null if no normaliser is needed
   Normalizer normalizer;
 };
 
-// The largest score of a chunk from `at` on.
+// The largest score of the chunk at `at`.
 template <typename Vec>
 INLINE float largest_of_chunk(const RowOfMember &row, int64_t at, int64_t left) {
   if (row.chunk_maxima) return row.chunk_maxima[at / (CHUNK * width<Vec>())];
@@ -201,7 +200,7 @@ struct OneModel {
   ToTotal to_total;
 };
 
-// No token of the chunk from `at` on has a greater total.
+// An upper bound of the totals in the chunk at `at`.
 template <typename Vec>
 INLINE float bound_of_chunk(const OneModel &scores, int64_t at, int64_t left) {
   const float largest = largest_of_chunk<Vec>(scores.own, at, left);
@@ -225,7 +224,7 @@ INLINE float log_prob_of(const RowOfMember &own, float score) {
   return score - own.normalizer.largest - own.normalizer.log_sum;
 }
 
-// No mean is above the greatest log-probability of a member.
+// The mean is at most the greatest log-probability of a member.
 template <typename Vec>
 INLINE float bound_of_chunk(const Ensemble &scores, int64_t at, int64_t left) {
   float most = -INFINITY;
@@ -236,7 +235,7 @@ INLINE float bound_of_chunk(const Ensemble &scores, int64_t at, int64_t left) {
   return most + scores.before;
 }
 
-// Of a token that cannot reach `least`, only an upper bound is computed.
+// For a token that cannot reach `least`, only an upper bound is computed.
 INLINE Candidate candidate_of(const Ensemble &scores, int64_t number, int64_t token, float penalty,
                               float least) {
   const int64_t n_members = scores.n_members;
@@ -287,14 +286,14 @@ INLINE void scan_scores(const TopK &task, int64_t row, int64_t number, const Sco
   if (only < 0) scan_types<Vec>(task, row, number, scores, best);
 }
 
-// What a thread has for itself.
+// The scratch memory of a thread.
 struct OwnScratch {
   Candidate *of_row;     // [capacity(n_per_row)]
   RowOfMember *members;  // [n_members]
   float *chunk_maxima;   // [n_members, most_chunks]
 };
 
-// Looks at a row's scores of all members; false if one of them gives no token a probability.
+// Prepares a row's scores of all members; false if one of them gives no token a probability.
 template <typename Vec>
 INLINE bool look_at_members(const TopK &task, int64_t row, const OwnScratch &own) {
   for (int64_t member = 0; member < task.n_members; ++member) {
@@ -310,7 +309,7 @@ INLINE bool look_at_members(const TopK &task, int64_t row, const OwnScratch &own
   return true;
 }
 
-// Of a row that has to end, EOS alone is possible, whatever its probability.
+// Adds EOS, the only possible token of a row that has to end, whatever its probability.
 INLINE void end_row(const TopK &task, int64_t number, Candidate candidate, BestCandidates &best) {
   // A comparison with NaN is false.
   if (!(candidate.total >= -FLT_MAX)) candidate.total = candidate.score = -FLT_MAX;
@@ -347,7 +346,7 @@ INLINE void scan_row(const TopK &task, int64_t beam, int64_t number, const OwnSc
   }
 }
 
-// Where a beam may have few candidates of each row, these are found by themselves before.
+// If the number of candidates per row is limited, first find the best ones of the row.
 template <typename Vec>
 INLINE void add_row(const TopK &task, int64_t beam, int64_t number, const OwnScratch &own,
                     BestCandidates &best) {
@@ -359,27 +358,27 @@ INLINE void add_row(const TopK &task, int64_t beam, int64_t number, const OwnScr
   for (int64_t i = 0; i < of_row.n_kept; ++i) best.add(of_row.kept[i]);
 }
 
-// Writes a beam's result, of candidates [n_best] in no order.
+// Writes a beam's result, from unsorted candidates [n_best].
 INLINE void write_result(const TopK &task, int64_t beam, Candidate *best) {
   const int64_t n = task.n_best, at = beam * n;
   std::sort(best, best + n, Better());
   for (int64_t i = 0; i < n; ++i) {
     task.best[at + i] = best[i].total;
     task.tokens[at + i] = best[i].token;
-    // A beam without rows has no first one.
+    // A beam without candidates may have no rows.
     const bool is_there = best[i].total > -INFINITY;
     if (task.origins) task.origins[at + i] = is_there ? row_of(task, beam, best[i].number) : 0;
   }
 }
 
-// The scratch memory of one part, counted in candidates.
+// The scratch memory of one part, in candidates.
 INLINE int64_t candidates_of_part(const TopK &task) {
   return BestCandidates::capacity(task.n_best);
 }
 
-// What each thread has for itself, in bytes; a multiple of every alignment here.
+// The scratch memory of each thread, in bytes; a multiple of all alignments used here.
 INLINE int64_t bytes_of_thread(const TopK &task) {
-  static_assert(alignof(RowOfMember) <= sizeof(Candidate), "behind candidates lie members");
+  static_assert(alignof(RowOfMember) <= sizeof(Candidate), "members follow candidates");
   const bool is_limited = task.n_per_row < task.n_best;
   const int64_t of_row = is_limited ? BestCandidates::capacity(task.n_per_row) : 0;
   const int64_t maxima = task.normalize ? most_chunks(task.n_types) : 0;
@@ -398,12 +397,12 @@ INLINE OwnScratch own_scratch(const TopK &task, char *at) {
   return own;
 }
 
-// Without parts that are merged later, a thread uses the memory of one part for all of its beams.
+// The number of parts with memory. If parts need not be merged, a thread reuses one for all beams.
 INLINE int64_t n_stretches(const TopK &task) {
   return task.n_parts == 1 ? task.n_threads : task.n_beams * task.n_parts;
 }
 
-// The candidates of all parts, with which the scratch memory begins.
+// The candidates of all parts, at the beginning of the scratch memory.
 INLINE Candidate *candidates_of(const TopK &task) { return static_cast<Candidate *>(task.scratch); }
 
 int64_t top_k_scratch_size(const TopK &task) {
@@ -414,7 +413,7 @@ int64_t top_k_scratch_size(const TopK &task) {
 template <typename Vec>
 INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
   const int64_t n_parts = task.n_parts;
-  // Behind the parts, which are all that merge_parts reads.
+  // The threads' memory follows the parts, so that merge_parts can read these.
   char *behind =
       reinterpret_cast<char *>(candidates_of(task) + n_stretches(task) * candidates_of_part(task));
   const OwnScratch own = own_scratch(task, behind + slice.number * bytes_of_thread(task));
@@ -429,7 +428,7 @@ INLINE void top_k_of_parts(const TopK &task, const ThreadSlice &slice) {
   }
 }
 
-// The best candidates of a beam's parts become the beam's result.
+// Merges the best candidates of a beam's parts into the beam's result.
 void merge_parts(const TopK &task, const ThreadSlice &slice) {
   const int64_t n = task.n_best, capacity = BestCandidates::capacity(n);
   for (int64_t beam = slice.number; beam < task.n_beams; beam += slice.count) {

@@ -1,7 +1,7 @@
-// A decoder's step or an encoder, from token ids to states.
+// A step of a decoder, or an encoder, from token ids to states.
 //
-// With a handful of tokens, torch's time goes into starting some hundred operations. Here one call
-// runs them all, and its threads wait for each other between them.
+// With few tokens, torch spends most of its time on starting some hundred operations. Here one call
+// runs all of them, with barriers in between.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace fastdec {
 namespace {
 
-// The embeddings of the thread's tokens.
+// Embeds the thread's tokens.
 template <typename Vec>
 INLINE void embed(const Step &step, const Workspace &own) {
   const Model &model = step.model;
@@ -38,7 +38,7 @@ INLINE void apply_linear(MultiplyFp32 multiply_fp32, const Step &step, const Lin
                          const Workspace &own) {
   const int64_t n = step.n(), dim = linear.inputs;
   if (!linear.rounds_inputs()) {
-    // Each thread normalises all tokens for itself, so that none has to wait for another.
+    // Each thread normalises all tokens, which needs no barrier.
     for (int64_t at = 0; norm && at < n * dim; at += dim)
       normalize<Vec>(*norm, x + at, own.normalized + at, dim);
     multiply_fp32(linear, norm ? own.normalized : x, y, n, own, epilogue);
@@ -63,7 +63,7 @@ INLINE void normalize_slice(const Step &step, const Norm &norm, const Workspace 
     normalize<Vec>(norm, own.x + token * dim, own.x + token * dim, dim);
 }
 
-// Ends a sublayer, whose output has been added to x.
+// Ends a sublayer after its output has been added to x.
 template <typename Vec>
 INLINE void end_sublayer(const Step &step, const Norm &norm, const Workspace &own) {
   wait_at(step.barrier, own);
@@ -72,14 +72,14 @@ INLINE void end_sublayer(const Step &step, const Norm &norm, const Workspace &ow
   wait_at(step.barrier, own);
 }
 
-// Adds what self-attention gives to x.
+// Adds the output of self-attention to x.
 template <typename Vec>
 INLINE void add_self_attention(MultiplyFp32 multiply_fp32, const Step &step, const Layer &layer,
                                const Workspace &own) {
   if (!layer.self_out_norm.weight)
     return apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.x,
                              Epilogue::ADD, own);
-  // The queries' memory is free again.
+  // The memory of the queries is free again.
   apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.queries,
                     Epilogue::STORE, own);
   wait_at(step.barrier, own);
@@ -91,7 +91,7 @@ INLINE void add_self_attention(MultiplyFp32 multiply_fp32, const Step &step, con
   }
 }
 
-// Normalises the hidden units of the thread's tokens, and scales what the network is added to.
+// NormFormer: normalises the hidden units of the thread's tokens, and scales the residual.
 template <typename Vec>
 INLINE void scale_feed_forward(const Step &step, const Layer &layer, const Workspace &own) {
   const int64_t n = step.n(), dim = step.model.dim, hidden = step.model.hidden;

@@ -1,4 +1,4 @@
-// Trees of proposals: the most probable continuations by heads that know nothing of each other.
+// Trees of proposals: the most probable continuations of parallel heads.
 
 #pragma once
 
@@ -12,12 +12,12 @@
 namespace fastdec {
 namespace {
 
-// A token that may join a tree. The path to it costs the negative of its log-probability.
+// A token that may be added to a tree. Its cost is the negative log-probability of its path.
 struct Branch {
   double cost;
   int64_t parent, head, rank;
 
-  // Of equal costs the first parent's, head's and rank's branch is tried first.
+  // For equal costs, smaller parents, heads and ranks come first.
   bool operator<(const Branch &other) const {
     if (cost != other.cost) return cost > other.cost;
     if (parent != other.parent) return parent > other.parent;
@@ -26,7 +26,7 @@ struct Branch {
   }
 };
 
-// Writes a row's tree; returns how many tokens it has.
+// Writes a row's tree; returns its number of tokens.
 int64_t grow_tree(const Trees &task, int64_t row) {
   const int64_t n_best = task.n_best, at = row * (1 + task.n_proposals);
   int64_t *const tokens = task.tokens + at;
@@ -59,9 +59,8 @@ int64_t grow_tree(const Trees &task, int64_t row) {
   return n;
 }
 
-// Closes the gaps behind trees that are smaller than they could be.
-//   write: writes a row's tree, 1 + n_proposals places behind that of the row before; returns how
-//     many tokens it has
+// Writes all trees side by side.
+//   write: writes a row's tree at row * (1 + n_proposals); returns its number of tokens
 template <typename Task, typename Write>
 void put_trees_side_by_side(const Task &task, int64_t n_rows, Write write) {
   task.begins[0] = 0;

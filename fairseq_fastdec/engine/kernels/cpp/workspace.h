@@ -1,4 +1,4 @@
-// The scratch memory of a step: what its threads share, and behind it what each has for itself.
+// The scratch memory of a step: shared memory, followed by that of each thread.
 
 #pragma once
 
@@ -10,15 +10,15 @@
 namespace fastdec {
 namespace {
 
-// A thread of a step, and where it finds what is computed meanwhile.
+// A thread of a step, and pointers to intermediate results.
 struct Workspace : ThreadSlice {
-  // All threads share these.
+  // Shared by all threads.
   float *x;          // [n, dim], the tokens' states
   float *queries;    // [n, 3 * dim] with keys and values, or [n, dim]
   float *context;    // [n, dim]
   float *hidden;     // [n, hidden]
   float *quantized;  // [quantized_size(n, max(dim, hidden))]
-  // Each thread has its own.
+  // Separate for each thread.
   float *normalized;         // [n, dim]
   float *own_quantized;      // [own_quantized_size(n)]
   float *query;              // [MOST_QUERIES, head_dim]
@@ -26,16 +26,16 @@ struct Workspace : ThreadSlice {
   int64_t n_weights;
 };
 
-// So many tokens attend to the same keys at a time.
+// The maximum number of tokens that attend to the same keys together.
 constexpr int64_t MOST_QUERIES = 4;
 
-// The pieces into which attention to sources is divided among threads.
+// The number of pieces of attention to sources, which threads share.
 INLINE int64_t source_pieces(const Step &step) {
   const int64_t n = step.n();
   return (n + MOST_QUERIES - 1) / MOST_QUERIES * step.model.n_heads;
 }
 
-// The most keys that a query attends to, with room for a last vector of any width.
+// The maximum number of keys of a query, with room for a last vector of any width.
 INLINE int64_t most_keys(const Step &step) {
   int64_t most = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
@@ -44,25 +44,25 @@ INLINE int64_t most_keys(const Step &step) {
   return most + width<Vec16>();
 }
 
-// So few inputs of a layer, of all tokens together, each thread quantises for itself: that takes
-// less time than to wait for others.
+// Up to this number of inputs, over all tokens, each thread quantises all inputs, which is faster
+// than a barrier.
 constexpr int64_t FEW_INPUTS = 4096;
 
 INLINE bool quantizes_together(const Linear &linear, int64_t n) {
   return linear.rounds_inputs() && n * linear.inputs > FEW_INPUTS;
 }
 
-// The floats that hold them, whatever the layer.
+// The floats for the inputs that each thread quantises.
 INLINE int64_t own_quantized_size(int64_t n) { return n * GROUP + quantized_size(1, FEW_INPUTS); }
 
-// The floats that a thread has for itself.
+// The floats of scratch memory of each thread.
 INLINE int64_t own_scratch_size(const Step &step) {
   const int64_t n = step.n(), dim = step.model.dim;
   const int64_t of_query = step.model.head_dim + most_keys(step);
   return n * dim + own_quantized_size(n) + MOST_QUERIES * of_query;
 }
 
-// The floats before a thread's own scratch: what all threads share, and what those before it have.
+// The offset of a thread's memory: after the shared memory and that of the threads before it.
 INLINE int64_t scratch_before(const Step &step, int64_t thread) {
   const int64_t n = step.n(), dim = step.model.dim, hidden = step.model.hidden;
   const int64_t shared = n * (4 * dim + hidden) + quantized_size(n, std::max(dim, hidden));
