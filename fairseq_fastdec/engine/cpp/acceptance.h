@@ -15,11 +15,11 @@ struct Acceptance {
 
   Kind kind = EXACT;
   int64_t n_best = 1;          // AMONG_BEST: the proposal is one of p_1's n best tokens (5.1)
-  double distance = 0;         // DISTANCE: it is an integer at most that far from p_1's best (5.2)
-  std::vector<double> values;  // DISTANCE: the integers that types stand for; NaN: none
+  double distance = 0;         // DISTANCE: the maximum difference from p_1's best token (5.2)
+  std::vector<double> values;  // DISTANCE: the integer of each type; NaN: none
   int64_t min_block = 1;       // at least this many tokens of a block are kept (5.3)
 
-  // By the names of --acceptance.
+  // The kind with a name of --acceptance.
   static Kind kind_of(const std::string &name) {
     if (name == "exact") return EXACT;
     if (name == "topk") return AMONG_BEST;
@@ -30,14 +30,14 @@ struct Acceptance {
   // Whether p_1's scores of the proposals are needed.
   bool asks() const { return kind != EXACT || min_block > 1; }
 
-  // What p_1 answers in the place of a proposal. A score of -infinity: not possible. The scores
-  // are there if asks().
+  // The prediction of p_1 at the position of a proposal. A score of -infinity means not possible.
+  // The scores are only set if asks().
   struct Answer {
     int64_t best;
     float score, nth_best;  // of the proposal, and of the last of the n best tokens
   };
 
-  // Whether a proposal stays, as the number-th token of its block, from 0.
+  // Whether a proposal is accepted; number is its index in the block, from 0.
   bool accepts(int64_t proposal, int64_t number, const Answer &answer) const {
     if (!asks()) return proposal == answer.best;
     const bool is_possible = answer.score > -INFINITY;
@@ -48,7 +48,7 @@ struct Acceptance {
       case AMONG_BEST:
         return is_possible && answer.score >= answer.nth_best;
       case DISTANCE:
-        // NaN, the value of a type that is no integer, is within no distance.
+        // Comparisons with NaN, the value of types that are no integers, are false.
         return proposal == answer.best ||
                (is_possible && std::abs(values[proposal] - values[answer.best]) <= distance);
     }

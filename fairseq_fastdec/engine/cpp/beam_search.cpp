@@ -105,7 +105,7 @@ void BeamSearch::restrict() {
     const BeamRequest &sentence = sentences[slot];
     limits.ends.set(row, rules, step, sentence);
     if (step < int64_t(sentence.forced.size())) {
-      // What a prefix repeats is forced nevertheless.
+      // A prefix may repeat n-grams.
       limits.only[row] = sentence.forced[step];
       limits.some_only = true;
     } else if (rules.no_repeat_ngram) {

@@ -1,6 +1,4 @@
-// Beam search over sentences that come and go: batches, and streams (Yang et al. 2020).
-//
-// Beams have any width.
+// Beam search for batches and streams, with beams of variable width (Yang et al. 2020).
 
 #pragma once
 
@@ -10,21 +8,21 @@
 
 namespace fastdec {
 
-// A sentence that is done.
+// A finished sentence.
 struct BeamResult {
   int64_t id = 0;
   std::vector<Hypothesis> hypotheses;  // in the order in which they ended
-  int64_t steps = 0, expansions = 0;   // what it took: invocations, and rows over all of them
+  int64_t steps = 0, expansions = 0;   // the number of invocations, and of rows over all of them
 };
 
 struct BeamCounts : Counts {
-  int64_t beam_steps = 0;  // the beams of all decoder invocations
-  int64_t waiting = 0;     // and the candidates on them that have ended
+  int64_t beam_steps = 0;  // the number of beams over all decoder invocations
+  int64_t waiting = 0;     // the number of candidates on these beams that have ended
 };
 
 // A sentence to translate.
 struct BeamRequest : Request {
-  int64_t n_source = 0;  // tokens or frames, which schedules count
+  int64_t n_source = 0;  // tokens or frames, for the schedule
   uint64_t random_state = 0;  // for sampling
 };
 
@@ -32,10 +30,10 @@ class BeamSearch : public Loop<BeamRequest, BeamResult, BeamCounts> {
  public:
   BeamSearch(Models models, Rules rules, const BeamOptions &options, Team team);
 
-  // How much is decoded at once, from now on.
+  // Sets how much is decoded at once.
   void set_schedule(const ScheduleOptions &given) { schedule = {given, options.width}; }
 
-  // The most entries of a beam.
+  // The maximum number of entries of a beam.
   int64_t width() const { return options.width; }
 
  private:
@@ -46,17 +44,17 @@ class BeamSearch : public Loop<BeamRequest, BeamResult, BeamCounts> {
   void begin(BeamRequest request) override;
   void step() override;
   bool drop(int64_t id) override;
-  // Some of the beams rest, and the rows of the others come last (Algorithm 1: choose).
+  // Chooses the beams to expand, and moves their rows to the end (Algorithm 1: choose).
   void choose();
-  // Feeds the beams in focus, and finds their candidates (Algorithm 1: expand).
+  // Feeds the beams in focus, and computes their candidates (Algorithm 1: expand).
   void expand();
   void draw(const BeamRows &rows);
-  // What restricts the next tokens of the rows in focus.
+  // Sets the limits of the next tokens of the rows in focus.
   void restrict();
-  // Candidates end, wait, grow or are forgotten; sentences that are done leave.
+  // Judges and extends candidates, and removes finished sentences.
   void keep();
   void leave(int64_t slot);
-  // The row of the decoder with which the beam at each place under way begins, and the end.
+  // The first row of each beam in the decoder, and the end.
   std::vector<int64_t> first_rows() const;
 
   const BeamOptions options;
@@ -65,7 +63,7 @@ class BeamSearch : public Loop<BeamRequest, BeamResult, BeamCounts> {
   std::optional<Sampler> sampler;
   std::vector<BeamRequest> sentences;    // by slot
   std::vector<int64_t> slots_under_way;  // in the order of their rows in the decoder
-  int64_t n_resting = 0;                 // of the slots under way, the first ones
+  int64_t n_resting = 0;                 // the number of first slots that are not expanded
   Extensions candidates;
 };
 

@@ -6,17 +6,17 @@ namespace fastdec {
 
 namespace {
 
-// A beam has room for this many tokens at first: few translations are longer.
+// The initial capacity in tokens; few translations are longer.
 constexpr int64_t FIRST_LENGTHS = 64;
 
-// The table's pointer follows the memory.
+// Resizes memory, and updates the table's pointer to it.
 template <typename T>
 void place(std::vector<T> &memory, int64_t n, T *&pointer) {
   memory.resize(n);
   pointer = memory.data();
 }
 
-// Each slot's numbers [old_n, width] get room for [n, width].
+// Increases the memory of each slot from old_size to size.
 template <typename T>
 void lengthen(std::vector<T> &memory, int64_t n_slots, int64_t old_size, int64_t size,
               T *&pointer) {
@@ -106,7 +106,7 @@ void Beams::focus(const std::vector<int64_t> &slots) {
     }
   }
   table.starts[table.n_beams] = table.n_rows;
-  // The beams' children are one token longer.
+  // Children are one token longer.
   reserve_lengths(longest + 2);
 }
 

@@ -1,7 +1,8 @@
-// The beams of the sentences under way: their entries, and how they grow.
+// The beams of sentences that are being decoded.
 //
-// An entry is a beginning of a translation, kept as a back-pointer to the entry that it continues.
-// The rules by which candidates end, wait, grow or are forgotten are in kernels/cpp/beams.h.
+// An entry is a partial translation, stored as a token and a back-pointer to the entry that it
+// continues. The rules for candidates that end, wait, are extended or pruned are in
+// kernels/cpp/beams.h.
 
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace fastdec {
 
-// A translation that has ended.
+// A finished translation.
 struct Hypothesis {
   std::vector<int64_t> tokens;  // ending in EOS
   std::vector<float> scores;    // of each token
@@ -21,54 +22,54 @@ struct Hypothesis {
 };
 
 struct BeamOptions {
-  int64_t width = 1;  // K, the most entries of a beam
-  // Delta (Yang et al. 2020, section 4): candidates that are worse than the best one by more are
-  // forgotten.
+  int64_t width = 1;  // K, the maximum number of entries of a beam
+  // Delta (Yang et al. 2020, section 4): candidates that are worse than the best one by more than
+  // this are pruned.
   float threshold = INFINITY;
-  int64_t n_per_entry = 1;  // M, the most candidates that continue the same entry
-  // Samples do not compete: their order means nothing, and none is forgotten.
+  int64_t n_per_entry = 1;  // M, the maximum number of candidates that continue the same entry
+  // Samples do not compete: they have no order, and none is pruned.
   std::optional<Sampling> sampling;
-  // Candidates that have ended stay on the beam until nothing that still grows is better (appendix
-  // A.1). Otherwise they are final at once, as in fairseq, and others grow in their places.
+  // Candidates that have ended stay on the beam until no unfinished candidate is better (appendix
+  // A.1). Otherwise they are final at once, as in fairseq, and others take their places.
   bool lets_wait = false;
 
   int64_t n_candidates() const { return lets_wait || sampling ? width : 2 * width; }
 };
 
-// A beam has a slot while its sentence is under way. In a step some beams are in focus; their rows
-// lie side by side, in the order of the entries.
+// A beam has a slot while its sentence is being decoded. A step expands the beams in focus, whose
+// rows are consecutive, in the order of the entries.
 class Beams {
  public:
   Beams(const BeamOptions &options, int64_t eos);
 
-  // A beam with one entry, the token before the output; returns its slot.
+  // Creates a beam with one entry, the token before the output; returns its slot.
   int64_t begin(int64_t bos);
-  // Its slot is free for another sentence.
+  // Frees a slot.
   void end(int64_t slot) { free_slots.push_back(slot); }
 
   int64_t length(int64_t slot) const { return table.lengths[slot]; }
   int64_t width(int64_t slot) const { return table.widths[slot]; }
   int64_t n_waiting(int64_t slot) const { return table.n_waiting[slot]; }
-  // How often the beam was expanded, and how many entries over all of them.
+  // The number of expansions of the beam, and of expanded entries.
   int64_t steps(int64_t slot) const { return table.steps[slot]; }
   int64_t expansions(int64_t slot) const { return table.expansions[slot]; }
 
-  // The beams in these slots are expanded.
+  // Sets the beams that are expanded next.
   void focus(const std::vector<int64_t> &slots);
   BeamRows rows() const { return {table.n_beams, table.n_rows, table.starts, table.totals}; }
   const int64_t *next_tokens() const { return table.next_tokens; }
   int64_t slot_of(int64_t row) const { return table.row_slots[row]; }
-  // The token before the output of a row, and the output.
+  // The token before the output of a row, and the output so far.
   std::vector<int64_t> context(int64_t row) const;
 
-  // Finalizes, keeps or forgets the candidates of the beams in focus.
+  // Finalizes, keeps or prunes the candidates of the beams in focus.
   void judge(const Extensions &candidates);
   // Whether the sentence of a beam in focus is done.
   bool is_done(int64_t beam) const { return table.done[beam]; }
-  // The beams in focus at these places become what grows of their candidates.
-  //   origins: the row in focus that each row continues, beam by beam
+  // Replaces the beams in focus at these places by their extended candidates.
+  //   origins: the row in focus that each new row continues, beam by beam
   void extend(const std::vector<int64_t> &places, std::vector<int64_t> &origins);
-  // What a beam that is done has found; one without anything ends where it stands.
+  // The hypotheses of a beam that is done; if there are none, its first entry followed by EOS.
   std::vector<Hypothesis> hypotheses(int64_t slot);
 
  private:
@@ -81,7 +82,7 @@ class Beams {
 
   BeamTable table = {};
   std::vector<int64_t> free_slots;
-  // The memory of the table, by the names there.
+  // The memory of the table's arrays, with similar names.
   std::vector<int64_t> lengths, widths, all_steps, all_expansions, n_final, n_waiting_of;
   std::vector<float> best_final, final_scores, waiting_scores;
   std::vector<int64_t> final_lengths, final_columns, waiting_lengths, waiting_columns;

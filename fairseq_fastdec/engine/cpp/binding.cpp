@@ -1,4 +1,4 @@
-// The engine as Python sees it. All that comes from Python is checked here, and nowhere else.
+// The Python interface of the engine. All input from Python is checked here, and only here.
 
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
@@ -20,7 +20,7 @@ namespace fastdec {
 
 namespace {
 
-// Arrays of exactly this type that lie without gaps.
+// Contiguous arrays of exactly this type.
 template <typename T>
 using Array = py::array_t<T, py::array::c_style>;
 
@@ -41,26 +41,26 @@ bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end
 
 int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// A linear layer whose weight is packed as structures.h says.
+// A linear layer with a packed weight, see structures.h.
 struct PackedLinear {
   Linear linear = {};
   std::vector<std::shared_ptr<const void>> owners;
 };
 
 void require_size(const py::array &array, int64_t n, const std::string &name) {
-  require(array.flags() & py::array::c_style, name + ": an array with gaps");
-  require(array.size() == n, name + ": " + std::to_string(array.size()) + " numbers, not " +
+  require(array.flags() & py::array::c_style, name + ": must be contiguous");
+  require(array.size() == n, name + ": has " + std::to_string(array.size()) + " numbers, not " +
                                  std::to_string(n));
 }
 
 template <typename T>
 const T *numbers(const py::array &array, int64_t n, const std::string &name) {
-  require(array.dtype().equal(py::dtype::of<T>()), name + ": an array of another dtype");
+  require(array.dtype().equal(py::dtype::of<T>()), name + ": has another dtype");
   require_size(array, n, name);
   return static_cast<const T *>(array.data());
 }
 
-// The weight's dtype says which format it has; see Linear.
+// The dtype of the weight determines its format; see Linear.
 PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int64_t outputs,
                            std::optional<py::array> scales,
                            std::optional<py::array> compensation) {
@@ -71,11 +71,11 @@ PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int
   linear.inputs = inputs, linear.outputs = outputs;
   linear.bias = numbers<float>(bias, n, "bias");
   linear.format = format_of(py::str(weight.dtype()));
-  require(linear.format, "weight: of a dtype that is no format of weights");
+  require(linear.format, "weight: unsupported dtype");
   require_size(weight, n * linear.n_groups() * linear.format->group, "weight");
   linear.weight = weight.data();
   if (linear.format->has_scales) {
-    require(scales && compensation, "weights of this dtype have scales and compensations");
+    require(scales && compensation, "weights of this dtype need scales and compensation");
     linear.scales = numbers<float>(*scales, n, "scales");
     linear.zero_point_compensation = numbers<int32_t>(*compensation, n, "compensation");
     packed.owners = {owner_of(*scales), owner_of(*compensation)};
@@ -85,9 +85,9 @@ PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int
   return packed;
 }
 
-// y [n, outputs] of x [n, inputs].
+// Applies a layer to x [n, inputs]; returns y [n, outputs].
 Array<float> product(const PackedLinear &own, Array<float> x, int64_t n_threads) {
-  require(x.ndim() == 2 && x.shape(1) == own.linear.inputs, "x: not [n, inputs]");
+  require(x.ndim() == 2 && x.shape(1) == own.linear.inputs, "x: must be [n, inputs]");
   Array<float> y({x.shape(0), py::ssize_t(own.linear.outputs)});
   Product task = {};
   task.linear = own.linear, task.threads = pool_threads(), task.n_threads = n_threads;
@@ -111,7 +111,7 @@ LayerNorm layer_norm(py::array weight, py::array bias, float epsilon) {
   return made;
 }
 
-// Collects what a model is made of.
+// Collects the parts of a model, and the owners of their memory.
 class Collector {
  public:
   explicit Collector(std::vector<std::shared_ptr<const void>> &owners) : owners(owners) {}
@@ -120,7 +120,7 @@ class Collector {
     require(parts.contains(name), std::string(name) + ": missing");
     const auto &own = parts[name].cast<const PackedLinear &>();
     require(own.linear.inputs == inputs && own.linear.outputs == outputs,
-            std::string(name) + ": a layer of other sizes");
+            std::string(name) + ": the layer has other sizes");
     return take(own);
   }
 
@@ -148,7 +148,7 @@ class Collector {
   std::vector<std::shared_ptr<const void>> &owners;
 };
 
-// The layers of an encoder or a decoder, with the embeddings before them.
+// The layers and embeddings of an encoder or a decoder.
 struct Network {
   Model model = {};
   std::vector<std::shared_ptr<const void>> owners;
@@ -163,7 +163,7 @@ int64_t size_of(const py::dict &linears, const char *name, bool of_outputs) {
 Epilogue activation_of(int64_t number) {
   const auto activation = static_cast<Epilogue>(number);
   require(is_within(number, int64_t(Epilogue::TANH) + 1) && activation != Epilogue::ADD,
-          "activation: a number without a meaning");
+          "activation: unknown number");
   return activation;
 }
 
@@ -174,9 +174,9 @@ Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_
   Network made;
   Collector collect(made.owners);
   Model &model = made.model;
-  require(!layers.empty() && n_heads > 0 && head_dim > 0, "a network without layers or heads");
-  require(tokens_per_step >= 0, "tokens_per_step: below 0");
-  require(embed.ndim() == 2 && embed.shape(1) == n_heads * head_dim, "embed: not [types, dim]");
+  require(!layers.empty() && n_heads > 0 && head_dim > 0, "network: has no layers or heads");
+  require(tokens_per_step >= 0, "tokens_per_step: must not be negative");
+  require(embed.ndim() == 2 && embed.shape(1) == n_heads * head_dim, "embed: must be [types, dim]");
   const int64_t dim = embed.shape(1);
   model.n_layers = int64_t(layers.size()), model.dim = dim;
   model.n_heads = n_heads, model.head_dim = head_dim;
@@ -188,7 +188,7 @@ Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_
   if (embed_norm) model.embed_norm = collect.take(*embed_norm);
   if (final_norm) model.final_norm = collect.take(*final_norm);
   if (positions) {
-    require(positions->ndim() == 2 && positions->shape(1) == dim, "positions: not [n, dim]");
+    require(positions->ndim() == 2 && positions->shape(1) == dim, "positions: must be [n, dim]");
     model.positions = collect.floats(*positions, positions->size(), "positions");
     model.n_positions = positions->shape(0);
   }
@@ -218,7 +218,7 @@ Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_
   return made;
 }
 
-// Prediction heads that know nothing of each other.
+// Parallel prediction heads.
 struct HeadLayers {
   Heads heads = {};
   std::vector<std::shared_ptr<const void>> owners;
@@ -235,16 +235,17 @@ HeadLayers head_layers(const PackedLinear &hidden, const std::vector<PackedLinea
   heads.outputs = layers->data(), heads.n_outputs = int64_t(layers->size());
   heads.n_heads = n_heads, heads.gelu = gelu;
   const bool is_shared = heads.n_outputs == 1;
-  require(n_heads > 0 && (is_shared || heads.n_outputs == n_heads), "heads: one output layer each");
+  require(n_heads > 0 && (is_shared || heads.n_outputs == n_heads),
+          "heads: need one output layer, or one per head");
   for (const Linear &output : *layers)
     require(output.inputs == heads.hidden.outputs / heads.n_outputs &&
                 output.outputs == heads.hidden.inputs * (is_shared ? n_heads : 1),
-            "heads: an output layer of another size");
+            "heads: an output layer has another size");
   made.owners.push_back(layers);
   return made;
 }
 
-// Sequential heads.
+// Sequential prediction heads.
 struct DraftLayers {
   Draft draft = {};
   std::vector<std::shared_ptr<const void>> owners;
@@ -259,8 +260,9 @@ DraftLayers draft_layers(const py::dict &linears, const py::dict &norms, int64_t
   Model &model = draft.step.model;
   const int64_t dim = n_heads * head_dim, hidden = size_of(linears, "fc1", true);
   const int64_t of_token = size_of(linears, "token", false);
-  require(n_heads > 0 && head_dim > 0, "a drafter without heads");
-  require(embed.ndim() == 2 && of_token == dim + embed.shape(1), "token: inputs of another size");
+  require(n_heads > 0 && head_dim > 0, "drafter: has no heads");
+  require(embed.ndim() == 2 && of_token == dim + embed.shape(1),
+          "token: has another number of inputs");
   model.dim = dim, model.n_heads = n_heads, model.head_dim = head_dim;
   model.hidden = std::max(of_token, hidden), model.activation = activation_of(activation);
   model.tokens_per_step = 1;
@@ -296,45 +298,49 @@ std::shared_ptr<PreparedModel> prepared_model(
     std::optional<PackedLinear> proposals) {
   auto model = std::make_shared<PreparedModel>();
   const Model &own = decoder.model;
-  require(own.tokens_per_step > 0, "decoder: the network of an encoder");
+  require(own.tokens_per_step > 0, "decoder: is the network of an encoder");
   model->decoder = own;
   keep(*model, decoder);
   if (encoder) {
-    require(encoder->model.tokens_per_step == 0, "encoder: the network of a decoder");
-    require(encoder->model.dim == cross.linear.inputs, "cross: other inputs than the states");
+    require(encoder->model.tokens_per_step == 0, "encoder: is the network of a decoder");
+    require(encoder->model.dim == cross.linear.inputs,
+            "cross: the inputs do not match the encoder");
     model->encoder = encoder->model;
     keep(*model, *encoder);
   }
-  require(cross.linear.outputs == own.n_layers * 2 * own.dim, "cross: outputs of another size");
-  require(output.linear.inputs == own.dim, "output: inputs of another size");
+  require(cross.linear.outputs == own.n_layers * 2 * own.dim,
+          "cross: has another number of outputs");
+  require(output.linear.inputs == own.dim, "output: has another number of inputs");
   require(output.linear.outputs <= own.n_types, "output: more outputs than embeddings");
   model->cross = cross.linear, model->output = output.linear;
   keep(*model, cross);
   keep(*model, output);
   model->rounds_keys = rounds_keys;
   if (p1) {
-    require(p1->heads.n_heads == 1, "p1: more than one head");
+    require(p1->heads.n_heads == 1, "p1: has more than one head");
     model->p1 = p1->heads;
     keep(*model, *p1);
   }
   if (heads || drafter) {
-    require(proposals && !(heads && drafter), "heads: of one kind, with an output layer");
+    require(proposals && !(heads && drafter),
+            "heads: need an output layer, and must be of one kind");
     const int64_t n_inputs = heads                              ? own.dim
                              : drafter->draft.narrow.outputs ? drafter->draft.narrow.outputs
                                                              : own.dim;
-    require(proposals->linear.inputs == n_inputs, "proposals: inputs of another size");
-    require(proposals->linear.outputs <= own.n_types, "proposals: more than there are types");
+    require(proposals->linear.inputs == n_inputs, "proposals: have another number of inputs");
+    require(proposals->linear.outputs <= own.n_types,
+            "proposals: have more outputs than there are types");
     keep(*model, *proposals);
   }
   if (heads) {
-    require(heads->heads.hidden.inputs == own.dim, "heads: inputs of another size");
+    require(heads->heads.hidden.inputs == own.dim, "heads: have another number of inputs");
     model->heads = heads->heads, model->proposals = proposals->linear;
     keep(*model, *heads);
   }
   if (drafter) {
     const Model &sizes = drafter->draft.step.model;
     require(sizes.dim == own.dim && sizes.head_dim == own.head_dim,
-            "drafter: states of another size");
+            "drafter: has states of another size");
     require(sizes.n_types >= proposals->linear.outputs, "drafter: more proposals than embeddings");
     require(is_within(drafter->draft.layer, own.n_layers), "drafter: no such layer");
     model->drafter = drafter->draft, model->proposals = proposals->linear;
@@ -343,13 +349,13 @@ std::shared_ptr<PreparedModel> prepared_model(
   return model;
 }
 
-// Tokens and their scores, those of one output behind those of another.
+// The concatenated tokens and scores of outputs.
 struct Outputs {
   std::vector<int64_t> lengths;
   Array<int64_t> tokens;
   Array<float> scores;
 
-  // Of translations or of hypotheses.
+  // From translations or hypotheses.
   template <typename Output>
   explicit Outputs(const std::vector<const Output *> &outputs) {
     int64_t n = 0;
@@ -393,46 +399,45 @@ void require_tokens(const int64_t *tokens, int64_t n, int64_t n_types, const std
       throw py::index_error("a " + name + " token that is not in the dictionary");
 }
 
-// What each model's encoder makes of the sources: states [B, S, dim] and how many of each are its
-// own, [B].
+// The encoder states of each model, [B, S, dim], and their lengths, [B].
 using EncoderStates = std::vector<std::pair<Array<float>, Array<int64_t>>>;
 
-// The sources of B sentences: tokens [B, S], states of encoders where some model has none, or both.
+// The sources of B sentences: tokens [B, S], encoder states if a model has no encoder, or both.
 struct GivenSources {
   std::optional<Array<int64_t>> tokens;
   std::optional<EncoderStates> states;
 
   int64_t n() const {
     const bool has_states = states && !states->empty();
-    require(tokens || has_states, "sources: neither tokens nor states");
+    require(tokens || has_states, "sources: need tokens or states");
     const py::array &given = tokens ? static_cast<const py::array &>(*tokens) : (*states)[0].first;
-    require(given.ndim() >= 2, "sources: not [B, S]");
+    require(given.ndim() >= 2, "sources: must be [B, S]");
     return given.shape(0);
   }
 };
 
-// The target types that each sentence may use, [B] of any lengths.
+// The target types that each sentence may use, [B] arrays of any lengths.
 using Types = std::optional<std::vector<Array<int64_t>>>;
 
-// The draft of each sentence, [B] of any lengths; empty for none.
+// The draft of each sentence, [B] arrays of any lengths; empty for none.
 using GivenDraftsOf = std::optional<std::vector<Array<int64_t>>>;
 
-// Reads the requests of a search, and checks that its models can take them.
+// Reads the requests of a search, and checks them against its models.
 class Requests {
  public:
-  // Drafts look up what source tokens stand for, if there are any: of n_drafted types.
+  // n_drafted: the number of source types that drafts map to target types; 0: none
   Requests(Models models, const Rules &rules, int64_t n_drafted)
       : models(std::move(models)), n_drafted(n_drafted), pad(rules.pad), eos(rules.eos) {}
 
-  // Requests for B sentences, with what is the same for all searches.
-  //   max_len_of: from the place of a sentence to the most tokens of its output
+  // Reads requests for B sentences, with the fields that all searches use.
+  //   max_len_of: returns the maximum number of output tokens of a sentence, by index
   //   prefix: [B, P]
   template <typename Kind, typename MaxLenOf>
   std::vector<Kind> read(const GivenSources &sources, int64_t bos, MaxLenOf max_len_of,
                          const std::optional<Array<int64_t>> &prefix, const Types &types) const {
     const int64_t n = sources.n();
-    require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: not [B, P]");
-    require(!types || int64_t(types->size()) == n, "types: not [B]");
+    require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: must be [B, P]");
+    require(!types || int64_t(types->size()) == n, "types: must be [B]");
     for (const auto &model : models) {
       const int64_t n_types = model->decoder.n_types;
       if (prefix) require_tokens(prefix->data(), prefix->size(), n_types, "prefix");
@@ -443,22 +448,23 @@ class Requests {
     for (int64_t i = 0; i < n; ++i) {
       Kind &request = requests[i];
       request.bos = bos, request.max_len = max_len_of(i);
-      require(request.max_len >= 0, "max_len: below 0");
+      require(request.max_len >= 0, "max_len: must not be negative");
       const int64_t n_forced = std::min(n_prefix, request.max_len);
       if (prefix) request.forced = without_padding(prefix->data() + i * n_prefix, n_forced);
       if (types) request.types = checked_types((*types)[i], request.forced);
     }
     if (sources.tokens) read_tokens(*sources.tokens, requests);
-    require(sources.tokens || !n_drafted, "drafts: from sources without tokens");
+    require(sources.tokens || !n_drafted, "drafts: need source tokens");
     const bool has_encoders = std::all_of(models.begin(), models.end(), [](const auto &model) {
       return model->has_encoder();
     });
-    require(has_encoders == !sources.states, "sources: states where models encode, or none");
+    require(has_encoders == !sources.states,
+            "sources: need states if, and only if, a model has no encoder");
     if (sources.states) read_states(*sources.states, requests);
     return requests;
   }
 
-  // A draft with an end. Its tokens are the output's.
+  // Reads a draft of output tokens, and appends EOS if it is missing.
   std::vector<int64_t> draft_of(const Array<int64_t> &given) const {
     for (const auto &model : models)
       require_tokens(given.data(), given.size(), model->decoder.n_types, "draft");
@@ -467,7 +473,7 @@ class Requests {
     return draft;
   }
 
-  // The same, with what each sentence has for itself.
+  // Like read, with ids and limits for each sentence.
   //   ids, max_lens, waived: [B]
   template <typename Kind>
   std::vector<Kind> read_each(const GivenSources &sources, const Array<int64_t> &ids, int64_t bos,
@@ -476,7 +482,7 @@ class Requests {
                               const Types &types) const {
     const int64_t n = sources.n();
     require(ids.size() == n && max_lens.size() == n && waived.size() == n,
-            "ids, max_lens or waived: not [B]");
+            "ids, max_lens, waived: must be [B]");
     auto requests = read<Kind>(
         sources, bos, [&](int64_t i) { return max_lens.data()[i]; }, prefix, types);
     for (int64_t i = 0; i < n; ++i)
@@ -487,7 +493,7 @@ class Requests {
  private:
   template <typename Kind>
   void read_tokens(const Array<int64_t> &tokens, std::vector<Kind> &requests) const {
-    require(tokens.ndim() == 2, "sources: not [B, S]");
+    require(tokens.ndim() == 2, "sources: must be [B, S]");
     const int64_t width = tokens.shape(1);
     if (n_drafted) require_tokens(tokens.data(), tokens.size(), n_drafted, "source");
     for (const auto &model : models) {
@@ -500,24 +506,24 @@ class Requests {
     }
     for (size_t i = 0; i < requests.size(); ++i) {
       requests[i].source = without_padding(tokens.data() + int64_t(i) * width, width);
-      require(!requests[i].source.empty(), "sources: one without a token");
+      require(!requests[i].source.empty(), "sources: one has no tokens");
     }
   }
 
   template <typename Kind>
   void read_states(const EncoderStates &given, std::vector<Kind> &requests) const {
-    require(given.size() == models.size(), "states: not of each model");
+    require(given.size() == models.size(), "states: need those of each model");
     const int64_t n = int64_t(requests.size());
     for (size_t member = 0; member < models.size(); ++member) {
       const auto &[states, lengths] = given[member];
       const int64_t dim = models[member]->cross.inputs;
       require(states.ndim() == 3 && states.shape(0) == n && states.shape(2) == dim,
-              "states: not [B, S, dim]");
-      require(lengths.size() == n, "states: lengths that are not [B]");
+              "states: must be [B, S, dim]");
+      require(lengths.size() == n, "states: lengths must be [B]");
       const int64_t width = states.shape(1);
       for (int64_t i = 0; i < n; ++i) {
         const int64_t length = lengths.data()[i];
-        require(length > 0 && length <= width, "states: a length beyond the states");
+        require(length > 0 && length <= width, "states: a length exceeds S");
         const float *const from = states.data() + i * width * dim;
         requests[i].states.emplace_back(from, from + length * dim);
       }
@@ -533,13 +539,13 @@ class Requests {
     };
     require(std::adjacent_find(types.begin(), types.end(), std::greater_equal<int64_t>()) ==
                 types.end(),
-            "types: not ascending");
+            "types: must be ascending");
     require(has(eos) && std::all_of(forced.begin(), forced.end(), has),
-            "types: without the end of sentence or a token of the prefix");
+            "types: must include the end of sentence and the tokens of the prefix");
     if (types.front() < 0 || types.back() >= n_types)
       throw py::index_error("target types " + std::to_string(types.front()) + " to " +
-                            std::to_string(types.back()) + ", where the model has " +
-                            std::to_string(n_types));
+                            std::to_string(types.back()) + "; the model has " +
+                            std::to_string(n_types) + " types");
     return types;
   }
 
@@ -554,7 +560,7 @@ class Requests {
   const int64_t n_drafted, pad, eos;
 };
 
-// A search, what checks its requests, and what makes other searches like it.
+// A search, the checks of its requests, and a recipe for similar searches.
 template <typename Kind>
 struct Checked {
   Checked(std::function<std::unique_ptr<Kind>()> make, const Models &models, const Rules &rules,
@@ -580,8 +586,8 @@ void admit_outputs(Checked<Search> &own, std::optional<Array<int64_t>> tokens, i
                    std::optional<EncoderStates> states, GivenDraftsOf drafts) {
   auto read = own.requests.read<Request>(
       {tokens, states}, bos, [&](int64_t) { return max_len; }, prefix, types);
-  require(!horizons || horizons->size() == int64_t(read.size()), "horizons: not [B]");
-  require(!drafts || drafts->size() == read.size(), "drafts: not [B]");
+  require(!horizons || horizons->size() == int64_t(read.size()), "horizons: must be [B]");
+  require(!drafts || drafts->size() == read.size(), "drafts: must be [B]");
   for (size_t i = 0; i < read.size(); ++i) {
     read[i].id = first_id + int64_t(i);
     read[i].n_waived = prefix ? std::min<int64_t>(prefix->shape(1), max_len) : 0;
@@ -593,42 +599,44 @@ void admit_outputs(Checked<Search> &own, std::optional<Array<int64_t>> tokens, i
 
 using GivenModels = std::vector<std::shared_ptr<PreparedModel>>;
 
-// The models of a search, if they and the rules go together.
+// Checks that the models of a search and the rules are consistent.
 Models checked_models(const GivenModels &models, const Rules &rules, int64_t tokens_per_step = 1) {
-  require(!models.empty(), "models: none");
+  require(!models.empty(), "models: need at least one");
   const int64_t n_types = models[0]->output.outputs;
   for (const auto &model : models)
     require(model->output.outputs == n_types &&
                 model->decoder.tokens_per_step == tokens_per_step,
-            "models: of other vocabularies, or of another number of tokens a step");
+            "models: have different vocabularies, or another number of tokens per step");
   require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
               is_within(rules.unk, n_types),
-          "rules: special types that are not in the vocabulary");
+          "rules: a special type is not in the vocabulary");
   for (int64_t token : rules.never)
-    require(is_within(token, n_types), "rules: a type that is not in the vocabulary");
+    require(is_within(token, n_types), "rules: a type is not in the vocabulary");
   return Models(models.begin(), models.end());
 }
 
 void check_drafts(const DraftOptions &drafts, const Models &models) {
   const bool looks_up = drafts.kind == "ngram" || drafts.kind == "source";
-  require(!looks_up || drafts.order >= 2, "drafts: n-grams of at least 2 tokens");
+  require(!looks_up || drafts.order >= 2, "drafts: order must be at least 2");
   const bool maps_sources = drafts.kind == "copy" || drafts.kind == "source";
-  require(drafts.target_types.empty() != maps_sources, "drafts: target types without a use, or none");
+  require(drafts.target_types.empty() != maps_sources,
+          "drafts: need target types for copy and source only");
   for (const auto &model : models)
     for (int64_t token : drafts.target_types)
-      require(is_within(token, model->decoder.n_types), "drafts: a type that does not exist");
+      require(is_within(token, model->decoder.n_types),
+              "drafts: a target type is not in the vocabulary");
 }
 
-// Whether all models have heads that can propose together.
+// Checks that all models have heads that can propose together.
 void check_heads(const Models &models, int64_t n_heads) {
   const PreparedModel &first = *models[0];
   for (const auto &model : models) {
-    require(model->has_heads() || model->has_drafter(), "proposals: no heads");
-    require(model->has_drafter() == first.has_drafter(), "proposals: heads of two kinds");
+    require(model->has_heads() || model->has_drafter(), "proposals: a model has no heads");
+    require(model->has_drafter() == first.has_drafter(), "proposals: heads must be of one kind");
     require(model->has_drafter() || n_heads == 1 + model->heads.n_heads,
-            "proposals: another number of heads");
+            "proposals: a model has another number of heads");
     require(model->proposals.outputs == first.proposals.outputs,
-            "proposals: of other vocabularies");
+            "proposals: heads have different vocabularies");
   }
 }
 
@@ -649,15 +657,15 @@ std::unique_ptr<Checked<Search>> block_search(const GivenModels &given, const Ru
   const Models models = checked_models(given, rules);
   const PreparedModel &first = *models[0];
   if (proposals.n_heads > 1) check_heads(models, proposals.n_heads);
-  require(proposals.window >= 1, "proposals: no window");
+  require(proposals.window >= 1, "proposals: window must be at least 1");
   require(!proposals.n_in_tree || std::min(proposals.n_heads, 1 + proposals.n_in_tree) <=
                                       MAX_TREE_DEPTH,
-          "proposals: deeper trees than of " + std::to_string(MAX_TREE_DEPTH) + " tokens");
+          "proposals: trees must have at most " + std::to_string(MAX_TREE_DEPTH) + " levels");
   check_drafts(proposals.drafts, models);
   require(acceptance.kind != Acceptance::DISTANCE ||
               int64_t(acceptance.values.size()) == first.output.outputs,
-          "acceptance: values of another vocabulary");
-  require(capacity > 0, "capacity: none");
+          "acceptance: values must match the vocabulary");
+  require(capacity > 0, "capacity: must be at least 1");
   const BlockOptions options = {rules, acceptance, proposals, capacity};
   return checked_search<BlockSearch>(models, rules, options, proposals.drafts);
 }
@@ -668,13 +676,13 @@ std::unique_ptr<Checked<Search>> jacobi_search(const GivenModels &given, const R
                                                int64_t capacity) {
   const Models models = checked_models(given, rules);
   check_drafts(drafts, models);
-  require(block_size > 0 && capacity > 0, "block_size or capacity: none");
+  require(block_size > 0 && capacity > 0, "block_size, capacity: must be at least 1");
   const JacobiOptions options = {rules,            drafts,  block_size, ends_inside_blocks,
                                  waits_behind_eos, capacity};
   return checked_search<JacobiSearch>(models, rules, options, drafts);
 }
 
-// The sentences of a search with beams that are done.
+// The finished sentences of a search with beams.
 struct FinishedBeams {
   std::vector<int64_t> ids, steps, expansions, n_hypotheses;
   Array<float> totals;  // of each hypothesis
@@ -701,8 +709,9 @@ FinishedBeams finished(Beams &search) {
 std::unique_ptr<Checked<BeamSearch>> beam_search(const GivenModels &given, const Rules &rules,
                                                  const BeamOptions &options) {
   const Models models = checked_models(given, rules);
-  require(options.width > 0 && options.n_per_entry > 0, "options: beams without entries");
-  require(options.threshold >= 0, "options: a threshold below 0");
+  require(options.width > 0 && options.n_per_entry > 0,
+          "options: width and n_per_entry must be at least 1");
+  require(options.threshold >= 0, "options: threshold must not be negative");
   const auto make = [models, rules, options] {
     return std::make_unique<BeamSearch>(models, rules, options, team());
   };
@@ -710,13 +719,13 @@ std::unique_ptr<Checked<BeamSearch>> beam_search(const GivenModels &given, const
 }
 
 void set_schedule(Checked<BeamSearch> &own, const ScheduleOptions &schedule) {
-  require(schedule.sentences >= 0 && schedule.source_tokens >= 0, "schedule: below 0");
+  require(schedule.sentences >= 0 && schedule.source_tokens >= 0, "schedule: must not be negative");
   require(schedule.rows == 0 || schedule.rows >= own.search->width(),
-          "schedule: fewer rows than a beam has");
+          "schedule: rows must be at least the width of a beam");
   own.search->set_schedule(schedule);
 }
 
-// n_source: [B], of sources without tokens what schedules count
+// n_source: [B], the lengths of sources without tokens, for schedules
 void admit_beams(Checked<BeamSearch> &own, std::optional<Array<int64_t>> tokens,
                  Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens, Array<int64_t> waived,
                  std::optional<Array<int64_t>> prefix,
@@ -725,8 +734,8 @@ void admit_beams(Checked<BeamSearch> &own, std::optional<Array<int64_t>> tokens,
   auto read = own.requests.read_each<BeamRequest>({tokens, states}, ids, bos, max_lens, waived,
                                                   prefix, types);
   const size_t n = read.size();
-  require(tokens || (n_source && size_t(n_source->size()) == n), "n_source: not [B]");
-  require(!random_states || size_t(random_states->size()) == n, "random_states: not [B]");
+  require(tokens || (n_source && size_t(n_source->size()) == n), "n_source: must be [B]");
+  require(!random_states || size_t(random_states->size()) == n, "random_states: must be [B]");
   for (size_t i = 0; i < n; ++i) {
     if (random_states) read[i].random_state = random_states->data()[i];
     read[i].n_source = tokens ? int64_t(read[i].source.size()) : n_source->data()[i];
@@ -739,14 +748,15 @@ std::unique_ptr<Checked<PairSearch>> pair_search(const GivenModels &given, const
   const Models models = checked_models(given, rules, 2);
   for (const auto &model : models)
     require_tokens(&options.right_bos, 1, model->decoder.n_types, "first");
-  require(options.width > 0 && options.capacity > 0, "options: no beams, or without entries");
+  require(options.width > 0 && options.capacity > 0,
+          "options: width and capacity must be at least 1");
   const auto make = [models, rules, options] {
     return std::make_unique<PairSearch>(models, rules, options, team());
   };
   return std::make_unique<Checked<PairSearch>>(make, models, rules);
 }
 
-// prefix: what the first slots hold
+// prefix: the tokens of the first slots
 void admit_pairs(Checked<PairSearch> &own, std::optional<Array<int64_t>> tokens,
                  Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens, Array<int64_t> waived,
                  std::optional<Array<int64_t>> prefix, Types types,
@@ -756,10 +766,10 @@ void admit_pairs(Checked<PairSearch> &own, std::optional<Array<int64_t>> tokens,
   own.admit(read);
 }
 
-// Sentences that are done.
+// Finished sentences.
 struct Collected {
   std::vector<int64_t> ids, n_hypotheses;
-  std::vector<std::string> errors;  // empty where there are hypotheses
+  std::vector<std::string> errors;  // empty for sentences with hypotheses
   Array<float> totals;              // of each hypothesis
   Outputs outputs;
 };
@@ -796,7 +806,7 @@ template <typename Kind, typename Given>
 Given read_one(const Checked<Kind> &own, int64_t id, Array<int64_t> source, int64_t bos,
                int64_t max_len, std::optional<Array<int64_t>> prefix,
                const std::optional<Array<int64_t>> &draft) {
-  require(source.ndim() == 2 && source.shape(0) == 1, "source: not [1, S]");
+  require(source.ndim() == 2 && source.shape(0) == 1, "source: must be [1, S]");
   auto read = own.requests.template read<Given>(
       {source, {}}, bos, [&](int64_t) { return max_len; }, prefix, {});
   Given request = std::move(read[0]);
@@ -805,12 +815,12 @@ Given read_one(const Checked<Kind> &own, int64_t id, Array<int64_t> source, int6
   if constexpr (std::is_same_v<Given, Request>) {
     if (draft) request.draft = own.requests.draft_of(*draft);
   } else {
-    require(!draft, "draft: of a search with beams");
+    require(!draft, "draft: not possible with beams");
   }
   return request;
 }
 
-// Decodes one sentence with a search that has no others.
+// Decodes one sentence with an idle search.
 template <typename Kind, typename Given>
 Collected decode(Checked<Kind> &own, Array<int64_t> source, int64_t bos, int64_t max_len,
                  std::optional<Array<int64_t>> prefix, std::optional<Array<int64_t>> draft,
@@ -842,12 +852,13 @@ bool submit(Service &service, const Checked<Kind> &own, int64_t id, Array<int64_
 
 std::unique_ptr<Service> service(int64_t workers, int64_t capacity, int64_t threads,
                                  double max_wait, bool takes_shortest, double longest_wait) {
-  require(workers > 0 && capacity > 0 && threads > 0, "service: no workers, capacity or threads");
+  require(workers > 0 && capacity > 0 && threads > 0,
+          "service: workers, capacity and threads must be at least 1");
   return std::make_unique<Service>(
       ServiceOptions{workers, capacity, threads, max_wait, takes_shortest, longest_wait});
 }
 
-// What Python calls for sentences one by one.
+// The methods for single sentences.
 template <typename Kind, typename Given>
 void bind_one(py::class_<Checked<Kind>> &search, py::class_<Service> &service) {
   search.def("decode", &decode<Kind, Given>, py::arg("source"), py::arg("bos"),
@@ -863,7 +874,7 @@ py::dict by_part(const Seconds &own) {
                   py::arg("search") = own.search);
 }
 
-// What Python calls of a search of any kind, besides admit.
+// The methods of all searches, except admit.
 template <typename Kind>
 void bind_search(py::class_<Checked<Kind>> &python) {
   python

@@ -30,7 +30,7 @@ void BlockSearch::left(int64_t row) {
 
 // Section 3: predict.
 void BlockSearch::propose() {
-  // Drafts that were given come first, and the drafter's proposals where they have none.
+  // Given drafts take precedence; the drafter proposes for the other rows.
   bool asks_drafter = false;
   std::vector<std::vector<int64_t>> chains(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -47,7 +47,7 @@ void BlockSearch::propose() {
   if (asks_drafter) {
     clock.count(counters.seconds.search);
     drafter->propose(decoder, rows, states, feed);
-    // Guesses without heads are the search's.
+    // The time of guesses without heads counts as search.
     if (drafter->n_proposing()) clock.count(counters.seconds.heads);
     for (size_t row = 0; row < rows.size(); ++row)
       if (!rows[row].is_new && !rows[row].n_drafted) chains[row].clear();
@@ -80,7 +80,7 @@ int64_t BlockSearch::accept_path(int64_t row, int64_t *path) const {
   const int64_t first = feed.begins[row];
   int64_t n = 1, last = 0;
   path[0] = 0;
-  // Siblings differ, so there is one at most; and what follows it has a larger index.
+  // Siblings differ, so at most one child matches; and children have larger indices.
   for (int64_t i = 1; i < feed.size(row); ++i)
     if (feed.parents[first + i] == last && feed.tokens[first + i] == answers.tokens[first + last])
       path[n++] = last = i;
@@ -114,7 +114,7 @@ bool BlockSearch::keep(int64_t i) {
     row.blocks.push_back(1);
   }
   if (ends) return true;
-  // The answers to rejected proposals are guesses at what follows the next token.
+  // The answers after rejected proposals are guesses for the tokens after the next one.
   row.answers.clear();
   if (!path)
     row.answers.assign(answers.tokens.begin() + last + 1,

@@ -1,7 +1,7 @@
 // Greedy decoding and blocks (Stern et al. 2018, sections 3 to 5).
 //
-// A block begins with a token that is certain, and proposals follow. p_1 verifies them; the longest
-// beginning that it accepts stays. Without proposals this is greedy decoding.
+// A block has a certain token, followed by proposals. p_1 verifies them, and the longest accepted
+// prefix is kept. Without proposals this is greedy decoding.
 
 #pragma once
 
@@ -31,7 +31,7 @@ class BlockSearch : public Search {
   void left(int64_t row) override;
 
  private:
-  // How many tokens of a row's block stay.
+  // The number of tokens of a row's block that are accepted.
   int64_t accept_chain(int64_t row) const;
   int64_t accept_path(int64_t row, int64_t *path) const;
   bool is_good(int64_t row, int64_t number) const;

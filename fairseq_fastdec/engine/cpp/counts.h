@@ -1,4 +1,4 @@
-// What a search counts: calls of the models, and the time that its parts take.
+// The counts of a search: calls of the models, and the time of its parts.
 
 #pragma once
 
@@ -7,19 +7,19 @@
 
 namespace fastdec {
 
-// Seconds of a search by part.
+// The seconds of each part of a search.
 struct Seconds {
-  double encoder = 0;  // with the keys and values of the sources
-  double decoder = 0;  // its layers
-  double heads = 0;    // that propose
+  double encoder = 0;  // including the keys and values of the sources
+  double decoder = 0;  // the layers of the decoder
+  double heads = 0;    // proposals of prediction heads
   double choice = 0;   // the output layer, the softmax and the choice of tokens
-  double search = 0;   // all else
+  double search = 0;   // everything else
 };
 
-// Divides time among parts: one begins where the one before ends.
+// Attributes time to consecutive parts.
 class Clock {
  public:
-  // What has passed since the last call, or since this clock was made, is a part's.
+  // Adds the time since the last call, or since the construction, to a part.
   void count(double &part) {
     const Instant now = std::chrono::steady_clock::now();
     part += std::chrono::duration<double>(now - last).count();

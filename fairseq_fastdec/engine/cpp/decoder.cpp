@@ -10,12 +10,12 @@ namespace fastdec {
 
 namespace {
 
-// Tokens of sources whose keys and values are computed together.
+// The number of source tokens whose keys and values are computed together.
 constexpr int64_t SOURCE_TOKENS = 128;
-// Rows get room for this many tokens at first.
+// The initial capacity of rows in tokens.
 constexpr int64_t FIRST_LENGTH = 32;
 
-// Fewer bytes are copied by one thread: to start a second one takes longer.
+// One thread copies fewer bytes than this: starting a second one would take longer.
 constexpr int64_t FEW_BYTES = 200'000;
 
 }  // namespace
@@ -167,7 +167,7 @@ EncodedSources Decoder::encode(const Model &encoder,
   }
   Step task = {};
   task.model = encoder;
-  // All layers write to the same place: none needs another's.
+  // All layers use the same memory, since no layer needs that of another.
   Cache &cache = task.rows;
   cache.length = *std::max_element(sources.lengths.begin(), sources.lengths.end());
   cache.slots = n;
@@ -192,7 +192,7 @@ void Decoder::keep_sources(int64_t number, const EncodedSources &sources,
   Member &member = members[number];
   const int64_t longest = *std::max_element(sources.lengths.begin(), sources.lengths.end());
   member.sources.reserve(int64_t(member.source_lengths.size()), longest, member.source_lengths);
-  // Tokens side by side, without padding.
+  // Consecutive tokens, without padding.
   struct Piece {
     int64_t sentence, first, n;
   };
@@ -231,7 +231,7 @@ void Decoder::keep_sources(int64_t number, const EncodedSources &sources,
 }
 
 void Decoder::reserve_rows(int64_t length) {
-  // The caches of all models have the same room.
+  // The caches of all models have the same capacity.
   const Cache &cache = members[0].rows.cache;
   if (n_slots <= cache.slots && length <= cache.length) return;
   std::vector<int64_t> used(n_slots, 0);
@@ -295,7 +295,7 @@ void Decoder::gather(const std::vector<int64_t> &origins) {
     const int64_t origin = origins[row];
     past[row] = old_past[origin], row_source[row] = old_source[origin];
     has_row[row_source[row]] = 1;
-    // The first row that continues another one takes over its slot.
+    // The first copy of a row takes over its slot.
     if (has_heir[origin]) copies.push_back(row);
     row_slots[row] = old_slots[origin];
     has_heir[origin] = 1;

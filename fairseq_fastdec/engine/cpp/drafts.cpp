@@ -6,9 +6,10 @@ namespace fastdec {
 
 namespace {
 
-// Paths of a row's tree that sequential heads prolong from one level to the next.
+// The maximum number of paths of a row's tree that sequential heads extend to the next level.
 constexpr int64_t MOST_EXPANDED = 4;
-// The limits of ends at n_steps steps behind each row's next token: [n_rows, n_steps], or [n_steps,
+
+// The limits of ends at n_steps steps after each row's next token: [n_rows, n_steps], or [n_steps,
 // n_rows] if by_step.
 EndLimits ends_behind(const std::vector<Row> &rows, const Rules &rules, int64_t n_steps,
                       bool by_step) {
@@ -28,8 +29,8 @@ std::vector<int64_t> next_tokens_of(const std::vector<Row> &rows) {
   return tokens;
 }
 
-// Guesses without a model, in a window that slides on with every settled token; without a window,
-// no proposals (Santilli et al. 2023, and lookahead decoding, Fu et al. 2024).
+// Guesses without a model, in a window that slides with every settled token (Santilli et al. 2023,
+// and lookahead decoding, Fu et al. 2024). With a window of 1 there are no proposals.
 class Guesses : public Drafter {
  public:
   Guesses(const Rules &rules, const Proposals &proposals)
@@ -59,14 +60,15 @@ class Guesses : public Drafter {
   void left(const Row &row) override { guesser.end(row); }
 
  private:
-  // Appends guesses to the certain tokens of a block, of which a new row's context has the first.
-  //   answered: p_1's answers to the last step's guesses
+  // Appends guesses to the certain tokens of a block; a new row's context already has the first
+  // one.
+  //   answered: the answers of p_1 to the last step's guesses
   void append_guesses(const Row &row, const std::vector<int64_t> &answered,
                       std::vector<int64_t> &block) {
     if (window == 1) return;
     std::vector<int64_t> context = row.context;
     context.insert(context.end(), block.begin() + (row.is_new ? 1 : 0), block.end());
-    // The last answer of a block can be the output's last token, whatever comes before it.
+    // The answer to the last token of a block can be the last token of the output.
     const int64_t room = row.request.max_len + 1 - (int64_t(context.size()) - 1);
     const int64_t n = std::max<int64_t>(std::min(window, room), 1) - 1;
     const int64_t n_answered = std::min<int64_t>(n, int64_t(answered.size()));
@@ -80,7 +82,7 @@ class Guesses : public Drafter {
   Guesser guesser;
 };
 
-// What heads of all kinds have. Those of several models propose what is best by the mean of their
+// The base of heads of both kinds. An ensemble proposes the best tokens by the mean of the models'
 // probabilities.
 class HeadDrafter : public Drafter {
  public:
@@ -94,7 +96,7 @@ class HeadDrafter : public Drafter {
   int64_t n_proposing() const override { return n_steps; }
 
  protected:
-  // One model's best tokens are chosen in one pass over its output layer.
+  // Whether tokens are chosen in one pass over the output layer of a single model.
   bool chooses_at_once(const Decoder &decoder) const {
     return decoder.n_models() == 1 && !proposals.n_in_tree;
   }
@@ -108,7 +110,7 @@ class HeadDrafter : public Drafter {
     return best;
   }
 
-  // The models' output layers for at most n states, with memory for their logits.
+  // The products with the models' output layers for at most n states, with memory for the logits.
   std::vector<Product> products(const Decoder &decoder, int64_t n) {
     const int64_t n_logits = n * layer.n_outputs();
     logits.reserve(decoder.n_models() * n_logits);
@@ -125,7 +127,7 @@ class HeadDrafter : public Drafter {
     return made;
   }
 
-  // The best outputs of the logits of at most n states.
+  // The choice of the best outputs from the logits of at most n states.
   TopK ranking(const Decoder &decoder, int64_t n) {
     TopK best = {};
     const int64_t n_types = layer.n_outputs();
@@ -133,7 +135,7 @@ class HeadDrafter : public Drafter {
     best.threads = decoder.team().threads;
     best.n_threads = n * n_types * best.n_members < FEW_SCORES ? 1 : decoder.team().n;
     best.n_rows = best.n_beams = n, best.n_types = n_types;
-    // No path of a tree needs more of a head's tokens than the tree has.
+    // A tree needs at most as many tokens of a head as it has proposals.
     best.n_best = best.n_per_row = std::clamp<int64_t>(proposals.n_in_tree, 1, n_types);
     best.normalize = 1, best.n_parts = 1;
     layer.restrict(best);
@@ -169,7 +171,7 @@ class HeadDrafter : public Drafter {
   Buffer<int64_t> ranked_tokens;
 };
 
-// Heads that know nothing of each other's tokens (section 6).
+// Parallel heads, which are independent of each other (section 6).
 class ParallelHeads : public HeadDrafter {
  public:
   using HeadDrafter::HeadDrafter;
@@ -251,7 +253,7 @@ class ParallelHeads : public HeadDrafter {
   Buffer<float> outputs;
 };
 
-// Heads that see the tokens before theirs, and attend to the source.
+// Sequential heads, which see the tokens before theirs and attend to the source.
 class SequentialHeads : public HeadDrafter {
  public:
   using HeadDrafter::HeadDrafter;
@@ -268,7 +270,7 @@ class SequentialHeads : public HeadDrafter {
   }
 
  private:
-  // Each model's heads, for at most `width` states of a row.
+  // The tasks of each model's heads, for at most `width` states per row.
   std::vector<Draft> drafts_of(Decoder &decoder, const States &states, int64_t width) {
     const int64_t n = decoder.n_rows() * width;
     int64_t most = 0;
@@ -284,7 +286,7 @@ class SequentialHeads : public HeadDrafter {
       draft.step.threads = decoder.team().threads, draft.step.n_threads = decoder.team().n;
       draft.step.begins = begins.data();
       draft.step.features = drafted_states[member].reserve(n * draft.step.model.dim);
-      // A product reads them before the next model writes its own.
+      // Shared: a product reads them before the next model overwrites them.
       draft.outputs = outputs.data();
       draft.from_features = states[member].data();
       drafts.push_back(draft);
@@ -292,7 +294,7 @@ class SequentialHeads : public HeadDrafter {
     return drafts;
   }
 
-  // One model's chains, in one call.
+  // Computes the chains of one model in one call.
   void draft_at_once(Decoder &decoder, const std::vector<Row> &rows, const States &states,
                      const EndLimits &ends, Feed &feed) {
     const int64_t n_rows = int64_t(rows.size());
@@ -314,7 +316,7 @@ class SequentialHeads : public HeadDrafter {
     take_chains(rows, chains.proposals, lengths, feed);
   }
 
-  // The chains of several models, whose states go on from the same tokens.
+  // Computes the chains of several models, which read the same tokens.
   void draft_together(Decoder &decoder, const std::vector<Row> &rows, const States &states,
                       const EndLimits &ends, Feed &feed) {
     const int64_t n_rows = int64_t(rows.size());
@@ -345,7 +347,7 @@ class SequentialHeads : public HeadDrafter {
       for (int64_t row = 0; row < n_rows; ++row) {
         last[row] = layer.type_of(best.tokens[row]);
         if (goes_on(of_chains[row], proposals.confidence)) blocks[row].push_back(last[row]);
-        // Nothing follows an end of sentence.
+        // Chains end at EOS.
         of_chains[row] = last[row] == rules.eos ? -INFINITY : of_chains[row] + best.best[row];
         chances += std::exp(of_chains[row]);
       }

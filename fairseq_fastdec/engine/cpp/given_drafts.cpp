@@ -8,18 +8,18 @@ namespace fastdec {
 namespace {
 
 constexpr int64_t MOST_PROPOSALS = 32;
-// The time of a step besides that of its tokens, in times that a token takes. Where the weights are
-// read from memory it is 5 to 20; larger batches have the more of it to share.
+// The fixed time of a step, in units of the time of a token. If the weights are read from memory,
+// it is 5 to 20.
 constexpr double STEP_COST = 10;
 // Each step that ignores a draft adds this to the number of right proposals, so that drafts are
 // tried again later.
 constexpr double FORGIVEN = 0.02;
-// Proposals and errors after which older ones count half.
+// The number of proposals and errors after which older ones are halved.
 constexpr double MEMORY = 500;
-// The most tokens that are compared.
+// The maximum number of tokens to compare.
 constexpr int64_t LONGEST_MATCH = 8;
 
-// How many tokens before a place in a draft are the output's last ones.
+// The number of tokens before a place in a draft that equal the output's last tokens.
 int64_t n_matching(const std::vector<int64_t> &output, const std::vector<int64_t> &draft,
                    int64_t place) {
   const int64_t most = std::min({LONGEST_MATCH, place, int64_t(output.size())});
@@ -37,7 +37,7 @@ void GivenDrafts::append(Row &row, std::vector<int64_t> &block) {
   std::vector<int64_t> output(row.context.begin() + 1, row.context.end());
   output.insert(output.end(), block.begin() + (row.is_new ? 1 : 0), block.end());
   const int64_t length = int64_t(output.size());
-  // Where the draft would go on if tokens had been replaced one by one.
+  // The position in the draft if every token had been replaced by one token.
   const int64_t expected = row.draft_place + length - row.draft_length;
   int64_t matching = 0, place = 0;
   for (int64_t i = 1; i < int64_t(draft.size()); ++i) {
@@ -45,10 +45,10 @@ void GivenDrafts::append(Row &row, std::vector<int64_t> &block) {
     const bool is_nearer = std::abs(i - expected) < std::abs(place - expected);
     if (n > matching || (n && n == matching && is_nearer)) matching = n, place = i;
   }
-  // A prefix need not be in the draft.
+  // A new row may have a prefix that is not in the draft.
   if (!matching && !row.is_new) return;
   row.draft_place = place, row.draft_length = length;
-  // The answer to the last proposal can be the output's last token.
+  // Leaves room for the answer to the last proposal.
   const int64_t room = std::max<int64_t>(row.request.max_len - length, 0);
   row.n_drafted = std::min({MOST_PROPOSALS, room, int64_t(draft.size()) - place});
   block.insert(block.end(), draft.begin() + place, draft.begin() + place + row.n_drafted);

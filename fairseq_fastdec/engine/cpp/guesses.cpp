@@ -8,7 +8,7 @@ namespace fastdec {
 
 namespace {
 
-// The i-th token before an end; -1, which no output holds, before the first.
+// The i-th token from the end; -1, which is no token, before the first one.
 int64_t token_before(const int64_t *begin, const int64_t *end, int64_t i) {
   return end - begin > i ? end[-1 - i] : -1;
 }
@@ -17,7 +17,7 @@ int64_t token_before(const int64_t *begin, const int64_t *end, int64_t i) {
 
 void NgramPool::remember(const int64_t *begin, const int64_t *end) {
   const auto token = int32_t(end[-1]);
-  // Two contexts with one name would only make a guess worse.
+  // A collision of two contexts only makes a guess worse.
   uint64_t name = 0;
   for (int64_t i = 0; i < n_context; ++i) {
     name = mixed(name, token_before(begin, end - 1, i));

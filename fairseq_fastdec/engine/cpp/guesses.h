@@ -1,4 +1,4 @@
-// Guesses at what follows an output, for tokens that no model has answered yet (--draft).
+// Guesses the tokens after an output without a model (--draft).
 
 #pragma once
 
@@ -12,21 +12,21 @@ namespace fastdec {
 
 struct DraftOptions {
   std::string kind = "pad";  // pad, copy, previous, ngram or source
-  int64_t order = 0;         // n of the longest n-grams
+  int64_t order = 0;         // the size of the longest n-grams
   bool across_sentences = false;  // n-grams come from all outputs of the run
-  bool replaces_answers = false;  // n-grams come before answers that are not settled
-  std::vector<int64_t> target_types;  // of each type of the source's; PAD where there is none
+  bool replaces_answers = false;  // n-grams take precedence over answers that are not settled
+  std::vector<int64_t> target_types;  // the target type of each source type; PAD for none
 };
 
-// The token that last followed each context of 1 to order - 1 tokens. Memory is bounded: when the
-// younger of two generations of contexts is full, the older one is forgotten.
+// The token that last followed each context of 1 to order - 1 tokens. Memory is bounded: there are
+// two generations of contexts, and when the younger one is full, the older one is dropped.
 class NgramPool {
  public:
   explicit NgramPool(int64_t order) : n_context(order - 1) {}
 
-  // The last token of an output [begin, end) follows the ones before it.
+  // Learns the last token of an output [begin, end) as successor of the tokens before it.
   void remember(const int64_t *begin, const int64_t *end);
-  // The token that last followed the longest known context at the end; -1 where none is known.
+  // The token that last followed the longest known context at the end; -1 if none is known.
   int64_t recall(const int64_t *begin, const int64_t *end) const;
 
  private:
@@ -37,7 +37,7 @@ class NgramPool {
   Successors young, old;
 };
 
-// Guesses tokens of rows. A wrong guess costs an invocation, and never changes an output.
+// Guesses tokens of rows. Wrong guesses cost invocations, but do not change the output.
 class Guesser {
  public:
   Guesser(DraftOptions options, int64_t pad);
@@ -46,12 +46,12 @@ class Guesser {
   void begin(Row &row);
   void end(const Row &row);
 
-  // Replaces guesses [n] at what follows a context. The first n_answered are the model's answers to
-  // the last step, and padding follows.
+  // Updates tokens [n], the guesses after a context. On entry, the first n_answered are the model's
+  // answers to the last step, followed by padding.
   void guess(const Row &row, const std::vector<int64_t> &context, int64_t *tokens, int64_t n,
              int64_t n_answered);
 
-  // Looks at a context, of which the row may have learned a part.
+  // Learns n-grams of a context, except for the part that the row has already learned.
   void learn(Row &row, const std::vector<int64_t> &context);
 
  private:
@@ -61,7 +61,7 @@ class Guesser {
   const DraftOptions options;
   const int64_t pad;
   NgramPool of_run;
-  std::unordered_map<int64_t, NgramPool> of_sentences;  // by the requests' numbers
+  std::unordered_map<int64_t, NgramPool> of_sentences;  // by the ids of the requests
 };
 
 }  // namespace fastdec

@@ -27,7 +27,7 @@ void JacobiSearch::propose() {
     if (row.is_new) block = opening_of(row);
     const int64_t n = int64_t(block.size());
     n_certain.push_back(n);
-    // Initialise: the last step's answers, and guesses where there are none.
+    // Initialise: the last step's answers, followed by guesses.
     const int64_t n_guesses = reach_of(row, window_of(row, n - 1)) - 1;
     const int64_t n_answered = std::min<int64_t>(n_guesses, int64_t(row.answers.size()));
     std::vector<int64_t> context = row.context;
@@ -44,14 +44,14 @@ void JacobiSearch::propose() {
 
 bool JacobiSearch::keep(int64_t i) {
   Row &row = rows[i];
-  // A prefix is kept first; the window's answers begin behind its last token.
+  // A prefix is kept first; the answers of the window begin after its last token.
   const int64_t n_certain = feed.n_certain[i], first = feed.begins[i] + n_certain - 1;
   const int64_t n_forced = append_block(i, 1, n_certain, nullptr);
   if (n_forced) row.blocks.push_back(n_forced);
   if (n_forced && row.context.back() == rules.eos) return true;
   const int64_t reach = feed.size(i) - n_certain + 1, window = window_of(row, 0);
   const int64_t *const newest = answers.tokens.data() + first;
-  // Stop: an equation is solved where all tokens that it was given are right.
+  // Stop: an equation is solved if all of its input tokens are right.
   int64_t n_settled = 1;
   while (n_settled < reach && feed.tokens[first + n_settled] == newest[n_settled - 1]) ++n_settled;
   const bool has_eos = std::find(newest, newest + n_settled, rules.eos) != newest + n_settled;
@@ -65,7 +65,7 @@ bool JacobiSearch::keep(int64_t i) {
   if (n_taken) row.blocks.push_back(n_taken);
   if (ends) return true;
   guesser.learn(row, row.context);
-  // Iterate: answers that were not taken are guesses, positions that waited keep theirs.
+  // Iterate: answers that were not taken become guesses; waiting positions keep their guesses.
   std::vector<int64_t> &known = row.answers;
   if (!options.waits_behind_eos || int64_t(known.size()) < reach) known.resize(reach);
   std::copy_n(newest, reach, known.begin());

@@ -1,7 +1,7 @@
-// The loop that all searches share: sentences wait, join, take steps together, and are done.
+// The loop of all searches: sentences wait, join, are decoded together, and are done.
 //
-// Sentences join and leave while others are under way; what a sentence gets does not depend on them,
-// but for the types of shortlists.
+// Sentences join and leave while others are being decoded. The result of a sentence does not depend
+// on the others, except for the types of shortlists.
 
 #pragma once
 
@@ -14,19 +14,20 @@
 
 namespace fastdec {
 
-// A search has sentences under way, and a step for all of them. For one thread at a time.
-//   Given: a Request, of a sentence that waits
-//   Result: a sentence that is done
-//   Tally: Counts
+// A search decodes sentences step by step. Not thread-safe.
+//   Given: a waiting sentence, derived from Request
+//   Result: a finished sentence
+//   Tally: derived from Counts
 template <typename Given, typename Result, typename Tally>
 class Loop {
  public:
   virtual ~Loop() = default;
 
-  // Sentences begin in the order in which they are admitted.
+  // Adds a sentence to the queue. Sentences begin in this order.
   void admit(Given request) { waiting.push_back(std::move(request)); }
 
-  // Takes at most n steps, in at most n_threads threads; returns how many sentences are not done.
+  // Runs at most n_steps steps, in at most n_threads threads; returns the number of sentences that
+  // are not done.
   int64_t advance(int64_t n_steps, int64_t n_threads) {
     const Decoding decoding;
     for (; n_steps > 0; --n_steps) {
@@ -40,10 +41,10 @@ class Loop {
     return int64_t(waiting.size()) + n_under_way();
   }
 
-  // The sentences that are done since the last call.
+  // The sentences that have finished since the last call.
   std::vector<Result> finished() { return std::exchange(done, {}); }
 
-  // Forgets a sentence, wherever it is; returns whether it was there.
+  // Removes a sentence that waits or is being decoded; returns whether it was found.
   bool cancel(int64_t id) {
     for (auto request = waiting.begin(); request != waiting.end(); ++request)
       if (request->id == id) {
@@ -56,7 +57,7 @@ class Loop {
   const Tally &counts() const { return counters; }
 
  protected:
-  // n_best: the tokens that are chosen of each distribution
+  // n_best: the number of tokens that are chosen from each distribution
   Loop(Models models, Rules given, int64_t n_best, Team team)
       : rules(std::move(given)),
         outputs(models, rules),
@@ -65,15 +66,15 @@ class Loop {
 
   virtual int64_t n_under_way() const = 0;
   virtual std::vector<const Request *> under_way() const = 0;
-  // How many of the waiting sentences may begin now; there need not be so many.
+  // The number of waiting sentences that may begin now; it may exceed the length of the queue.
   virtual int64_t n_due() = 0;
-  // A sentence joins. The decoder has its row already: rows are in the order of these calls.
+  // A sentence joins. Its row has been appended to the decoder, in the order of these calls.
   virtual void begin(Given request) = 0;
   virtual void step() = 0;
-  // Forgets a sentence under way; returns whether it was there.
+  // Removes a sentence that is being decoded; returns whether it was found.
   virtual bool drop(int64_t id) = 0;
 
-  // Forgets n rows of the decoder.
+  // Removes n rows of the decoder.
   void drop_rows(int64_t first, int64_t n) {
     std::vector<int64_t> rows(decoder.n_rows());
     std::iota(rows.begin(), rows.end(), 0);
@@ -89,7 +90,7 @@ class Loop {
   std::vector<Result> done;
   Limits limits;
   Tally counters;
-  Clock clock;  // of the step under way
+  Clock clock;  // of the current step
 
  private:
   void join() {

@@ -1,4 +1,4 @@
-// Memory for numbers that the engine computes and overwrites: it grows, and is never cleared.
+// Memory for numbers that the engine overwrites: it grows, and is not initialised.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace fastdec {
 
-// Room for n numbers. They begin with a line of the caches, and are lost when the buffer grows.
+// Room for n numbers, aligned to a cache line. Growing discards the contents.
 template <typename T>
 class Buffer {
  public:
@@ -20,19 +20,19 @@ class Buffer {
   T &operator[](int64_t at) { return memory.get()[at]; }
   const T &operator[](int64_t at) const { return memory.get()[at]; }
 
-  // Makes room for at least n numbers; returns where they lie.
+  // Makes room for at least n numbers; returns their address.
   T *reserve(int64_t n_needed) {
     if (n_needed > n) {
       // Growing by half keeps the number of allocations small while rows get longer.
       const int64_t n_new = std::max(n_needed, n + n / 2);
-      memory.reset();  // the two are not in memory at once
+      memory.reset();  // first, so that only one of them is in memory
       memory.reset(allocate(n_new));
       n = n_new;
     }
     return memory.get();
   }
 
-  // A buffer of the same kind takes this one's place, as in std::swap.
+  // Like std::swap.
   void swap(Buffer &other) {
     std::swap(memory, other.memory);
     std::swap(n, other.n);

@@ -1,4 +1,4 @@
-// Numbers that look random, made of others.
+// A hash function.
 
 #pragma once
 

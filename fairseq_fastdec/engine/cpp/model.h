@@ -1,4 +1,4 @@
-// A model as the engine decodes with it: prepared weights, which any number of decoders share.
+// The prepared weights of a model, which any number of decoders share.
 
 #pragma once
 
@@ -9,22 +9,22 @@
 
 namespace fastdec {
 
-// Weights never change. The parts of a task that are not weights are zero here.
+// Weights are immutable. Fields of tasks other than weights are zero here.
 struct PreparedModel {
-  Model encoder = {};  // without layers: sources come as the states of an encoder elsewhere
-  Linear cross = {};   // from an encoder's states to the keys and values of all layers
+  Model encoder = {};  // has no layers if sources are given as encoder states
+  Linear cross = {};   // from encoder states to the keys and values of all layers
   Model decoder = {};
-  Linear output = {};  // p_1's, to the logits of all target types
-  Heads p1 = {};       // before the output layer; without heads the features are its inputs
-  bool rounds_keys = false;  // keys and values are kept in bf16
+  Linear output = {};  // the output layer of p_1, to the logits of all target types
+  Heads p1 = {};       // before the output layer; has no heads if p_1 is the identity
+  bool rounds_keys = false;  // keys and values are stored in bf16
 
-  // Prediction heads p_2, p_3, ... that know nothing of each other,
+  // Parallel prediction heads p_2, p_3, ...,
   Heads heads = {};
-  // or sequential heads, which see the tokens before theirs.
+  // or sequential ones.
   Draft drafter = {};
-  Linear proposals = {};  // the output layer of either, to the logits of the first types or of all
+  Linear proposals = {};  // the output layer of these heads, for the first types or all
 
-  std::vector<std::shared_ptr<const void>> owners;  // of all that the pointers point to
+  std::vector<std::shared_ptr<const void>> owners;  // of the memory of all pointers
 
   bool has_encoder() const { return encoder.n_layers > 0; }
   bool has_heads() const { return heads.n_heads > 0; }

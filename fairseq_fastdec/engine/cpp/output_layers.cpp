@@ -10,7 +10,7 @@ namespace {
 
 int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-// Where an output begins in [blocks, n_rows, BLOCK].
+// The index of an output's first element in [blocks, n_rows, BLOCK].
 int64_t place_of(int64_t output, int64_t n_rows) {
   return output / BLOCK * n_rows * BLOCK + output % BLOCK;
 }
@@ -45,15 +45,15 @@ void OutputLayer::take(const std::vector<int64_t> &wanted) {
   number_rules();
 }
 
-// A part of the layer, [blocks, n_rows, BLOCK], becomes that of the taken types; the last block is
-// filled up with zeros. A part that the layer does not have stays null.
+// Gathers a part of the layer, [blocks, n_rows, BLOCK], for the taken types; the last block is
+// padded with zeros. A part that the layer does not have stays null.
 template <typename T>
 void OutputLayer::gather(const T *&part, int64_t n_rows, Buffer<Column> &to) {
   if (!part) return;
   const char *const from = reinterpret_cast<const char *>(part);
   const int64_t n_types = int64_t(types.size()), n_blocks = divided_up(n_types, BLOCK);
   Column *const columns = to.reserve(n_blocks * n_rows * BLOCK);
-  // The columns of a block are copied side by side: that is faster than one after the other.
+  // Copies the columns of a block row by row, which is faster than one column after the other.
   for (int64_t first = 0; first < n_types; first += BLOCK) {
     const int64_t n = std::min<int64_t>(BLOCK, n_types - first);
     const char *wanted[BLOCK];

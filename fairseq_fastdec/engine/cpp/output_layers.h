@@ -1,6 +1,6 @@
-// The output layers of a search: over all types, or over those that its sentences may use.
+// The output layers of a search, for all types or for those of shortlists.
 //
-// Kernels number a layer's outputs. With a shortlist these are not the types' numbers.
+// Kernels use the indices of a layer's outputs. With a shortlist these differ from the types.
 
 #pragma once
 
@@ -13,24 +13,23 @@ namespace fastdec {
 
 struct Rules;
 
-// A layer from states to the logits of types, of which some may be left out.
+// A layer from states to the logits of all or some types.
 class OutputLayer {
  public:
   OutputLayer(const Linear &all, const Rules &rules);
 
-  // From now on it computes these types alone, ascending, as far as it has them; all if there are
-  // none.
+  // Restricts the layer to these types, ascending, if it has them; empty: all types.
   void take(const std::vector<int64_t> &types);
 
   const Linear &linear() const { return own; }
   int64_t n_outputs() const { return own.outputs; }
   int64_t type_of(int64_t output) const { return types.empty() ? output : types[output]; }
-  // The output that stands for a type, or -1.
+  // The output of a type, or -1.
   int64_t output_of(int64_t type) const;
-  // [n_outputs], the types of the outputs; null: their numbers.
+  // [n_outputs], the types of the outputs; null: their indices.
   const int64_t *types_or_null() const { return types.empty() ? nullptr : types.data(); }
 
-  // Sets what rules say about all states of a choice among the outputs: a BestToken or a TopK.
+  // Sets the rules that apply to all states of a choice: a BestToken or a TopK.
   template <typename Choice>
   void restrict(Choice &choice) const {
     choice.never = never.data(), choice.n_never = int64_t(never.size());
@@ -39,7 +38,7 @@ class OutputLayer {
   }
 
  private:
-  // 4 bytes: a group of weights, or what there is once for each output.
+  // 4 bytes: a group of weights, or a bias, scale or compensation.
   using Column = uint32_t;
   template <typename T>
   void gather(const T *&part, int64_t n_rows, Buffer<Column> &to);
@@ -49,7 +48,7 @@ class OutputLayer {
   const Rules &rules;
   Linear own;
   std::vector<int64_t> types;
-  // Of the rules, by outputs.
+  // The rules in terms of outputs.
   std::vector<int64_t> never;
   int64_t eos = 0, penalized = -1;
   float penalty = 0;
@@ -57,16 +56,16 @@ class OutputLayer {
   Buffer<Column> weight, bias, scales, compensation;
 };
 
-// Those of all models, and of their prediction heads.
+// The output layers of all models and their prediction heads.
 class OutputLayers {
  public:
   OutputLayers(const Models &models, const Rules &rules);
 
-  // Of each sentence under way, the types that it may use, ascending; empty: all. From now on the
-  // layers compute what at least one of them may use: what is gathered once serves many steps.
+  // Restricts the layers to the types that at least one sentence may use.
+  //   of_sentences: the types of each sentence, ascending; empty: all
   void allow(const std::vector<const std::vector<int64_t> *> &of_sentences);
 
-  // p_1's. The layers of all models have the same outputs, and so have those of their heads.
+  // The output layer of p_1. All models have the same outputs, and so do all of their heads.
   const OutputLayer &of_model(int64_t member) const { return of_models[member]; }
   const OutputLayer &of_proposals(int64_t member) const {
     return (of_heads.empty() ? of_models : of_heads)[member];
@@ -76,7 +75,7 @@ class OutputLayers {
   void take(std::vector<int64_t> types);
 
   std::vector<OutputLayer> of_models;
-  std::vector<OutputLayer> of_heads;  // empty: they have p_1's
+  std::vector<OutputLayer> of_heads;  // empty if they use the layers of p_1
   std::vector<int64_t> taken;
 };
 

@@ -4,7 +4,7 @@ namespace fastdec {
 
 namespace {
 
-// The n pairs with the largest totals, best first; among equals those that come first.
+// The n pairs with the largest totals, best first; for equal totals, earlier ones come first.
 std::vector<Pair> best_of(const std::vector<Pair> &pairs, int64_t n) {
   std::vector<int64_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
@@ -31,7 +31,7 @@ std::vector<const Request *> PairSearch::under_way() const {
 
 void PairSearch::begin(Request request) {
   PairBeam own;
-  // Line 1: the beam holds the pair that is fed first.
+  // Line 1: the beam has the first input pair.
   own.pairs.push_back({0, {request.bos, options.right_bos}, {0, 0}, 0});
   own.entries.push_back(0);
   own.request = std::move(request);
@@ -59,7 +59,7 @@ void PairSearch::expand() {
   counters.row_invocations += decoder.n_rows();
   counters.beam_steps += int64_t(beams.size());
   restrict();
-  // Each side of a row is a beam of its own here.
+  // Each side of a row is a separate beam here.
   const int64_t n_sides = int64_t(tokens.size());
   std::vector<int64_t> starts(n_sides + 1);
   std::iota(starts.begin(), starts.end(), 0);
@@ -70,9 +70,9 @@ void PairSearch::expand() {
   clock.count(counters.seconds.choice);
 }
 
-// Limits are in tokens of the natural sentence: slot n is where its n-th token can stand. With the
-// end in a left slot a sentence has no more tokens than slots before; in a right slot, one more. So
-// each side obeys fairseq's rules as if it came alone.
+// Limits are in tokens of the natural sentence: slot n can have its n-th token. A sentence that
+// ends in a left slot has at most as many tokens as there are slots before it; in a right slot, one
+// more. So fairseq's rules apply to each side separately.
 void PairSearch::restrict() {
   limits.clear(2 * decoder.n_rows());
   int64_t side = 0;
@@ -86,12 +86,12 @@ void PairSearch::restrict() {
     }
 }
 
-// The two tokens of a pair are taken for independent of each other: first the 2W best left tokens
-// of the beam, then right tokens, given the scores of the left ones. More than W + 1 right tokens
-// of an entry, one of which may be the end, are never among the W best pairs.
+// The two tokens of a pair are assumed to be independent: choose the 2W best left tokens of the
+// beam, then right tokens, given the scores of the left ones. The W best pairs have at most W + 1
+// different right tokens of an entry, one of which may be the end.
 //
-// The paper takes the 3W best pairs and says that W of them go on. They need not: where a beam is
-// sure to end, pairs with an end fill the list.
+// The paper takes the 3W best pairs, of which it assumes that W continue. This need not be the
+// case: if a beam is certain to end, pairs with an end fill the list.
 std::vector<Pair> PairSearch::double_top_k(const PairBeam &own, int64_t first_row) const {
   std::vector<Pair> lefts, pairs;
   for (int64_t place = 0; place < int64_t(own.entries.size()); ++place)
@@ -124,7 +124,7 @@ void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &
   std::vector<Pair> pairs = double_top_k(own, first_row);
   const std::vector<int64_t> parents = std::move(own.entries);
   own.entries.clear();
-  // Lines 8 to 12: FINALIZE those of the W best pairs that hold an end.
+  // Lines 8 to 12: FINALIZE those of the W best pairs that have an end.
   const std::vector<Pair> leading = best_of(pairs, options.width);
   for (auto pair = leading.begin(); pair != leading.end(); ++pair) {
     const bool is_known = std::any_of(leading.begin(), pair, [&](const Pair &better) {
@@ -145,7 +145,7 @@ void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &
     own.entries.push_back(int64_t(own.pairs.size()));
     own.pairs.push_back(pair);
   }
-  // A model whose numbers are NaN allows no pair: the sentence ends as it stands.
+  // If the model's outputs are NaN, no pair is possible: end the sentence here.
   if (own.entries.empty() && own.ended.empty()) {
     const Pair ending = {parents[0], {rules.eos, rules.eos}, {-INFINITY, -INFINITY}, -INFINITY};
     own.ended.push_back(hypothesis(own, ending));

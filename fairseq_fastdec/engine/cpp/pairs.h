@@ -1,4 +1,4 @@
-// Double-token decoding: beams that grow by pairs of tokens (Imamura and Sumita 2020).
+// Double-token decoding: beam search with pairs of tokens (Imamura and Sumita 2020).
 
 #pragma once
 
@@ -7,30 +7,30 @@
 namespace fastdec {
 
 struct PairOptions {
-  int64_t width = 1;      // W = K, the most entries of a beam, and of hypotheses
-  int64_t right_bos = 0;  // beside the token before the output
-  int64_t capacity = 1;   // the most sentences that are decoded at once
+  int64_t width = 1;      // W = K, the maximum number of entries of a beam, and of hypotheses
+  int64_t right_bos = 0;  // the right token of the pair before the output
+  int64_t capacity = 1;   // the maximum number of sentences that are decoded at once
 };
 
-// A left and a right token behind another pair. The first pair of a sentence is fed first, and is
-// no part of its output.
+// A left and a right token that follow another pair. The first pair of a sentence is the first
+// input, and not part of the output.
 struct Pair {
-  int64_t before;  // the number of that pair
+  int64_t before;  // the index of the previous pair
   int64_t tokens[2];
   float scores[2];
-  float total;  // of all pairs up to this one
+  float total;  // the log-probability of all pairs up to this one
 };
 
-// A sentence under way.
+// A sentence that is being decoded.
 struct PairBeam {
-  Request request;          // what is forced are the first slots: left, right, left, ...
-  std::vector<Pair> pairs;  // all that its entries ever had
-  std::vector<int64_t> entries;  // the numbers of their last pairs, best first
+  Request request;          // forced tokens are those of the first slots: left, right, left, ...
+  std::vector<Pair> pairs;  // all pairs so far
+  std::vector<int64_t> entries;  // the indices of the entries' last pairs, best first
   std::vector<Hypothesis> ended;
   int64_t steps = 0, expansions = 0;
 };
 
-// Algorithm 1. The tokens of a hypothesis are those of its slots, to which ends belong.
+// Algorithm 1. The tokens of a hypothesis are in the order of slots, including end tokens.
 class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
  public:
   PairSearch(Models models, Rules rules, const PairOptions &options, Team team);
@@ -42,29 +42,30 @@ class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
   void begin(Request request) override;
   void step() override;
   bool drop(int64_t id) override;
-  // Feeds all entries, and finds the best tokens of each on either side (DECODEBEAM).
+  // Feeds all entries, and computes the best left and right tokens of each (DECODEBEAM).
   void expand();
   void restrict();
-  // Pairs end or grow; sentences that are done leave.
+  // Finalizes or extends pairs, and removes finished sentences.
   void keep();
-  // Lines 7 to 20 for one sentence, whose first entry is this row; appends the rows that go on.
+  // Lines 7 to 20 for one sentence; appends the rows that continue to origins.
+  //   first_row: the row of its first entry
   void extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &origins);
-  // All pairs that can be among the best behind a beam's entries: `before` is an entry's place.
+  // All pairs that can be among the best extensions; `before` is the index of an entry.
   std::vector<Pair> double_top_k(const PairBeam &own, int64_t first_row) const;
   bool has_end(const Pair &pair) const {
     return pair.tokens[0] == rules.eos || pair.tokens[1] == rules.eos;
   }
-  // Whether two pairs end the same sentence: (token, end) and (end, token) do.
+  // Whether two pairs end the same sentence, such as (token, end) and (end, token).
   bool end_alike(const Pair &one, const Pair &other) const;
   bool is_done(const PairBeam &own) const {
     return own.entries.empty() || int64_t(own.ended.size()) >= options.width;
   }
-  // The slots of what ends with a pair, which is no entry's.
+  // The hypothesis that ends with a pair.
   static Hypothesis hypothesis(const PairBeam &own, const Pair &last);
 
   const PairOptions options;
   std::vector<PairBeam> beams;  // in the order of their rows in the decoder
-  Extensions best;  // of each row's left and right side, whose numbers are 2 row and 2 row + 1
+  Extensions best;  // of the left and right sides of each row, with indices 2 row and 2 row + 1
 };
 
 }  // namespace fastdec

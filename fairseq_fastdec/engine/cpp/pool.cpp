@@ -16,11 +16,11 @@ namespace fastdec {
 
 namespace {
 
-// Turns of waiting before a thread sleeps: longer than what lies between two calls of a decode, since
-// waking it would take as long as a small model's step.
+// Spins before a thread sleeps: longer than the time between two calls of a decoding step, since
+// waking a thread takes as long as a step of a small model.
 constexpr int SPINS = 50000;
 
-// Tasks are for fewer threads than this.
+// An exclusive bound of the number of threads.
 constexpr uint64_t MOST_THREADS = 1 << 16;
 
 thread_local int own_number = 0, own_count = 1;
@@ -29,13 +29,13 @@ void spin(int turn) {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
-  // Another thread may need this processor, perhaps the one that is waited for.
+  // Another thread may need this core, possibly the one that is waited for.
   if (turn % 1024 == 1023) sched_yield();
 }
 
 class Pool {
  public:
-  // Calls function(data) in n threads, of which the caller is the first, or in the caller alone.
+  // Calls function(data) in n threads including the caller's, or only in the caller's.
   void run(void (*function)(void *), void *data, unsigned n) {
     std::unique_lock<std::mutex> turn(in_use, std::defer_lock);
     if (n < 2 || n >= MOST_THREADS || own_count > 1 || !turn.try_lock()) {
@@ -88,11 +88,12 @@ class Pool {
     n_sleeping.fetch_sub(1);
   }
 
-  std::mutex in_use;    // by a call
+  std::mutex in_use;    // held by a call
   unsigned n_workers = 0;
   void (*job_function)(void *) = nullptr;
   void *job_data = nullptr;
-  // The number of the job, and behind it of its threads: a worker learns both at once.
+  // The number of the job and, in the lower bits, of its threads, so that workers read both at
+  // once.
   std::atomic<uint64_t> state{0};
   std::atomic<int> n_left{0}, n_sleeping{0};
   std::mutex asleep;
@@ -103,7 +104,7 @@ class Pool {
 Pool *pool = new Pool;
 std::atomic<int64_t> n_decoding{0};
 
-// A forked process has none of the threads.
+// A forked process does not have the threads.
 void forget_threads() {
   pool = new Pool;
   n_decoding = 0;

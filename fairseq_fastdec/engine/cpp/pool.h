@@ -1,4 +1,4 @@
-// The engine's own threads, which all calls of the process share.
+// The engine's threads, which all calls of the process share.
 
 #pragma once
 
@@ -6,12 +6,12 @@
 
 namespace fastdec {
 
-// Threads that call a task's function. While one call has them, another runs in its caller's thread
-// alone: results do not depend on the number of threads, and more threads than cores wait for each
-// other. Idle threads spin for a while, then sleep.
+// Threads that call a task's function. While one call uses them, other calls run in their caller's
+// thread only: results do not depend on the number of threads, and more threads than cores would
+// wait for each other. Idle threads spin for a while, then sleep.
 Threads *pool_threads();
 
-// While it exists, its thread is decoding. Cores are shared among all that are.
+// Marks the current thread as decoding during its lifetime. Decoding threads share the cores.
 class Decoding {
  public:
   Decoding();

@@ -1,4 +1,4 @@
-// Sentences on their way through a search, and what a step feeds them.
+// The sentences of a search, and the input of a step.
 
 #pragma once
 
@@ -12,16 +12,16 @@ namespace fastdec {
 // A sentence to translate.
 struct Request {
   int64_t id = 0;
-  std::vector<int64_t> source;  // with its EOS, without padding; empty: it is no text
-  // What each model's encoder makes of the source, [n, dim]; empty where the models encode it.
+  std::vector<int64_t> source;  // with EOS, without padding; empty if only states are given
+  // The states of each model's encoder, [n, dim]; empty if the engine encodes the source.
   std::vector<std::vector<float>> states;
   std::vector<int64_t> forced;  // the first tokens of the output
-  int64_t bos = 0;              // the token before the first
-  int64_t max_len = 0;          // the most tokens, without EOS
-  int64_t n_waived = 0;         // --min-len is waived for this many first tokens
-  int64_t horizon = 0;          // of Jacobi decoding: tokens that are solved in blocks
-  std::vector<int64_t> draft;   // of the output, or several, each with its EOS; empty: none
-  std::vector<int64_t> types;   // that the output may use, EOS among them, ascending; empty: all
+  int64_t bos = 0;              // the decoder's first input token
+  int64_t max_len = 0;          // the maximum number of output tokens, without EOS
+  int64_t n_waived = 0;         // --min-len does not apply to this number of first tokens
+  int64_t horizon = 0;          // Jacobi decoding: the number of tokens that are solved in blocks
+  std::vector<int64_t> draft;   // earlier translations, each with EOS; empty: none
+  std::vector<int64_t> types;   // the possible output types, with EOS, ascending; empty: all
 };
 
 // A finished sentence.
@@ -29,68 +29,67 @@ struct Translation {
   int64_t id = 0;
   std::vector<int64_t> tokens;  // ending in EOS
   std::vector<float> scores;    // of each token
-  std::vector<int64_t> blocks;  // how many tokens were kept at once
-  int64_t invocations = 0;      // of the decoder, in which the sentence took part
+  std::vector<int64_t> blocks;  // the number of tokens kept in each step
+  int64_t invocations = 0;      // the number of decoder invocations for the sentence
 };
 
 struct BlockCounts : Counts {
-  int64_t verified = 0;           // blocks, once for each sentence
-  std::vector<int64_t> accepted;  // of how many of them the proposal of p_2, p_3, ... was kept
-  int64_t drafted = 0;            // tokens of given drafts that were proposed
-  int64_t drafted_right = 0;      // and kept
+  int64_t verified = 0;           // the number of verified blocks, over all sentences
+  std::vector<int64_t> accepted;  // how often the proposal of p_2, p_3, ... was accepted
+  int64_t drafted = 0;            // the number of proposed tokens of given drafts
+  int64_t drafted_right = 0;      // the number of these that were accepted
 };
 
-// A sentence under way.
+// A sentence that is being decoded.
 struct Row {
   Request request;
-  std::vector<int64_t> context;  // the token before the output, and the output
+  std::vector<int64_t> context;  // bos and the output so far
   std::vector<float> scores;
   std::vector<int64_t> blocks;
   int64_t invocations = 0;
   bool is_new = true;  // nothing has been fed
 
-  // In blocks: the next token is certain, and not in the output yet.
+  // In blocks: the next token, which is certain but not yet in the output.
   int64_t next_token = 0;
   float next_score = 0;
 
-  // p_1's newest answers to what comes next, some of which followed wrong tokens.
+  // The latest predictions of p_1 after the output, some of which may follow wrong tokens.
   std::vector<int64_t> answers;
-  // Of the request's draft: how many tokens the last block had of it, and which of its places
-  // followed an output of which length.
+  // The number of tokens of the request's draft in the last block, and the position in the draft
+  // that continued an output of the given length.
   int64_t n_drafted = 0, draft_place = 0, draft_length = 0;
-  int64_t n_learned = 0;  // tokens of the context from which n-grams were learned
+  int64_t n_learned = 0;  // the number of tokens whose n-grams have been learned
 
   int64_t length() const { return int64_t(context.size()) - 1; }
-  // How many tokens may follow the context and n more, EOS included.
+  // The number of tokens that may follow the context and n more tokens, including EOS.
   int64_t room_behind(int64_t n) const { return request.max_len + 1 - length() - n; }
 };
 
-// What a step feeds: each row's block, side by side. A block begins with tokens that are certain,
-// and proposals follow them.
+// The input of a step: the blocks of all rows, n tokens. A block begins with certain tokens, followed
+// by proposals.
 struct Feed {
-  std::vector<int64_t> begins = {0};  // [n_rows + 1], where the blocks begin, and n
+  std::vector<int64_t> begins = {0};  // [n_rows + 1], the index of each block's first token, and n
   std::vector<int64_t> tokens;        // [n]
-  std::vector<int64_t> n_known;       // [n_rows], of the first ones that the row's context has
-  std::vector<int64_t> n_certain;     // [n_rows], of the first ones that need no acceptance
-  // Of trees: for each token [n] which one of its block it follows, and how many come before it.
-  std::vector<int64_t> parents, depths;
+  std::vector<int64_t> n_known;    // [n_rows], the number of first tokens that the context has
+  std::vector<int64_t> n_certain;  // [n_rows], the number of first tokens that are not verified
+  std::vector<int64_t> parents, depths;  // [n], for trees
   bool has_trees = false;
 
-  // Lays out chains, one for each row.
+  // Sets one chain for each row.
   void take(const std::vector<std::vector<int64_t>> &chains);
-  // The vectors hold trees, which begin with the rows' next tokens.
+  // Uses the trees in the vectors, whose roots are the rows' next tokens.
   void take_trees();
-  // Chains replace the blocks of their rows; an empty one leaves the block as it is.
+  // Replaces the blocks of rows by chains; an empty chain leaves the block as it is.
   void replace(const std::vector<std::vector<int64_t>> &chains);
 
   int64_t n() const { return begins.back(); }
   int64_t n_rows() const { return int64_t(begins.size()) - 1; }
   int64_t size(int64_t row) const { return begins[row + 1] - begins[row]; }
-  // How many tokens of its block come before a token.
+  // The number of tokens before a token on its path in the block.
   int64_t depth(int64_t row, int64_t number) const {
     return has_trees ? depths[begins[row] + number] : number;
   }
-  // Appends what leads to a token, and the token, but for its block's known tokens.
+  // Appends the path to a token, including the token, without the known tokens of its block.
   void append_path(int64_t row, int64_t number, std::vector<int64_t> &to) const;
 
  private:

@@ -8,13 +8,13 @@ namespace fastdec {
 
 namespace {
 
-// If each thread has at least this many beams, the threads share whole beams, and wait little for the
-// last one. Otherwise they share the rows of each beam.
+// With at least this number of beams per thread, threads share whole beams, and finish at about the
+// same time. Otherwise they share the rows of each beam.
 constexpr int64_t MANY_BEAMS = 4;
 
 constexpr float IMPOSSIBLE = -INFINITY;
 
-// Lists of tokens as a rectangle [n, most]; shorter ones are filled up.
+// Copies lists of tokens to a rectangle [n, most]; shorter ones are padded. Returns `most`.
 int64_t lay_out(const std::vector<std::vector<int64_t>> &lists, int64_t first, int64_t n,
                 int64_t filler, Buffer<int64_t> &to) {
   size_t most = 0;
@@ -28,13 +28,13 @@ int64_t lay_out(const std::vector<std::vector<int64_t>> &lists, int64_t first, i
   return int64_t(most);
 }
 
-// Whether all models give two outputs the same logit.
+// Whether two outputs have the same logit in all models.
 bool are_equal(const std::vector<const float *> &of_models, int64_t one, int64_t other) {
   return std::all_of(of_models.begin(), of_models.end(),
                      [&](const float *own) { return own[one] == own[other]; });
 }
 
-// Logits [n_types] become log-probabilities.
+// Converts logits [n_types] to log-probabilities, in place.
 void take_log_softmax(float *x, int64_t n_types) {
   const float largest = *std::max_element(x, x + n_types);
   double sum = 0;
@@ -43,8 +43,7 @@ void take_log_softmax(float *x, int64_t n_types) {
   for (int64_t type = 0; type < n_types; ++type) x[type] = x[type] - largest - log_sum;
 }
 
-// The logarithm of a mean probability. A type to which one model gives no probability (NaN) is not
-// possible.
+// The logarithm of a mean probability. A type is not possible if it is NaN in one model.
 float log_mean(const std::vector<float *> &of_models, int64_t type) {
   float largest = IMPOSSIBLE, sum = 0;
   for (const float *own : of_models) {
@@ -183,7 +182,7 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
   extensions.totals.resize(n_beams * n_best);
   extensions.tokens.resize(n_beams * n_best), extensions.rows.resize(n_beams * n_best);
   std::vector<int64_t> numbers, starts;
-  // As many beams at once as there is room for their distributions.
+  // As many beams at a time as their distributions fit into memory.
   for (int64_t beam = 0, end = 0; beam < n_beams; beam = end) {
     const int64_t first = beams.starts[beam];
     while (end < n_beams &&
@@ -221,7 +220,7 @@ const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, cons
       of_state[member] = logits.data() + (member * n + i) * n_outputs;
       take_log_softmax(of_state[member], n_outputs);
     }
-    // The mean takes the place of the first model's.
+    // The mean replaces the log-probabilities of the first model.
     for (int64_t at = 0; at < n_outputs; ++at) of_state[0][at] = log_mean(of_state, at);
     restrict(first + i, limits, of_state[0]);
   }
@@ -239,7 +238,7 @@ void Chooser::restrict(int64_t state, const Limits &limits, float *to) const {
   const bool has_to_end = limits.ends.has_to_end(state);
   if (!has_to_end && limits.only[state] == Limits::ANY) return;
   const int64_t only = layer().output_of(has_to_end ? rules.eos : limits.only[state]);
-  // A sentence that has to end does so whatever the probability.
+  // A sentence that has to end does so with any probability.
   const float least = has_to_end ? -FLT_MAX : IMPOSSIBLE;
   const float score = std::max(to[only], least);
   std::fill_n(to, layer().n_outputs(), IMPOSSIBLE);
@@ -257,7 +256,7 @@ void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, con
   std::vector<const float *> of_state(n_models);
   for (int64_t i = 0; i < n; ++i) {
     answers.scores[first + i] = best_scores[i * most];
-    // Without a possible token the first one stands for it.
+    // If no token is possible, use the first one.
     const int64_t best = best_scores[i * most] > IMPOSSIBLE ? best_outputs[i * most] : 0;
     answers.tokens[first + i] = layer().type_of(best);
     answers.nth_best[first + i] = best_scores[i * most + most - 1];
@@ -266,7 +265,7 @@ void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, con
     if (!asks || answers.asked[first + i] < 0) continue;
     float &asked = answers.asked_scores[first + i];
     asked = asked_score(of_state, first + i, limits, answers);
-    // One of the best, or as good: its score is the one that it was ranked by.
+    // For one of the best tokens, or an equal one, use the score by which it was ranked.
     const int64_t output = layer().output_of(answers.asked[first + i]);
     for (int64_t rank = 0; asked > IMPOSSIBLE && rank < most; ++rank)
       if (are_equal(of_state, output, best_outputs[i * most + rank]))

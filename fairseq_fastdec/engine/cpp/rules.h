@@ -1,4 +1,4 @@
-// fairseq's rules about the next token, and the choice of the best token under them.
+// fairseq's rules for the next token, and the choice of the best token under these rules.
 
 #pragma once
 
@@ -10,37 +10,36 @@
 
 namespace fastdec {
 
-// The options of fairseq that restrict tokens. A step is the position, from 0, of the output token
-// that a distribution is for.
+// The options of fairseq that restrict tokens. A step is the position of an output token, from 0.
 struct Rules {
   int64_t eos = 0, pad = 0, unk = 0;
-  std::vector<int64_t> never;  // types that no step may give, padding among them
+  std::vector<int64_t> never;  // types that are never generated, including padding
   float unk_penalty = 0, temperature = 1;
   int64_t min_len = 1;
-  int64_t no_repeat_ngram = 0;  // n of the n-grams that an output holds once at most; 0: no rule
+  int64_t no_repeat_ngram = 0;  // the size of n-grams that must not repeat; 0: no such rule
 
-  // --min-len is not reached. fairseq waives it over the width of a prefix.
+  // --min-len is not reached. fairseq does not apply it to the positions of a prefix.
   bool may_not_end(int64_t step, int64_t n_waived) const {
     return step >= n_waived && step < min_len;
   }
-  // --max-len-a, --max-len-b: the output has its longest length.
+  // The output has reached the maximum length of --max-len-a and --max-len-b.
   static bool has_to_end(int64_t step, int64_t max_len) { return step >= max_len; }
 
-  // Appends the tokens that would repeat an n-gram behind a context.
+  // Appends the tokens that would repeat an n-gram of the context.
   void find_repeats(const std::vector<int64_t> &context, std::vector<int64_t> &found) const;
 };
 
-// Where outputs may not end, and where they have to end, at n states.
+// Whether outputs may not end, or have to end, at each of n states.
 class EndLimits {
  public:
-  // Nothing is restricted.
+  // Removes all restrictions.
   void clear(int64_t n);
-  // A state gives the token of a step of this sentence's output.
+  // Sets the restrictions of a state that predicts this step of a sentence.
   void set(int64_t state, const Rules &rules, int64_t step, const Request &sentence);
 
   bool may_not_end(int64_t state) const { return no_end[state]; }
   bool has_to_end(int64_t state) const { return only_end[state]; }
-  // The flags of the states from `first` on, as kernels read them; null: none is set.
+  // The flags of the states from `first` on, for kernels; null if no flag is set.
   const uint8_t *no_end_or_null(int64_t first = 0) const {
     return some_no_end ? no_end.data() + first : nullptr;
   }
@@ -53,87 +52,87 @@ class EndLimits {
   bool some_no_end = false, some_only_end = false;
 };
 
-// The restrictions of n states, from which the next tokens are chosen.
+// The restrictions of the next tokens at n states.
 struct Limits {
   EndLimits ends;
-  // Tokens that are not possible, for each state; empty: none are.
+  // Tokens that are not possible at each state.
   std::vector<std::vector<int64_t>> forbidden;
-  // [n], of beams: the one token that is possible, or ANY.
+  // [n], for beams: the only possible token, or ANY.
   std::vector<int64_t> only;
   bool some_forbidden = false, some_only = false;
 
   static constexpr int64_t ANY = -1;
 
   void clear(int64_t n);
-  // Forbids tokens that would repeat an n-gram of the context.
+  // Forbids the tokens that would repeat an n-gram of the context.
   void forbid_repeats(int64_t state, const Rules &rules, const std::vector<int64_t> &context);
 };
 
-// Fewer scores are looked through by one thread.
+// One thread scans fewer scores than this.
 constexpr int64_t FEW_SCORES = 100'000;
 
-// What the models answer at n states.
+// The predictions of the models at n states.
 struct Answers {
   std::vector<int64_t> tokens;  // [n], the best tokens
   std::vector<float> scores;    // [n], their log-probabilities
-  std::vector<int64_t> asked;   // [n], tokens whose log-probabilities are wanted, or -1
+  std::vector<int64_t> asked;   // [n], tokens whose log-probabilities are needed, or -1
   std::vector<float> asked_scores;  // [n]; -infinity: not possible
-  std::vector<float> nth_best;      // [n], of the n best tokens the last one's
+  std::vector<float> nth_best;      // [n], the log-probability of the n-th best token
 };
 
-// Rows side by side, beam by beam, from which beams are extended.
+// The rows of beams, beam by beam.
 struct BeamRows {
   int64_t n_beams, n_rows;
-  const int64_t *starts;  // [n_beams + 1], where each beam's rows begin, and the end
-  const float *totals;    // [n_rows], the log-probabilities of what the rows hold
+  const int64_t *starts;  // [n_beams + 1], the first row of each beam, and the end
+  const float *totals;    // [n_rows], the log-probabilities of the rows
 };
 
-// The best extensions of beams by one token, best first, n of each beam. A total of -infinity: the
-// beam has no more.
+// The n best extensions of each beam by one token, best first. A total of -infinity stands for a
+// missing extension.
 struct Extensions {
   int64_t n = 0;
   std::vector<float> totals;
   std::vector<int64_t> tokens, rows;
 };
 
-// Distributions over the vocabulary that are in memory at once: 16 MiB for 32,000 types. More of
-// them leave the processor's cache between product, softmax and search.
+// The number of distributions over the vocabulary that are in memory at once: 16 MiB for 32,000
+// types. More of them would not stay in the processor's cache between product, softmax and choice.
 constexpr int64_t MOST_DISTRIBUTIONS = 128;
 
-// Chooses p_1's best tokens: in one pass over the output layer for one model, and from the mean of
-// the models' probabilities for several.
+// Chooses the best tokens of p_1: for one model in one pass over the output layer, for an ensemble
+// from the mean of the models' probabilities.
 class Chooser {
  public:
   Chooser(const Rules &rules, const OutputLayers &outputs, int64_t n_best)
       : rules(rules), outputs(outputs), n_best(n_best) {}
 
-  // Answers at the n states of the last step, and about the tokens in answers.asked.
+  // Computes the answers at the n states of the last step, including the scores of answers.asked.
   void choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers);
 
-  // The best extensions of beams, whose rows are the states of the last step.
-  //   n_per_row: the most extensions of a beam that continue the same row
+  // Computes the best extensions of beams, whose rows are the states of the last step.
+  //   n_per_row: the maximum number of a beam's extensions that continue the same row
   void extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row, const Limits &limits,
               Extensions &extensions);
 
-  // What all models' outputs stand for.
+  // The output layer, which has the same outputs in all models.
   const OutputLayer &layer() const { return outputs.of_model(0); }
   // Log-probabilities [n, n_outputs] at the states of the last step from `first` on; -infinity: not
-  // possible. They lie in memory that the next call uses again.
+  // possible. The next call overwrites them.
   const float *log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits);
 
  private:
-  // The inputs of a model's output layer at states from `first` on.
+  // The inputs of a model's output layer at the states from `first` on.
   const float *states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
   // Each model's logits [n, n_outputs] at these states, divided by the temperature.
   std::vector<const float *> logits_of(Decoder &decoder, int64_t first, int64_t n);
-  // The choice among these logits, under the rules and limits.
+  // The task of choosing among these logits, under the rules and limits.
   TopK choice(const Decoder &decoder, const std::vector<const float *> &logits, int64_t first,
               int64_t n, const Limits &limits);
   void choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
                       Answers &answers);
   void choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
                           bool asks, Answers &answers);
-  // Makes outputs impossible that the rules or limits forbid at a state.
+  // Applies the rules and limits of a state to log-probabilities.
   void restrict(int64_t state, const Limits &limits, float *log_probs) const;
   float log_prob(const std::vector<const float *> &logits, int64_t output) const;
   float asked_score(const std::vector<const float *> &logits, int64_t state, const Limits &limits,

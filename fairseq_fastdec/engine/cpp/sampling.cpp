@@ -10,7 +10,8 @@ namespace fastdec {
 
 namespace {
 
-// topp first ranks this many outputs; if their probabilities do not suffice, it ranks more.
+// topp first ranks this number of outputs; if their probabilities are not enough, FACTOR times
+// more.
 constexpr int64_t FIRST_TRY = 256, FACTOR = 8;
 
 }  // namespace
@@ -40,13 +41,13 @@ void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
       const int64_t place = row - beams.starts[beam];
       for (int64_t draw = 0; draw < (draws[beam].length ? 1 : n_samples); ++draw) {
         const double total = sums.back();
-        // The product may be rounded up to the total.
+        // The product could be rounded up to the total.
         const double wanted =
             std::min(chance_of(draws[beam], place + draw) * total, total * (1 - 0x1p-50));
         const auto found = std::upper_bound(sums.begin(), sums.end(), wanted);
         const int64_t at = std::min<int64_t>(found - sums.begin(), int64_t(sums.size()) - 1);
         const int64_t output = outputs[at];
-        // Rows of which no token has a probability have no extension.
+        // Rows in which no token has a probability have no extension.
         if (!(own[output] > -INFINITY)) continue;
         extensions.totals[to] = beams.totals[row] + own[output];
         extensions.tokens[to] = chooser.layer().type_of(output), extensions.rows[to++] = row;
@@ -61,7 +62,7 @@ void Sampler::look_at(const float *log_probs, int64_t n_outputs) {
     for (int64_t n = FIRST_TRY;; n *= FACTOR) {
       take_best(log_probs, n, n_outputs);
       size_t n_kept = 0;
-      // The output that reaches the sum belongs to them.
+      // Includes the output that reaches the sum.
       for (probability = 0; n_kept < outputs.size() && probability < options.topp; ++n_kept)
         probability += std::exp(log_probs[outputs[n_kept]]);
       if (n < n_outputs && probability < options.topp) continue;
@@ -71,7 +72,7 @@ void Sampler::look_at(const float *log_probs, int64_t n_outputs) {
   } else {
     take_best(log_probs, options.topk ? options.topk : n_outputs, n_outputs);
   }
-  // Relative to the largest: the end of a sentence that has to end may be as good as impossible.
+  // Relative to the largest: EOS can have a tiny probability in a sentence that has to end.
   float largest = -FLT_MAX;
   for (int64_t output : outputs) largest = std::max(largest, log_probs[output]);
   sums.clear();

@@ -1,7 +1,7 @@
-// Sampling: each row is extended by a token drawn at random, as fairseq draws it.
+// Sampling: each row is extended by a random token, as in fairseq.
 //
-// A beam of K then holds K samples that do not compete. What is drawn depends on the sentence's
-// random state, the length and the sample, and not on the sentences beside it.
+// A beam of size K has K samples that do not compete. The draws depend on the sentence's random
+// state, the length and the sample, but not on other sentences.
 
 #pragma once
 
@@ -11,31 +11,31 @@ namespace fastdec {
 
 // The tokens that can be drawn.
 struct Sampling {
-  int64_t topk = 0;  // that many of the best ones; 0: all
-  double topp = 0;   // the fewest best ones whose probabilities sum up to that; 0: all
+  int64_t topk = 0;  // the number of best tokens; 0: all
+  double topp = 0;   // the smallest number of best tokens with this total probability; 0: all
 };
 
-// What is drawn for a beam.
+// Determines the draws of a beam.
 struct Draws {
   uint64_t random_state;  // of its sentence
-  int64_t length;         // the tokens of its rows
+  int64_t length;         // of its rows
 };
 
-// A number from 0 to below 1 for each sample of a length.
+// A pseudorandom number in [0, 1) for a sample.
 double chance_of(const Draws &draws, int64_t sample);
 
 class Sampler {
  public:
-  // n_samples: of each sentence
+  // n_samples: the number of samples of each sentence
   Sampler(const Sampling &options, int64_t n_samples) : options(options), n_samples(n_samples) {}
 
-  // Extends each row by one token, and the only row of a beam without tokens by n_samples.
-  //   draws: of each beam
+  // Extends each row by one token, and the single row of a new beam by n_samples tokens.
+  //   draws: for each beam
   void extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
               const std::vector<Draws> &draws, const Limits &limits, Extensions &extensions);
 
  private:
-  // The outputs of a row from which a token is drawn, and the sums of their probabilities.
+  // Sets the outputs that can be drawn for a row, and their cumulative probabilities.
   void look_at(const float *log_probs, int64_t n_outputs);
   void take_best(const float *log_probs, int64_t n, int64_t n_outputs);
 

@@ -8,7 +8,7 @@ namespace fastdec {
 bool Schedule::add(int64_t source_tokens, Load &load) const {
   const Load sum = {load.sentences + 1, load.source_tokens + double(source_tokens),
                     load.rows + rows_seen / beams_seen};
-  // A sentence always fits if it is the only one.
+  // A single sentence always fits.
   if (share(sum) > 1 && load.sentences > 0) return false;
   load = sum;
   return true;

@@ -56,7 +56,7 @@ void Search::restrict() {
       const bool is_last = number + 1 == feed.size(i);
       const bool is_forced = number + 1 < feed.n_certain[i];
       if (is_forced || (asks() && !is_last)) answers.asked[at] = feed.tokens[at + 1];
-      // What a prefix repeats is forced nevertheless.
+      // A prefix may repeat n-grams.
       if (rules.no_repeat_ngram && !is_forced) {
         context = row.context;
         feed.append_path(i, number, context);

@@ -1,4 +1,4 @@
-// What all searches with one hypothesis for each sentence share.
+// The base of searches with one hypothesis per sentence.
 
 #pragma once
 
@@ -6,29 +6,29 @@
 
 namespace fastdec {
 
-// A search says what each row is fed, and what stays of it.
+// A search decides what each row is fed, and what is kept.
 class Search : public Loop<Request, Translation, BlockCounts> {
  public:
-  // capacity: the most sentences that are decoded at once
+  // capacity: the maximum number of sentences that are decoded at once
   Search(Models models, Rules rules, int64_t n_best, int64_t capacity, Team team);
 
  protected:
-  // Writes `feed`.
+  // Sets `feed`.
   virtual void propose() = 0;
-  // Whether p_1's score of a proposal is needed, and not only whether it is the best.
+  // Whether the scores of proposals are needed, not only whether they are the best tokens.
   virtual bool asks() const { return false; }
-  // Keeps what the answers allow of a row's block; returns whether the sentence has ended. Rows
-  // are kept from the last to the first.
+  // Keeps the accepted part of a row's block; returns whether the sentence has ended. Called from
+  // the last row to the first.
   virtual bool keep(int64_t row) = 0;
-  // A row comes, or goes: then the last one takes its place.
+  // Called after a row has been added, and before it is removed, when the last row takes its place.
   virtual void joined(int64_t) {}
   virtual void left(int64_t) {}
 
-  // The opening of a block: the tokens that are fed to a row that is new.
+  // The tokens at the beginning of a new row's block.
   std::vector<int64_t> opening_of(const Row &row) const;
-  // Appends tokens of a row's block [first, last) with their scores, up to an end of sentence;
-  // returns how many.
-  //   path: their places in a tree; null: they lie side by side
+  // Appends the tokens [first, last) of a row's block to the output, up to EOS; returns their
+  // number.
+  //   path: their indices in a tree; null in chains
   int64_t append_block(int64_t row, int64_t first, int64_t last, const int64_t *path);
   // Appends a token; returns whether it ends the sentence.
   bool append(Row &row, int64_t token, float score);
@@ -47,7 +47,7 @@ class Search : public Loop<Request, Translation, BlockCounts> {
   void begin(Request request) override;
   void step() override;
   bool drop(int64_t id) override;
-  // What restricts the answers behind each token, and which scores are asked for.
+  // Sets the limits of the answers after each token, and the tokens whose scores are needed.
   void restrict();
   void leave(int64_t row);
 

@@ -6,7 +6,7 @@ namespace fastdec {
 
 namespace {
 
-// The batches that a worker keeps, with their memory, while they have no sentences.
+// The number of batches without sentences that a worker keeps.
 constexpr int64_t MOST_IDLE = 4;
 
 }  // namespace
@@ -93,7 +93,7 @@ void Service::work(Worker &own) {
 
 void Service::deliver(Worker &own, std::vector<Ended> &ended) {
   for (Ended &sentence : ended) {
-    // A caller may have cancelled it in the meantime.
+    // It may have been cancelled in the meantime.
     if (!under_way.erase(sentence.id)) continue;
     --own.n_sentences;
     done.push_back(std::move(sentence));
@@ -163,7 +163,7 @@ void Service::step(OwnBatch &own, std::vector<Ended> &ended) {
   try {
     own.batch->advance(options.threads, ended);
     for (size_t i = first; i < ended.size(); ++i) own.ids.erase(ended[i].id);
-  } catch (const std::exception &error) {  // such as std::bad_alloc: all callers get an answer
+  } catch (const std::exception &error) {  // such as std::bad_alloc, reported to all callers
     ended.resize(first);
     for (int64_t id : own.ids) ended.push_back({id, {}, error.what()});
     own.ids.clear();

@@ -1,5 +1,5 @@
-// Sentences that arrive one by one join the batches of several threads, and leave them: streaming's
-// refill (Yang et al. 2020) without an end.
+// Decodes sentences that arrive one by one in the batches of several threads: refilling (Yang et
+// al. 2020) without an end.
 
 #pragma once
 
@@ -18,11 +18,11 @@
 
 namespace fastdec {
 
-// A sentence that is done.
+// A finished sentence.
 struct Ended {
   int64_t id = 0;
-  std::vector<Hypothesis> hypotheses;  // in any order; their totals are those of beams
-  std::string error;                   // why there are none
+  std::vector<Hypothesis> hypotheses;  // in any order; totals are only set for beams
+  std::string error;                   // the error if there are none
 };
 
 inline Ended ended_of(Translation own) {
@@ -34,7 +34,7 @@ inline Ended ended_of(BeamResult own) { return {own.id, std::move(own.hypotheses
 class Batch {
  public:
   virtual ~Batch() = default;
-  // Takes a step, and appends the sentences that it ends.
+  // Runs a step, and appends the sentences that have finished.
   virtual void advance(int64_t n_threads, std::vector<Ended> &ended) = 0;
   virtual void cancel(int64_t id) = 0;
 };
@@ -53,14 +53,14 @@ class BatchOf : public Batch {
   const std::unique_ptr<Kind> search;
 };
 
-// Sentences of one recipe share a batch.
+// Sentences with the same recipe share batches.
 struct Recipe {
   std::function<std::unique_ptr<Batch>()> begin;
 };
 
-// A sentence that waits.
+// A waiting sentence.
 struct Arrival {
-  int64_t id = 0;  // those that arrive later have larger ones
+  int64_t id = 0;  // increases in the order of arrival
   int64_t n_tokens = 0;
   std::shared_ptr<const Recipe> recipe;
   std::function<void(Batch &)> join;
@@ -68,19 +68,19 @@ struct Arrival {
 };
 
 struct ServiceOptions {
-  int64_t workers = 1;   // threads that decode
-  int64_t capacity = 1;  // the most sentences that one of them decodes at once
-  int64_t threads = 1;   // that a step may have if no other worker needs them
+  int64_t workers = 1;   // the number of decoding threads
+  int64_t capacity = 1;  // the maximum number of sentences that each of them decodes at once
+  int64_t threads = 1;   // the number of threads of a step if no other worker is decoding
   // How long sentences may wait, in seconds, while more than half of a worker's capacity is in use,
   // so that more of them begin together.
   double max_wait = 0;
-  // The waiting sentence with the fewest tokens begins next, and not the one that came first.
+  // The waiting sentence with the fewest tokens begins next, instead of the oldest one.
   bool takes_shortest = false;
-  // A sentence that has waited longer, in seconds, begins before all others.
+  // A sentence that has waited longer than this, in seconds, begins before all others.
   double longest_wait = 2;
 };
 
-// Any number of threads may call the methods.
+// Methods are thread-safe.
 class Service {
  public:
   explicit Service(const ServiceOptions &options);
@@ -88,15 +88,16 @@ class Service {
   Service(const Service &) = delete;
   Service &operator=(const Service &) = delete;
 
-  // Returns whether the sentence is taken: not if most_waiting sentences wait already.
+  // Returns whether the sentence is accepted: not if most_waiting sentences are waiting, or after
+  // close().
   bool submit(Arrival arrival, int64_t most_waiting);
-  // Forgets a sentence; returns whether it was there.
+  // Removes a sentence; returns whether it was found.
   bool cancel(int64_t id);
-  // Waits for sentences that are done; none if the service is closed and all have been collected.
+  // Waits for finished sentences; returns none if the service is closed and all are collected.
   std::vector<Ended> collect();
-  // How many sentences wait, and how many are under way.
+  // The numbers of sentences that wait and that are being decoded.
   std::pair<int64_t, int64_t> queued();
-  // Decodes what was submitted, and ends the threads.
+  // Decodes all submitted sentences, and stops the threads.
   void close();
 
  private:
@@ -108,19 +109,19 @@ class Service {
   struct Worker {
     int64_t n_sentences = 0;
     std::vector<int64_t> cancelled;
-    // Only its thread uses these; the recipe that was needed last stands last.
+    // Only used by the worker's thread; the most recently used recipe is last.
     std::vector<OwnBatch> batches;
     std::thread thread;
   };
-  using Key = std::pair<int64_t, int64_t>;  // tokens if the shortest begins next, and the id
+  using Key = std::pair<int64_t, int64_t>;  // the tokens if the shortest begins next, and the id
 
   void work(Worker &own);
-  // With the lock.
+  // Called with the lock.
   void deliver(Worker &own, std::vector<Ended> &ended);
   void take(Worker &own, std::vector<Arrival> &joining);
   Key next() const;
   double seconds_waiting() const;
-  // Without.
+  // Called without the lock.
   void join(Worker &own, Arrival &arrival, std::vector<Ended> &ended);
   void drop(Worker &own, const std::vector<int64_t> &ids);
   void step(OwnBatch &own, std::vector<Ended> &ended);

@@ -318,9 +318,9 @@ def test_errors_name_what_is_wrong():
         admit(search, source + 1000, 0)
     with pytest.raises(IndexError, match="prefix token"):
         admit(search, source, 0, source + 1000)
-    with pytest.raises(ValueError, match="without a token"):
+    with pytest.raises(ValueError, match="has no tokens"):
         admit(search, source * 0 + TASK.source_dictionary.pad(), 0)
     with pytest.raises(ValueError, match="prefix"):
         admit(search, source, 0, source[0])
-    with pytest.raises(ValueError, match="not \\[B\\]"):
+    with pytest.raises(ValueError, match="must be \\[B\\]"):
         search.admit(source, source[0], BOS, source[0], source[0])

@@ -505,23 +505,23 @@ def test_errors_name_what_is_wrong():
         search.admit(source, 0, 1000, 12)
     with pytest.raises(IndexError, match="prefix token"):
         search.admit(source, 0, 2, 12, source + 1000)
-    with pytest.raises(ValueError, match="without a token"):
+    with pytest.raises(ValueError, match="has no tokens"):
         search.admit(source * 0 + TASK.source_dictionary.pad(), 0, 2, 12)
     with pytest.raises(ValueError, match="prefix"):
         search.admit(source, 0, 2, 12, source[0])
     for types, what in (
-        ([[2, 2]], "not ascending"),
-        ([[4, 2]], "not ascending"),
-        ([[3, 4]], "without the end of sentence"),
-        ([[]], "without the end of sentence"),
-        ([], "types: not"),
+        ([[2, 2]], "must be ascending"),
+        ([[4, 2]], "must be ascending"),
+        ([[3, 4]], "must include the end of sentence"),
+        ([[]], "must include the end of sentence"),
+        ([], "types: must be \\[B\\]"),
     ):
         with pytest.raises(ValueError, match=what):
             search.admit(source, 0, 2, 12, types=[numpy.array(own, int) for own in types])
-    with pytest.raises(ValueError, match="a token of the prefix"):
+    with pytest.raises(ValueError, match="the tokens of the prefix"):
         search.admit(source, 0, 2, 12, source, types=[numpy.array([2])])
     for outside in ([-1, 2], [2, 1000]):
-        with pytest.raises(IndexError, match="target types .* where the model has"):
+        with pytest.raises(IndexError, match="target types .*; the model has"):
             search.admit(source, 0, 2, 12, types=[numpy.array(outside)])
 
 
@@ -551,7 +551,7 @@ def test_states_that_do_not_fit():
     assert search.advance(1000, 1) == 0
     generator = our_generator([compiled], "greedy", {}, max_len_b=12)
     generator.generate([compiled], tiny.random_batch(TASK, [3]))
-    with pytest.raises(ValueError, match="states where models encode"):
+    with pytest.raises(ValueError, match="need states if, and only if"):
         generator.search._search.admit(source, 0, 2, 12, states=[(states, lengths)])
 
 
@@ -562,6 +562,6 @@ def test_a_refused_batch_leaves_no_sentence_behind():
     search = generator.search._search
     sources = tiny.random_batch(TASK, [3, 3])["net_input"]["src_tokens"].numpy()
     sources[1] = TASK.source_dictionary.pad()
-    with pytest.raises(ValueError, match="without a token"):
+    with pytest.raises(ValueError, match="has no tokens"):
         search.admit(sources, 0, 2, 12)
     assert search.advance(1, 1) == 0

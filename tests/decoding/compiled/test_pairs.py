@@ -174,9 +174,9 @@ def test_errors_name_what_is_wrong():
         admit(search, source + 1000, 0)
     with pytest.raises(IndexError, match="prefix token"):
         admit(search, source, 0, source + 1000)
-    with pytest.raises(ValueError, match="without a token"):
+    with pytest.raises(ValueError, match="has no tokens"):
         admit(search, source * 0 + PAD, 0)
-    with pytest.raises(ValueError, match="not \\[B\\]"):
+    with pytest.raises(ValueError, match="must be \\[B\\]"):
         search.admit(source, source[0], BOS, source[0], source[0])
     assert search.advance(1, 1) == 0
 
@@ -186,6 +186,6 @@ def test_models_of_one_token_a_step_are_refused():
     single = our_generator([stock_model(0)], "beam", beam=2, max_len_b=12).search
     double._models, single._models = single._models, double._models
     for search in (double, single):
-        wrong = pytest.raises(ValueError, match="another number of tokens a step")
+        wrong = pytest.raises(ValueError, match="another number of tokens per step")
         with wrong, search.search_for(3, 3):
             pass
