@@ -36,12 +36,12 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         real = target.ne(pad)
         nll = -log_probs.gather(1, target[:, None]).squeeze(1).masked_fill(~real, 0).sum()
         others = epsilon / (logits.size(-1) - 1)
-        own = 1 - epsilon - others
-        loss = own * nll
+        on_target = 1 - epsilon - others
+        loss = on_target * nll
         if epsilon:
             loss = loss - others * log_probs.sum(dim=-1).masked_fill(~real, 0).sum()
         ctx.save_for_backward(log_probs, target, real)
-        ctx.own, ctx.others, ctx.dtype = own, others, logits.dtype
+        ctx.on_target, ctx.others, ctx.dtype = on_target, others, logits.dtype
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -51,6 +51,8 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         log_probs, target, real = ctx.saved_tensors
         # The gradient of a logit is the word's probability minus its smoothed target.
         gradients = log_probs.exp().sub_(ctx.others)
-        gradients.scatter_add_(1, target[:, None], gradients.new_full((len(target), 1), -ctx.own))
+        gradients.scatter_add_(
+            1, target[:, None], gradients.new_full((len(target), 1), -ctx.on_target)
+        )
         gradients.mul_((real * gradient)[:, None])
         return gradients.to(ctx.dtype), None, None, None
