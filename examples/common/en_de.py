@@ -9,9 +9,8 @@ from typing import Optional, Union
 from . import arguments, commands
 
 EN_DE = commands.ROOT / "examples" / "en_de"
-# The bundled model, for measurements, and the better one, for trying out.
+# The bundled model.
 MODEL = EN_DE / "model"
-DISTILLED_MODEL = EN_DE / "distilled_model"
 # The references of the test set; a recipe may decode only its first sentences.
 TEST_TEXT = EN_DE / "data" / "test.de"
 CROSS_ENTROPY = ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]

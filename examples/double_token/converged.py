@@ -34,7 +34,7 @@ from examples.double_token.more_sources import without_heads
 from examples.double_token.run import decode_all, show_tables
 from examples.double_token.trainer import command, training
 
-FIRST_MODEL = en_de.DISTILLED_MODEL / "checkpoint.pt"
+FIRST_MODEL = en_de.MODEL / "checkpoint.pt"
 N_CROSSED = 100_000
 NETWORK = en_de.network(256, 512, 5, 2)
 TRAINING = training(3000, 1.5e-3, 300, 3400, dropout=0.1)

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Translate English sentences with a bundled model, and compare methods on the test set.
+"""Translate English sentences with the bundled model, and compare methods on the test set.
 
     python examples/en_de/demo.py "Click the Save button to save your document."
     python examples/en_de/demo.py < sentences.txt
-    python examples/en_de/demo.py --model first "The printer is not available."
 
-The models are small, and trained on LibreOffice's help; the distilled one (``distilled_model/``)
-also on its user interface, but not the first one (``model/``). Use sentences of this kind.
+The model (``model/``) is small, and trained on LibreOffice's help and user interface. Use sentences
+of this kind.
 """
 
 import argparse
@@ -21,7 +20,7 @@ import torch
 from omegaconf import open_dict
 
 from examples.common import arguments
-from examples.common.en_de import DISTILLED_MODEL, EN_DE, MODEL
+from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
 from fairseq_fastdec.noise import imports_unheard, results_only
@@ -36,7 +35,6 @@ OWN_SENTENCES = (
     "Select the cells that you want to format, and then choose Format - Cells.",
     "You can use the keyboard to move through the list of functions.",
 )
-MODELS = {"distilled": DISTILLED_MODEL, "first": MODEL}
 METHODS: dict[str, dict[str, Any]] = {
     "fairseq --beam 1": {"decoding": "fairseq"},
     "greedy": {"decoding": "greedy"},
@@ -49,9 +47,9 @@ def main() -> None:
     """Translate, then compare."""
     args = parse_args()
     with results_only(logging.WARNING):
-        hub = load(MODELS[args.model])
+        hub = load(MODEL)
         translate(hub, args.text or sentences_of(sys.stdin))
-        print_comparison(hub, args.model, args.test_sentences, args.rounds)
+        print_comparison(hub, args.test_sentences, args.rounds)
 
 
 def parse_args() -> argparse.Namespace:
@@ -59,12 +57,6 @@ def parse_args() -> argparse.Namespace:
     parser = arguments.described(__doc__)
     parser.add_argument(
         "text", nargs="*", help="English sentences (default: standard input, if any)"
-    )
-    parser.add_argument(
-        "--model",
-        choices=MODELS,
-        default="distilled",
-        help="the distilled model (default), or the first one, used in most measurements",
     )
     parser.add_argument("--test-sentences", type=positive, default=100, metavar="N")
     parser.add_argument("--rounds", type=positive, default=3)
@@ -100,20 +92,14 @@ def translate(hub: GeneratorHubInterface, sentences: list[str]) -> None:
         print(f"    ({tokens.numel()} tokens in {invocations} decoder invocations)\n", flush=True)
 
 
-def print_comparison(
-    hub: GeneratorHubInterface, model: str, n_sentences: int, n_rounds: int
-) -> None:
+def print_comparison(hub: GeneratorHubInterface, n_sentences: int, n_rounds: int) -> None:
     """Run all methods in turns, one sentence at a time, and print the table."""
     sources, references = (
         (EN_DE / "data" / f"test.{language}").read_text(encoding="utf-8").splitlines()[:n_sentences]
         for language in ("en", "de")
     )
     batches = [batch_of(hub, source) for source in sources]
-    runs = [
-        run_of(hub, model, method, batches, references)
-        for _ in range(n_rounds)
-        for method in METHODS
-    ]
+    runs = [run_of(hub, method, batches, references) for _ in range(n_rounds) for method in METHODS]
     groups = grouped(runs)
     print(
         markdown(
@@ -128,12 +114,11 @@ def print_comparison(
 
 def run_of(
     hub: GeneratorHubInterface,
-    model: str,
     method: str,
     batches: list[dict[str, Any]],
     references: list[str],
 ) -> Run:
-    """Run one round of one method; the model's name is for the table."""
+    """Run one round of one method."""
     generator = generator_of(hub, METHODS[method])
     decode(hub, generator, batches[0])  # exclude one-time preparation
     counters = getattr(generator, "statistics", None)
@@ -144,7 +129,7 @@ def run_of(
     texts = dict(enumerate(hub.decode(tokens) for tokens in hypotheses))
     n_tokens = sum(tokens.numel() for tokens in hypotheses)
     return Run(
-        model=model,
+        model="the bundled model",
         method=method,
         bleu=SCORER.score(texts, dict(enumerate(references))),
         seconds=seconds,

@@ -9,7 +9,7 @@ texts and of crossed sentences (../common/crossing.py). Then eight heads learn t
 (sequential_heads.py). Every command is printed. Stages with existing results are skipped, so an
 interrupted run can be resumed. Finally, this command writes the bundled directory:
 
-    python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/distilled_model
+    python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/model
 """
 
 from dataclasses import replace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Translate twenty everyday sentences with both models, side by side.
+"""Translate twenty everyday sentences with the bundled model.
 
     python examples/en_de/everyday.py
 
@@ -12,14 +12,13 @@ import logging
 from pathlib import Path
 
 from examples.common import arguments
-from examples.common.en_de import DISTILLED_MODEL, EN_DE, MODEL
+from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import untitled
 from examples.en_de import demo
 from fairseq_fastdec.noise import results_only
 from fairseq_fastdec.tools import atomic_files
 
 SENTENCES = EN_DE / "everyday.en"
-COLUMNS = {"the bundled model": MODEL, "the distilled model": DISTILLED_MODEL}
 
 
 def main() -> None:
@@ -42,25 +41,18 @@ def parse_args() -> argparse.Namespace:
 
 
 def table() -> str:
-    """The sentences and their translations by each model, in Markdown."""
+    """The sentences and their translations, in Markdown."""
     sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
-    columns = {"English": sentences}
-    for name, folder in COLUMNS.items():
-        columns[name] = translations(folder, sentences)
-    return untitled(rows_of(columns))
+    pairs = zip(sentences, translations(sentences))
+    return untitled([{"English": source, "German": target} for source, target in pairs])
 
 
-def translations(folder: Path, sentences: list[str]) -> list[str]:
-    """Translate sentences one at a time with the model in a folder, as in the demo."""
-    hub = demo.load(folder)
+def translations(sentences: list[str]) -> list[str]:
+    """Translate sentences one at a time, as in the demo."""
+    hub = demo.load(MODEL)
     generator = demo.generator_of(hub, demo.METHODS["blockwise"])
     batches = [demo.batch_of(hub, sentence) for sentence in sentences]
     return [hub.decode(demo.decode(hub, generator, batch)) for batch in batches]
-
-
-def rows_of(columns: dict[str, list[str]]) -> list[dict[str, str]]:
-    """Transpose columns to rows."""
-    return [dict(zip(columns, cells)) for cells in zip(*columns.values())]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Create a directory of a model to share: half-precision weights, dictionaries and subwords.
 
-python examples/en_de/export.py work/en_de_full frozen examples/en_de/model python
-examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/distilled_model
+python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/model
 """
 
 import argparse

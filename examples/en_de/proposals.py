@@ -23,7 +23,7 @@ import torch
 
 from examples.common import arguments, commands
 from examples.common.deeper import deepened, rewrite
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
 from fairseq_fastdec.tools import atomic_files
@@ -91,12 +91,10 @@ def prepare(args: argparse.Namespace) -> None:
     """Write the test set and the model."""
     args.workdir.mkdir(parents=True, exist_ok=True)
     if not commands.finished(args.workdir / "data"):
-        write_test_set(args.workdir / "data", DISTILLED_MODEL)
+        write_test_set(args.workdir / "data", MODEL)
         commands.mark_finished(args.workdir / "data")
     n_layers = args.decoder_layers
-    rewrite(
-        DISTILLED_MODEL / "checkpoint.pt", checkpoint(args), partial(deepened, n_layers=n_layers)
-    )
+    rewrite(MODEL / "checkpoint.pt", checkpoint(args), partial(deepened, n_layers=n_layers))
 
 
 def checkpoint(args: argparse.Namespace) -> Path:
@@ -111,7 +109,7 @@ def benchmark_command(args: argparse.Namespace) -> list[Any]:
         *commands.script("benchmark.py"), args.workdir / "data", "-s", source, "-t", target,
         "--path", checkpoint(args), "--device", "cpu",
         "--tokenizer", "moses", "--bpe", "subword_nmt",
-        "--bpe-codes", DISTILLED_MODEL / "bpe.codes",
+        "--bpe-codes", MODEL / "bpe.codes",
         "--sentences", args.sentences, "--rounds", args.rounds,
         "--threads", args.threads, "--processes", 1, "--output", args.workdir / "result",
         *(

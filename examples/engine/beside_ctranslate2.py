@@ -161,7 +161,7 @@ def beside(own: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
 
 MODELS = {
     "small": Model(
-        "The bundled model (4.2 million parameters, 4,120 types)",
+        "The bundled model (5.3 million parameters, 4,120 types)",
         prepare_small,
         ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes",
          str(MODEL / "bpe.codes")],

@@ -27,7 +27,7 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
-from examples.common.en_de import DISTILLED_MODEL, EN_DE
+from examples.common.en_de import EN_DE, MODEL
 from examples.common.random_base import SOURCE_LENGTH, TARGET_LENGTH, random_network, save_base
 from examples.common.random_models import random_sentences
 from examples.common.table import markdown
@@ -93,8 +93,8 @@ def main() -> None:
 
 def of_distilled(precision: str, args: Namespace) -> list[dict[str, str]]:
     """The rows of the distilled model."""
-    folder = str(DISTILLED_MODEL)
-    codes = str(DISTILLED_MODEL / "bpe.codes")
+    folder = str(MODEL)
+    codes = str(MODEL / "bpe.codes")
     hub = TransformerModel.from_pretrained(
         folder, "checkpoint.pt", folder, tokenizer="moses", bpe="subword_nmt", bpe_codes=codes
     )

@@ -20,7 +20,7 @@ from typing import Any
 from fairseq.models.transformer import TransformerModel
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL, EN_DE
+from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from fairseq_fastdec.noise import results_only
 from fairseq_fastdec.tools.command_line import positive
@@ -31,7 +31,7 @@ from fairseq_fastdec.tools.export import export
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("checkpoint", nargs="?", type=Path, default=DISTILLED_MODEL)
+    parser.add_argument("checkpoint", nargs="?", type=Path, default=MODEL)
     parser.add_argument("--sentences", type=positive, default=200)
     parser.add_argument("--rounds", type=positive, default=9)
     args = parser.parse_args()

@@ -4,7 +4,7 @@
     python examples/engine/whole_commands.py                  # 1,500 sentences: about ten minutes
     python examples/engine/whole_commands.py --repeat 20      # 30,000 sentences
 
-The model is the distilled one (../en_de/distilled_model), or a copy without prediction heads for
+The model is the distilled one (../en_de/model), or a copy without prediction heads for
 fairseq without this plugin. Times are from the start to the end of the process. Run nothing else on
 the machine.
 """
@@ -22,7 +22,7 @@ import torch
 
 import fairseq_fastdec  # noqa: F401  (registers the classes that torch may read)
 from examples.common import arguments, commands
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
 from fairseq_fastdec.tools.command_line import positive
@@ -93,9 +93,9 @@ def parse_args() -> argparse.Namespace:
 
 def prepare(work: Path, repeat: int) -> None:
     """Binarise the test set, and write a copy of the model without heads."""
-    write_test_set(work / "data", DISTILLED_MODEL, repeat)
+    write_test_set(work / "data", MODEL, repeat)
     (work / "sentence.en").write_text(SENTENCE, encoding="utf-8")
-    state = torch.load(DISTILLED_MODEL / "checkpoint.pt", map_location="cpu", weights_only=True)
+    state = torch.load(MODEL / "checkpoint.pt", map_location="cpu", weights_only=True)
     state["cfg"]["model"]._name = state["cfg"]["model"].arch = "transformer"
     state["cfg"]["criterion"] = {"_name": "cross_entropy", "sentence_avg": False}
     weights = state["model"].items()
@@ -105,17 +105,17 @@ def prepare(work: Path, repeat: int) -> None:
 
 def command_of(work: Path, job: Job, program: str) -> list[str]:
     """The command line of a job."""
-    path = work / "stock.pt" if program == STOCK else DISTILLED_MODEL / "checkpoint.pt"
+    path = work / "stock.pt" if program == STOCK else MODEL / "checkpoint.pt"
     words = [*commands.fairseq(job.name)]
     if program == OURS:
         words = [sys.executable, "-m", "fairseq_fastdec", job.name]
     if job.name == "generate":
         words += [work / "data", "--batch-size", "32", "--required-batch-size-multiple", "1"]
     else:
-        words += [DISTILLED_MODEL, "--input", work / "sentence.en"]
+        words += [MODEL, "--input", work / "sentence.en"]
         words += ["-s", LANGUAGES[0], "-t", LANGUAGES[1]]
         words += ["--tokenizer", "moses", "--bpe", "subword_nmt"]
-        words += ["--bpe-codes", DISTILLED_MODEL / "bpe.codes"]
+        words += ["--bpe-codes", MODEL / "bpe.codes"]
     words += ["--path", path, "--cpu", *(job.stock if program == STOCK else job.ours)]
     if program == PLUGIN:
         words += ["--user-dir", commands.PLUGIN]

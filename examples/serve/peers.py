@@ -34,7 +34,7 @@ from examples.serve import load
 from fairseq_fastdec.serving.scheduler import POLICIES
 from fairseq_fastdec.tools.command_line import positive
 
-MODEL = EN_DE / "distilled_model"
+MODEL = EN_DE / "model"
 HOST = "127.0.0.1"
 SETTINGS = ("clients", "rounds", "seconds", "beam", "threads", "rates")
 OURS = POLICIES[0]

@@ -8,13 +8,13 @@ from fairseq.data import Dictionary, encoders
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from fairseq_fastdec.bundles.codec import BundleCodec, Moses, SubwordNMT
 from fairseq_fastdec.results import Problem
 from tests.support.odd_text import texts
 
-CODES = DISTILLED_MODEL / "bpe.codes"
-DICTIONARY = Dictionary.load(str(DISTILLED_MODEL / "dict.de.txt"))
+CODES = MODEL / "bpe.codes"
+DICTIONARY = Dictionary.load(str(MODEL / "dict.de.txt"))
 NAMES = Namespace(
     tokenizer="moses", bpe="subword_nmt", bpe_codes=str(CODES), source_lang="en", target_lang="de"
 )

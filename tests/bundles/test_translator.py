@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from fairseq_fastdec import SentenceError, Translation
 from fairseq_fastdec.bundles.translator import OPTIONS, BundleTranslator
 from fairseq_fastdec.tools.export import export
@@ -43,7 +43,7 @@ def pair(tmp_path_factory):
 
     def made(name="greedy"):
         if name not in known:
-            translator = fairseq_fastdec.load(DISTILLED_MODEL, **METHODS[name])
+            translator = fairseq_fastdec.load(MODEL, **METHODS[name])
             path = tmp_path_factory.mktemp("bundles") / "model.fastdec"
             export(translator, path)
             known[name] = translator, fairseq_fastdec.load(path), path

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from fairseq_fastdec.data.codec import numbers_of
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.translation_memory import TranslationMemory, trigrams_of
@@ -144,7 +144,7 @@ def test_in_fairseq_generate(corpus, baseline, tmp_path, caplog):
 
 def test_in_calls_from_python(tmp_path):
     lines = Path("examples/en_de/data/test.en").read_text(encoding="utf-8").splitlines()[:20]
-    translator = fairseq_fastdec.load(DISTILLED_MODEL)
+    translator = fairseq_fastdec.load(MODEL)
     expected = translator.translate(lines)
     files = write(tmp_path / "old.en", lines), write(tmp_path / "old.de", expected)
     options = dict(zip(("memory_source", "memory_target"), map(str, files)))

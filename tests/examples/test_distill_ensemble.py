@@ -65,7 +65,7 @@ def check_export(work, heads, monkeypatch):
     (work / "data" / "bpe.codes").write_text("#version: 0.2\na b</w>\n", encoding="utf-8")
     words = example.__doc__.split("\n    python ")[-1].split()
     assert words[:3] == ["examples/en_de/export.py", "work/en_de_distill_ensemble", "heads"]
-    assert words[3:] == [en_de.DISTILLED_MODEL.relative_to(en_de.commands.ROOT).as_posix()]
+    assert words[3:] == [en_de.MODEL.relative_to(en_de.commands.ROOT).as_posix()]
     places = [work, "heads", work / "exported"]
     monkeypatch.setattr(sys, "argv", ["export.py", *map(str, places)])
     export.main()

@@ -249,16 +249,14 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
     assert state["cfg"]["model"].block_size == 3
 
 
-@pytest.mark.parametrize("model", demo.MODELS)
-def test_a_model_that_comes_along_translates_and_is_compared(model, monkeypatch, capsys):
+def test_the_bundled_model_translates_and_is_compared(monkeypatch, capsys):
     arguments = ["--test-sentences", "3", "--rounds", "1", "Click OK to close the dialog."]
-    chosen = ["--model", model] if model != "distilled" else []  # that one is the default
-    monkeypatch.setattr(sys, "argv", ["demo.py", *chosen, *arguments])
+    monkeypatch.setattr(sys, "argv", ["demo.py", *arguments])
     demo.main()
     printed = capsys.readouterr().out
     assert "de: Klicken Sie auf" in printed
     assert "BLEU: sacrebleu's, against the raw text of the references, `nrefs:1|" in printed
-    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith(f"| {model} |")]
+    rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| the bundled")]
     assert [row[1] for row in rows] == list(demo.METHODS)
     assert all(row[-1] == "3 of 3 |" for row in rows)
     # All invocations are counted, in fewer of which blockwise decoding finds the same tokens.
@@ -279,11 +277,8 @@ def test_the_demo_prints_its_results_and_nothing_else():
     assert done.stdout.startswith("en: Click OK.\nde: ")
 
 
-def test_the_distilled_model_is_small_and_has_the_other_ones_subwords():
-    assert (en_de.DISTILLED_MODEL / "checkpoint.pt").stat().st_size <= 16e6
-    for name in ("bpe.codes", "dict.de.txt", "dict.en.txt"):
-        first, distilled = (folder / name for folder in demo.MODELS.values())
-        assert first.read_bytes() == distilled.read_bytes()
+def test_the_model_is_small():
+    assert (en_de.MODEL / "checkpoint.pt").stat().st_size <= 16e6
 
 
 def test_sentences_come_from_standard_input(monkeypatch):

@@ -3,13 +3,13 @@
 import pytest
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from fairseq_fastdec.tools.export import export
 
 
 @pytest.fixture(scope="module")
 def translator():
-    made = fairseq_fastdec.load(DISTILLED_MODEL)
+    made = fairseq_fastdec.load(MODEL)
     yield made
     made.close()
 

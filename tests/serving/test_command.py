@@ -15,7 +15,7 @@ from fairseq_fastdec.serving import command
 from tests.support.services import UpperCase, free_port, running, until
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "examples" / "en_de" / "distilled_model"
+MODEL = ROOT / "examples" / "en_de" / "model"
 # A server whose model is a slow one of the tests.
 SLOW = """
 from fairseq_fastdec.serving import command

@@ -24,7 +24,7 @@ from tests.support import skips
 from tests.support.services import free_port, until
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "examples" / "en_de" / "distilled_model"
+MODEL = ROOT / "examples" / "en_de" / "model"
 N_CLIENTS = 16
 
 

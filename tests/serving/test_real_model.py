@@ -18,7 +18,7 @@ from fairseq_fastdec.tools.export import export
 from tests.support.services import call, translate
 
 ROOT = Path(__file__).resolve().parents[2]
-MODEL = ROOT / "examples" / "en_de" / "distilled_model"
+MODEL = ROOT / "examples" / "en_de" / "model"
 TEXT = "Click the button. The file is open.\n\nSave the document!"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from fairseq_fastdec.bundles.file import read
 from fairseq_fastdec.tools.export import export, main
 
@@ -11,10 +11,10 @@ from fairseq_fastdec.tools.export import export, main
 def test_the_command(tmp_path, capsys):
     path = tmp_path / "new" / "model.fastdec"
     options = ["--decoding", "blockwise", "--engine-precision", "int8", "--max-len-b", "40"]
-    main([str(DISTILLED_MODEL), "--output", str(path), *options])
+    main([str(MODEL), "--output", str(path), *options])
     assert capsys.readouterr().out.startswith(f"{path}: ")
     given = dict(decoding="blockwise", engine_precision="int8", max_len_b=40)
-    translator = fairseq_fastdec.load(DISTILLED_MODEL, **given)
+    translator = fairseq_fastdec.load(MODEL, **given)
     text = "Click the Save button."
     assert fairseq_fastdec.load(path).translate(text) == translator.translate(text)
     content = read(path)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.tools.translate import main
 
@@ -17,7 +17,7 @@ LINES = ["Click the Save button.", "", "Don't close the document!", "größer al
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(fairseq_fastdec.load(DISTILLED_MODEL), path)
+    export(fairseq_fastdec.load(MODEL), path)
     return path
 
 
@@ -31,18 +31,18 @@ def test_standard_streams_without_torch(bundle):
         input="\n".join(LINES).encode(), capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    expected = fairseq_fastdec.load(DISTILLED_MODEL)
+    expected = fairseq_fastdec.load(MODEL)
     assert done.stdout.decode().split("\n") == [*map(expected.translate, LINES), ""]
 
 
 @pytest.mark.parametrize("model", ["bundle", "checkpoint"])
 def test_files_and_options(bundle, tmp_path, model):
     (tmp_path / "in").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    path = bundle if model == "bundle" else DISTILLED_MODEL
+    path = bundle if model == "bundle" else MODEL
     options = ["--beam", "4", "--nbest", "2", "--lenpen", "0.5", "--threads", "1"]
     places = ["--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
     main([str(path), *places, *options])
-    translator = fairseq_fastdec.load(DISTILLED_MODEL)
+    translator = fairseq_fastdec.load(MODEL)
     expected = [translator.translate(line, beam=4, nbest=2, lenpen=0.5) for line in LINES]
     found = (tmp_path / "out").read_text(encoding="utf-8").splitlines()
     assert found == ["\t".join(best) for best in expected]

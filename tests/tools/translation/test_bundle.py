@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_fastdec
-from examples.common.en_de import DISTILLED_MODEL
+from examples.common.en_de import MODEL
 from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.tools.translation import command
 from fairseq_fastdec.tools.translation.bundle import BundleModel
@@ -20,15 +20,15 @@ from fairseq_fastdec.tools.translation.output_lines import OutputRules
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "translate_corpus.py"
 LINES = ["Click the Save button.", "", "Don't close the document!", " größer als 1,000 ", "x"] * 4
 OF_CHECKPOINT = [
-    DISTILLED_MODEL, "--path", DISTILLED_MODEL / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu",
-    "--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", DISTILLED_MODEL / "bpe.codes",
+    MODEL, "--path", MODEL / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu",
+    "--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", MODEL / "bpe.codes",
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(fairseq_fastdec.load(DISTILLED_MODEL), path)
+    export(fairseq_fastdec.load(MODEL), path)
     return path
 
 
@@ -81,7 +81,7 @@ def test_a_filter_without_torch(bundle, tmp_path):
         input="\n".join(LINES).encode(), capture_output=True, env=without_torch(tmp_path),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    expected = fairseq_fastdec.load(DISTILLED_MODEL)
+    expected = fairseq_fastdec.load(MODEL)
     assert done.stdout.decode().split("\n") == [*map(expected.translate, LINES), ""]
 
 
@@ -153,7 +153,7 @@ def test_options_that_are_refused(bundle, translate, given, message):
 
 def test_a_bundle_in_the_place_of_a_checkpoint(bundle, translate):
     with pytest.raises(SystemExit, match="--path: not possible with a bundle"):
-        translate(DISTILLED_MODEL, "--path", bundle)
+        translate(MODEL, "--path", bundle)
 
 
 def test_a_bundle_for_another_machine(bundle, tmp_path, monkeypatch):
