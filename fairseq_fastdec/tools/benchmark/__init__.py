@@ -1,12 +1,12 @@
-"""Decoding methods side by side, on the same sentences, in alternating rounds.
+"""Compares decoding methods on the same sentences, in alternating rounds.
 
-- ``methods``            methods to compare, and the settings that all share
-- ``fairseq_runner``     fairseq's own generator and those of this package
+- ``methods``            the methods to compare, and their common settings
+- ``fairseq_runner``     fairseq's generator and those of this package
 - ``ctranslate2_runner`` CTranslate2 on the converted checkpoint
-- ``processes``, ``worker`` one process for each worker of a method, and what runs in it
+- ``processes``, ``worker`` the processes of a method, and the functions that run in them
 - ``contest``            the rounds, in which the methods take turns
 - ``measurement``        the result of one round
-- ``operations``         what a method multiplies, where that is asked for
+- ``operations``         counts floating-point operations
 - ``results``            the rows of the table, from all rounds
 - ``scoring``            BLEU, here and in the examples
 - ``report``, ``figure`` tables and plot

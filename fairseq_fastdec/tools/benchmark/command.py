@@ -40,18 +40,18 @@ Compare decoding methods: speed, BLEU, memory.
     python scripts/benchmark.py data-bin/en-de --path checkpoint_best.pt \\
         --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes
 
-Each method has processes of its own, which load once. Then they decode the same sentences in the
-same batches by turns, one method at a time, for several rounds. A method may use --threads threads:
-in one worker that decodes a batch with all of them, or in several workers side by side. It is
-measured both ways, and its faster one counts. Everything that is no option below goes to
-all methods as fairseq-generate's: --path a.pt:b.pt, --gen-subset, --max-len-b, --user-dir, ...
+Each method loads once, in separate processes. The methods then take turns in decoding the same
+batches of sentences, for several rounds. A method may use --threads threads: in one worker that
+decodes a batch with all of them, or in several workers that decode different batches in parallel.
+Both are measured, and the faster one is reported. All options that are not listed below are options
+of fairseq-generate for all methods: --path a.pt:b.pt, --gen-subset, --max-len-b, --user-dir, ...
 """
-OPTIONS = "options of our decoding methods, for one method or for all:\n\n"
+OPTIONS = "options of this package's decoding methods, for one method or all:\n\n"
 
 
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
-    """Run the command and report errors of its input in one line."""
+    """Run the command. Input errors are reported in one line."""
     args, rest = parse_args(sys.argv[1:] if arguments is None else arguments)
     try:
         with errors_in_one_line(program("benchmark"), MethodError):
@@ -61,7 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 
 def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
-    """Our own options, and those for fairseq."""
+    """Parse the options of the command; return them and those for fairseq."""
     parser = argparse.ArgumentParser(
         prog=program("benchmark"),
         description=DESCRIPTION,
@@ -72,22 +72,23 @@ def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[s
     parser.add_argument("data", help="binarised data, as for fairseq-generate")
     parser.add_argument(
         "--method", action="append", dest="methods", metavar="SPEC",
-        help="a method to compare, as 'NAME: OPTIONS' with options of fairseq-generate, which may "
-        "name another --path or --task; 'NAME: --engine ctranslate2 --compute-type int8 --beam 5' "
-        "is CTranslate2's (float32, int8, int16, bfloat16, ... as the processor has them). Repeat "
-        "it for more (default: " + "; ".join(f"'{spec}'" for spec in DEFAULT_METHODS) + ")",
+        help="a method to compare, as 'NAME: OPTIONS' with options of fairseq-generate, including "
+        "--path and --task; 'NAME: --engine ctranslate2 --compute-type int8 --beam 5' "
+        "uses CTranslate2 (with any type that the processor supports: float32, int8, int16, "
+        "bfloat16, ...); repeatable (default: "
+        + "; ".join(f"'{spec}'" for spec in DEFAULT_METHODS) + ")",
     )  # fmt: skip
     parser.add_argument(
         "--reference", metavar="NAME",
-        help="the method that times are compared with (default: the first)",
+        help="the method that times are relative to (default: the first)",
     )  # fmt: skip
     parser.add_argument(
         "--batch-size", type=positive, nargs="+", default=[1], dest="batch_sizes", metavar="N",
-        help="sentences decoded at once; several are measured one after the other (default: 1, "
-        "which also gives latencies)",
+        help="sentences per batch; several sizes are measured one after the other (default: 1, "
+        "which also measures latencies)",
     )  # fmt: skip
     parser.add_argument(
-        "--rounds", type=positive, default=3, metavar="N", help="for each method (default: 3)"
+        "--rounds", type=positive, default=3, metavar="N", help="rounds of each method (default: 3)"
     )
     parser.add_argument(
         "--sentences", type=positive, metavar="N", help="only the first N of --gen-subset"
@@ -98,31 +99,30 @@ def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[s
     parser.add_argument("--dtype", choices=("fp32", "fp16", "bf16"), default="fp32")
     parser.add_argument(
         "--threads", type=positive, default=torch.get_num_threads(), metavar="N",
-        help="of the method that decodes, all of its workers together (default: what torch takes, "
-        "here %(default)s)",
+        help="threads of a method, over all workers (default: that of torch, here %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--processes", type=number_of_workers, default=BEST, metavar="N",
-        help="decode so many batches side by side, in as many processes, which share the weights "
-        "and have a part of the threads each; in a method's OPTIONS, for that one (default: "
-        f"{BEST}: measure 1 and the greatest number up to {MOST_PROCESSES} that divides the "
-        "threads, and keep the faster; 1 takes least memory)",
+        help="decode N batches in parallel, in N processes that share the weights and divide the "
+        f"threads; also possible in a method's OPTIONS (default: {BEST}: measure 1 and the "
+        f"largest number up to {MOST_PROCESSES} that divides the threads, and report the faster; "
+        "1 needs the least memory)",
     )  # fmt: skip
     parser.add_argument(
         "--inter-threads", type=number_of_workers, default=BEST, metavar="N",
-        help="the same for methods of CTranslate2, whose inter threads share one process and one "
-        f"model (default: {BEST}: measure 1 and as many as there are threads, and keep the faster)",
+        help="the same for CTranslate2, whose inter threads share one process and one model "
+        f"(default: {BEST}: measure 1 and --threads, and report the faster)",
     )  # fmt: skip
     parser.add_argument(
         "--flops", action="store_true",
-        help="count the floating-point operations of each method, too, in one more round that is "
-        "not timed: those of products of matrices and of attention, in the encoder and the "
-        "decoder; a multiply-add is two (on a CPU; not CTranslate2's)",
+        help="also count the floating-point operations of each method, in an additional round that "
+        "is not timed: those of matrix products and attention in the encoder and the decoder; a "
+        "multiply-add counts as two (only on a CPU, and not for CTranslate2)",
     )  # fmt: skip
     parser.add_argument(
         "--reference-text", type=Path, metavar="FILE",
-        help="score BLEU against the lines of this file, the text that --gen-subset was binarised "
-        "from (default: the data's targets, detokenised, which may differ from that text)",
+        help="compute BLEU against the lines of this file, the text from which --gen-subset was "
+        "binarised (default: the detokenised targets of the data, which may differ from it)",
     )  # fmt: skip
     parser.add_argument(
         "--bleu-tokenize", choices=BLEU.TOKENIZERS,
@@ -130,18 +130,18 @@ def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[s
     )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, default=Path("benchmark"), metavar="DIR",
-        help="where benchmark.md, benchmark.json and benchmark.png go; those of the same name are "
-        "replaced (default: benchmark)",
+        help="the directory for benchmark.md, benchmark.json and benchmark.png, which are "
+        "overwritten (default: benchmark)",
     )  # fmt: skip
     return parser.parse_known_args(arguments)
 
 
 def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
-    """Measure, print and save.
+    """Measure, print and save the results.
 
     Raises:
-        ValueError: for options that do not go together.
-        MethodError: if the method to compare with cannot run.
+        ValueError: for options that cannot be combined.
+        MethodError: if the reference method cannot run.
         OSError: if the results cannot be written.
     """
     settings = Settings(
@@ -153,7 +153,7 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
     check_methods(settings, methods)
     reference = args.reference or methods[0].name
     if reference not in [method.name for method in methods]:
-        raise ValueError(f"--reference {reference!r}: is not the name of a method")
+        raise ValueError(f"--reference {reference!r}: not the name of a method")
     cfg = configure(settings)
     scorer = Scorer(args.bleu_tokenize, getattr(cfg.task, "target_lang", ""))
     args.output.mkdir(parents=True, exist_ok=True)
@@ -178,6 +178,6 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
 
 
 def write(path: Path, content: str) -> None:
-    """Write a file and name it."""
+    """Write a file, and print its path."""
     atomic_files.write_text(path, content)
     print(path)

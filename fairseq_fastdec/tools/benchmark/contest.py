@@ -1,4 +1,4 @@
-"""The rounds: every method has processes of its own, and one method decodes at a time."""
+"""The rounds: every method has separate processes, and one method decodes at a time."""
 
 import logging
 import tempfile
@@ -19,20 +19,20 @@ from .processes import in_team, new_team
 
 logger = logging.getLogger(__name__)
 
-# Errors whose messages say all that a user needs.
+# Errors whose messages are clear without the name of the exception.
 EXPLAINED = (ImportError, OSError, ValueError)
 
 
 class MethodError(Exception):
-    """A method cannot go on; the message says why."""
+    """A method has failed; the message gives the reason."""
 
 
 class Contender:
     """A method with one division of the threads, and its processes.
 
     Attributes:
-        beam_width: 1 where one hypothesis is kept.
-        memory_before: MiB that the first process had taken before anything was loaded.
+        beam_width: the beam size; 1 for methods with one hypothesis.
+        memory_before: MiB used by the first process before loading.
     """
 
     beam_width: int
@@ -41,7 +41,7 @@ class Contender:
     def __init__(self, method: Method, division: Division, stack: ExitStack) -> None:
         """
         Args:
-            stack: ends the processes.
+            stack: closes the processes.
         """
         self.method = method
         self.division = division
@@ -51,7 +51,7 @@ class Contender:
         """Load the model, and start all processes.
 
         Args:
-            shared: a directory for what several processes can read.
+            shared: a directory for files that several processes can read.
 
         Raises:
             MethodError: if the method cannot run here.
@@ -60,18 +60,18 @@ class Contender:
         self.beam_width, self.memory_before = loaded
 
     def call(self, function: Callable, *args: Any) -> Any:
-        """Run one of the worker's functions in the first process, and wait for it.
+        """Run a function of the worker in the first process, and wait for it.
 
         Raises:
-            MethodError: if the function fails, or the process ends.
+            MethodError: if the function fails, or if the process dies.
         """
         return self._result(self._process.submit(function, *args))
 
     def call_all(self, function: Callable, *args: Any) -> list[Any]:
-        """Run one of the worker's functions in all processes at once, and wait for them.
+        """Run a function of the worker in all processes at once, and wait for them.
 
         Raises:
-            MethodError: if the function fails in one, or one ends.
+            MethodError: if the function fails, or if a process dies.
         """
         return self._result(self._process.submit(in_team, function, *args))
 
@@ -79,7 +79,7 @@ class Contender:
         try:
             return future.result()
         except BrokenProcessPool as error:
-            raise MethodError("its process has ended; is there enough memory?") from error
+            raise MethodError("a process has died; is there enough memory?") from error
         except Exception as error:
             logger.debug("%s", self.method.name, exc_info=True)
             kind = "" if isinstance(error, EXPLAINED) else f"{type(error).__name__}: "
@@ -91,10 +91,10 @@ class Entry:
     """All rounds of one method, with one division of the threads, at one batch size.
 
     Attributes:
-        memory: MiB, the peaks of the method's processes so far, summed up; what they share counts
+        memory: the sum of the peaks of the method's processes so far, in MiB; shared memory counts
             once.
-        memory_before: MiB that the first process had taken before anything was loaded.
-        flops: floating-point operations of a round; ``None`` where they were not counted.
+        memory_before: MiB used by the first process before loading.
+        flops: floating-point operations of a round; ``None`` if they are not counted.
     """
 
     method: Method
@@ -108,13 +108,13 @@ class Entry:
 
 
 class Contest:
-    """Runs the rounds; what it found is in its attributes.
+    """Runs the rounds, and stores the results.
 
     Attributes:
-        entries: methods that ran, by batch size and in the order of the command line, each with
-            all divisions of the threads that it was measured with.
-        left_out: why a method, or a division of it, did not run, by name.
-        references: their text by sentence number.
+        entries: the results, by batch size and in the order of the command line, for each division
+            of the threads.
+        left_out: the reason why a method, or one of its divisions, did not run, by name.
+        references: the reference texts by sentence number.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Contest:
     ) -> None:
         """
         Args:
-            reference: the name of the method that the others are compared with.
+            reference: the name of the reference method.
             bar: shows the progress.
         """
         self._methods = methods
@@ -139,7 +139,7 @@ class Contest:
         """Load all methods, then decode with them in turn.
 
         Raises:
-            MethodError: if the method to compare with fails; the others are left out where they do.
+            MethodError: if the reference method fails; other methods that fail are left out.
         """
         with ExitStack() as stack:
             contenders = [
@@ -154,13 +154,13 @@ class Contest:
                 contenders = self._run_batch_size(contenders, batch_size, n_rounds)
 
     def _load(self, contenders: list[Contender]) -> list[Contender]:
-        """Load as many at once as there are threads: nothing is measured yet."""
+        """Load several methods at once, one per thread: nothing is measured yet."""
         loaded = []
         with (
             tempfile.TemporaryDirectory() as shared,
             ThreadPoolExecutor(self._settings.threads) as loaders,
         ):
-            loads = [loaders.submit(own.load, self._settings, Path(shared)) for own in contenders]
+            loads = [loaders.submit(each.load, self._settings, Path(shared)) for each in contenders]
             for contender, load in zip(contenders, loads):
                 self._bar.set_description(f"{contender.method.name}: loads")
                 try:
@@ -179,7 +179,7 @@ class Contest:
     def _run_batch_size(
         self, contenders: list[Contender], batch_size: int, n_rounds: int
     ) -> list[Contender]:
-        """All rounds of one batch size; returns the contenders that got through them."""
+        """Run all rounds of one batch size; returns the contenders that did not fail."""
         entries = {}
         for contender in contenders:
             entry = Entry(
@@ -209,7 +209,7 @@ class Contest:
         what: str,
         step: Callable[[Contender, Entry], None],
     ) -> bool:
-        """Do a step; whether it succeeded."""
+        """Run a step; returns whether it succeeded."""
         name = f"{contender.method.name} ({contender.division})"
         self._bar.set_description(f"{name}: batch size {entry.batch_size}, {what}")
         try:
@@ -233,7 +233,7 @@ class Contest:
         entry.rounds.append(result)
 
     def _count(self, contender: Contender, entry: Entry) -> None:
-        # However the threads are divided, the operations are the same.
+        # The number does not depend on the division of the threads.
         counted = (contender.method.name, entry.batch_size)
         if counted not in self._flops:
             self._flops[counted] = contender.call(worker.flops, entry.batch_size)
@@ -246,9 +246,7 @@ class Contest:
         self._bar.write(f"left out: {method.name} ({contender.division}): {error}")
         n_divisions = len(method.divisions(self._settings))
         if len(failures) == n_divisions and method.name == self._reference:
-            raise MethodError(
-                f"--method {method.name!r}, which the others are compared with: {error}"
-            )
+            raise MethodError(f"--method {method.name!r}, the reference for the others: {error}")
         if len(failures) == n_divisions and len(set(failures.values())) == 1:
             for division in failures:
                 self.left_out.pop(f"{method.name} ({division})", None)

@@ -1,7 +1,6 @@
-"""CTranslate2 on the converted checkpoint: greedy and beam search, also in few bits.
+"""Runs CTranslate2 on the converted checkpoint, with greedy or beam search and any type.
 
-Where it is not installed, or cannot convert the model, it says so with an error; nothing else
-depends on it.
+CTranslate2 is optional: errors report that it is not installed or cannot convert the model.
 """
 
 import hashlib
@@ -26,12 +25,12 @@ from .processes import new_process
 
 COMPUTE_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 HONOURED = {"beam", "max_len_a", "max_len_b", "min_len", "lenpen", "unnormalized", "sacrebleu"}
-# Say nothing of the search itself.
+# Options that do not affect the search.
 WITHOUT_EFFECT = {"_name", "path", "no_seed_provided"}
 
 
 class WordBatch(NamedTuple):
-    """A batch as CTranslate2 takes it: numbers of sentences, their words, and search options."""
+    """A batch for CTranslate2: sentence numbers, their words, and search options."""
 
     ids: list[int]
     sources: list[list[str]]
@@ -53,13 +52,13 @@ class CTranslate2Runner:
         """
         Args:
             cfg: the method's configuration.
-            compute_type: CTranslate2's name of a type; ``None`` for that of ``dtype``.
-            division: its workers are CTranslate2's inter threads, its threads the intra threads.
-            shared: where converted models are kept, for all methods that decode the same one.
+            compute_type: a type of CTranslate2; ``None`` for that of ``dtype``.
+            division: workers are CTranslate2's inter threads, threads are intra threads.
+            shared: the directory of converted models, shared by methods with the same model.
 
         Raises:
             ImportError: if CTranslate2 is not installed.
-            ValueError: if it cannot convert the model, or honour an option or the type.
+            ValueError: if it does not support the model, an option or the type.
         """
         try:
             import ctranslate2
@@ -83,13 +82,12 @@ class CTranslate2Runner:
         )
 
     def decode(self, batches: Iterable[dict[str, Any]]) -> Round:
-        """Translate batches of fairseq's, as many at once as there are workers."""
+        """Translate fairseq's batches, one per worker at a time."""
         jobs = [self._job(batch) for batch in batches]
         if self._n_workers > 1:
-            jobs.reverse()  # the short ones last, so that no worker is long alone at the end
+            jobs.reverse()  # longest first, so that all workers end at about the same time
         started = time.perf_counter()
-        # CTranslate2 lets go of Python's lock while it translates, and gives each call that waits
-        # for it a worker of its own.
+        # CTranslate2 releases the GIL while it translates, and uses one worker per concurrent call.
         with ThreadPoolExecutor(self._n_workers) as callers:
             answers = list(callers.map(self._translate, jobs))
         result = Round(time.perf_counter() - started)
@@ -109,13 +107,13 @@ class CTranslate2Runner:
         )
 
     def _translate(self, job: WordBatch) -> tuple[list[Any], float]:
-        """CTranslate2's answers to a batch, and the seconds that it took."""
+        """CTranslate2's outputs for a batch, and the time in seconds."""
         started = time.perf_counter()
         outputs = self._translator.translate_batch(job.sources, **job.options)
         return outputs, time.perf_counter() - started
 
     def _words(self, source: Any) -> list[list[str]]:
-        """The source sentences ``[B, S]`` as strings; CTranslate2 appends EOS itself."""
+        """The source sentences ``[B, S]`` as words, without EOS, which CTranslate2 appends."""
         dictionary = self._corpus.task.source_dictionary
         left_out = (dictionary.pad(), dictionary.eos())
         return [
@@ -150,16 +148,16 @@ def _check_options(options: Any) -> None:
 
 
 def _converted(path: str, task_cfg: Any, shared: Path) -> Path:
-    """The directory of the converted model; what another method has converted serves again.
+    """The directory of the converted model; models that have been converted before are reused.
 
-    It is converted in another process, whose memory does not count as the method's.
+    The conversion runs in another process, so that its memory does not count for the method.
 
     Raises:
-        ValueError: if CTranslate2 does not support the model; the message says why.
+        ValueError: if CTranslate2 does not support the model; the message gives the reason.
     """
     paths = utils.split_paths(path)
     if len(paths) > 1:
-        raise ValueError("--path: an ensemble, and CTranslate2 takes one model")
+        raise ValueError("--path: is an ensemble; CTranslate2 supports only single models")
     data = utils.split_paths(task_cfg.data)[0]
     model = (paths[0], data, task_cfg.source_lang, task_cfg.target_lang)
     directory = shared / hashlib.sha256(repr(model).encode()).hexdigest()

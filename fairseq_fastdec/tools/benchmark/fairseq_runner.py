@@ -1,4 +1,4 @@
-"""fairseq's own generator and those of this package, on a checkpoint."""
+"""Runs fairseq's generator or those of this package on a checkpoint."""
 
 import time
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class FairseqRunner:
-    """Decodes batches as fairseq-generate does, and measures it."""
+    """Decodes batches like fairseq-generate, and measures it."""
 
     def __init__(self, cfg: Any, corpus: Corpus, dtype: str) -> None:
         """
@@ -36,14 +36,14 @@ class FairseqRunner:
         one_hypothesis = getattr(generator, "keeps_one_hypothesis", False)
         self.beam_width = 1 if one_hypothesis else cfg.generation.beam
         if isinstance(generator, DecodingGenerator):
-            generator.prepare()  # that belongs to loading, which is not timed
+            generator.prepare()  # part of loading, which is not timed
 
     def decode(self, batches: Iterable[dict[str, Any]]) -> Round:
-        """Translate batches of fairseq's, one after the other."""
-        # A new one each time: lookahead, for example, learns from the sentences that it has seen.
+        """Translate fairseq's batches one after the other."""
+        # A new one each time, since methods such as lookahead learn from previous sentences.
         generator = self._build_generator()
         calls = None if isinstance(generator, DecodingGenerator) else DecoderCalls(generator)
-        # --sampling draws the same in every round.
+        # So that --sampling draws the same samples in every round.
         utils.set_torch_seed(self._cfg.common.seed)
         result = Round()
         best_tokens: list[tuple[int, Tensor]] = []
@@ -59,7 +59,7 @@ class FairseqRunner:
             if len(ids) == 1:
                 result.latencies[ids[0]] = seconds
             best_tokens += zip(ids, best)
-        # Text is made at the end: nobody who decodes beside this process is to gain by it.
+        # Detokenise at the end, since other processes would be faster meanwhile.
         for number, indices in best_tokens:
             result.tokens += indices.numel()
             tokens = self._corpus.target_tokens(indices)
@@ -88,12 +88,12 @@ class FairseqRunner:
 
 
 class DecoderCalls:
-    """Stands between fairseq's own generator and its ensemble, and counts."""
+    """Counts the calls of the decoder by fairseq's generator."""
 
     def __init__(self, generator: Any) -> None:
         """
         Args:
-            generator: fairseq's ``SequenceGenerator``, which has an ensemble of its own.
+            generator: fairseq's ``SequenceGenerator``, whose model is wrapped.
         """
         self.calls = 0
         self.rows = 0

@@ -1,4 +1,4 @@
-"""The plot of speed-up against BLEU. The module needs matplotlib and draws without a display."""
+"""The plot of BLEU against speed-up. It needs matplotlib, but no display."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 from .results import MethodResult
 
 DPI = 140
-# Neighbours on the command line differ in both; no method has another's colour before the 17th.
+# Consecutive methods differ in both; colours repeat after 16 methods.
 COLORS = (
     "#1f5fbf", "#e6550d", "#2ca02c", "#7b3fb3", "#d6278a", "#00a5b5", "#8c4f2b", "#000000",
     "#d62728", "#9aa800", "#86b8ff", "#f5a800", "#6b6b6b", "#00614d", "#c49cf2", "#ff9896",
 )  # fmt: skip
 MARKERS = ("o", "s", "D", "^", "v", "P", "*", "X", "<", ">", "p", "h", "d")
-# Inches.
+# In inches.
 PANEL_WIDTH, LEGEND_WIDTH, HEIGHT, ENTRY_HEIGHT = 5.0, 2.4, 4.2, 0.24
 
 
@@ -31,8 +31,8 @@ def save(results: Sequence[MethodResult], reference: str, path: Path) -> None:
     """Write a picture with a panel for each batch size.
 
     Args:
-        reference: the method that the speed-ups are over.
-        path: its ending says the format, such as ``.png``.
+        reference: the name of the reference method.
+        path: the file; its suffix determines the format, such as ``.png``.
     """
     batch_sizes = list(dict.fromkeys(result.batch_size for result in results))
     width = PANEL_WIDTH * len(batch_sizes) + LEGEND_WIDTH
@@ -47,7 +47,7 @@ def save(results: Sequence[MethodResult], reference: str, path: Path) -> None:
         panel.set_title(f"batch size {batch_size}")
         panel.set_xlabel(f"speed-up over {reference}")
     panels[0].set_ylabel("BLEU")
-    # A method can have failed at one batch size.
+    # A method may be missing in a panel, if it has failed with that batch size.
     legend: dict[str, Any] = {}
     for panel in panels:
         handles, labels = panel.get_legend_handles_labels()
@@ -60,7 +60,7 @@ def style(number: int) -> tuple[str, str, bool]:
     """The marker and colour of a method, and whether the marker is filled.
 
     Args:
-        number: of the method, counted from 0.
+        number: the number of the method, from 0.
     """
     return MARKERS[number % len(MARKERS)], COLORS[number % len(COLORS)], number % 2 == 0
 
@@ -80,7 +80,7 @@ def _draw(panel: Axes, results: Sequence[MethodResult], names: Sequence[str]) ->
             label=result.method,
             capsize=3,
         )
-    # Twice as fast is as far to the right as half as fast is to the left.
+    # Logarithmic, so that factors 2 and 1/2 have the same distance from 1.
     panel.set_xscale("log", base=2)
     panel.xaxis.set_major_locator(ticker.LogLocator(base=2, subs=(1, 1.5)))
     panel.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))

@@ -14,14 +14,14 @@ class Round:
     """One pass over all sentences.
 
     Attributes:
-        seconds: search only, without loading data and without making text of tokens; of workers
-            that decode side by side, from their common beginning to the last one's end.
-        tokens: of the best hypotheses, EOS included.
-        latencies: seconds by sentence, where a worker decoded one at a time; while it did, the
-            other workers decoded others.
-        invocations: calls of the decoder; ``None`` where they are not known.
-        row_invocations: rows in all those calls, of sentences or of candidates.
-        translations: by sentence number.
+        seconds: the time of the search, without loading data and detokenising; with several
+            workers, from their common start to the end of the last.
+        tokens: the number of tokens of the best hypotheses, including EOS.
+        latencies: seconds by sentence, with batch size 1; other workers decode other sentences at
+            the same time.
+        invocations: the number of calls of the decoder; ``None`` if it is unknown.
+        row_invocations: the number of rows (sentences or candidates) in these calls.
+        translations: the translations by sentence number.
     """
 
     seconds: float = 0.0
@@ -33,16 +33,16 @@ class Round:
 
 
 def together(rounds: Sequence[Round]) -> Round:
-    """One round of the rounds of workers side by side, each with another part of the sentences."""
+    """Merge the rounds of parallel workers, each with a part of the sentences."""
     result = Round(
-        max(own.seconds for own in rounds),
-        sum(own.tokens for own in rounds),
-        invocations=_sum([own.invocations for own in rounds]),
-        row_invocations=_sum([own.row_invocations for own in rounds]),
+        max(part.seconds for part in rounds),
+        sum(part.tokens for part in rounds),
+        invocations=_sum([part.invocations for part in rounds]),
+        row_invocations=_sum([part.row_invocations for part in rounds]),
     )
-    for own in rounds:
-        result.latencies.update(own.latencies)
-        result.translations.update(own.translations)
+    for part in rounds:
+        result.latencies.update(part.latencies)
+        result.translations.update(part.translations)
     return result
 
 
@@ -52,11 +52,11 @@ def _sum(counts: Sequence[Optional[int]]) -> Optional[int]:
 
 
 def peak_memory() -> float:
-    """The most main memory that this process has had so far, in MiB.
+    """The peak of the resident memory of this process, in MiB.
 
-    The kernel's figure for the address space: what ``getrusage`` says on Linux includes what the
-    parent process had when it started this one. Of what a forked process still shares with others
-    it has its part, so that their figures can be summed up.
+    On Linux it is read from ``/proc``, since ``getrusage`` includes the memory of the parent
+    process when it started this one. Memory that forked processes share is divided among them, so
+    that their peaks can be added.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -73,6 +73,6 @@ def peak_memory() -> float:
 
 
 def _kib(path: Path) -> dict[str, int]:
-    """A file of the kernel's, its fields in KiB."""
+    """The fields in KiB of a file in ``/proc``."""
     fields = (line.partition(":")[::2] for line in path.read_text().splitlines())
     return {name: int(value.split()[0]) for name, value in fields if value.endswith(" kB")}

@@ -1,4 +1,4 @@
-"""Methods to compare, each a name and its options, and the settings that all share."""
+"""The methods to compare, and their common settings."""
 
 import argparse
 import shlex
@@ -11,10 +11,10 @@ from fairseq import options
 from ..command_line import check_places, positive, program, to_config
 
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
-# Each engine's option that says how many batches are decoded side by side.
+# Each engine's option for the number of batches that are decoded in parallel.
 WORKERS_OPTIONS = {FAIRSEQ: "--processes", CTRANSLATE2: "--inter-threads"}
 BEST = "best"
-# "best" tries no more processes than this: each has a model of its own in memory.
+# The largest number of processes that "best" tries, since each has a model in memory.
 MOST_PROCESSES = 4
 
 DEFAULT_METHODS = (
@@ -32,12 +32,12 @@ DEFAULT_METHODS = (
 
 @dataclass(frozen=True)
 class Division:
-    """The threads that a method may use, divided among workers.
+    """The division of a method's threads among workers.
 
     Attributes:
-        workers: how many batches are decoded side by side: in as many processes, or in
+        workers: the number of batches that are decoded in parallel, in processes or in
             CTranslate2's inter threads, which share one model.
-        threads: of each worker.
+        threads: the threads of each worker.
     """
 
     workers: int
@@ -53,9 +53,9 @@ class Method:
 
     Attributes:
         arguments: options of fairseq-generate.
-        engine: whose program decodes: ``fairseq`` (with this plugin) or ``ctranslate2``.
-        compute_type: CTranslate2's type of numbers; ``None`` for that of ``--dtype``.
-        workers: see :class:`Division`; ``"best"`` for the number that proves fastest.
+        engine: ``fairseq`` (with this plugin) or ``ctranslate2``.
+        compute_type: a type of CTranslate2; ``None`` for that of ``--dtype``.
+        workers: see :class:`Division`; ``"best"`` for the fastest number.
     """
 
     name: str
@@ -66,18 +66,18 @@ class Method:
 
     @classmethod
     def parse(cls, spec: str, workers: Optional[dict[str, Union[int, str]]] = None) -> "Method":
-        """Read ``NAME: OPTIONS``.
+        """Parse ``NAME: OPTIONS``.
 
         Args:
-            workers: by engine, for methods that do not say it themselves (default: best).
+            workers: the default number by engine, for methods without the option (default: best).
 
         Raises:
-            ValueError: for another form, an unknown engine, or an engine's option without it.
+            ValueError: for another format, an unknown engine, or an option of another engine.
         """
         name, _, words = spec.partition(":")
         if not name.strip() or not words.strip():
             raise ValueError(
-                f"--method {spec!r}: write a name, a colon and options of fairseq-generate, such "
+                f"--method {spec!r}: give a name, a colon and options of fairseq-generate, such "
                 "as 'beam 4: --decoding beam --beam 4'"
             )
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -86,29 +86,29 @@ class Method:
         for option in WORKERS_OPTIONS.values():
             parser.add_argument(option, type=number_of_workers)
         try:
-            own, arguments = parser.parse_known_args(shlex.split(words))
+            args, arguments = parser.parse_known_args(shlex.split(words))
         except (argparse.ArgumentError, ValueError) as error:
             raise ValueError(f"--method {spec!r}: {error}") from error
-        if own.compute_type is not None and own.engine != CTRANSLATE2:
+        if args.compute_type is not None and args.engine != CTRANSLATE2:
             raise ValueError(
                 f"--method {spec!r}: --compute-type is for --engine ctranslate2; use --dtype"
             )
-        given = {FAIRSEQ: own.processes, CTRANSLATE2: own.inter_threads}
+        given = {FAIRSEQ: args.processes, CTRANSLATE2: args.inter_threads}
         for engine, option in WORKERS_OPTIONS.items():
-            if engine != own.engine and given[engine] is not None:
+            if engine != args.engine and given[engine] is not None:
                 raise ValueError(
                     f"--method {spec!r}: {option} is for --engine {engine}; "
-                    f"use {WORKERS_OPTIONS[own.engine]}"
+                    f"use {WORKERS_OPTIONS[args.engine]}"
                 )
-        n_workers = given[own.engine] or (workers or {}).get(own.engine, BEST)
-        return cls(name.strip(), tuple(arguments), own.engine, own.compute_type, n_workers)
+        n_workers = given[args.engine] or (workers or {}).get(args.engine, BEST)
+        return cls(name.strip(), tuple(arguments), args.engine, args.compute_type, n_workers)
 
     def n_processes(self, division: Division) -> int:
-        """The number of processes that the workers are; CTranslate2's are threads of one."""
+        """The number of processes of the workers; those of CTranslate2 are threads."""
         return division.workers if self.engine == FAIRSEQ else 1
 
     def divisions(self, settings: "Settings") -> tuple[Division, ...]:
-        """The divisions of the threads to measure, of which the fastest counts.
+        """The divisions of the threads to measure; the fastest is reported.
 
         Raises:
             ValueError: for a number of workers that the threads or the device do not allow.
@@ -133,7 +133,7 @@ class Method:
 
 
 def number_of_workers(text: str) -> Union[int, str]:
-    """``best`` or a whole number of at least 1."""
+    """Parse ``best`` or a whole number of at least 1."""
     if text == BEST:
         return BEST
     try:
@@ -144,15 +144,15 @@ def number_of_workers(text: str) -> Union[int, str]:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that all methods share.
+    """The common settings of all methods.
 
     Attributes:
         arguments: the data directory and options of fairseq-generate.
         dtype: ``fp32``, ``fp16`` or ``bf16``.
-        threads: that a method may use, all of its workers together.
-        sentences: how many, from the first on; ``None`` for all.
-        counts_flops: whether operations are counted, in a round of their own.
-        reference_text: a file with the references, one a line; ``None`` for the data's targets.
+        threads: the threads of a method, over all workers.
+        sentences: the number of sentences to decode, from the first on; ``None`` for all.
+        counts_flops: whether operations are counted, in an additional round.
+        reference_text: a file with a reference per line; ``None`` for the data's targets.
     """
 
     arguments: tuple[str, ...]
@@ -165,17 +165,17 @@ class Settings:
 
 
 def configure(settings: Settings, method: Optional[Method] = None) -> Any:
-    """The configuration that fairseq-generate would have, of a method or of what all share.
+    """The configuration of fairseq-generate for a method, or for the common settings.
 
     Raises:
         OSError: if the data directory cannot be read.
         SystemExit: argparse's, for options that do not exist.
-        ValueError: for options that have no place here; it names the flag.
+        ValueError: for options that are not possible here; the message names the flag.
     """
     parser = options.get_generation_parser()
-    own = program("benchmark")
-    parser.prog = f"{own}: {method.name}" if method else own
-    parser.usage = f"options as for fairseq-generate; see {own} --help"
+    command = program("benchmark")
+    parser.prog = f"{command}: {method.name}" if method else command
+    parser.usage = f"options as for fairseq-generate; see {command} --help"
     arguments = [*settings.arguments, *(method.arguments if method else ())]
     args = options.parse_args_and_arch(parser, arguments)
     check_places(args, _out_of_place(args))
@@ -197,30 +197,29 @@ def _out_of_place(args: argparse.Namespace) -> dict[str, tuple[bool, str]]:
 
 
 def check_methods(settings: Settings, methods: tuple[Method, ...]) -> None:
-    """Find mistakes in the command line before anything is loaded.
+    """Check the command line before anything is loaded.
 
     Raises:
         SystemExit: argparse's, for options that do not exist.
-        ValueError: for names that occur twice, and for methods that would decode other sentences
-            or batches than the rest.
+        ValueError: for duplicate names, and for methods with different sentences or batches.
     """
     if settings.counts_flops and settings.device != "cpu":
-        raise ValueError("--flops: replayed CUDA graphs can't be counted; use --device cpu")
+        raise ValueError("--flops: cannot count replayed CUDA graphs; use --device cpu")
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"--method {name!r}: two methods of this name; rename one")
+            raise ValueError(f"--method {name!r}: two methods have this name; rename one")
     shared = configure(settings)
     for method in methods:
         try:
             method.divisions(settings)
-            own = configure(settings, method)
-            if own.dataset != shared.dataset:
+            cfg = configure(settings, method)
+            if cfg.dataset != shared.dataset:
                 raise ValueError(
-                    "an option says which sentences are decoded or how they are put into batches; "
-                    "give it for all methods, outside --method"
+                    "an option changes the sentences or the batches; give it for all methods, "
+                    "outside --method"
                 )
-            if own.common_eval.path is None:
-                raise ValueError("--path: name the checkpoint, here or for all methods")
+            if cfg.common_eval.path is None:
+                raise ValueError("--path: give the checkpoint, here or for all methods")
         except ValueError as error:
             raise ValueError(f"--method {method.name!r}: {error}") from error

@@ -1,4 +1,4 @@
-"""Floating-point operations: what torch and compiled code multiply while a method decodes."""
+"""Counts the floating-point operations of torch and compiled code."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,15 +11,14 @@ from ...engine.kernels import loading
 
 
 class Operations:
-    """Counts the operations of the calls that are made within: ``with Operations() as counted``.
+    """A context that counts operations: ``with Operations() as counted``.
 
-    A multiply-add is two operations, as in the papers. Products of matrices and attention count;
-    embeddings, norms, activations and searches do not. Torch counts its own products, and compiled
-    code its; compiled attention counts the keys that a token sees, and torch's those that are
-    masked, too.
+    A multiply-add counts as two operations, as in the papers. Matrix products and attention are
+    counted; embeddings, norms, activations and searches are not. Attention in compiled code counts
+    the keys that a token sees, and that of torch also masked keys.
 
     Attributes:
-        flops: the operations, once the block has ended.
+        flops: the number of operations, set at the end of the block.
     """
 
     flops: int = 0
@@ -40,14 +39,14 @@ class Operations:
 
 
 def _multiply_adds() -> int:
-    """The multiply-adds of compiled code so far; 0 if nothing was compiled."""
+    """The number of multiply-adds of compiled code so far; 0 without compiled code."""
     module = loading.library()
     return 0 if module is None else module.n_multiply_adds()
 
 
 def _uncounted_by_torch() -> dict[Any, Callable[..., int]]:
-    """Operators with products that some versions of torch's counter do not know."""
-    own: dict[str, dict[str, Callable[..., int]]] = {
+    """Operators that the counters of some torch versions do not support."""
+    operators: dict[str, dict[str, Callable[..., int]]] = {
         "aten": {
             "_transformer_encoder_layer_fwd": _encoder_layer,
             "_scaled_dot_product_flash_attention_for_cpu": _attention,
@@ -55,18 +54,18 @@ def _uncounted_by_torch() -> dict[Any, Callable[..., int]]:
     }
     return {
         getattr(getattr(torch.ops, library), name): count
-        for library, counts in own.items()
+        for library, counts in operators.items()
         for name, count in counts.items()
         if hasattr(getattr(torch.ops, library), name)
     }
 
 
 def _encoder_layer(source: Sequence[int], dim: int, *parameters: Any, **_: Any) -> int:
-    """A whole encoder layer, which fairseq runs so where it learns nothing.
+    """Count the operations of torch's fused encoder layer, which fairseq uses for inference.
 
     Args:
-        source: the shape ``[B, S, C]``.
-        parameters: shapes of tensors, among others; the products' are matrices.
+        source: the shape of the input, ``[B, S, C]``.
+        parameters: the other arguments; the shapes of weight matrices have two dimensions.
     """
     n_tokens, length = math.prod(source[:-1]), source[-2]
     weights = sum(math.prod(p) for p in parameters if isinstance(p, torch.Size) and _is_weight(p))
@@ -74,7 +73,7 @@ def _encoder_layer(source: Sequence[int], dim: int, *parameters: Any, **_: Any) 
 
 
 def _attention(queries: Sequence[int], keys: Sequence[int], *_: Any, **__: Any) -> int:
-    """Queries ``[B, H, T, D]`` and keys ``[B, H, S, D]``."""
+    """Count the operations of attention: queries ``[B, H, T, D]``, keys ``[B, H, S, D]``."""
     return 2 * 2 * math.prod(queries) * keys[-2]
 
 

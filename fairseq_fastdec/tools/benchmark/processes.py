@@ -1,4 +1,4 @@
-"""Processes of one's own: for a method, or for what is not to count as a method's memory."""
+"""Separate processes for methods, and for work whose memory does not count for a method."""
 
 import gc
 import logging
@@ -9,12 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.util import Finalize
 from typing import Any, Optional
 
-# Seconds. All have been told to begin, so that whoever is later than this has died.
+# In seconds. A process that does not arrive within this time must have died.
 PATIENCE = 60
 
 
 class Turns:
-    """Hands out numbers to processes that begin together; each takes the next when it is free."""
+    """Distributes numbers to processes: each takes the next one when it is free."""
 
     def __init__(self, n_processes: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -22,13 +22,13 @@ class Turns:
         self._left = context.Value("q", 0)
 
     def take(self, n: int) -> Iterator[int]:
-        """This process's share of the numbers below ``n``, the greatest first.
+        """Yield this process's share of the numbers below ``n``, in descending order.
 
-        fairseq's batches are in the order of their lengths, so that the short ones come last, and
-        no process is long alone at the end.
+        fairseq sorts batches by length, so the short ones come last, and all processes end at about
+        the same time.
 
         Raises:
-            threading.BrokenBarrierError: if another process does not come.
+            threading.BrokenBarrierError: if another process does not arrive.
         """
         if self._line.wait(PATIENCE) == 0:
             self._left.value = n
@@ -42,40 +42,40 @@ class Turns:
             yield number
 
 
-# The turns of the team that this process belongs to; None where the process is alone.
+# The turns of this process's team; None for a single process.
 turns: Optional[Turns] = None
-# The next process of the team; None in the last.
+# The next process of the team; None in the last one.
 _next: Optional[ProcessPoolExecutor] = None
 
 
 def new_process() -> ProcessPoolExecutor:
-    """Another process that runs one function at a time; it begins with nothing of this one's."""
+    """Start a process that runs one function at a time, and does not inherit memory."""
     return _started("spawn", None)
 
 
 def new_team(n_processes: int) -> ProcessPoolExecutor:
-    """The first process of a team, which starts the others when it calls :func:`begin_team`."""
+    """Start the first process of a team; :func:`begin_team` in it starts the others."""
     return _started("spawn", Turns(n_processes) if n_processes > 1 else None)
 
 
 def begin_team(n_others: int, begin: Callable, *args: Any) -> None:
-    """Start the rest of this process's team; each begins with ``begin(*args)``.
+    """Start the other processes of this team; each begins with ``begin(*args)``.
 
-    Where the system can fork, they share all that this process has in memory. It must not have
-    computed in several threads. Each process starts the next, because who has started one has
-    threads that wait for it.
+    If the system supports fork, they share the memory of this process, which must not have used
+    several threads. Each process starts the next one, since a process that has started one has
+    threads, and must not be forked again.
     """
     global _next
     _next = None
     if n_others == 0:
         return
-    # Python's collector would write to what the processes share.
+    # Python's garbage collector would write to shared memory.
     gc.collect()
     gc.freeze()
     following = _started("fork" if hasattr(os, "fork") else "spawn", turns)
     following.submit(_continue_team, n_others - 1, begin, *args).result()
-    # A process that ends waits for those it has started before executors are told. This comes
-    # before the end of their queues, whose priority is 10.
+    # At its exit, a process joins its children before executors shut down. Shut them down earlier,
+    # and before their queues are closed, which has priority 10.
     Finalize(None, following.shutdown, exitpriority=20)
     _next = following
 
@@ -86,10 +86,10 @@ def _continue_team(n_others: int, begin: Callable, *args: Any) -> None:
 
 
 def in_team(function: Callable, *args: Any) -> list[Any]:
-    """Run a function in this process and in all that follow, at once; this one's result first."""
+    """Run a function in this and all following processes at once; this one's result is first."""
     rest = _next and _next.submit(in_team, function, *args)
-    own = function(*args)
-    return [own, *(rest.result() if rest else ())]
+    first = function(*args)
+    return [first, *(rest.result() if rest else ())]
 
 
 def _started(method: str, shared: Optional[Turns]) -> ProcessPoolExecutor:
@@ -104,5 +104,5 @@ def _started(method: str, shared: Optional[Turns]) -> ProcessPoolExecutor:
 def _begin(shared: Optional[Turns]) -> None:
     global turns
     turns = shared
-    # fairseq logs its whole configuration otherwise, for every method.
+    # Otherwise fairseq logs its whole configuration for every method.
     logging.disable(logging.INFO)

@@ -39,7 +39,7 @@ def markdown(
     settings: Settings,
     left_out: dict[str, str],
 ) -> str:
-    """A table for each batch size, and what its columns mean."""
+    """A table for each batch size, and explanations of the columns."""
     first = results[0]
     machine = processor() if settings.device == "cpu" else torch.cuda.get_device_name()
     lines = [
@@ -55,18 +55,19 @@ def markdown(
         lines += [f"Batch size {batch_size}", "", *_table(titles, rows), ""]
         lines += _divisions(shown)
     lines += [
-        "- workers x threads: how the threads were divided; a worker decodes a batch of its own, "
-        "in a process of its own (with CTranslate2, in one of its inter threads)",
-        "- latency: of a sentence in its worker, while the other workers decode others",
-        f"- time ratio: to {reference}; the median over the rounds (least to greatest)",
-        "- identical sentences: to those of the first method of the same beam width",
-        "- tokens per invocation: for each row, that is, sentence or candidate, in a decoder call",
-        "- peak memory: of the method's processes together, which share their weights; "
-        f"{min(result.memory_before for result in results):.0f} MiB of it are Python's, torch's "
-        "and fairseq's, also where CTranslate2 decodes",
+        "- workers x threads: the division of the threads; each worker decodes one batch at a "
+        "time, in a separate process (with CTranslate2, in one of its inter threads)",
+        "- latency: the time of a sentence in its worker, while the other workers decode others",
+        f"- time ratio: the time relative to {reference}; the median over the rounds (min to max)",
+        "- identical sentences: sentences with the output of the first method with the same beam "
+        "size",
+        "- tokens per invocation: tokens per row (sentence or candidate) and call of the decoder",
+        "- peak memory: the memory of all processes of the method, which share the weights; "
+        f"{min(result.memory_before for result in results):.0f} MiB of it are used by Python, "
+        "torch and fairseq, also for CTranslate2",
         *[
-            f"- {FLOPS}: thousand millions of floating-point operations, of which a multiply-add "
-            "is two, of products of matrices and attention in the encoder and the decoder"
+            f"- {FLOPS}: 10^9 floating-point operations of matrix products and attention in the "
+            "encoder and the decoder; a multiply-add counts as two"
         ]
         * settings.counts_flops,
         f"- BLEU: `{signature}`, against {_references(settings)}",
@@ -83,7 +84,7 @@ def as_json(
     settings: Settings,
     left_out: dict[str, str],
 ) -> str:
-    """Everything, for programs."""
+    """All results as JSON."""
     content: dict[str, Any] = {
         "settings": asdict(settings),
         "methods": [asdict(method) for method in methods],
@@ -98,7 +99,7 @@ def as_json(
 
 
 def processor() -> str:
-    """The name of the CPU; what Python knows of it where there is no ``/proc``."""
+    """The name of the CPU, from ``/proc`` or else from Python."""
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text().splitlines():
@@ -120,7 +121,7 @@ def _versions() -> dict[str, str]:
 def _references(settings: Settings) -> str:
     if settings.reference_text is not None:
         return f"the lines of {settings.reference_text}"
-    return "the data's targets, detokenised (--reference-text takes the text itself)"
+    return "the detokenised targets of the data (--reference-text sets a file instead)"
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -128,7 +129,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _divisions(results: Sequence[MethodResult]) -> list[str]:
-    """A table of the seconds with each division of the threads, where several were measured."""
+    """A table of the times by division of the threads, if several were measured."""
     divisions = list(dict.fromkeys(t.division for result in results for t in result.trials))
     if len(divisions) == 1:
         return []
@@ -136,7 +137,7 @@ def _divisions(results: Sequence[MethodResult]) -> list[str]:
         [_name(result), *(_trial(result, division) for division in divisions)] for result in results
     ]
     return [
-        "Seconds of a round by workers x threads (latency p50 in ms); the table above has the "
+        "Seconds per round by workers x threads (latency p50 in ms); the table above has the "
         "fastest, in bold here:",
         "",
         *_table(["method", *divisions], rows),
@@ -184,7 +185,7 @@ def _row(result: MethodResult) -> list[str]:
 
 
 def _flops(result: MethodResult) -> str:
-    """The operations of a sentence in thousand millions, empty where they were not counted."""
+    """The operations per sentence in 10^9; empty if they were not counted."""
     return _number(result.flops and result.flops / result.sentences / 1e9, ".3f")
 
 

@@ -1,4 +1,4 @@
-"""Rows of the table, from the rounds of each method."""
+"""The rows of the table, from the rounds of each method."""
 
 import statistics
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ class Trial:
     """The time of a method with one division of the threads.
 
     Attributes:
-        division: workers and the threads of each, such as ``2 x 1``.
-        seconds: the median of its rounds.
+        division: workers x threads of each, such as ``2 x 1``.
+        seconds: the median over the rounds.
         latency_p50: see :class:`MethodResult`.
     """
 
@@ -29,23 +29,23 @@ class Trial:
 
 @dataclass
 class MethodResult:
-    """One row of the table: a method with that division of the threads that was fastest.
+    """One row of the table: a method with its fastest division of the threads.
 
     Attributes:
-        division: workers and the threads of each, such as ``2 x 1``.
-        trials: of all divisions that were measured; this one's is among them.
-        seconds: of each round.
-        latency_p50, latency_p95: percentiles over the sentences, in milliseconds, where they were
-            decoded one at a time; of one worker, while the others decode other sentences.
-        invocations, tokens_per_invocation: where they are known; the latter counts each row of
-            an invocation.
-        identical: how many translations have the tokens of ``identical_to``'s.
-        identical_to: the first method of the same beam width.
-        time_ratio: median over the rounds of the time to the reference method's in that round.
-        time_ratio_range: the least and the greatest of those.
-        memory: MiB, the peaks of the method's processes, summed up; what they share counts once.
-        memory_before: MiB that the first process had taken before anything was loaded.
-        flops: floating-point operations of a round; ``None`` where they were not counted.
+        division: workers x threads of each, such as ``2 x 1``.
+        trials: the times of all measured divisions, including this one.
+        seconds: the time of each round.
+        latency_p50, latency_p95: percentiles over the sentences, in milliseconds, with batch size
+            1; other workers decode other sentences at the same time.
+        invocations, tokens_per_invocation: calls of the decoder, and tokens per row of these
+            calls; ``None`` if unknown.
+        identical: the number of translations with the same tokens as those of ``identical_to``.
+        identical_to: the first method with the same beam size.
+        time_ratio: the time relative to the reference method; the median over the rounds.
+        time_ratio_range: the smallest and the largest of these ratios.
+        memory: the sum of the peaks of the method's processes, in MiB; shared memory counts once.
+        memory_before: MiB used by the first process before loading.
+        flops: floating-point operations of a round; ``None`` if they are not counted.
     """
 
     method: str
@@ -73,16 +73,16 @@ class MethodResult:
 
     @property
     def speed_up(self) -> float:
-        """The speed in multiples of the reference method's."""
+        """The speed relative to the reference method."""
         return 1 / self.time_ratio
 
 
 def summarize(contest: Contest, reference: str, scorer: Scorer) -> list[MethodResult]:
-    """All rows.
+    """The rows of the table.
 
     Args:
-        contest: after its run.
-        reference: the method whose times the others' are compared with.
+        contest: a contest that has been run.
+        reference: the name of the reference method.
     """
     results = []
     for batch_size in dict.fromkeys(entry.batch_size for entry in contest.entries):
@@ -95,15 +95,15 @@ def summarize(contest: Contest, reference: str, scorer: Scorer) -> list[MethodRe
             twin = next(o for o in fastest.values() if o.beam_width == entry.beam_width)
             score = _bleu(scorer, entry.rounds[0], contest.references)
             trials = [
-                Trial(str(own.division), _seconds(own), _latencies(own.rounds)[0])
-                for own in groups[name]
+                Trial(str(other.division), _seconds(other), _latencies(other.rounds)[0])
+                for other in groups[name]
             ]
             results.append(_result(entry, fastest[reference], twin, score, trials))
     return results
 
 
 def _seconds(entry: Entry) -> float:
-    """The median of its rounds."""
+    """The median time over the rounds."""
     return statistics.median(result.seconds for result in entry.rounds)
 
 
@@ -118,10 +118,10 @@ def _result(
     first = entry.rounds[0]
     seconds = [result.seconds for result in entry.rounds]
     typical = _seconds(entry)
-    ratios = [own.seconds / theirs.seconds for own, theirs in zip(entry.rounds, compared.rounds)]
+    ratios = [this.seconds / other.seconds for this, other in zip(entry.rounds, compared.rounds)]
     p50, p95 = _latencies(entry.rounds)
     rows = first.row_invocations
-    theirs = twin.rounds[0].translations
+    expected = twin.rounds[0].translations
     return MethodResult(
         method=entry.method.name,
         division=str(entry.division),
@@ -139,7 +139,7 @@ def _result(
         invocations=first.invocations,
         tokens_per_invocation=None if rows is None else first.tokens / rows,
         identical=sum(
-            translation.tokens == theirs[number].tokens
+            translation.tokens == expected[number].tokens
             for number, translation in first.translations.items()
         ),
         identical_to=twin.method.name,
@@ -152,7 +152,7 @@ def _result(
 
 
 def _latencies(rounds: Sequence[Round]) -> tuple[Optional[float], Optional[float]]:
-    """The percentiles, in milliseconds, of each sentence's median over the rounds."""
+    """The percentiles over sentences, in ms, of the median latency over the rounds."""
     first = rounds[0]
     if first.latencies.keys() != first.translations.keys():
         return None, None

@@ -1,4 +1,4 @@
-"""BLEU of text as people read it, by sacrebleu: the one score of the benchmark and the examples."""
+"""sacrebleu's BLEU of detokenised text, for the benchmark and the examples."""
 
 from pathlib import Path
 from typing import Optional
@@ -12,7 +12,7 @@ class Scorer:
     def __init__(self, tokenizer: Optional[str] = None, language: str = "") -> None:
         """
         Args:
-            tokenizer: one of sacrebleu's (default: its choice for the language).
+            tokenizer: a tokenizer of sacrebleu (default: its choice for the language).
             language: the target language, such as ``de``.
 
         Raises:
@@ -24,14 +24,14 @@ class Scorer:
             raise ValueError(
                 f"{' '.join(str(error).split())} (or choose another --bleu-tokenize)"
             ) from error
-        # sacrebleu knows its signature only after it has scored something.
+        # sacrebleu only has a signature after it has scored something.
         self._bleu.corpus_score([""], [[""]])
 
     def score(self, translations: dict[int, str], references: dict[int, str]) -> float:
-        """BLEU, 0 to 100, of detokenised text by sentence number.
+        """The BLEU, 0 to 100, of detokenised texts by sentence number.
 
         Raises:
-            ValueError: if there are no references, or one has no translation.
+            ValueError: if there are no references, or if a reference has no translation.
         """
         if not references:
             raise ValueError("BLEU: there are no references; decode a subset that has targets")
@@ -45,18 +45,18 @@ class Scorer:
 
     @property
     def signature(self) -> str:
-        """The settings of the scores, in sacrebleu's notation."""
+        """sacrebleu's signature of the scores."""
         return str(self._bleu.get_signature())
 
 
 def read_references(path: Path, n_sentences: int) -> dict[int, str]:
-    """The raw text of references, by sentence number.
+    """Read raw reference texts, by sentence number.
 
-    Targets in binarised data are tokenised text, and detokenising does not always restore it.
+    Detokenising the targets of binarised data does not always restore the raw text.
 
     Args:
-        path: one reference a line.
-        n_sentences: of the subset that the text was binarised into.
+        path: a file with one reference per line.
+        n_sentences: the number of sentences of the binarised subset.
 
     Raises:
         OSError: if the file cannot be read.
@@ -67,7 +67,7 @@ def read_references(path: Path, n_sentences: int) -> dict[int, str]:
         lines.pop()
     if len(lines) != n_sentences:
         raise ValueError(
-            f"--reference-text {path}: has {len(lines)} lines, and the subset {n_sentences} "
-            "sentences; name the text that it was binarised from"
+            f"--reference-text {path}: has {len(lines)} lines, but the subset has {n_sentences} "
+            "sentences; give the text from which it was binarised"
         )
     return dict(enumerate(lines))

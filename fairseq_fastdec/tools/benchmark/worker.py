@@ -1,4 +1,4 @@
-"""The process of a method: it loads once, and decodes when it is told to."""
+"""The functions that run in the processes of a method: it loads once, and then decodes."""
 
 from pathlib import Path
 from typing import Any, Optional
@@ -18,17 +18,18 @@ WARM_UP_BATCHES = 8
 
 
 class Worker:
-    """A method with its model and its batches in memory."""
+    """A method with its model and batches in memory."""
 
     def __init__(
         self, method: Method, settings: Settings, division: Division, shared: Path
     ) -> None:
         """
         Args:
-            shared: a directory for what several processes can read.
+            shared: a directory for files that several processes can read.
 
         Raises:
-            ImportError, ValueError, OSError: if the method cannot run here; the message says why.
+            ImportError, ValueError, OSError: if the method cannot run here; the message gives the
+                reason.
         """
         self.memory_before = peak_memory()
         self._cfg = configure(settings, method)
@@ -46,21 +47,21 @@ class Worker:
         self._batches: dict[int, list[dict[str, Any]]] = {}
 
     def prepare(self) -> None:
-        """Have the engine prepare the weights, for processes that are forked from this one."""
+        """Prepare the engine's weights before other processes are forked from this one."""
         self._cfg.dataset.batch_size = 1
         self.runner.decode(self.corpus.batches(self.sentences[:1], self.runner.models))
 
     def warm_up(self, batch_size: int) -> None:
-        """Load the batches, and decode some of all lengths."""
+        """Load the batches, and decode a sample of all lengths."""
         self._cfg.dataset.batch_size = batch_size
         batches = list(self.corpus.batches(self.sentences, self.runner.models))
         self._batches = {batch_size: batches}
         self.runner.decode(batches[:: max(1, len(batches) // WARM_UP_BATCHES)])
 
     def decode(self, batch_size: int) -> Round:
-        """One round over all sentences, after :meth:`warm_up` with that batch size.
+        """Decode all sentences once, after :meth:`warm_up` with that batch size.
 
-        With other processes beside it, this one's share of them.
+        In a team of processes, decode this process's share of them.
         """
         batches = self._batches[batch_size]
         if processes.turns is None:
@@ -68,9 +69,9 @@ class Worker:
         return self.runner.decode(batches[i] for i in processes.turns.take(len(batches)))
 
     def flops(self, batch_size: int) -> Optional[int]:
-        """The operations of one round, all of it in this process; ``None`` if nobody counts them.
+        """Count the operations of one round in this process; ``None`` if that is not possible.
 
-        After :meth:`warm_up` with that batch size.
+        It needs :meth:`warm_up` with that batch size.
         """
         count = getattr(self.runner, "flops", None)
         return None if count is None else count(self._batches[batch_size])
@@ -80,20 +81,20 @@ _worker: Optional[Worker] = None
 
 
 def _own() -> Worker:
-    """This process's worker; :func:`load` comes first."""
+    """The worker of this process, after :func:`load`."""
     assert _worker is not None
     return _worker
 
 
 def load(method: Method, settings: Settings, division: Division, shared: Path) -> tuple[int, float]:
-    """Load a method into this process, and start those that decode beside it.
+    """Load a method into this process, and start the others of its team.
 
     Returns:
-        its beam width, and the MiB that this process had taken before.
+        the beam size, and the MiB that this process used before loading.
     """
     n_others = method.n_processes(division) - 1
     if n_others:
-        # A process that has computed in several threads must not be forked.
+        # A process that has used several threads must not be forked.
         _begin(method, settings, division, shared, n_threads=1)
         _own().prepare()
         begin_team(n_others, _begin, method, settings, division, shared)
@@ -108,7 +109,7 @@ def _begin(
     shared: Path,
     n_threads: Optional[int] = None,
 ) -> None:
-    """Take a share of the threads; load what this process has not from the one before."""
+    """Set the number of threads; load the method unless it was inherited by fork."""
     global _worker
     torch.set_num_threads(n_threads or division.threads)
     _worker = _worker or Worker(method, settings, division, shared)
@@ -130,10 +131,10 @@ def flops(batch_size: int) -> Optional[int]:
 
 
 def references(text: Optional[Path]) -> dict[int, str]:
-    """The references by sentence number: lines of a file, or else detokenised targets.
+    """The references by sentence number: the lines of a file, or else detokenised targets.
 
     Raises:
-        OSError, ValueError: if the file does not have them.
+        OSError, ValueError: if the file cannot be read or has another number of lines.
     """
     corpus, sentences = _own().corpus, _own().sentences
     if text is None:

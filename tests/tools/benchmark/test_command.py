@@ -71,15 +71,15 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--method", "x"], "--method 'x': write a name, a colon"),
-        (["--reference", "y", "--method", "x: --beam 1"], "--reference 'y': is not the name"),
+        (["--method", "x"], "--method 'x': give a name, a colon"),
+        (["--reference", "y", "--method", "x: --beam 1"], "--reference 'y': not the name"),
         (["--fp16"], "--fp16: .* --dtype fp16"),
         (["--output", __file__], "[Ee]xists"),
         (
             ["--reference-text", __file__, "--method", "x: --beam 1", "--processes", "1"],
-            "--reference-text .*: has .* lines, and the subset 29 s",
+            "--reference-text .*: has .* lines, but the subset has 29 s",
         ),
-        (["--method", "x: --path nowhere.pt"], "'x', which .*nowhere.pt"),
+        (["--method", "x: --path nowhere.pt"], "'x', the reference .*nowhere.pt"),
     ],
 )
 def test_errors_are_one_line(corpus, baseline, arguments, message):

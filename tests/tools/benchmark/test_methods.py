@@ -35,9 +35,9 @@ def test_a_spec_is_a_name_and_options():
 @pytest.mark.parametrize(
     "spec, message",
     [
-        ("greedy", "write a name, a colon"),
-        (": --beam 1", "write a name, a colon"),
-        ("greedy:", "write a name, a colon"),
+        ("greedy", "give a name, a colon"),
+        (": --beam 1", "give a name, a colon"),
+        ("greedy:", "give a name, a colon"),
         ("x: --engine marian", "invalid choice: 'marian'"),
         ("x: --beam 1 --compute-type int8", "use --dtype"),
         ("x: --path 'open", "No closing quotation"),
@@ -122,7 +122,7 @@ def test_options_that_would_have_no_effect_are_refused(settings, options, remedy
 @pytest.mark.parametrize(
     "specs, message",
     [
-        (["a: --beam 1", "a: --beam 2"], "'a': two methods of this name"),
+        (["a: --beam 1", "a: --beam 2"], "'a': two methods have this name"),
         (["a: --beam 1", "b: --max-tokens 100"], "'b': .* outside --method"),
         (["b: --batch-size 2"], "'b': --batch-size: .* outside --method"),
         (["b: --gen-subset valid"], "'b': .* outside --method"),

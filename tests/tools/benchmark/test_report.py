@@ -29,7 +29,7 @@ def test_the_table(contest):
         "| 1.00 (1.00 to 1.00) | 1.00x |"
     )
     assert "| 5 | 1.25 | 1 of 2 | 160 | 0.50 (0.25 to 1.00) | 2.00x |" in tables[3]
-    targets = "the data's targets, detokenised (--reference-text takes the text itself)"
+    targets = "the detokenised targets of the data (--reference-text sets a file instead)"
     assert f"- BLEU: `nrefs:1|x`, against {targets}" in lines
     raw = replace(SETTINGS, reference_text="test.de")
     assert ", against the lines of test.de\n" in report.markdown(results, "slow", "x", raw, {})

@@ -47,5 +47,7 @@ def test_references_are_the_lines_of_a_file(tmp_path):
     text = tmp_path / "test.de"
     text.write_text('Der "Name".\n\nEin\u2028Satz\n', encoding="utf-8")
     assert read_references(text, 3) == {0: 'Der "Name".', 1: "", 2: "Ein\u2028Satz"}
-    with pytest.raises(ValueError, match=r"^--reference-text .*: has 3 lines, and the subset 4 s"):
+    with pytest.raises(
+        ValueError, match=r"^--reference-text .*: has 3 lines, but the subset has 4 s"
+    ):
         read_references(text, 4)
