@@ -19,7 +19,7 @@ std::vector<const Request *> BeamSearch::under_way() const {
 int64_t BeamSearch::n_due() {
   Load load;
   for (int64_t slot : slots_under_way) {
-    load.sentences += 1, load.rows += double(beams.width(slot));
+    load.sentences += 1, load.rows += double(beams[slot].width());
     load.source_tokens += double(sentences[slot].n_source);
   }
   if (!schedule.is_due(load)) return 0;
@@ -43,14 +43,14 @@ void BeamSearch::step() {
 
 std::vector<int64_t> BeamSearch::first_rows() const {
   std::vector<int64_t> first = {0};
-  for (int64_t slot : slots_under_way) first.push_back(first.back() + beams.width(slot));
+  for (int64_t slot : slots_under_way) first.push_back(first.back() + beams[slot].width());
   return first;
 }
 
 void BeamSearch::choose() {
   std::vector<int64_t> lengths, widths;
   for (int64_t slot : slots_under_way)
-    lengths.push_back(beams.length(slot)), widths.push_back(beams.width(slot));
+    lengths.push_back(beams[slot].length), widths.push_back(beams[slot].width());
   const std::vector<uint8_t> chosen = schedule.choose(lengths, widths);
   const std::vector<int64_t> first = first_rows();
   std::vector<int64_t> slots, rows;
@@ -78,7 +78,7 @@ void BeamSearch::expand() {
   counters.row_invocations += rows.n_rows;
   counters.beam_steps += rows.n_beams;
   for (size_t place = n_resting; place < slots_under_way.size(); ++place)
-    counters.waiting += beams.n_waiting(slots_under_way[place]);
+    counters.waiting += int64_t(beams[slots_under_way[place]].waiting.size());
   restrict();
   clock.count(counters.seconds.search);
   if (sampler)
@@ -92,7 +92,7 @@ void BeamSearch::draw(const BeamRows &rows) {
   std::vector<Draws> draws;
   for (size_t place = n_resting; place < slots_under_way.size(); ++place) {
     const int64_t slot = slots_under_way[place];
-    draws.push_back({sentences[slot].random_state, beams.length(slot)});
+    draws.push_back({sentences[slot].random_state, beams[slot].length});
   }
   sampler->extend(decoder, chooser, rows, draws, limits, candidates);
 }
@@ -101,7 +101,7 @@ void BeamSearch::restrict() {
   const int64_t n = beams.rows().n_rows;
   limits.clear(n);
   for (int64_t row = 0; row < n; ++row) {
-    const int64_t slot = beams.slot_of(row), step = beams.length(slot);
+    const int64_t slot = beams.slot_of(row), step = beams[slot].length;
     const BeamRequest &sentence = sentences[slot];
     limits.ends.set(row, rules, step, sentence);
     if (step < int64_t(sentence.forced.size())) {
@@ -138,15 +138,15 @@ void BeamSearch::keep() {
 }
 
 void BeamSearch::leave(int64_t slot) {
-  done.push_back({sentences[slot].id, beams.hypotheses(slot), beams.steps(slot),
-                  beams.expansions(slot)});
+  done.push_back({sentences[slot].id, beams.hypotheses(slot), beams[slot].steps,
+                  beams[slot].expansions});
   beams.end(slot);
 }
 
 bool BeamSearch::drop(int64_t id) {
   for (size_t place = 0; place < slots_under_way.size(); ++place)
     if (sentences[slots_under_way[place]].id == id) {
-      drop_rows(first_rows()[place], beams.width(slots_under_way[place]));
+      drop_rows(first_rows()[place], beams[slots_under_way[place]].width());
       beams.end(slots_under_way[place]);
       slots_under_way.erase(slots_under_way.begin() + place);
       return true;

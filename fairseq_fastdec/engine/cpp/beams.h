@@ -1,11 +1,9 @@
-// The beams of sentences that are being decoded.
-//
-// An entry is a partial translation, stored as a token and a back-pointer to the entry that it
-// continues. The rules for candidates that end, wait, are extended or pruned are in
-// kernels/cpp/beams.h.
+// The beams of sentences that are being decoded (Yang et al. 2020), and the rules by which candidates
+// become final, wait, are extended or are pruned.
 
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -36,63 +34,97 @@ struct BeamOptions {
   int64_t n_candidates() const { return lets_wait || sampling ? width : 2 * width; }
 };
 
+// A partial translation: a token that continues another entry of its beam.
+struct BeamEntry {
+  int64_t token, parent;  // parent: the index of the continued entry; -1 for the first one
+  float score;            // of the partial translation
+};
+
+// A candidate that has ended: an entry, followed by EOS.
+struct EndedCandidate {
+  float score;
+  int64_t entry;
+};
+
+// A candidate to continue an entry.
+struct Extension {
+  float score;
+  int64_t token, entry, row;  // row: the entry's row in the step
+};
+
+// The beam of one sentence.
+struct Beam {
+  std::vector<BeamEntry> entries;  // of all steps; those from `first` on are expanded next
+  int64_t first = 0, length = 0;   // length: tokens of each expanded entry
+  std::vector<EndedCandidate> finals, waiting;  // waiting ones best first
+  float best_final = -INFINITY;
+  std::vector<Extension> children;  // the candidates of a step that are extended
+  int64_t steps = 0, expansions = 0;
+
+  int64_t width() const { return int64_t(entries.size()) - first; }
+  void finish(const Extension &candidate) {
+    finals.push_back({candidate.score, candidate.entry});
+    best_final = std::max(best_final, candidate.score);
+  }
+};
+
 // A beam has a slot while its sentence is being decoded. A step expands the beams in focus, whose
 // rows are consecutive, in the order of the entries.
 class Beams {
  public:
-  Beams(const BeamOptions &options, int64_t eos);
+  Beams(const BeamOptions &options, int64_t eos) : options(options), eos(eos) {}
 
   // Creates a beam with one entry, the token before the output; returns its slot.
   int64_t begin(int64_t bos);
   // Frees a slot.
   void end(int64_t slot) { free_slots.push_back(slot); }
 
-  int64_t length(int64_t slot) const { return table.lengths[slot]; }
-  int64_t width(int64_t slot) const { return table.widths[slot]; }
-  int64_t n_waiting(int64_t slot) const { return table.n_waiting[slot]; }
-  // The number of expansions of the beam, and of expanded entries.
-  int64_t steps(int64_t slot) const { return table.steps[slot]; }
-  int64_t expansions(int64_t slot) const { return table.expansions[slot]; }
+  const Beam &operator[](int64_t slot) const { return beams[slot]; }
 
   // Sets the beams that are expanded next.
   void focus(const std::vector<int64_t> &slots);
-  BeamRows rows() const { return {table.n_beams, table.n_rows, table.starts, table.totals}; }
-  const int64_t *next_tokens() const { return table.next_tokens; }
-  int64_t slot_of(int64_t row) const { return table.row_slots[row]; }
+  BeamRows rows() const {
+    return {int64_t(in_focus.size()), int64_t(totals.size()), starts.data(), totals.data()};
+  }
+  const int64_t *next_tokens() const { return fed_tokens.data(); }
+  int64_t slot_of(int64_t row) const { return row_slots[row]; }
   // The token before the output of a row, and the output so far.
   std::vector<int64_t> context(int64_t row) const;
 
   // Finalizes, keeps or prunes the candidates of the beams in focus.
   void judge(const Extensions &candidates);
   // Whether the sentence of a beam in focus is done.
-  bool is_done(int64_t beam) const { return table.done[beam]; }
+  bool is_done(int64_t beam) const;
   // Replaces the beams in focus at these places by their extended candidates.
   //   origins: the row in focus that each new row continues, beam by beam
   void extend(const std::vector<int64_t> &places, std::vector<int64_t> &origins);
   // The hypotheses of a beam that is done; if there are none, its first entry followed by EOS.
-  std::vector<Hypothesis> hypotheses(int64_t slot);
+  std::vector<Hypothesis> hypotheses(int64_t slot) const;
 
  private:
-  void reserve_slots(int64_t n);
-  void reserve_lengths(int64_t n);
-  void reserve_beams(int64_t n);
-  int64_t entry(int64_t slot, int64_t length, int64_t column) const {
-    return (slot * table.n_lengths + length) * table.width + column;
+  // The candidates of a beam in focus, best first; for equal scores waiting ones come last.
+  std::vector<Extension> candidates_of(int64_t beam, const Extensions &found) const;
+  // fairseq's rule: candidates that end are final at once if they are among the best K.
+  void judge_as_fairseq(Beam &beam, const std::vector<Extension> &candidates) const;
+  // The paper's rule (appendix A.1): candidates that have ended are final once they are the best;
+  // others wait.
+  void judge_as_paper(Beam &beam, const std::vector<Extension> &candidates) const;
+  // The worst score of a candidate that is not pruned (section 4).
+  float least_score(const Beam &beam, const std::vector<Extension> &candidates) const;
+  bool has_final_room(const Beam &beam) const {
+    return int64_t(beam.finals.size()) < options.width;
   }
+  Hypothesis hypothesis(const Beam &beam, const EndedCandidate &ended) const;
 
-  BeamTable table = {};
+  const BeamOptions options;
+  const int64_t eos;
+  std::vector<Beam> beams;  // by slot
   std::vector<int64_t> free_slots;
-  // The memory of the table's arrays, with similar names.
-  std::vector<int64_t> lengths, widths, all_steps, all_expansions, n_final, n_waiting_of;
-  std::vector<float> best_final, final_scores, waiting_scores;
-  std::vector<int64_t> final_lengths, final_columns, waiting_lengths, waiting_columns;
-  std::vector<int32_t> tokens, parents;
-  std::vector<float> scores;
-  std::vector<int64_t> in_focus, starts, row_slots, columns, fed_tokens, row_numbers, row_origins;
-  std::vector<float> totals, child_scores;
-  std::vector<int64_t> child_tokens, child_columns, child_rows;
-  std::vector<uint8_t> done;
-  Buffer<char> scratch;
+  // By beam in focus; `starts` has the first row of each, and the number of rows.
+  std::vector<int64_t> in_focus, starts;
+  // By row.
+  std::vector<int64_t> row_slots, row_entries, fed_tokens;
+  std::vector<float> totals;
 };
 
 }  // namespace fastdec

@@ -78,20 +78,18 @@ void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, co
   move.part = cache.part * number, move.slot = cache.slot * number;
   move.head = cache.head * number, move.used = length * head_dim * number;
   move.origins = origins.data(), move.n = int64_t(origins.size());
-  run(move, copied);
+  run(move);
 }
 
 void KeyValueCache::keep_path(int64_t slot, int64_t length, const int64_t *path, int64_t n) {
-  PathMove move = {};
-  const int64_t number = bytes_of_number();
-  move.data = static_cast<char *>(cache.data);
-  move.n_parts = n_parts(), move.n_slots = cache.slots, move.n_heads = n_heads;
-  move.length = cache.length;
-  move.part = cache.part * number, move.slot = cache.slot * number;
-  move.head = cache.head * number, move.token = head_dim * number;
-  move.n_rows = 1, move.n_path = n, move.first_slot = slot;
-  move.starts = &length, move.path = path;
-  run(move);
+  // Paths are ascending, so no token is overwritten before it is moved.
+  const int64_t size = head_dim * bytes_of_number();
+  for (int64_t part = 0; part < n_parts(); ++part)
+    for (int64_t head = 0; head < n_heads; ++head)
+      for (int64_t i = 0; i < n; ++i)
+        if (path[i] > i)
+          std::memcpy(at(cache, part, slot, head, length + i),
+                      at(cache, part, slot, head, length + path[i]), size);
 }
 
 Decoder::Member::Member(const PreparedModel &model)

@@ -42,7 +42,7 @@ class KeyValueCache {
   char *at(const Cache &in, int64_t part, int64_t slot, int64_t head, int64_t token) const;
 
   int64_t n_layers, n_heads, head_dim;
-  Buffer<char> memory, copied;
+  Buffer<char> memory;
 };
 
 // Rows are numbered from 0. Each row has a slot for its keys and values, and belongs to a source,

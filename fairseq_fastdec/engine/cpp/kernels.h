@@ -47,17 +47,7 @@ void run(Trees &task);
 void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
             Buffer<float> &of_choice);
 
-// Moves the tokens on accepted paths of trees to the end of their rows.
-void run(PathMove &task);
-
 // Copies rows of a cache to other slots.
-void run(Move &task, Buffer<char> &scratch);
-
-// Judges the candidates of the beams in focus; returns the number of beams that are done.
-int64_t judge_beams(BeamTable &table, Buffer<char> &scratch);
-// Replaces judged beams by their children, with the same scratch memory.
-void extend_beams(BeamTable &table);
-// Traces hypotheses back to their first token.
-void run(Trace &task);
+void run(Move &task);
 
 }  // namespace fastdec

@@ -113,7 +113,7 @@ void forget_threads() {
 
 const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
 
-void run_in_pool(void (*function)(void *), void *data, unsigned n, unsigned) {
+void run_in_pool(void (*function)(void *), void *data, unsigned n) {
   pool->run(function, data, n);
 }
 

@@ -70,41 +70,10 @@ inline void assert_fits(const TopK &task) {
 
 inline void assert_fits(const Move &move) {
   assert(move.used <= move.head && move.n <= move.n_slots);
-  for (int64_t i = 0; i < move.n; ++i) assert(is_within(move.origins[i], move.n_slots));
-}
-
-inline void assert_fits(const PathMove &move) {
-  assert(move.first_slot >= 0 && move.first_slot + move.n_rows <= move.n_slots);
-  for (int64_t row = 0; row < move.n_rows; ++row) {
-    assert(is_within(move.starts[row], move.length + 1));
-    for (int64_t i = 0; i < move.n_path; ++i)
-      assert(is_within(move.path[row * move.n_path + i], move.length - move.starts[row]));
-  }
-}
-
-// Checks the beams in focus, before their candidates are judged.
-inline void assert_fits(const BeamTable &table) {
-  assert(table.n_beams <= table.most_beams && table.n_rows <= table.most_beams * table.width);
-  for (int64_t beam = 0; beam < table.n_beams; ++beam) {
-    assert(is_within(table.focus[beam], table.n_slots));
-    assert(is_within(table.n_final[table.focus[beam]], table.width + 1));
-    assert(is_within(table.n_waiting[table.focus[beam]], table.width + 1));
-    assert(is_within(table.widths[table.focus[beam]], table.width + 1));
-  }
-  for (int64_t row = 0; row < table.n_rows; ++row)
-    assert(is_within(table.columns[row], table.width));
-}
-
-// Checks every entry of the trace.
-inline void assert_fits(const Trace &task) {
-  for (int64_t i = 0; i < task.n; ++i) {
-    assert(is_within(task.slots[i], task.n_slots));
-    assert(is_within(task.lengths[i], task.n_lengths));
-    int64_t column = task.columns[i];
-    for (int64_t at = task.lengths[i]; at > 0; --at) {
-      assert(is_within(column, task.width));
-      column = task.history_parents[(task.slots[i] * task.n_lengths + at) * task.width + column];
-    }
+  // No row is overwritten before it is copied.
+  for (int64_t i = 0; i < move.n; ++i) {
+    assert(is_within(move.origins[i], move.n_slots));
+    assert(move.origins[i] >= move.n || move.origins[move.origins[i]] == move.origins[i]);
   }
 }
 

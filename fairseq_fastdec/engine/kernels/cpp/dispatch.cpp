@@ -1,6 +1,5 @@
 // The kernels of engine/cpp/kernels.h, and their choice for the current processor.
 
-#include "beams.h"
 #include "best_token.h"
 #include "costs.h"
 #include "draft_chains.h"
@@ -266,37 +265,13 @@ void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
   write_trees(task, rows);
 }
 
-void run(PathMove &task) {
+void run(Move &task) {
   assert_fits(task);
-  move_paths(task);
-}
-
-void run(Move &task, Buffer<char> &scratch) {
-  assert_fits(task);
-  // Without bytes to copy, addresses may be null, which memcpy does not allow.
+  // Without a byte to copy the source address may be null, which memcpy does not allow.
   const int64_t bytes = task.n_parts * n_moved(task) * task.n_heads * task.used;
   if (!bytes) return;
   if (bytes < task.few_bytes) task.n_threads = 1;
-  task.scratch_size = scratch_size_of(task);
-  task.scratch = scratch.reserve(task.scratch_size);
   in_threads<Move, move_rows>(&task);
-}
-
-int64_t judge_beams(BeamTable &table, Buffer<char> &scratch) {
-  table.scratch_size = beam_scratch_size(table);
-  table.scratch = scratch.reserve(table.scratch_size);
-  assert_fits(table);
-  return judge(table);
-}
-
-void extend_beams(BeamTable &table) {
-  assert_fits(table);
-  extend(table);
-}
-
-void run(Trace &task) {
-  assert_fits(task);
-  trace(task);
 }
 
 }  // namespace fastdec

@@ -64,7 +64,7 @@ struct Costs {
 // The functions of a thread pool: parallel calls fn(data) in at most n_threads threads. The
 // n_threads of a task is the maximum number of threads for the task.
 struct Threads {
-  void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
+  void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads);
   int (*number)();
   int (*count)();
   Costs costs;
@@ -290,56 +290,6 @@ struct DraftTrees {
   int64_t *begins, *tokens, *parents, *depths;  // see Trees
 };
 
-// The beams of a search; a step expands those in focus. The search owns the arrays.
-struct BeamTable {
-  int64_t n_slots, n_lengths, width;  // width: the most entries, and final entries, of a beam
-  // [n_slots], by slot; a slot has one sentence at a time.
-  int64_t *lengths, *widths, *steps, *expansions, *n_final, *n_waiting;
-  float *best_final;
-  // [n_slots, width]: candidates that have ended, given by the entry before EOS.
-  float *final_scores;
-  int64_t *final_lengths, *final_columns;
-  float *waiting_scores;  // best first
-  int64_t *waiting_lengths, *waiting_columns;
-  // [n_slots, n_lengths, width]: all entries of the beams so far.
-  int32_t *tokens, *parents;
-  float *scores;
-  int64_t eos, lets_wait;
-  float threshold;
-  // Beams in focus have rows; there is room for most_beams beams and their rows.
-  int64_t most_beams, n_beams, n_rows;
-  int64_t *focus;                           // [n_beams], their slots
-  int64_t *row_slots, *columns;             // [n_rows]
-  int64_t *next_tokens;                     // [n_rows], the input of the next step
-  float *totals;                            // [n_rows]
-  int64_t *rows, *starts;                   // [n_rows] beam by beam, [n_beams + 1]
-  int64_t *origins;                         // [n_rows], the row that each row continues
-  int64_t n_candidates;                     // of each beam, best first; -infinity: no more
-  const float *candidate_scores;            // [n_beams, n_candidates]
-  const int64_t *candidate_tokens, *candidate_rows;
-  // [most_beams, width]: the candidates that are extended; widths has the number of each beam.
-  float *child_scores;
-  int64_t *child_tokens, *child_columns, *child_rows;
-  uint8_t *done;         // [most_beams], whether the sentence of a beam is done
-  const int64_t *order;  // [n_kept], the beams that continue; null: the first n_kept
-  int64_t n_kept;
-  int64_t shortest, longest;  // lengths of beams in focus
-  void *scratch;              // [scratch_size] bytes
-  int64_t scratch_size;
-};
-
-// Hypotheses that are traced back to their first token. The outputs are concatenated, with EOS.
-struct Trace {
-  int64_t n_slots, n_lengths, width;
-  const int32_t *history_tokens, *history_parents;  // [n_slots, n_lengths, width]
-  const float *history_scores;
-  int64_t eos, n, n_tokens;
-  const int64_t *slots, *lengths, *columns;  // [n], the entries before EOS
-  const float *totals;                       // [n]
-  int64_t *tokens;                           // [n_tokens]
-  float *scores;                             // [n_tokens], of each token
-};
-
 // Copies the rows of a cache to other slots.
 struct Move {
   const Threads *threads;  // null with one thread
@@ -351,18 +301,6 @@ struct Move {
   int64_t used;                       // bytes to copy per head
   const int64_t *origins;             // [n], the slot that each slot becomes a copy of
   int64_t n;
-  char *scratch;  // [scratch_size]; see scratch_size_of
-  int64_t scratch_size;
-};
-
-// Moves the tokens on a path of a tree to the end of their row.
-struct PathMove {
-  char *data;
-  int64_t n_parts, n_slots, n_heads, length;  // a part is the keys or the values of a layer
-  int64_t part, slot, head, token;            // strides in bytes
-  int64_t n_rows, n_path, first_slot;
-  const int64_t *starts;  // [n_rows], the length of each row
-  const int64_t *path;    // [n_rows, n_path], the tokens' offsets from there, ascending
 };
 
 }  // namespace fastdec

@@ -53,7 +53,7 @@ void in_threads(Task *task, int64_t n_threads) {
   if (n_threads == 1)
     DO(*task, {0, 1});
   else
-    threads_of(*task).parallel(do_slice<Task, DO>, task, n_threads, 0);
+    threads_of(*task).parallel(do_slice<Task, DO>, task, n_threads);
 }
 
 // Calls DO in all threads of the task.
