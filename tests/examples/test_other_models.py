@@ -121,5 +121,5 @@ def test_what_is_there_is_not_measured_again(measured, tmp_path, capsys):
 
 def test_the_time_is_over(measured, monkeypatch):
     monkeypatch.setattr(example, "BEGAN", example.BEGAN - 100)
-    with pytest.raises(SystemExit, match="--minutes 1: over"):
+    with pytest.raises(SystemExit, match="--minutes 1: exceeded"):
         measured(minutes=1)
