@@ -72,6 +72,8 @@ RECIPES = {
         network=network(256, 512, 3, 2),
     ),
 }
+# Models of the bundled model's shape.
+BUNDLED = replace(RECIPES["full"], network=network(256, 512, 5, 2))
 
 
 def add_autocast_option(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 
     python examples/double_token/converged.py --cpu-autocast    # an hour per model on one core
 
-All models are initialised with the distilled model of ../en_de, and trained on its translations of
+All models are initialised with the bundled model of ../en_de, and trained on its translations of
 the training data and of crossed sentences (../common/crossing.py). They differ only in the order of
 tokens. Every command is printed. Stages with existing results are skipped, so an interrupted run
 can be resumed.

@@ -46,7 +46,7 @@ class Stage:
 STAGES = (
     Stage(
         "taught",
-        "the first model's translations",
+        "the bundled model's translations",
         "distilled/data",
         training(3000, 2e-3, 400, 6000, dropout=0.2),
         [],
@@ -65,7 +65,7 @@ def main() -> None:
     """Run all stages."""
     args = en_de.recipe_parser(__doc__, "double_token_more_sources").parse_args()
     with commands.resumable():
-        compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
+        compare(args.workdir, en_de.asked_for(en_de.BUNDLED, args))
 
 
 def compare(work: Path, recipe: en_de.Recipe) -> None:

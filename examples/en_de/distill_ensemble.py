@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train the distilled model, a student of an ensemble, and its heads.
+"""Train the bundled model, a student of an ensemble, and its heads.
 
     python examples/en_de/distill_ensemble.py --cpu-autocast    # most of a day of one core
 
@@ -12,7 +12,6 @@ interrupted run can be resumed. Finally, this command writes the bundled directo
     python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/model
 """
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from examples.common.training_text import binarise, read, with_crossed, without_
 from examples.en_de.sequential_heads import add_heads
 
 TEXTS = ("libreoffice", "libreoffice-ui")
-RECIPE = replace(en_de.RECIPES["full"], network=en_de.network(256, 512, 5, 2))
 TEACHERS = (1, 2)  # seeds
 TEACHING = ["--decoding", "beam", "--beam", "5"]
 N_CROSSED = 45_000
@@ -35,7 +33,7 @@ def main() -> None:
     """Run all stages."""
     args = en_de.recipe_parser(__doc__, "en_de_distill_ensemble").parse_args()
     with commands.resumable():
-        build(args.workdir, en_de.asked_for(RECIPE, args))
+        build(args.workdir, en_de.asked_for(en_de.BUNDLED, args))
 
 
 def build(work: Path, recipe: en_de.Recipe) -> None:

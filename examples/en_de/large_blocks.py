@@ -56,7 +56,7 @@ def main() -> None:
     if not args.teacher.exists():
         parser.error(f"--teacher {args.teacher}: does not exist; create it with more_sources.py")
     with commands.resumable():
-        compare(args.workdir, args.teacher, en_de.asked_for(en_de.RECIPES["full"], args))
+        compare(args.workdir, args.teacher, en_de.asked_for(en_de.BUNDLED, args))
 
 
 def compare(work: Path, teacher: Path, recipe: en_de.Recipe) -> None:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measure the cost and gain of an invocation by the number of verified proposals.
 
-    python examples/en_de/proposals.py                     # the distilled model: some minutes
+    python examples/en_de/proposals.py                     # the bundled model: some minutes
     python examples/en_de/proposals.py --decoder-layers 6  # the same in a deeper model
 
-Compares greedy decoding with chains and trees of the distilled model's heads, in fp32 and int8, one
+Compares greedy decoding with chains and trees of the bundled model's heads, in fp32 and int8, one
 sentence at a time, in alternating rounds of scripts/benchmark.py. It prints a table and draws
 ``proposals.png``: tokens against milliseconds per invocation. Points above the line of greedy
 decoding are faster than greedy. Layers added by --decoder-layers only change the time, not
@@ -31,7 +31,7 @@ from fairseq_fastdec.tools.command_line import positive
 
 PRECISIONS = {"fp32": "model", "int8": "int8"}
 GREEDY = "greedy"
-# The number of decoder layers of the distilled model.
+# The number of decoder layers of the bundled model.
 OWN_LAYERS = 2
 # Whole chains, independent of the heads' confidence.
 WHOLE = "--proposal-confidence 0"
@@ -144,7 +144,7 @@ def table(document: dict[str, Any], points: Sequence[Point], n_layers: int) -> s
     first = document["results"][0]
     n_threads, processor = document["settings"]["threads"], document["processor"]
     title = (
-        f"The distilled model with {n_layers} decoder layers, {first['sentences']} test sentences "
+        f"The bundled model with {n_layers} decoder layers, {first['sentences']} test sentences "
         f"one at a time, {n_threads} threads of {processor}, medians of {len(first['seconds'])} "
         "alternating rounds."
     )

@@ -46,7 +46,7 @@ def main() -> None:
     """Run all stages."""
     args = en_de.recipe_parser(__doc__, "en_de_sequential_heads").parse_args()
     with commands.resumable():
-        compare(args.workdir, en_de.asked_for(en_de.RECIPES["full"], args))
+        compare(args.workdir, en_de.asked_for(en_de.BUNDLED, args))
 
 
 def compare(work: Path, recipe: en_de.Recipe) -> None:

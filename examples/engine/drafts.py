@@ -81,7 +81,7 @@ def main() -> None:
     args = parser.parse_args()
     figures: dict[str, Any] = {}
     for precision in PRECISIONS:
-        figures[f"the distilled model, {precision}"] = of_distilled(precision, args)
+        figures[f"the bundled model, {precision}"] = of_bundled(precision, args)
     with tempfile.TemporaryDirectory() as directory:
         for precision in PRECISIONS:
             figures[f"transformer base, {precision}"] = of_base(Path(directory), precision, args)
@@ -91,8 +91,8 @@ def main() -> None:
         args.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def of_distilled(precision: str, args: Namespace) -> list[dict[str, str]]:
-    """The rows of the distilled model."""
+def of_bundled(precision: str, args: Namespace) -> list[dict[str, str]]:
+    """The rows of the bundled model."""
     folder = str(MODEL)
     codes = str(MODEL / "bpe.codes")
     hub = TransformerModel.from_pretrained(

@@ -4,7 +4,7 @@
     python examples/serve/peers.py --json peers.json
     python examples/serve/peers.py --rates 20 50 100 200 400 --json peers.json --plot peers.svg
 
-Both servers use the weights of the distilled model in int8, the same HTTP interface and the same
+Both servers use the weights of the bundled model in int8, the same HTTP interface and the same
 tokenisation. The second one works like LibreTranslate: four threads answer requests, and
 CTranslate2 translates their sentences in turn, with one thread or with --threads; the faster
 setting counts. Clients send requests of one sentence and wait for each answer; the servers take
@@ -172,7 +172,7 @@ def answered(port: int, lines: list[str], args: argparse.Namespace) -> tuple[flo
 
 
 def prepare(work: Path) -> None:
-    """Write the distilled model as a bundle, and without heads for CTranslate2."""
+    """Write the bundled model as a bundle, and without heads for CTranslate2."""
     from ctranslate2.converters import FairseqConverter
 
     import fairseq_fastdec

@@ -30,8 +30,8 @@ def small(corpus, monkeypatch, caplog):
     monkeypatch.setattr(sequential_heads, "TRAINING", heads)
     methods = {name: sequential_heads.METHODS[name] for name in KEPT}
     monkeypatch.setattr(sequential_heads, "METHODS", methods)
-    recipe = replace(example.RECIPE, network=command_line.TINY)
-    monkeypatch.setattr(example, "RECIPE", recipe)
+    recipe = replace(en_de.BUNDLED, network=command_line.TINY)
+    monkeypatch.setattr(en_de, "BUNDLED", recipe)
     return example_in_process.on_letters(corpus, monkeypatch, caplog, "train.en")
 
 
@@ -80,7 +80,7 @@ def check_export(work, heads, monkeypatch):
 def test_it_learns_all_the_text_that_comes_along(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr(en_de.commands, "run", ran.append)
-    en_de.prepare(tmp_path, example.RECIPE, example.TEXTS)
+    en_de.prepare(tmp_path, en_de.BUNDLED, example.TEXTS)
     words = [str(word) for word in ran[0]]
     texts = words[words.index("--train") + 1 : words.index("--valid")]
     assert texts == [str(en_de.EN_DE / "data" / name) for name in example.TEXTS]
