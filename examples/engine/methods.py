@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""Measure the methods on the bundled model and on transformer base, beside fairseq and CTranslate2.
+
+    python examples/engine/methods.py --machine A    # some twenty minutes on 2 quiet cores
+
+All methods take turns, each in one process with all threads. The figures are written to
+``benchmarks/methods.json``, and their tables to docs/performance.md.
+"""
+
+import argparse
+import datetime
+import json
+import re
+import statistics
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from examples.common import arguments, commands
+from examples.common.en_de import MODEL
+from examples.common.model_text import LANGUAGES, write_test_set
+from examples.common.random_base import FORCED, save_base, write_sentences
+from examples.common.stock import save_without_heads
+from examples.common.table import untitled
+from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.tools.command_line import positive
+
+FIGURES = commands.ROOT / "benchmarks" / "methods.json"
+PAGE = commands.ROOT / "docs" / "performance.md"
+COMMAND = "`python examples/engine/methods.py`"
+GREEDY, BEAM = "fairseq `--beam 1`", "fairseq `--beam 5`"
+BATCH_SIZES = (1, 32)
+CT2 = "--engine ctranslate2 --beam"
+HEADS = f"--decoding blockwise --path {MODEL / 'checkpoint.pt'}"
+
+
+class Model(NamedTuple):
+    """A model to measure.
+
+    Attributes:
+        title: of the section in docs/performance.md.
+        description: the text before the table.
+        prepare: writes ``data`` and ``checkpoint.pt`` to a directory.
+        options: fairseq's options for all methods.
+        sentences: the number of sentences for each batch size.
+        methods: by the fairseq search that they are compared with, then by name: their options.
+    """
+
+    title: str
+    description: str
+    prepare: Callable[[Path], None]
+    options: list[str]
+    sentences: dict[int, int]
+    methods: dict[str, dict[str, str]]
+
+
+def prepare_bundled(work: Path) -> None:
+    """Write the test set in subwords, and the bundled model without its heads."""
+    write_test_set(work / "data", MODEL)
+    save_without_heads(MODEL / "checkpoint.pt", work / "checkpoint.pt")
+
+
+def prepare_base(work: Path) -> None:
+    """Write random sentences, and a transformer base with random weights."""
+    write_sentences(work / "data", LANGUAGES)
+    save_base(work / "checkpoint.pt", LANGUAGES, seed=1)
+
+
+def in_precisions(name: str, options: str, precisions: tuple[str, ...]) -> dict[str, str]:
+    """A method in several precisions, by name."""
+    return {
+        f"{name}, {precision}": f"{options} --engine-precision {precision}"
+        for precision in precisions
+    }
+
+
+PRECISIONS = ("fp32", "bf16", "int8")
+MODELS = {
+    "bundled": Model(
+        "Methods on the bundled model",
+        "*BLEU* and *tokens per invocation* are those of batch size 1.",
+        prepare_bundled,
+        ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(MODEL / "bpe.codes")],
+        {1: 200, 32: 200},
+        {
+            GREEDY: {
+                "greedy": "--decoding greedy",
+                "greedy, int8": "--decoding greedy --engine-precision int8",
+                "lookahead": "--decoding lookahead",
+                "blockwise": HEADS,
+                "blockwise, int8": f"{HEADS} --engine-precision int8",
+                "blockwise, `--proposal-tree 7`": f"{HEADS} --proposal-tree 7",
+                "blockwise, `--acceptance topk`": f"{HEADS} --acceptance topk",
+                "auto": HEADS.replace("blockwise", "auto"),
+                "auto, int8": f"{HEADS.replace('blockwise', 'auto')} --engine-precision int8",
+                "jacobi": "--decoding jacobi",
+                "gs_jacobi, b = 3": "--decoding gs_jacobi --jacobi-block-size 3",
+                "hybrid_jacobi, b = 3": "--decoding hybrid_jacobi --jacobi-block-size 3",
+                "CTranslate2, beam 1": f"{CT2} 1",
+                "CTranslate2, beam 1, int8": f"{CT2} 1 --compute-type int8",
+            },
+            BEAM: {
+                "beam 5": "--decoding beam --beam 5",
+                "beam 5, int8": "--decoding beam --beam 5 --engine-precision int8",
+                "variable_beam 5": "--decoding variable_beam --beam 5",
+                "streaming 5": "--decoding streaming --beam 5",
+                "streaming 5, `--prune-threshold 3`": (
+                    "--decoding streaming --beam 5 --prune-threshold 3"
+                ),
+                "CTranslate2, beam 5": f"{CT2} 5",
+                "CTranslate2, beam 5, int8": f"{CT2} 5 --compute-type int8",
+            },
+        },
+    ),
+    "base": Model(
+        "Transformer base",
+        "Transformer base with 37,000 types and random weights; all outputs have 31 tokens, from "
+        "sources of 20.",
+        prepare_base,
+        FORCED,
+        {1: 6, 32: 32},
+        {
+            GREEDY: {
+                **in_precisions("greedy", "--decoding greedy", PRECISIONS),
+                "CTranslate2, beam 1": f"{CT2} 1",
+                "CTranslate2, beam 1, int8": f"{CT2} 1 --compute-type int8",
+            },
+            BEAM: {
+                **in_precisions("beam 5", "--decoding beam --beam 5", PRECISIONS),
+                **in_precisions("streaming 5", "--decoding streaming --beam 5", PRECISIONS),
+                "CTranslate2, beam 5": f"{CT2} 5",
+                "CTranslate2, beam 5, int8": f"{CT2} 5 --compute-type int8",
+            },
+        },
+    ),
+}
+FAIRSEQ = {GREEDY: "--decoding fairseq --beam 1", BEAM: "--decoding fairseq --beam 5"}
+# The values of a method that the tables are made from.
+KEPT = ("bleu", "tokens_per_invocation", "seconds", "sentences")
+
+
+def main() -> None:
+    """Measure, and write figures and tables."""
+    args = parse_args()
+    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    for name in args.models:
+        figures[name] = measured(args.workdir / name, MODELS[name], args)
+        FIGURES.parent.mkdir(exist_ok=True)
+        atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
+    atomic_files.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), figures))
+
+
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = arguments.described(__doc__)
+    parser.add_argument(
+        "--machine", required=True, help="the name of this machine in docs/performance.md"
+    )
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / "methods")
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    arguments.add_rounds(parser)
+    return parser.parse_args()
+
+
+def measured(work: Path, model: Model, args: argparse.Namespace) -> dict[str, Any]:
+    """The figures of a model, with their date, machine and commit."""
+    if not commands.finished(work):
+        work.mkdir(parents=True, exist_ok=True)
+        model.prepare(work)
+        commands.mark_finished(work)
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    batches = {}
+    for size in BATCH_SIZES:
+        document = commands.run_benchmark(benchmark_command(work, model, size, args), work)
+        batches[str(size)] = {
+            result["method"]: {key: result[key] for key in KEPT} for result in document["results"]
+        }
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": args.machine,
+        "commit": subprocess.check_output(git, cwd=commands.ROOT, text=True).strip(),
+        "threads": args.threads,
+        "batches": batches,
+    }
+
+
+def benchmark_command(work: Path, model: Model, size: int, args: argparse.Namespace) -> list[Any]:
+    """scripts/benchmark.py with all methods and one batch size."""
+    source, target = LANGUAGES
+    command = [
+        *commands.script("benchmark.py"), work / "data", "-s", source, "-t", target,
+        "--path", work / "checkpoint.pt", "--device", "cpu", "--sentences", model.sentences[size],
+        "--batch-size", size, "--rounds", args.rounds, "--threads", args.threads,
+        "--processes", 1, "--inter-threads", args.threads, "--output", work, *model.options,
+    ]  # fmt: skip
+    for reference, methods in model.methods.items():
+        for name, options in {reference: FAIRSEQ[reference], **methods}.items():
+            command += ["--method", f"{name}: {options}"]
+    return command
+
+
+def with_tables(page: str, figures: dict[str, Any]) -> str:
+    """A page with the sections of all figures between their marks, ``<!-- NAME -->``."""
+    for name, figure in figures.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        inside = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+        text = begin + section(MODELS[name], figure) + end
+        page = inside.sub(lambda _, text=text: text, page)
+    return page
+
+
+def section(model: Model, figure: dict[str, Any]) -> str:
+    """The Markdown section of a model's figures."""
+    batches = figure["batches"]
+    n_rounds = len(next(iter(batches["1"].values()))["seconds"])
+    rows = []
+    for reference, methods in model.methods.items():
+        for name in (reference, *methods):
+            row = {"method": name}
+            first = batches["1"].get(name)
+            if model.title != MODELS["base"].title:
+                row["BLEU"] = f"{first['bleu']:.2f}" if first else ""
+            n_tokens = first and first["tokens_per_invocation"]
+            if reference == GREEDY and n_tokens:
+                row["tokens per invocation"] = f"{n_tokens:.2f}"
+            else:
+                row["tokens per invocation"] = ""
+            for size in BATCH_SIZES:
+                row[f"batch {size}"] = speed(batches[str(size)], name, reference)
+            rows.append(row)
+    sentences = ", ".join(
+        f"{n} sentences at batch size {size}" for size, n in model.sentences.items()
+    )
+    return (
+        f"## {model.title}\n\n{figure['date']} · machine {figure['machine']} · commit "
+        f"{figure['commit']} · {COMMAND}; {sentences}, {figure['threads']} threads, {n_rounds} "
+        f"alternating rounds\n\n{model.description} Speed is relative to fairseq's search with the "
+        f"same beam size in the same rounds, with the range of the rounds.\n\n{untitled(rows)}\n"
+    )
+
+
+def speed(results: dict[str, Any], name: str, reference: str) -> str:
+    """The speed of a method relative to another one: the median of the rounds, and the range."""
+    method, other = results.get(name), results.get(reference)
+    if method is None or other is None:
+        return ""
+    ratios = sorted(slow / fast for fast, slow in zip(method["seconds"], other["seconds"]))
+    if name == reference:
+        return "1.00x"
+    return f"{statistics.median(ratios):.2f}x ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+
+
+if __name__ == "__main__":
+    main()
