@@ -3,7 +3,8 @@
 
     python examples/engine/methods.py --machine A    # some twenty minutes on 2 quiet cores
 
-All methods take turns, each in one process with all threads. The figures are written to
+All methods take turns, each in one process with all threads; CTranslate2 decodes as many batches at
+once as there are threads, which is its fastest setting. The figures are written to
 ``benchmarks/methods.json``, and their tables to docs/performance.md.
 """
 
@@ -239,7 +240,8 @@ def section(model: Model, figure: dict[str, Any]) -> str:
         f"## {model.title}\n\n{figure['date']} · machine {figure['machine']} · commit "
         f"{figure['commit']} · {COMMAND}; {sentences}, {figure['threads']} threads, {n_rounds} "
         f"alternating rounds\n\n{model.description} Speed is relative to fairseq's search with the "
-        f"same beam size in the same rounds, with the range of the rounds.\n\n{untitled(rows)}\n"
+        "same beam size in the same rounds, with the range of the rounds. CTranslate2 uses one "
+        f"thread for each of its {figure['threads']} inter threads.\n\n{untitled(rows)}\n"
     )
 
 

@@ -119,12 +119,19 @@ class Auto(DecodingGenerator):
         sources = self.source_dictionary
         return [models, self.dictionary, self.args, options, tuple(strip), sources, self.eos]
 
+    def prepare(self) -> None:
+        for method in self.methods.values():
+            method.prepare()
+
     def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         return None  # each method chooses its own search
 
     def translate(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
+        if not self._times:
+            # Trials do not include it, and worker processes that are forked later share the weights.
+            self.prepare()
         times = self._times[sources.n.bit_length()]
         number = times.choose()
         before = perf_counter()

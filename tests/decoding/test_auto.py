@@ -14,7 +14,8 @@ from fairseq_fastdec.decoding.auto import (
     MethodTimes,
 )
 from fairseq_fastdec.decoding.options import DecodingOptions
-from tests.support import tiny
+from fairseq_fastdec.engine.kernels.loading import library
+from tests.support import skips, tiny
 from tests.support.blockwise import MAX_LEN, constant_model, in_fp64
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
@@ -94,6 +95,14 @@ def test_the_fastest_method_decodes_most_batches(monkeypatch):
     for _ in range(4):
         outputs(generator, SAMPLES[:1])
     assert (counts.tokens - before[1]) / (counts.row_invocations - before[0]) > 2.0
+
+
+@pytest.mark.skipif(library() is None, reason=skips.COMPILER)
+def test_the_first_batch_prepares_the_weights_of_all_methods():
+    """Worker processes are forked after it, and share them."""
+    generator = generator_for([blockwise_model()], "auto")
+    outputs(generator, SAMPLES[1:2])
+    assert all(method._engine._made for method in generator.methods.values())
 
 
 # Of batches of four to a measurement, and one before them that does not count.

@@ -1,0 +1,61 @@
+"""The tables of docs/performance.md that a command writes."""
+
+import json
+import sys
+
+from examples.engine import methods
+
+MARKS = "before\n<!-- base -->\nold\n<!-- end of base -->\nbehind\n"
+
+
+def canned(command, output):
+    """A benchmark in which fairseq takes two seconds, and everything else one."""
+    words = [str(word) for word in command]
+    names = [
+        value.split(":")[0]
+        for option, value in zip(words, words[1:])
+        if option == "--method" and not value.startswith("CTranslate2")
+    ]
+    assert words[words.index("--sentences") + 1] in ("6", "32")
+    assert all(f"{name}: " in " ".join(words) for name in methods.FAIRSEQ)
+    return {
+        "results": [
+            {
+                "method": name,
+                "bleu": 1.0,
+                "tokens_per_invocation": 1.5,
+                "seconds": [2.0, 2.0] if name.startswith("fairseq") else [1.0, 0.5],
+                "sentences": 6,
+                "memory": 1.0,
+            }
+            for name in names
+        ]
+    }
+
+
+def test_figures_and_tables_are_written(tmp_path, monkeypatch):
+    page, figures = tmp_path / "page.md", tmp_path / "figures" / "methods.json"
+    page.write_text(MARKS, encoding="utf-8")
+    monkeypatch.setattr(methods, "PAGE", page)
+    monkeypatch.setattr(methods, "FIGURES", figures)
+    monkeypatch.setattr(methods.commands, "run_benchmark", canned)
+    model = methods.MODELS["base"]._replace(prepare=lambda work: None)
+    monkeypatch.setitem(methods.MODELS, "base", model)
+    arguments = ["--machine", "Z", "--models", "base", "--workdir", str(tmp_path / "work")]
+    monkeypatch.setattr(sys, "argv", ["methods.py", *arguments, "--threads", "3"])
+    methods.main()
+    written = json.loads(figures.read_text(encoding="utf-8"))
+    assert written["base"]["machine"] == "Z" and set(written["base"]["batches"]) == {"1", "32"}
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- base -->\n## Transformer base\n") and "old" not in text
+    assert "| greedy, int8 | 1.50 | 3.00x (2.00 to 4.00) | 3.00x (2.00 to 4.00) |" in text
+    # A method that could not run has no figures.
+    assert "| CTranslate2, beam 1 |  |  |  |" in text
+    assert methods.with_tables(text, written) == text
+
+
+def test_the_page_has_the_tables_of_the_figures():
+    page = methods.PAGE.read_text(encoding="utf-8")
+    figures = json.loads(methods.FIGURES.read_text(encoding="utf-8"))
+    assert set(figures) == set(methods.MODELS)
+    assert methods.with_tables(page, figures) == page
