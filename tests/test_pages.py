@@ -68,7 +68,7 @@ def test_every_page_can_be_reached_from_the_front_page():
 def test_links_are_found():
     found = [link for document in DOCUMENTS for link in snippets.links(document)]
     assert len(found) > 80
-    assert "performance.md#beside-ctranslate2" in str(found)
+    assert "performance.md#whole-commands" in str(found)
 
 
 @pytest.mark.parametrize("document", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)

@@ -130,7 +130,7 @@ class Auto(DecodingGenerator):
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
         if not self._times:
-            # Trials do not include it, and worker processes that are forked later share the weights.
+            # Not part of a trial. Worker processes that are forked later share the weights.
             self.prepare()
         times = self._times[sources.n.bit_length()]
         number = times.choose()
