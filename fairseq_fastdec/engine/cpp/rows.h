@@ -61,8 +61,6 @@ struct Row {
   int64_t n_learned = 0;  // the number of tokens whose n-grams have been learned
 
   int64_t length() const { return int64_t(context.size()) - 1; }
-  // The number of tokens that may follow the context and n more tokens, including EOS.
-  int64_t room_behind(int64_t n) const { return request.max_len + 1 - length() - n; }
 };
 
 // The input of a step: the blocks of all rows, n tokens. A block begins with certain tokens, followed

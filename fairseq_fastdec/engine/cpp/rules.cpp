@@ -2,7 +2,6 @@
 
 #include <cfloat>
 #include <cmath>
-#include <numeric>
 
 namespace fastdec {
 
@@ -181,7 +180,7 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
   extensions.n = n_best;
   extensions.totals.resize(n_beams * n_best);
   extensions.tokens.resize(n_beams * n_best), extensions.rows.resize(n_beams * n_best);
-  std::vector<int64_t> numbers, starts;
+  std::vector<int64_t> starts;
   // As many beams at a time as their distributions fit into memory.
   for (int64_t beam = 0, end = 0; beam < n_beams; beam = end) {
     const int64_t first = beams.starts[beam];
@@ -189,8 +188,6 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
            (end == beam || beams.starts[end + 1] - first <= MOST_DISTRIBUTIONS))
       ++end;
     const int64_t n = beams.starts[end] - first;
-    numbers.resize(n);
-    std::iota(numbers.begin(), numbers.end(), 0);
     starts.clear();
     for (int64_t at = beam; at <= end; ++at) starts.push_back(beams.starts[at] - first);
     const std::vector<const float *> of_models = logits_of(decoder, first, n);
@@ -198,7 +195,7 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
     task.n_best = n_best, task.n_per_row = std::min(n_per_row, n_best);
     task.n_beams = end - beam;
     task.n_parts = task.n_beams < MANY_BEAMS * task.n_threads ? task.n_threads : 1;
-    task.rows = numbers.data(), task.starts = starts.data();
+    task.starts = starts.data();
     task.totals = beams.totals + first;
     task.best = extensions.totals.data() + beam * n_best;
     task.tokens = extensions.tokens.data() + beam * n_best;

@@ -145,7 +145,7 @@ template <typename Vec>
 void test_top_k(int64_t n_types, int64_t n_best, int64_t n_parts) {
   const int64_t n_rows = 4, n_beams = 2;
   const auto logits = random_floats(n_rows * n_types, -5, 5), totals = random_floats(n_rows, -5, 0);
-  const std::vector<int64_t> never = {1}, rows = {0, 1, 2, 3}, starts = {0, 2, 4};
+  const std::vector<int64_t> never = {1}, starts = {0, 2, 4};
   const std::vector<uint8_t> no_end = {0, 1, 0, 0};
   const float *const scores[] = {logits.data()};
   std::vector<float> best(n_beams * n_best);
@@ -154,7 +154,7 @@ void test_top_k(int64_t n_types, int64_t n_best, int64_t n_parts) {
   task.n_rows = n_rows, task.n_types = n_types, task.n_best = task.n_per_row = n_best;
   task.n_threads = 1, task.normalize = 1, task.never = never.data(), task.n_never = 1;
   task.eos = 2, task.penalized = 3, task.penalty = 0.5f, task.scores = scores, task.n_members = 1;
-  task.no_end = no_end.data(), task.n_beams = n_beams, task.rows = rows.data();
+  task.no_end = no_end.data(), task.n_beams = n_beams;
   task.starts = starts.data(), task.totals = totals.data(), task.n_parts = n_parts;
   task.best = best.data(), task.tokens = tokens.data(), task.origins = origins.data();
   std::vector<char> scratch(top_k_scratch_size(task));

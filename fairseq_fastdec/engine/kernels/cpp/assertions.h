@@ -60,12 +60,11 @@ inline void assert_fits(const TopK &task) {
   for (int64_t row = 0; task.only && row < task.n_rows; ++row)
     assert(is_within(task.only[row] + 1, task.n_types + 1));
   // Every row is in exactly one beam.
-  assert(task.rows || (task.n_best <= task.n_types && task.n_beams == task.n_rows));
-  if (!task.rows) return;
+  assert(task.starts || (task.n_best <= task.n_types && task.n_beams == task.n_rows));
+  if (!task.starts) return;
   assert(task.starts[0] == 0 && task.starts[task.n_beams] == task.n_rows);
   for (int64_t beam = 0; beam < task.n_beams; ++beam)
     assert(task.starts[beam + 1] >= task.starts[beam]);
-  for (int64_t at = 0; at < task.n_rows; ++at) assert(is_within(task.rows[at], task.n_rows));
 }
 
 inline void assert_fits(const Move &move) {

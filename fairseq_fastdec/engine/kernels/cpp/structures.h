@@ -252,8 +252,7 @@ struct TopK {
   const int64_t *forbidden;  // [n_rows, n_forbidden], tokens that are not possible
   int64_t n_forbidden;
   int64_t n_beams;        // the rows of a beam compete with each other
-  const int64_t *rows;    // [n_rows], beam by beam; null: each row is a beam
-  const int64_t *starts;  // [n_beams + 1], the index in rows of each beam's first row
+  const int64_t *starts;  // [n_beams + 1], the first row of each beam; null: each row is a beam
   const float *totals;    // [n_rows], the scores of the rows so far; null: all are 0
   int64_t n_parts;        // the number of parts of a beam's rows, which threads share
   void *scratch;          // [top_k_scratch_size] bytes

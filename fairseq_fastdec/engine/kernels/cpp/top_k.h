@@ -156,11 +156,11 @@ INLINE bool is_possible(const TopK &task, int64_t row, int64_t token) {
 }
 
 INLINE int64_t n_rows_of(const TopK &task, int64_t beam) {
-  return task.rows ? task.starts[beam + 1] - task.starts[beam] : 1;
+  return task.starts ? task.starts[beam + 1] - task.starts[beam] : 1;
 }
 
 INLINE int64_t row_of(const TopK &task, int64_t beam, int64_t number) {
-  return task.rows ? task.rows[task.starts[beam] + number] : beam;
+  return task.starts ? task.starts[beam] + number : beam;
 }
 
 INLINE const float *scores_of(const TopK &task, int64_t member, int64_t row) {
