@@ -12,7 +12,6 @@ import argparse
 import datetime
 import json
 import re
-import statistics
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES
 from examples.common.random_base import FORCED
 from examples.common.table import untitled
+from examples.engine.base import times_as_fast
 from examples.engine.beside_ctranslate2 import prepare_base, prepare_small
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
@@ -234,14 +234,12 @@ def section(model: Model, figure: dict[str, Any]) -> str:
 
 
 def speed(results: dict[str, Any], name: str, reference: str) -> str:
-    """The speed of a method relative to another one: the median of the rounds, and the range."""
-    method, other = results.get(name), results.get(reference)
-    if method is None or other is None:
+    """The speed of a method relative to another one; empty if one of them could not run."""
+    if name not in results or reference not in results:
         return ""
-    ratios = sorted(slow / fast for fast, slow in zip(method["seconds"], other["seconds"]))
     if name == reference:
         return "1.00x"
-    return f"{statistics.median(ratios):.2f}x ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    return times_as_fast(results[name], results[reference])
 
 
 if __name__ == "__main__":

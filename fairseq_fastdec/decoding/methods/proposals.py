@@ -46,21 +46,25 @@ def chain_of(
         return Proposed(chain[0])
     if not network.has_sequential_heads:
         log_probs = batch.limited(network.head_log_probs(features, n_heads), range(1, n_heads))
-        scores, proposals = log_probs.max(dim=-1)
+        scores, proposals = _best(log_probs, batch.rules.eos)
     else:
         states = network.begin_drafts(features)
         scores = torch.zeros_like(chain[0], dtype=torch.float32)[:, :0]
         for depth in range(1, n_heads):
             states = network.extend_drafts(states, chain[-1])
-            score, tokens = batch.limited(network.draft_log_probs(states), [depth]).max(dim=-1)
+            log_probs = batch.limited(network.draft_log_probs(states), [depth])
+            score, tokens = _best(log_probs, batch.rules.eos)
             chain.append(tokens)
-            # Nothing follows EOS.
-            score = score.masked_fill(tokens.eq(batch.rules.eos), -math.inf)
             scores = torch.cat([scores, score], dim=1)
             if confidence and not scores.sum(dim=1).exp().mean() >= confidence:
                 break
         proposals = torch.cat(chain[1:], dim=1)
-    scores = scores.masked_fill(proposals.eq(batch.rules.eos), -math.inf)
     before = pad(scores, (1, -1)).cumsum(dim=1)
     goes_on = before.ne(-math.inf) & before.exp().ge(confidence)
     return Proposed(torch.cat([chain[0], proposals.masked_fill(~goes_on, batch.rules.pad)], dim=1))
+
+
+def _best(log_probs: Tensor, eos: int) -> tuple[Tensor, Tensor]:
+    """The best tokens, and their scores: ``-inf`` for EOS, which nothing follows."""
+    scores, tokens = log_probs.max(dim=-1)
+    return scores.masked_fill(tokens.eq(eos), -math.inf), tokens

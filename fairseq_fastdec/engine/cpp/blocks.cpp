@@ -31,7 +31,7 @@ void BlockSearch::left(int64_t row) {
 // Section 3: predict.
 void BlockSearch::propose() {
   // Given drafts take precedence; the drafter proposes for the other rows.
-  bool asks_drafter = false;
+  bool asks_drafter = false, has_chains = false;
   std::vector<std::vector<int64_t>> chains(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     Row &row = rows[i];
@@ -40,18 +40,17 @@ void BlockSearch::propose() {
   }
   given.shorten(rows, chains);
   for (size_t i = 0; i < rows.size(); ++i) {
-    Row &row = rows[i];
-    if (row.is_new && !row.n_drafted) drafter->propose_behind(row, chains[i]);
-    asks_drafter |= !row.is_new && !row.n_drafted;
+    if (rows[i].is_new && !rows[i].n_drafted) drafter->propose_behind(rows[i], chains[i]);
+    const bool is_drafters = !rows[i].is_new && !rows[i].n_drafted;
+    if (is_drafters) chains[i].clear();
+    asks_drafter |= is_drafters, has_chains |= !is_drafters;
   }
   if (asks_drafter) {
     clock.count(counters.seconds.search);
     drafter->propose(decoder, rows, states, feed);
     // The time of guesses without heads counts as search.
     if (drafter->n_proposing()) clock.count(counters.seconds.heads);
-    for (size_t row = 0; row < rows.size(); ++row)
-      if (!rows[row].is_new && !rows[row].n_drafted) chains[row].clear();
-    feed.replace(chains);
+    if (has_chains) feed.replace(chains);
   } else {
     feed.take(chains);
   }

@@ -229,7 +229,9 @@ void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   draft.from_features = chains.features;
 }
 
-void run(Trees &task) { grow_trees(task); }
+void run(Trees &task) {
+  put_trees_side_by_side(task, task.n_rows, [&](int64_t row) { return grow_tree(task, row); });
+}
 
 void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
          Buffer<float> &of_choice) {
@@ -262,7 +264,8 @@ void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
       lay_out_level(task, task.draft[member].step, rows, next, tokens);
     begins = next;
   }
-  write_trees(task, rows);
+  put_trees_side_by_side(task, int64_t(rows.size()),
+                         [&](int64_t row) { return rows[row].write(task, row); });
 }
 
 void run(Move &task) {

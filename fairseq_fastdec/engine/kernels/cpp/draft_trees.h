@@ -128,10 +128,5 @@ INLINE void take_flags(const DraftTrees &task, int64_t level, const std::vector<
   task.best->has_to_end = take(task.only_end, task.flags + begins.back());
 }
 
-void write_trees(const DraftTrees &task, const std::vector<RowPaths> &rows) {
-  put_trees_side_by_side(task, int64_t(rows.size()),
-                         [&](int64_t row) { return rows[row].write(task, row); });
-}
-
 }  // namespace
 }  // namespace fastdec

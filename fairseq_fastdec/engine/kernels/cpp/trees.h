@@ -72,9 +72,5 @@ void put_trees_side_by_side(const Task &task, int64_t n_rows, Write write) {
   }
 }
 
-void grow_trees(const Trees &task) {
-  put_trees_side_by_side(task, task.n_rows, [&](int64_t row) { return grow_tree(task, row); });
-}
-
 }  // namespace
 }  // namespace fastdec
