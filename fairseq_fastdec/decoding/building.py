@@ -38,7 +38,8 @@ def build_generator(
     eos = extra.get("eos", dictionary.eos())
     _check_end(args, eos, dictionary)
     strip = extra.get("symbols_to_strip_from_output", ())
-    generator = generator_class(str(options.decoding))
+    method = generator_class(str(options.decoding))
+    generator = method.for_models(models, options)
     return generator(models, dictionary, args, options, strip, source_dictionary, eos)
 
 

@@ -115,6 +115,13 @@ class DecodingGenerator(ABC):
         self.set_up(models)
         self.search = self.choose_search(models)
 
+    @classmethod
+    def for_models(
+        cls, models: Sequence[FairseqEncoderDecoderModel], options: "DecodingOptions"
+    ) -> "type[DecodingGenerator]":
+        """The class of the generator for these models."""
+        return cls
+
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         """Set up the method; called before :meth:`choose_search` at the end of construction.
 

@@ -133,6 +133,11 @@ class DecodingOptions(
         return self.keeps_p1_tokens and str(self.engine_precision) == "model"
 
     @property
+    def proposes_by_time(self) -> bool:
+        """Whether proposals are made only while they save time: ``--decoding auto``."""
+        return str(self.decoding) == "auto"
+
+    @property
     def draft_name(self) -> str:
         """The value of ``--draft``, or the method's default."""
         if self.draft is not None:

@@ -26,6 +26,7 @@ class BlockOptions(NamedTuple):
         n_heads: the number of heads, including p_1; 1 without proposals of heads.
         n_in_tree: the maximum number of proposals in a tree; 0 for chains.
         confidence: see ``--proposal-confidence``.
+        by_time: no proposals while they make decoding slower.
         acceptance: the arguments of ``_engine.Acceptance``.
         window: the length of a block with drafts, including the next token; 1 without drafts.
         drafts: the arguments of ``_engine.Drafts``.
@@ -35,6 +36,7 @@ class BlockOptions(NamedTuple):
     n_heads: int = 1
     n_in_tree: int = 0
     confidence: float = 0.0
+    by_time: bool = False
     acceptance: Arguments = {}
     window: int = 1
     drafts: Arguments = {}
@@ -54,6 +56,7 @@ class BlockOptions(NamedTuple):
                 n_heads=self.n_heads,
                 n_in_tree=self.n_in_tree,
                 confidence=self.confidence,
+                by_time=self.by_time,
                 window=loading.bounded(self.window),
                 drafts=module.Drafts(**self.drafts),
             ),

@@ -30,6 +30,7 @@ METHODS = {
     "tree": {"decoding": "blockwise", "proposal_tree": 15},
     "approximate": {"decoding": "blockwise", "acceptance": "topk", "acceptance_topk": 3},
     "lookahead": {"decoding": "lookahead"},
+    "auto": {"decoding": "auto"},
     "jacobi": {"decoding": "jacobi"},
     "beam": {"beam": 5, "lenpen": 0.6, "max_len_b": 30},
     "variable_beam": {"decoding": "variable_beam", "beam": 5},

@@ -1,21 +1,15 @@
-"""``--decoding auto``: greedy's output, by the method that is fastest."""
+"""``--decoding auto``: greedy's output, with proposals while they save time."""
 
 import argparse
-import math
 
 import pytest
 import torch
 
-from fairseq_fastdec.decoding import auto, build_generator
-from fairseq_fastdec.decoding.auto import (
-    ENOUGH_TOKENS,
-    FIRST_REST,
-    N_REMEMBERED,
-    MethodTimes,
-)
+from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.methods.blockwise import Blockwise
+from fairseq_fastdec.decoding.methods.lookahead import Lookahead
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.engine.kernels.loading import library
-from tests.support import skips, tiny
+from tests.support import tiny
 from tests.support.blockwise import MAX_LEN, constant_model, in_fp64
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
@@ -23,6 +17,8 @@ SAMPLES = [
     tiny.random_batch(TASK, lengths, seed=seed)
     for seed, lengths in enumerate([[1, 4, 8, 9], [12], [0, 7], [3], [10, 11], [5, 6, 7, 8, 9, 2]])
 ]
+# The steps of so many repetitions include trials of both ways, and the rests after them.
+REPETITIONS = 20
 
 
 def generator_for(models, decoding, **options):
@@ -30,6 +26,11 @@ def generator_for(models, decoding, **options):
     return build_generator(
         models, TASK.target_dictionary, args, DecodingOptions(decoding=decoding, **options)
     )
+
+
+def in_torch(generator):
+    generator.search = None
+    return generator
 
 
 def outputs(generator, samples, prefix=None):
@@ -52,24 +53,39 @@ METHODS = {
 }
 
 
+@pytest.mark.parametrize("way", ["compiled", "torch"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("members", [1, 2])
-def test_greedys_output(method, members):
+def test_greedys_output(method, members, way):
     models = [blockwise_model(seed=0), blockwise_model(seed=1)][:members]
     ours = generator_for(models, **METHODS[method])
-    greedy = generator_for(models, "greedy")
-    for _ in range(3):
-        assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
+    assert isinstance(ours, Blockwise)
+    if way == "torch":
+        in_torch(ours)
+    expected = outputs(generator_for(models, "greedy"), SAMPLES)
+    n_repetitions = REPETITIONS if way == "compiled" else 4
+    for _ in range(n_repetitions):
+        assert_same_outputs(outputs(ours, SAMPLES), expected)
     assert ours.statistics.row_invocations <= ours.statistics.tokens
-    assert list(ours.methods) == ["greedy", "lookahead", "blockwise"]
-    assert ours.statistics.sentences == 3 * sum(len(sample["id"]) for sample in SAMPLES)
+    assert ours.statistics.sentences == n_repetitions * sum(len(own["id"]) for own in SAMPLES)
 
 
-def test_a_stock_model_has_drafts_alone():
+@pytest.mark.parametrize("way", ["compiled", "torch"])
+def test_stock_models_have_drafts_alone(way):
     ours, greedy = (generator_for([stock_model()], name) for name in ("auto", "greedy"))
-    for _ in range(3):
-        assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
-    assert list(ours.methods) == ["greedy", "lookahead"]
+    assert isinstance(ours, Lookahead)
+    if way == "torch":
+        in_torch(ours)
+    expected = outputs(greedy, SAMPLES)
+    for _ in range(REPETITIONS if way == "compiled" else 4):
+        assert_same_outputs(outputs(ours, SAMPLES), expected)
+
+
+def test_models_with_and_without_heads_have_drafts_alone():
+    models = [blockwise_model(), stock_model()]
+    ours, greedy = (generator_for(models, name) for name in ("auto", "greedy"))
+    assert isinstance(ours, Lookahead)
+    assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
 
 
 def test_in_fp64_and_behind_prefixes():
@@ -82,77 +98,12 @@ def test_in_fp64_and_behind_prefixes():
         )
 
 
-def test_the_fastest_method_decodes_most_batches(monkeypatch):
-    """Time stands still, but for invocations: heads that are always right take the fewest."""
-    generator = generator_for([constant_model(4)], "auto")
-    counts = generator.statistics
-    monkeypatch.setattr(auto, "perf_counter", lambda: float(counts.decoder_invocations))
-    outputs(generator, SAMPLES[:1])
-    (times,) = generator._times.values()
-    while math.inf in times.medians():
-        outputs(generator, SAMPLES[:1])
-    before = counts.row_invocations, counts.tokens
-    for _ in range(4):
-        outputs(generator, SAMPLES[:1])
-    assert (counts.tokens - before[1]) / (counts.row_invocations - before[0]) > 2.0
-
-
-@pytest.mark.skipif(library() is None, reason=skips.COMPILER)
-def test_the_first_batch_prepares_the_weights_of_all_methods():
-    """Worker processes are forked after it, and share them."""
-    generator = generator_for([blockwise_model()], "auto")
-    outputs(generator, SAMPLES[1:2])
-    assert all(method._engine._made for method in generator.methods.values())
-
-
-# Of batches of four to a measurement, and one before them that does not count.
-N_OF_TRIAL = 5
-
-
-def choices(times, n, seconds, n_tokens=ENOUGH_TOKENS // 4):
-    """The methods that decode n batches, whose tokens take ``seconds(number, n before)``."""
-    chosen = []
-    for _ in range(n):
-        number = times.choose()
-        times.learn(n_tokens * seconds(number, len(chosen)), n_tokens)
-        chosen.append(number)
-    return chosen
-
-
-@pytest.mark.parametrize("fastest", [0, 1, 2])
-def test_trials_become_rare(fastest):
-    chosen = choices(MethodTimes(3), 4000, lambda number, _: 0.5 if number == fastest else 1.0)
-    first = [number for number in range(3) for _ in range(N_OF_TRIAL)]
-    assert chosen[: 3 * N_OF_TRIAL] == first
-    assert chosen[3 * N_OF_TRIAL : FIRST_REST] == [fastest] * (FIRST_REST - 3 * N_OF_TRIAL)
-    others = [number for number in chosen if number != fastest]
-    assert len(others) == 2 * N_OF_TRIAL * (1 + math.floor(math.log2(1 + 4000 / FIRST_REST)))
-
-
-def test_the_first_batch_of_a_trial_does_not_count():
-    times = MethodTimes(2)
-    choices(times, 2 * N_OF_TRIAL, lambda number, n: 100.0 if n % N_OF_TRIAL == 0 else 1.0 + number)
-    assert times.medians() == [1.0, 2.0]
-
-
-def test_one_large_batch_is_a_trial():
-    chosen = choices(MethodTimes(2), 6, lambda number, _: 2.0 - number, ENOUGH_TOKENS)
-    assert chosen == [0, 1, 1, 1, 1, 1]
-
-
-def test_a_method_that_becomes_slower_is_replaced():
-    times = MethodTimes(2)
-    choices(times, 50, lambda number, _: 1.0 + number, ENOUGH_TOKENS)
-    later = choices(times, 20, lambda number, _: 3.0 - number, ENOUGH_TOKENS)
-    assert later[N_REMEMBERED // 2 + 1 :] == [1] * (20 - N_REMEMBERED // 2 - 1)
-
-
-def test_batches_without_tokens_say_nothing():
-    times = MethodTimes(1)
-    for _ in range(2):
-        times.choose()
-        times.learn(1.0, 0)
-    assert times.medians() == [math.inf] and times.fastest == 0
+def test_given_drafts():
+    ours, greedy = (generator_for([blockwise_model()], name) for name in ("auto", "greedy"))
+    expected = outputs(greedy, SAMPLES[:1])
+    drafts = [torch.tensor(tokens) for tokens, _ in expected]
+    assert_same_outputs(outputs(ours, [dict(SAMPLES[0], drafts=drafts)]), expected)
+    assert ours.statistics.drafted_right > 0
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
@@ -168,6 +119,11 @@ def test_where_no_proposal_fits_any_more(method, length):
 def test_too_many_heads_are_refused():
     with pytest.raises(ValueError, match="--decoding-block-size 9"):
         generator_for([blockwise_model()], "auto", decoding_block_size=9)
+
+
+def test_heads_that_a_model_does_not_have():
+    with pytest.raises(ValueError, match="the model has no prediction heads"):
+        generator_for([stock_model()], "auto", decoding_block_size=2)
 
 
 @pytest.mark.parametrize(

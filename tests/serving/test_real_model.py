@@ -65,7 +65,7 @@ def test_wrong_options():
 
 def test_methods_that_take_whole_batches():
     with pytest.raises(ValueError, match="sentences cannot join running batches; use --decoding"):
-        open_translator(str(MODEL), decoding="auto")
+        open_translator(str(MODEL), beam=2, sampling=True)
 
 
 def test_translations_do_not_depend_on_the_load(translator, app):

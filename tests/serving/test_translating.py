@@ -31,6 +31,7 @@ METHODS = {
     "blockwise": {"decoding": "blockwise"},
     "tree": {"decoding": "blockwise", "proposal_tree": 15},
     "lookahead": {"decoding": "lookahead"},
+    "auto": {"decoding": "auto"},
     "jacobi": {"decoding": "jacobi"},
     "beam": {"decoding": "beam", "beam": 5},
     "bans": {"beam": 4, "no_repeat_ngram_size": 2, "lenpen": 0.5},
@@ -40,7 +41,6 @@ METHODS = {
 # What no running batch can take.
 ALONE = {
     "fairseq": {"decoding": "fairseq", "beam": 2},
-    "auto": {"decoding": "auto"},
     "streaming": {"decoding": "streaming", "beam": 3},
 }
 

@@ -49,7 +49,6 @@ class Upper:
     "options, message",
     [
         ({"decoding": "fairseq"}, "--decoding fairseq: not supported by bundles"),
-        ({"decoding": "auto"}, "--decoding auto: bundles do not support this method"),
         ({"beam": 2, "sampling": True}, "bundles do not support this method or its options"),
         ({"tokenizer": Upper()}, "Upper: bundles support moses, subword_nmt and sentencepiece"),
     ],

@@ -16,6 +16,7 @@ from .acceptance import AcceptanceTest, acceptance_test, compiled_acceptance
 from .generator import SingleHypothesisMethod
 from .given_drafts import GivenDrafts, opened
 from .outputs import OutputBatch
+from .proposal_times import ProposalTimes
 from .proposal_trees import tree_of
 from .proposals import Proposed, chain_of
 
@@ -68,8 +69,9 @@ class BlockwiseOptions:
     proposal_confidence: Optional[float] = option(
         None,
         "blockwise, auto: stop proposing when the joint probability of the proposed tokens, by the "
-        "heads' own estimate, falls below this. 0 = never stop (default: 0.5 for --block-heads "
-        "sequential with --acceptance exact, where it cannot change the output, otherwise 0)",
+        "heads' own estimate, falls below this. 0 = never stop (default: 0 for parallel heads and "
+        "for --acceptance other than exact; otherwise 0.5, and no proposals at all while they make "
+        "decoding slower)",
         methods=("blockwise", "auto"),
         at_least=0,
         at_most=(1, "it is a probability"),
@@ -110,6 +112,8 @@ class Blockwise(SingleHypothesisMethod):
         is_limited = options.keeps_p1_tokens and self.network.has_sequential_heads
         default = DEFAULT_CONFIDENCE if is_limited else 0.0
         self._confidence = default if given is None else given
+        self._by_time = options.proposes_by_time or (given is None and is_limited)
+        self._times = ProposalTimes(self._by_time)
 
     @property
     def n_proposing_heads(self) -> int:
@@ -120,6 +124,7 @@ class Blockwise(SingleHypothesisMethod):
             n_heads=self._n_heads,
             n_in_tree=self.options.proposal_tree or 0,
             confidence=self._confidence,
+            by_time=self._by_time,
             acceptance=compiled_acceptance(self.options, self.dictionary),
         )
 
@@ -137,7 +142,9 @@ class Blockwise(SingleHypothesisMethod):
             if not batch.n_rows:
                 break
             # Predict: y_{j+i} = argmax p_i(y_{j+i} | y_1 ... y_j, x) for i = 1 ... k (section 3).
-            block = with_drafts(self._predict(batch, features, certain), batch, given)
+            proposes = self._times.propose(batch.n_rows)
+            block = self._predict(batch, features, certain, self._n_heads if proposes else 1)
+            block = with_drafts(block, batch, given)
             # Verify: p_1 predicts the token after each token of the block. This invocation also
             # computes the features of the next prediction (section 4).
             fed = batch.step(block.tokens, block.parents)
@@ -153,16 +160,20 @@ class Blockwise(SingleHypothesisMethod):
             is_tree = block.parents is not None
             batch.observe(1, tokens[:, 1:], best, best_scores, n, n if is_tree else None)
             n_taken = batch.keep(tokens, scores, n, path if is_tree else None)
-            self._count_heads(n_taken[given.n_proposed(batch, 0).eq(0)].tolist())
+            if proposes:
+                self._count_heads(n_taken[given.n_proposed(batch, 0).eq(0)].tolist())
             given.learn(batch, n - 1)
             # The next prediction starts at the last accepted token.
             certain, certain_score = best[row, n - 1], best_scores[row, n - 1]
             features = fed[row, path[row, n - 1]]
+            self._times.learn(int(n_taken.sum() + certain.eq(batch.rules.eos).sum()))
 
-    def _predict(self, batch: OutputBatch, features: Tensor, certain: Tensor) -> Proposed:
-        given = (batch, features, certain, self._n_heads)
+    def _predict(
+        self, batch: OutputBatch, features: Tensor, certain: Tensor, n_heads: int
+    ) -> Proposed:
+        given = (batch, features, certain, n_heads)
         n_proposals = self.options.proposal_tree
-        if n_proposals is None:
+        if n_proposals is None or n_heads == 1:
             return chain_of(*given, self._confidence)
         return tree_of(*given, n_proposals, self._confidence)
 

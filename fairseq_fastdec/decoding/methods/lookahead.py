@@ -21,6 +21,7 @@ from .drafts import Draft, compiled_drafts, draft_of
 from .generator import SingleHypothesisMethod
 from .given_drafts import GivenDrafts, opened
 from .outputs import OutputBatch, agreeing
+from .proposal_times import ProposalTimes
 
 
 @dataclass
@@ -42,6 +43,7 @@ class Lookahead(SingleHypothesisMethod):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._window = self.options.lookahead_window
+        self._times = ProposalTimes(self.options.proposes_by_time)
         self._drafts = draft_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=True
         )
@@ -49,14 +51,20 @@ class Lookahead(SingleHypothesisMethod):
     def search_options(self) -> BlockOptions:
         dictionaries = (self.source_dictionary, self.dictionary)
         drafts = compiled_drafts(self.options, *dictionaries, replaces_answers=True)
-        return BlockOptions(window=self._window, drafts=drafts)
+        by_time = self.options.proposes_by_time
+        return BlockOptions(window=self._window, by_time=by_time, drafts=drafts)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        decode_in_windows(batch, last, self._window, self._drafts, self.given_drafts)
+        decode_in_windows(batch, last, self._window, self._drafts, self.given_drafts, self._times)
 
 
 def decode_in_windows(
-    batch: OutputBatch, last: Tensor, window: int, drafts_of_method: Draft, given: GivenDrafts
+    batch: OutputBatch,
+    last: Tensor,
+    window: int,
+    drafts_of_method: Draft,
+    given: GivenDrafts,
+    times: ProposalTimes,
 ) -> None:
     """Feed each row its certain next token and drafts; keep the drafts that equal the answers.
 
@@ -64,6 +72,7 @@ def decode_in_windows(
         last: int64 ``[R]``, the first token to feed to each row.
         window: the maximum number of tokens per block, unless a given draft has more.
         given: drafts that take precedence over the method's.
+        times: decide whether the method drafts in a step.
     """
     drafts_of_method.begin(batch)
     given.begin(batch)
@@ -84,7 +93,8 @@ def decode_in_windows(
         if not batch.n_rows:
             break
         # The answers to wrong tokens are guesses for the tokens after the certain one.
-        n_drafts = min(window, batch.most_left(1)) - 1
+        proposes = times.propose(batch.n_rows)
+        n_drafts = min(window, batch.most_left(1)) - 1 if proposes else 0
         offsets = torch.arange(n_drafts, device=last.device)
         places = 1 + n_right[:, None] + offsets
         guesses = answers.gather(1, places.clamp(max=answers.size(1) - 1))
@@ -100,7 +110,9 @@ def decode_in_windows(
         # Accept: keep the certain token and the drafts that are right.
         block = torch.cat([certain[:, None], drafts], dim=1)
         block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
-        batch.keep(block, block_scores, 1 + n_right)
+        n_taken = batch.keep(block, block_scores, 1 + n_right)
+        ends = answers.gather(1, n_right[:, None]).eq(batch.rules.eos)
+        times.learn(int(n_taken.sum() + ends.sum()))
 
 
 def _within_limits(batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:

@@ -7,6 +7,7 @@ BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
              options.acceptance.kind == Acceptance::AMONG_BEST ? options.acceptance.n_best : 1,
              options.capacity, team),
       acceptance(std::move(options.acceptance)),
+      by_time(options.proposals.by_time),
       drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
       states(models.size()) {
   counters.accepted.assign(drafter->n_proposing(), 0);
@@ -28,6 +29,18 @@ void BlockSearch::left(int64_t row) {
   }
 }
 
+void BlockSearch::step() {
+  if (!by_time) return Search::step();
+  TimesOfSize &of_size = times.of_size(int64_t(rows.size()));
+  proposes = of_size.proposes();
+  n_appended = 0;
+  Clock own;
+  double seconds = 0;
+  Search::step();
+  own.count(seconds);
+  of_size.learn(seconds, n_appended);
+}
+
 // Section 3: predict.
 void BlockSearch::propose() {
   // Given drafts take precedence; the drafter proposes for the other rows.
@@ -41,7 +54,7 @@ void BlockSearch::propose() {
   given.shorten(rows, chains);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].is_new && !rows[i].n_drafted) drafter->propose_behind(rows[i], chains[i]);
-    const bool is_drafters = !rows[i].is_new && !rows[i].n_drafted;
+    const bool is_drafters = proposes && !rows[i].is_new && !rows[i].n_drafted;
     if (is_drafters) chains[i].clear();
     asks_drafter |= is_drafters, has_chains |= !is_drafters;
   }
@@ -93,6 +106,7 @@ bool BlockSearch::keep(int64_t i) {
   int64_t *const path = feed.has_trees && !row.is_new ? memory.data() : nullptr;
   const int64_t n_accepted = path ? accept_path(i, path) : accept_chain(i);
   decoder.keep(i, n_accepted, path);
+  const int64_t n_before = row.length();
   const int64_t n_taken = append_block(i, feed.n_known[i], n_accepted, path);
   bool ends = n_taken && row.context.back() == rules.eos;
   if (n_taken) row.blocks.push_back(n_taken);
@@ -100,7 +114,7 @@ bool BlockSearch::keep(int64_t i) {
     const int64_t n_right = n_accepted - feed.n_certain[i];
     given.learn(row, n_right);
     counters.drafted += row.n_drafted, counters.drafted_right += n_right;
-  } else if (!row.is_new) {
+  } else if (!row.is_new && proposes) {
     ++counters.verified;
     const auto n_heads = int64_t(counters.accepted.size());
     for (int64_t head = 0; head < std::min(n_taken - 1, n_heads); ++head)
@@ -112,6 +126,7 @@ bool BlockSearch::keep(int64_t i) {
     ends = append(row, row.next_token, row.next_score);
     row.blocks.push_back(1);
   }
+  n_appended += row.length() - n_before;
   if (ends) return true;
   // The answers after rejected proposals are guesses for the tokens after the next one.
   row.answers.clear();

@@ -8,6 +8,7 @@
 #include "acceptance.h"
 #include "drafts.h"
 #include "given_drafts.h"
+#include "proposal_times.h"
 #include "search.h"
 
 namespace fastdec {
@@ -24,6 +25,7 @@ class BlockSearch : public Search {
   BlockSearch(Models models, BlockOptions options, Team team);
 
  protected:
+  void step() override;
   void propose() override;
   bool asks() const override { return acceptance.asks(); }
   bool keep(int64_t row) override;
@@ -38,8 +40,12 @@ class BlockSearch : public Search {
   int64_t dim(int64_t member) const { return decoder.model(member).decoder.dim; }
 
   const Acceptance acceptance;
+  const bool by_time;
   std::unique_ptr<Drafter> drafter;
   GivenDrafts given;
+  ProposalTimes times;
+  bool proposes = true;    // the drafter proposes in the current step
+  int64_t n_appended = 0;  // the number of tokens that the current step appended to the outputs
   States states;
 };
 

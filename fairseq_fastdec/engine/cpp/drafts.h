@@ -18,6 +18,8 @@ struct Proposals {
   int64_t n_in_tree = 0;  // the maximum number of proposals of a tree; 0: chains
   // Chains and paths of trees end with the token that makes them less probable than this.
   float confidence = 0;
+  // No proposals while they make decoding slower, see proposal_times.h.
+  bool by_time = false;
   // Without heads: the length of a block with guesses, including the next token.
   int64_t window = 1;
   DraftOptions drafts;

@@ -13,6 +13,7 @@ class Search : public Loop<Request, Translation, BlockCounts> {
   Search(Models models, Rules rules, int64_t n_best, int64_t capacity, Team team);
 
  protected:
+  void step() override;
   // Sets `feed`.
   virtual void propose() = 0;
   // Whether the scores of proposals are needed, not only whether they are the best tokens.
@@ -45,7 +46,6 @@ class Search : public Loop<Request, Translation, BlockCounts> {
   std::vector<const Request *> under_way() const override;
   int64_t n_due() override { return capacity - int64_t(rows.size()); }
   void begin(Request request) override;
-  void step() override;
   bool drop(int64_t id) override;
   // Sets the limits of the answers after each token, and the tokens whose scores are needed.
   void restrict();

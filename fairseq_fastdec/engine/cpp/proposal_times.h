@@ -1,0 +1,100 @@
+// Decides from measured times whether a search proposes tokens.
+//
+// Proposals save time if a step takes hardly longer for several tokens than for one, and cost time
+// if a batch already uses the whole processor. This depends on the model, the precision, the
+// processor and the number of sentences, so the time per token is measured with and without
+// proposals. For searches whose output does not depend on the proposals.
+
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace fastdec {
+
+// The time per token in steps with similar numbers of sentences.
+class TimesOfSize {
+ public:
+  // trial: the number of steps of a measurement
+  explicit TimesOfSize(int64_t trial = 64) : trial(trial), rest(FIRST_REST * trial) {}
+
+  // Whether the next step has proposals.
+  bool proposes() {
+    if (!steps_left) choose();
+    --steps_left;
+    return is_proposing;
+  }
+
+  // Records the time of the last step, and the number of tokens that it added to the outputs.
+  void learn(double seconds, int64_t n_tokens) { ways[is_proposing].learn(seconds, n_tokens, trial); }
+
+ private:
+  // In measurements: the time between the first two trials of the slower way, which is four times as
+  // long after each, and its maximum.
+  static constexpr int64_t FIRST_REST = 16, LONGEST_REST = 256;
+
+  // The last measurements of a way to decode. Their median is used, since the process may have been
+  // interrupted.
+  class Way {
+   public:
+    void learn(double of_step, int64_t of_tokens, int64_t trial) {
+      seconds += of_step, tokens += of_tokens;
+      if (++steps < trial) return;
+      if (tokens) measured[n_measured++ % int64_t(measured.size())] = seconds / double(tokens);
+      seconds = 0, tokens = steps = 0;
+    }
+    // The median of the seconds per token; 0 before the first measurement.
+    double median() const {
+      auto sorted = measured;
+      const int64_t n = std::min(n_measured, int64_t(measured.size()));
+      std::sort(sorted.begin(), sorted.begin() + n);
+      return n ? sorted[(n - 1) / 2] : 0;
+    }
+
+   private:
+    std::array<double, 9> measured = {};
+    int64_t n_measured = 0, tokens = 0, steps = 0;
+    double seconds = 0;
+  };
+
+  void choose() {
+    const double without = ways[0].median(), proposing = ways[1].median();
+    bool is_due = !proposing || !without;
+    if (is_due) {
+      is_proposing = !proposing;
+    } else {
+      const bool is_faster = proposing <= without;
+      is_due = is_rested && is_proposing == is_faster;
+      is_proposing = is_faster != is_due;
+    }
+    steps_left = is_due ? trial : rest;
+    if (is_due && is_rested) rest = std::min(4 * rest, LONGEST_REST * trial);
+    is_rested = !is_due;
+  }
+
+  std::array<Way, 2> ways;  // without and with proposals
+  int64_t trial, rest, steps_left = 0;
+  bool is_proposing = true, is_rested = false;
+};
+
+// The times for each number of sentences, in powers of two.
+class ProposalTimes {
+ public:
+  ProposalTimes() {
+    // The more sentences, the fewer steps have enough blocks.
+    for (int64_t size = 0; size < int64_t(of_sizes.size()); ++size)
+      of_sizes[size] = TimesOfSize(std::max<int64_t>(64 >> size, 8));
+  }
+
+  TimesOfSize &of_size(int64_t n_rows) {
+    int64_t size = 0;
+    while (n_rows >>= 1) ++size;
+    return of_sizes[std::min(size, int64_t(of_sizes.size()) - 1)];
+  }
+
+ private:
+  std::array<TimesOfSize, 8> of_sizes;
+};
+
+}  // namespace fastdec

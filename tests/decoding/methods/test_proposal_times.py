@@ -1,0 +1,73 @@
+"""The rule that decides from measured times whether a step has proposals."""
+
+import pytest
+
+from fairseq_fastdec.decoding.methods import proposal_times
+from fairseq_fastdec.decoding.methods.proposal_times import (
+    FIRST_REST,
+    ProposalTimes,
+    TimesOfSize,
+)
+
+TRIAL = 4
+REST = FIRST_REST * TRIAL
+
+
+def choices(times, n, seconds, tokens):
+    """Whether each of n steps has proposals; ``seconds`` and ``tokens`` are for either way."""
+    chosen = []
+    for _ in range(n):
+        proposes = times.proposes()
+        times.learn(seconds[proposes], tokens[proposes])
+        chosen.append(proposes)
+    return chosen
+
+
+@pytest.mark.parametrize("faster", [False, True])
+def test_trials_become_rare(faster):
+    times = TimesOfSize(TRIAL)
+    chosen = choices(times, 6 * REST, (1.0, 2.5 if faster else 3.5), (1, 3))
+    slower = not faster
+    assert chosen[: 2 * TRIAL] == [True] * TRIAL + [False] * TRIAL
+    assert chosen[2 * TRIAL : 2 * TRIAL + REST] == [faster] * REST
+    second = 2 * TRIAL + REST
+    assert chosen[second : second + TRIAL] == [slower] * TRIAL
+    assert chosen[second + TRIAL : second + TRIAL + 4 * REST] == [faster] * 4 * REST
+
+
+def test_what_has_become_slower_is_given_up():
+    times = TimesOfSize(TRIAL)
+    assert choices(times, 2 * TRIAL + REST, (1.0, 2.0), (1, 3))[-1]
+    later = choices(times, 20 * REST, (1.0, 2.0), (1, 1))
+    assert not any(later[-REST:])
+
+
+def test_interruptions_count_little():
+    """The first step takes long; the second measurement corrects the first."""
+    times = TimesOfSize(TRIAL)
+    times.proposes()
+    times.learn(1e6, 3)
+    chosen = choices(times, 10 * REST, (1.0, 2.0), (1, 3))
+    assert not chosen[2 * TRIAL] and all(chosen[2 * REST : 4 * REST])
+
+
+def test_times_are_kept_for_each_size(monkeypatch):
+    """Proposals save time for one sentence and cost time for eight."""
+    now = 0.0
+    monkeypatch.setattr(proposal_times, "perf_counter", lambda: now)
+    times = ProposalTimes(is_used=True)
+    proposed = {1: 0, 8: 0}
+    for _ in range(4000):
+        for n_rows in proposed:
+            proposes = times.propose(n_rows)
+            proposed[n_rows] += proposes
+            now += n_rows * 3 if n_rows == 8 and proposes else n_rows
+            times.learn(2 * n_rows if proposes else n_rows)
+    assert proposed[1] > 3500 and proposed[8] < 500
+
+
+def test_without_it_all_steps_propose():
+    times = ProposalTimes(is_used=False)
+    for _ in range(1000):
+        assert times.propose(1)
+        times.learn(0)
