@@ -77,4 +77,5 @@ def sanitizers(session):
 def coverage(session):
     """Measure which lines and branches of the package the tests run."""
     session.install("-e", ".[dev]", "pytest-cov")
-    session.run("pytest", "-q", "-m", "not sanitizers", "--cov", *session.posargs)
+    # pytest-cov has to find the number of processes on the command line.
+    session.run("pytest", "-q", "-n", "auto", "-m", "not sanitizers", "--cov", *session.posargs)

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the compiled code, and what a wheel without it is named."""
+"""Builds the compiled code, and names wheels without it; pyproject.toml has everything else."""
 
 from glob import glob
 from pathlib import Path
@@ -8,14 +8,14 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 try:
     import pybind11
-except ImportError:  # an installation without build isolation: everything works without the engine
+except ImportError:  # an installation without build isolation gets no compiled code
     pybind11 = None
 
 ENGINE, KERNELS = "fairseq_fastdec/engine/cpp", "fairseq_fastdec/engine/kernels/cpp"
 
 
 class Wheel(bdist_wheel):
-    """A wheel without the compiled code is named py3-none-any, as one of pure Python."""
+    """Names a wheel without compiled code py3-none-any, like one of pure Python."""
 
     def run(self):
         self.run_command("build_ext")
@@ -29,7 +29,7 @@ class Wheel(bdist_wheel):
 
 setup(
     cmdclass={"bdist_wheel": Wheel},
-    # Optional: without a compiler all works, more slowly.
+    # Optional: without a compiler, torch decodes.
     ext_modules=[
         Extension(
             "fairseq_fastdec.engine.kernels._engine",

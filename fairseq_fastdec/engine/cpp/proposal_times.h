@@ -30,8 +30,8 @@ class TimesOfSize {
   void learn(double seconds, int64_t n_tokens) { ways[is_proposing].learn(seconds, n_tokens, trial); }
 
  private:
-  // In measurements: the time between the first two trials of the slower way, which is four times as
-  // long after each, and its maximum.
+  // In measurements: the time between the first two trials of the slower way, which quadruples after
+  // each, and its maximum.
   static constexpr int64_t FIRST_REST = 16, LONGEST_REST = 256;
 
   // The last measurements of a way to decode. Their median is used, since the process may have been
