@@ -173,8 +173,8 @@ def translate_with_kills(run: Run, cluster: Optional[RayCluster]) -> None:
             n_past = len(run.state["events"])
             if n_past < len(schedule) and n_done >= schedule[n_past][0]:
                 time.sleep(draw.random())
-                if process.poll() is not None:
-                    break
+                if process.poll() is not None or run.killed.exists():
+                    continue  # too late: the output is complete
                 kind = schedule[n_past][1]
                 told = do_event(run, kind, process, cluster if on_cluster else None, draw)
                 expected |= EXIT_CODES[kind]

@@ -34,17 +34,17 @@ GREEDY = "greedy"
 # The number of decoder layers of the bundled model.
 OWN_LAYERS = 2
 # Whole chains, independent of the heads' confidence.
-WHOLE = "--proposal-confidence 0"
+WHOLE, LIKELY = "--proposal-confidence 0", "--proposal-confidence 0.5"
 METHODS = {
     GREEDY: "--decoding greedy",
     **{
         f"chain of {n}": f"--decoding blockwise --decoding-block-size {n + 1} {WHOLE}"
         for n in (1, 2, 3, 5, 7)
     },
-    "chain of up to 3": "--decoding blockwise --decoding-block-size 4",
-    "chain of up to 7": "--decoding blockwise",
+    "chain of up to 3": f"--decoding blockwise --decoding-block-size 4 {LIKELY}",
+    "chain of up to 7": f"--decoding blockwise {LIKELY}",
     **{f"tree of {n}": f"--decoding blockwise --proposal-tree {n} {WHOLE}" for n in (3, 7, 15, 31)},
-    "tree of up to 7": "--decoding blockwise --proposal-tree 7",
+    "tree of up to 7": f"--decoding blockwise --proposal-tree 7 {LIKELY}",
 }
 
 

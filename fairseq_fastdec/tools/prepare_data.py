@@ -264,7 +264,11 @@ def encode(lines: list[str], encoder: Any, workers: int, label: str) -> list[str
     """Apply one of fairseq's encoders to each line, in several processes."""
     with multiprocessing.Pool(workers, _start_worker, (encoder,)) as pool:
         results = pool.imap(_encode_line, lines, chunksize=CHUNK)
-        return list(tqdm(results, label, total=len(lines), unit=" lines", mininterval=1))
+        encoded = list(tqdm(results, label, total=len(lines), unit=" lines", mininterval=1))
+        # Workers that inherit a handler for SIGTERM may ignore terminate().
+        pool.close()
+        pool.join()
+    return encoded
 
 
 def _start_worker(encoder: Any) -> None:
