@@ -531,8 +531,8 @@ class Translator(JoiningTranslator):
         if recipe is None:
             raise ValueError(
                 f"--decoding {generator.name}: bundles do not support this method or its options; "
-                "use greedy, blockwise, lookahead, beam or variable_beam without --shortlist and "
-                "--sampling, with models that compiled code supports"
+                "use greedy, blockwise, lookahead, auto, beam or variable_beam without --shortlist "
+                "and --sampling, with models that compiled code supports"
             )
         if self._changes_hypotheses:
             raise ValueError(

@@ -370,7 +370,7 @@ class DecodingGenerator(ABC):
         if not (self.verifies_drafts and self.options.keeps_p1_tokens):
             raise ValueError(
                 f"--decoding {self.name}: does not verify drafts, or accepts tokens other than the "
-                "model's best; use greedy, blockwise or lookahead with --acceptance exact"
+                "model's best; use greedy, blockwise, lookahead or auto with --acceptance exact"
             )
         if len(drafts) != n_sentences:
             raise ValueError(

@@ -182,7 +182,7 @@ def open_translator(path: str, **options: Any) -> Any:
     if translator.job("a", {}) is None:
         raise ValueError(
             f"{path}: sentences cannot join running batches; use --decoding greedy, blockwise, "
-            "lookahead, beam or variable_beam, and a model that the compiled engine supports"
+            "lookahead, auto, beam or variable_beam, and a model that the compiled engine supports"
         )
     translator.schedule(**scheduling)
     return translator

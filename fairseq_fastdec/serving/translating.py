@@ -286,7 +286,7 @@ def check_verifies(recipe: Recipe) -> None:
     """
     if not recipe.verifies_drafts:
         raise ValueError(
-            "drafts: only with decoding greedy, blockwise or lookahead and acceptance exact"
+            "drafts: only with decoding greedy, blockwise, lookahead or auto and acceptance exact"
         )
 
 

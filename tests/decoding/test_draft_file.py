@@ -52,7 +52,7 @@ def test_a_file_that_cannot_be_read(tmp_path, content):
     ("options", "message"),
     [
         (dict(decoding="beam"), "does not apply to --decoding beam"),
-        (dict(decoding="jacobi"), "use --decoding greedy or blockwise or lookahead"),
+        (dict(decoding="jacobi"), "use --decoding greedy or blockwise or lookahead or auto"),
         (dict(decoding="blockwise", acceptance="topk"), "requires --acceptance exact"),
         (dict(decoding="blockwise", min_block_size=2), "no --min-block-size"),
     ],

@@ -12,10 +12,10 @@ from statistics import median_low
 from time import perf_counter
 
 # The number of steps of a measurement with one sentence, and the minimum with many.
-LONGEST_TRIAL, SHORTEST_TRIAL = 64, 8
+LONGEST_TRIAL, SHORTEST_TRIAL = 64, 4
 # In measurements: the time between the first two trials of the slower way, which quadruples after
 # each, and its maximum.
-FIRST_REST, LONGEST_REST = 16, 256
+FIRST_REST, LONGEST_REST = 32, 512
 # The number of measurements whose median is used: the process may have been interrupted.
 N_REMEMBERED = 9
 

@@ -32,7 +32,7 @@ class TimesOfSize {
  private:
   // In measurements: the time between the first two trials of the slower way, which quadruples after
   // each, and its maximum.
-  static constexpr int64_t FIRST_REST = 16, LONGEST_REST = 256;
+  static constexpr int64_t FIRST_REST = 32, LONGEST_REST = 512;
 
   // The last measurements of a way to decode. Their median is used, since the process may have been
   // interrupted.
@@ -84,7 +84,7 @@ class ProposalTimes {
   ProposalTimes() {
     // The more sentences, the fewer steps have enough blocks.
     for (int64_t size = 0; size < int64_t(of_sizes.size()); ++size)
-      of_sizes[size] = TimesOfSize(std::max<int64_t>(64 >> size, 8));
+      of_sizes[size] = TimesOfSize(std::max<int64_t>(64 >> size, 4));
   }
 
   TimesOfSize &of_size(int64_t n_rows) {
