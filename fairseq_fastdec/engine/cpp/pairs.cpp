@@ -59,43 +59,15 @@ void PairSearch::expand() {
   counters.row_invocations += decoder.n_rows();
   counters.beam_steps += int64_t(beams.size());
   restrict();
-  clock.count(counters.seconds.search);
-  const int64_t n_sides = int64_t(tokens.size());
-  if (options.width == 1 && decoder.n_models() == 1)
-    choose_single(n_sides);
-  else
-    choose(0, n_sides, best);
-  clock.count(counters.seconds.choice);
-}
-
-void PairSearch::choose(int64_t first, int64_t n_sides, Extensions &found) {
   // Each side of a row is a separate beam here.
+  const int64_t n_sides = int64_t(tokens.size());
   std::vector<int64_t> starts(n_sides + 1);
-  std::iota(starts.begin(), starts.end(), first);
-  const std::vector<float> nothing(first + n_sides, 0);
+  std::iota(starts.begin(), starts.end(), 0);
+  const std::vector<float> nothing(n_sides, 0);
+  clock.count(counters.seconds.search);
   const BeamRows sides = {n_sides, n_sides, starts.data(), nothing.data()};
-  chooser.extend(decoder, sides, 2 * options.width, limits, found);
-}
-
-// The best pair of a single hypothesis continues, unless one of its tokens is an end. Only then are
-// the second best tokens needed.
-void PairSearch::choose_single(int64_t n_sides) {
-  chooser.choose_best(decoder, n_sides, limits, singles);
-  best.n = 2;
-  best.totals.assign(2 * n_sides, -INFINITY), best.tokens.assign(2 * n_sides, 0);
-  Extensions of_row;
-  for (int64_t side = 0; side < n_sides; side += 2) {
-    const int64_t *const pair = singles.tokens.data() + side;
-    const bool is_forced = limits.only[side] != Limits::ANY || limits.only[side + 1] != Limits::ANY;
-    if (is_forced || pair[0] == rules.eos || pair[1] == rules.eos) {
-      choose(side, 2, of_row);
-      std::copy_n(of_row.totals.begin(), 4, best.totals.begin() + 2 * side);
-      std::copy_n(of_row.tokens.begin(), 4, best.tokens.begin() + 2 * side);
-    } else {
-      for (int64_t own = side; own < side + 2; ++own)
-        best.totals[2 * own] = singles.scores[own], best.tokens[2 * own] = singles.tokens[own];
-    }
-  }
+  chooser.extend(decoder, sides, 2 * options.width, limits, best);
+  clock.count(counters.seconds.choice);
 }
 
 // Limits are in tokens of the natural sentence: slot n can have its n-th token. A sentence that

@@ -45,9 +45,6 @@ class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
   // Feeds all entries, and computes the best left and right tokens of each (DECODEBEAM).
   void expand();
   void restrict();
-  // Computes the 2W best tokens of n sides.
-  void choose(int64_t first_side, int64_t n_sides, Extensions &found);
-  void choose_single(int64_t n_sides);
   // Finalizes or extends pairs, and removes finished sentences.
   void keep();
   // Lines 7 to 20 for one sentence; appends the rows that continue to origins.
@@ -68,7 +65,6 @@ class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
 
   const PairOptions options;
   std::vector<PairBeam> beams;  // in the order of their rows in the decoder
-  Answers singles;  // the best tokens of the sides, if W is 1
   Extensions best;  // of the left and right sides of each row, with indices 2 row and 2 row + 1
 };
 

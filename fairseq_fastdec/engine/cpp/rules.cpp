@@ -100,11 +100,6 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
                        answers);
 }
 
-void Chooser::choose_best(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers) {
-  answers.tokens.resize(n), answers.scores.resize(n);
-  choose_at_once(decoder, n, limits, false, answers);
-}
-
 const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
   const PreparedModel &model = decoder.model(member);
   const float *const features = decoder.features(member) + first * model.decoder.dim;

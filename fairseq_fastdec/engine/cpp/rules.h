@@ -108,9 +108,6 @@ class Chooser {
 
   // Computes the answers at the n states of the last step, including the scores of answers.asked.
   void choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers);
-  // For a single model: the best tokens and their scores only, without limits.only. This takes one
-  // pass over the output layer.
-  void choose_best(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers);
 
   // Computes the best extensions of beams, whose rows are the states of the last step.
   //   n_per_row: the maximum number of a beam's extensions that continue the same row
