@@ -50,7 +50,7 @@ class TimesOfSize:
         """
         self.ways = (Way(trial), Way(trial))  # without and with proposals
         self._trial, self._rest = trial, FIRST_REST * trial
-        self._steps_left = 0
+        self._steps_left = self._n_cold = 0
         self._is_proposing, self._is_rested = True, False
 
     def proposes(self) -> bool:
@@ -62,7 +62,11 @@ class TimesOfSize:
 
     def learn(self, seconds: float, n_tokens: int) -> None:
         """Record the time of the last step, which added n tokens to the outputs."""
-        self.ways[self._is_proposing].learn(seconds, n_tokens)
+        # The first steps allocate memory.
+        if self._n_cold < self._trial:
+            self._n_cold += 1
+        else:
+            self.ways[self._is_proposing].learn(seconds, n_tokens)
 
     def _choose(self) -> None:
         without, proposing = (way.measured for way in self.ways)

@@ -27,7 +27,13 @@ class TimesOfSize {
   }
 
   // Records the time of the last step, and the number of tokens that it added to the outputs.
-  void learn(double seconds, int64_t n_tokens) { ways[is_proposing].learn(seconds, n_tokens, trial); }
+  void learn(double seconds, int64_t n_tokens) {
+    // The first steps allocate memory.
+    if (n_cold < trial)
+      ++n_cold;
+    else
+      ways[is_proposing].learn(seconds, n_tokens, trial);
+  }
 
  private:
   // In measurements: the time between the first two trials of the slower way, which quadruples after
@@ -74,7 +80,7 @@ class TimesOfSize {
   }
 
   std::array<Way, 2> ways;  // without and with proposals
-  int64_t trial, rest, steps_left = 0;
+  int64_t trial, rest, steps_left = 0, n_cold = 0;
   bool is_proposing = true, is_rested = false;
 };
 

@@ -11,6 +11,7 @@ from fairseq_fastdec.decoding.methods.proposal_times import (
 
 TRIAL = 4
 REST = FIRST_REST * TRIAL
+FIRST = 3 * TRIAL  # the steps of the first trials
 
 
 def choices(times, n, seconds, tokens):
@@ -28,27 +29,35 @@ def test_trials_become_rare(faster):
     times = TimesOfSize(TRIAL)
     chosen = choices(times, 6 * REST, (1.0, 2.5 if faster else 3.5), (1, 3))
     slower = not faster
-    assert chosen[: 2 * TRIAL] == [True] * TRIAL + [False] * TRIAL
-    assert chosen[2 * TRIAL : 2 * TRIAL + REST] == [faster] * REST
-    second = 2 * TRIAL + REST
+    # The first measurement of proposals does not count.
+    assert chosen[:FIRST] == [True] * 2 * TRIAL + [False] * TRIAL
+    assert chosen[FIRST : FIRST + REST] == [faster] * REST
+    second = FIRST + REST
     assert chosen[second : second + TRIAL] == [slower] * TRIAL
     assert chosen[second + TRIAL : second + TRIAL + 4 * REST] == [faster] * 4 * REST
 
 
 def test_what_has_become_slower_is_given_up():
     times = TimesOfSize(TRIAL)
-    assert choices(times, 2 * TRIAL + REST, (1.0, 2.0), (1, 3))[-1]
+    assert choices(times, FIRST + REST, (1.0, 2.0), (1, 3))[-1]
     later = choices(times, 20 * REST, (1.0, 2.0), (1, 1))
     assert not any(later[-REST:])
 
 
-def test_interruptions_count_little():
-    """The first step takes long; the second measurement corrects the first."""
+def test_the_first_steps_do_not_count():
     times = TimesOfSize(TRIAL)
+    choices(times, TRIAL, (1e6, 1e6), (1, 3))
+    assert all(choices(times, 2 * TRIAL + REST, (1.0, 2.0), (1, 3))[2 * TRIAL :])
+
+
+def test_interruptions_count_little():
+    """The second measurement corrects the first."""
+    times = TimesOfSize(TRIAL)
+    choices(times, TRIAL, (1.0, 2.0), (1, 3))
     times.proposes()
     times.learn(1e6, 3)
     chosen = choices(times, 10 * REST, (1.0, 2.0), (1, 3))
-    assert not chosen[2 * TRIAL] and all(chosen[2 * REST : 4 * REST])
+    assert not chosen[FIRST] and all(chosen[2 * REST : 4 * REST])
 
 
 def test_times_are_kept_for_each_size(monkeypatch):
