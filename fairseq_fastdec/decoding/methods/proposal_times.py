@@ -18,6 +18,7 @@ LONGEST_TRIAL, SHORTEST_TRIAL = 64, 4
 FIRST_REST, LONGEST_REST = 32, 512
 # The number of measurements whose median is used: the process may have been interrupted.
 N_REMEMBERED = 9
+N_SIZES, COLD = 4, 16
 
 
 @dataclass
@@ -50,7 +51,7 @@ class TimesOfSize:
         """
         self.ways = (Way(trial), Way(trial))  # without and with proposals
         self._trial, self._rest = trial, FIRST_REST * trial
-        self._steps_left = self._n_cold = 0
+        self._steps_left = 0
         self._is_proposing, self._is_rested = True, False
 
     def proposes(self) -> bool:
@@ -62,11 +63,7 @@ class TimesOfSize:
 
     def learn(self, seconds: float, n_tokens: int) -> None:
         """Record the time of the last step, which added n tokens to the outputs."""
-        # The first steps allocate memory.
-        if self._n_cold < self._trial:
-            self._n_cold += 1
-        else:
-            self.ways[self._is_proposing].learn(seconds, n_tokens)
+        self.ways[self._is_proposing].learn(seconds, n_tokens)
 
     def _choose(self) -> None:
         without, proposing = (way.measured for way in self.ways)
@@ -84,7 +81,7 @@ class TimesOfSize:
 
 
 class ProposalTimes:
-    """The times for each number of sentences, in powers of two."""
+    """The times for different numbers of sentences: less than 4, less than 16, and so on."""
 
     def __init__(self, is_used: bool) -> None:
         """
@@ -92,20 +89,25 @@ class ProposalTimes:
             is_used: whether the times decide; otherwise all steps have proposals.
         """
         self._is_used = is_used
-        self._of_sizes: dict[int, TimesOfSize] = {}
+        # The more sentences, the fewer steps have enough blocks.
+        trials = (max(LONGEST_TRIAL >> 2 * size, SHORTEST_TRIAL) for size in range(N_SIZES))
+        self._of_sizes = [TimesOfSize(trial) for trial in trials]
+        self._n_cold = 0
 
     def propose(self, n_rows: int) -> bool:
         """Whether the next step, for n sentences, has proposals."""
         if not self._is_used:
             return True
-        n_bits = n_rows.bit_length()
-        # The more sentences, the fewer steps have enough blocks.
-        trial = max(2 * LONGEST_TRIAL >> n_bits, SHORTEST_TRIAL)
-        self._size = self._of_sizes.setdefault(n_bits, TimesOfSize(trial))
+        self._size = self._of_sizes[min((n_rows.bit_length() - 1) // 2, N_SIZES - 1)]
         self._begin = perf_counter()
         return self._size.proposes()
 
     def learn(self, n_tokens: int) -> None:
         """Record the last step, which ends now and has added n tokens to the outputs."""
-        if self._is_used:
+        if not self._is_used:
+            return
+        # The first steps allocate memory.
+        if self._n_cold < COLD:
+            self._n_cold += 1
+        else:
             self._size.learn(perf_counter() - self._begin, n_tokens)

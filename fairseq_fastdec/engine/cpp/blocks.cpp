@@ -31,14 +31,13 @@ void BlockSearch::left(int64_t row) {
 
 void BlockSearch::step() {
   if (!by_time) return Search::step();
-  TimesOfSize &of_size = times.of_size(int64_t(rows.size()));
-  proposes = of_size.proposes();
+  proposes = times.propose(int64_t(rows.size()));
   n_appended = 0;
   Clock own;
   double seconds = 0;
   Search::step();
   own.count(seconds);
-  of_size.learn(seconds, n_appended);
+  times.learn(seconds, n_appended);
 }
 
 // Section 3: predict.

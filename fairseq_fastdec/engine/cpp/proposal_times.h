@@ -27,13 +27,7 @@ class TimesOfSize {
   }
 
   // Records the time of the last step, and the number of tokens that it added to the outputs.
-  void learn(double seconds, int64_t n_tokens) {
-    // The first steps allocate memory.
-    if (n_cold < trial)
-      ++n_cold;
-    else
-      ways[is_proposing].learn(seconds, n_tokens, trial);
-  }
+  void learn(double seconds, int64_t n_tokens) { ways[is_proposing].learn(seconds, n_tokens, trial); }
 
  private:
   // In measurements: the time between the first two trials of the slower way, which quadruples after
@@ -80,27 +74,42 @@ class TimesOfSize {
   }
 
   std::array<Way, 2> ways;  // without and with proposals
-  int64_t trial, rest, steps_left = 0, n_cold = 0;
+  int64_t trial, rest, steps_left = 0;
   bool is_proposing = true, is_rested = false;
 };
 
-// The times for each number of sentences, in powers of two.
+// The times for different numbers of sentences: less than 4, less than 16, and so on.
 class ProposalTimes {
  public:
   ProposalTimes() {
     // The more sentences, the fewer steps have enough blocks.
-    for (int64_t size = 0; size < int64_t(of_sizes.size()); ++size)
-      of_sizes[size] = TimesOfSize(std::max<int64_t>(64 >> size, 4));
+    for (int64_t size = 0; size < N_SIZES; ++size)
+      of_sizes[size] = TimesOfSize(std::max<int64_t>(64 >> 2 * size, 4));
   }
 
-  TimesOfSize &of_size(int64_t n_rows) {
+  // Whether the next step, of n sentences, has proposals.
+  bool propose(int64_t n_rows) {
     int64_t size = 0;
-    while (n_rows >>= 1) ++size;
-    return of_sizes[std::min(size, int64_t(of_sizes.size()) - 1)];
+    while (n_rows >>= 2) ++size;
+    current = &of_sizes[std::min(size, N_SIZES - 1)];
+    return current->proposes();
+  }
+
+  // Records the time of this step, and the number of tokens that it added to the outputs.
+  void learn(double seconds, int64_t n_tokens) {
+    // The first steps allocate memory.
+    if (n_cold < COLD)
+      ++n_cold;
+    else
+      current->learn(seconds, n_tokens);
   }
 
  private:
-  std::array<TimesOfSize, 8> of_sizes;
+  static constexpr int64_t N_SIZES = 4, COLD = 16;
+
+  std::array<TimesOfSize, N_SIZES> of_sizes;
+  TimesOfSize *current = nullptr;
+  int64_t n_cold = 0;
 };
 
 }  // namespace fastdec

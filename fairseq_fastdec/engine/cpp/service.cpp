@@ -23,7 +23,7 @@ bool Service::submit(Arrival arrival, int64_t most_waiting) {
   const Key key = {options.takes_shortest ? arrival.n_tokens : 0, id};
   waiting.emplace(key, std::move(arrival));
   waiting_ids.emplace(id, key);
-  arrived.notify_all();
+  arrived.notify_one();
   return true;
 }
 

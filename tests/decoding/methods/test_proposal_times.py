@@ -4,14 +4,16 @@ import pytest
 
 from fairseq_fastdec.decoding.methods import proposal_times
 from fairseq_fastdec.decoding.methods.proposal_times import (
+    COLD,
     FIRST_REST,
+    LONGEST_TRIAL,
     ProposalTimes,
     TimesOfSize,
 )
 
 TRIAL = 4
 REST = FIRST_REST * TRIAL
-FIRST = 3 * TRIAL  # the steps of the first trials
+FIRST = 2 * TRIAL  # the steps of the first trials
 
 
 def choices(times, n, seconds, tokens):
@@ -29,8 +31,7 @@ def test_trials_become_rare(faster):
     times = TimesOfSize(TRIAL)
     chosen = choices(times, 6 * REST, (1.0, 2.5 if faster else 3.5), (1, 3))
     slower = not faster
-    # The first measurement of proposals does not count.
-    assert chosen[:FIRST] == [True] * 2 * TRIAL + [False] * TRIAL
+    assert chosen[:FIRST] == [True] * TRIAL + [False] * TRIAL
     assert chosen[FIRST : FIRST + REST] == [faster] * REST
     second = FIRST + REST
     assert chosen[second : second + TRIAL] == [slower] * TRIAL
@@ -44,33 +45,42 @@ def test_what_has_become_slower_is_given_up():
     assert not any(later[-REST:])
 
 
-def test_the_first_steps_do_not_count():
-    times = TimesOfSize(TRIAL)
-    choices(times, TRIAL, (1e6, 1e6), (1, 3))
-    assert all(choices(times, 2 * TRIAL + REST, (1.0, 2.0), (1, 3))[2 * TRIAL :])
-
-
 def test_interruptions_count_little():
     """The second measurement corrects the first."""
     times = TimesOfSize(TRIAL)
-    choices(times, TRIAL, (1.0, 2.0), (1, 3))
     times.proposes()
     times.learn(1e6, 3)
     chosen = choices(times, 10 * REST, (1.0, 2.0), (1, 3))
     assert not chosen[FIRST] and all(chosen[2 * REST : 4 * REST])
 
 
-def test_times_are_kept_for_each_size(monkeypatch):
+@pytest.fixture
+def clock(monkeypatch):
+    """Sets the time."""
+    now = [0.0]
+    monkeypatch.setattr(proposal_times, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_the_first_steps_do_not_count(clock):
+    times = ProposalTimes(is_used=True)
+    proposed = []
+    for step in range(1000):
+        proposed.append(times.propose(1))
+        clock[0] += 1e6 if step < COLD else 2.0 if proposed[-1] else 1.0
+        times.learn(3 if proposed[-1] else 1)
+    assert sum(proposed) == 1000 - LONGEST_TRIAL
+
+
+def test_times_are_kept_for_each_size(clock):
     """Proposals save time for one sentence and cost time for eight."""
-    now = 0.0
-    monkeypatch.setattr(proposal_times, "perf_counter", lambda: now)
     times = ProposalTimes(is_used=True)
     proposed = {1: 0, 8: 0}
     for _ in range(4000):
         for n_rows in proposed:
             proposes = times.propose(n_rows)
             proposed[n_rows] += proposes
-            now += n_rows * 3 if n_rows == 8 and proposes else n_rows
+            clock[0] += n_rows * 3 if n_rows == 8 and proposes else n_rows
             times.learn(2 * n_rows if proposes else n_rows)
     assert proposed[1] > 3500 and proposed[8] < 500
 

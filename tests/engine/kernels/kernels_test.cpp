@@ -190,12 +190,11 @@ void test_proposal_times(bool faster) {
   ProposalTimes times;
   int64_t n_faster = 0;
   for (int64_t step = 0; step < 2000; ++step) {
-    TimesOfSize &of_size = times.of_size(16);
-    const bool proposes = of_size.proposes();
+    const bool proposes = times.propose(16);
     n_faster += step >= 1000 && proposes == faster;
     // The process is interrupted now and then.
     const double seconds = step % 100 == 0 ? 1e3 : proposes ? faster ? 2.5 : 3.5 : 1;
-    of_size.learn(seconds, proposes ? 3 : 1);
+    times.learn(seconds, proposes ? 3 : 1);
   }
   check_close(n_faster > 960, true, 0, "steps of the faster way");
 }
