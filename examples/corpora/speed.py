@@ -35,7 +35,7 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
-from examples.engine.beside_ctranslate2 import prepare_small
+from examples.engine.methods import prepare_bundled
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive, to_config
 from fairseq_fastdec.tools.translation.arguments import parse_args as parse_translation
@@ -107,7 +107,7 @@ def prepare(work: Path, n_lines: int) -> None:
         again = itertools.islice(itertools.cycle(of_test), n_lines)
         atomic_files.write_lines(work / name, again)
     if not commands.finished(work):
-        prepare_small(work)
+        prepare_bundled(work)
         commands.mark_finished(work)
 
 

@@ -21,11 +21,11 @@ import torch
 
 from examples.common import arguments, commands
 from examples.common.en_de import MODEL
-from examples.common.model_text import LANGUAGES
-from examples.common.random_base import FORCED
+from examples.common.model_text import LANGUAGES, write_test_set
+from examples.common.random_base import FORCED, save_base, write_sentences
+from examples.common.stock import save_without_heads
 from examples.common.table import untitled
 from examples.engine.base import times_as_fast
-from examples.engine.beside_ctranslate2 import prepare_base, prepare_small
 from fairseq_fastdec.tools import atomic_files
 from fairseq_fastdec.tools.command_line import positive
 
@@ -66,12 +66,24 @@ def in_precisions(name: str, options: str, precisions: tuple[str, ...]) -> dict[
     }
 
 
+def prepare_bundled(work: Path) -> None:
+    """Write the test set of ../en_de in the model's subwords, and the model without heads."""
+    write_test_set(work / "data", MODEL)
+    save_without_heads(MODEL / "checkpoint.pt", work / "checkpoint.pt")
+
+
+def prepare_base(work: Path) -> None:
+    """Write random sentences, and a transformer base with random weights."""
+    write_sentences(work / "data", LANGUAGES)
+    save_base(work / "checkpoint.pt", LANGUAGES, seed=1)
+
+
 PRECISIONS = ("fp32", "bf16", "int8")
 MODELS = {
     "bundled": Model(
         "Methods on the bundled model",
         "*BLEU* and *tokens per invocation* are those of batch size 1.",
-        prepare_small,
+        prepare_bundled,
         ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(MODEL / "bpe.codes")],
         {1: 200, 32: 200},
         {

@@ -1,9 +1,15 @@
 """The tables of docs/performance.md that a command writes."""
 
+import argparse
 import json
 import sys
 
+import pytest
+import torch
+
 from examples.engine import methods
+from fairseq_fastdec.tools.benchmark.methods import check_methods
+from tests.support import skips, small_base
 
 MARKS = "before\n<!-- base -->\nold\n<!-- end of base -->\nbehind\n"
 
@@ -59,3 +65,50 @@ def test_the_page_has_the_tables_of_the_figures():
     figures = json.loads(methods.FIGURES.read_text(encoding="utf-8"))
     assert set(figures) == set(methods.MODELS)
     assert methods.with_tables(page, figures) == page
+
+
+def prepared(name, work):
+    """The settings and methods of scripts/benchmark.py for two sentences of a prepared model."""
+    work.mkdir()
+    model = methods.MODELS[name]._replace(sentences={1: 2, 32: 2})
+    model.prepare(work)
+    arguments = argparse.Namespace(rounds=1, threads=2)
+    _, settings, parsed = small_base.parsed(methods.benchmark_command(work, model, 1, arguments))
+    return settings, {method.name: method for method in parsed}
+
+
+@pytest.fixture(params=["bundled", "base"])
+def model(request, tmp_path, monkeypatch):
+    small_base.use(monkeypatch)
+    return request.param, tmp_path / "work", *prepared(request.param, tmp_path / "work")
+
+
+def decode(settings, method, work):
+    return [translation.text for translation in small_base.decode(settings, method, work)[0]]
+
+
+def test_the_models(model):
+    name, work, settings, of_names = model
+    check_methods(settings, list(of_names.values()))
+    greedy = "greedy" if name == "bundled" else "greedy, fp32"
+    texts = decode(settings, of_names[greedy], work)
+    state = torch.load(work / "checkpoint.pt", weights_only=True)
+    if name == "bundled":
+        assert len(texts) == 2 and not any("@@" in text for text in texts)
+        assert {value.dtype for value in state["model"].values()} == {torch.float32}
+        assert not any("heads" in key for key in state["model"])
+    else:
+        assert [len(text.split()) for text in texts] == [30, 30]
+        assert [len(text.split()) for text in decode(settings, of_names["beam 5, fp32"], work)] == (
+            [30, 30]
+        )
+
+
+def test_ctranslate2_converts_them(model):
+    skips.needs("ctranslate2")
+    name, work, settings, of_names = model
+    greedy = "greedy" if name == "bundled" else "greedy, fp32"
+    ours, theirs = (
+        decode(settings, of_names[method], work) for method in (greedy, "CTranslate2, beam 1")
+    )
+    assert ours == theirs

@@ -18,7 +18,10 @@ LONGEST_TRIAL, SHORTEST_TRIAL = 64, 4
 FIRST_REST, LONGEST_REST = 32, 512
 # The number of measurements whose median is used: the process may have been interrupted.
 N_REMEMBERED = 9
-N_SIZES, COLD = 4, 16
+# The number of sizes of batches with separate measurements.
+N_SIZES = 4
+# The number of first steps that do not count; half of them have proposals.
+COLD = 8
 
 
 @dataclass
@@ -100,6 +103,8 @@ class ProposalTimes:
             return True
         self._size = self._of_sizes[min((n_rows.bit_length() - 1) // 2, N_SIZES - 1)]
         self._begin = perf_counter()
+        if self._n_cold < COLD:
+            return 2 * self._n_cold >= COLD
         return self._size.proposes()
 
     def learn(self, n_tokens: int) -> None:

@@ -92,7 +92,7 @@ class ProposalTimes {
     int64_t size = 0;
     while (n_rows >>= 2) ++size;
     current = &of_sizes[std::min(size, N_SIZES - 1)];
-    return current->proposes();
+    return n_cold < COLD ? 2 * n_cold >= COLD : current->proposes();
   }
 
   // Records the time of this step, and the number of tokens that it added to the outputs.
@@ -105,7 +105,8 @@ class ProposalTimes {
   }
 
  private:
-  static constexpr int64_t N_SIZES = 4, COLD = 16;
+  // COLD: the number of first steps that do not count; half of them have proposals
+  static constexpr int64_t N_SIZES = 4, COLD = 8;
 
   std::array<TimesOfSize, N_SIZES> of_sizes;
   TimesOfSize *current = nullptr;

@@ -69,7 +69,8 @@ def test_the_first_steps_do_not_count(clock):
         proposed.append(times.propose(1))
         clock[0] += 1e6 if step < COLD else 2.0 if proposed[-1] else 1.0
         times.learn(3 if proposed[-1] else 1)
-    assert sum(proposed) == 1000 - LONGEST_TRIAL
+    assert proposed[:COLD] == [False] * (COLD // 2) + [True] * (COLD // 2)
+    assert sum(proposed[COLD:]) == 1000 - COLD - LONGEST_TRIAL
 
 
 def test_times_are_kept_for_each_size(clock):
