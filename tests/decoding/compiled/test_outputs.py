@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.compiled.outputs import CompiledOutputs
+from fairseq_fastdec.decoding.methods.blockwise import DEFAULT_CONFIDENCE
 from fairseq_fastdec.decoding.methods.greedy import Greedy
 from fairseq_fastdec.decoding.methods.outputs import OutputBatch
 from fairseq_fastdec.decoding.options import DecodingOptions
@@ -124,6 +125,10 @@ def drafts_near(sample, kinds, seed):
 def found(models, method, sample, prefix=None, compiled_search=True, own=None, **options):
     """Hypotheses, records and statistics of a batch, with ``own`` options of ours besides."""
     method = {**METHODS[method], **(own or {})}
+    # By default, times decide whether sequential heads propose.
+    is_exact = not {"acceptance", "min_block_size"} & method.keys()
+    if method.get("decoding") == "blockwise" and is_exact and are_sequential(models):
+        method.setdefault("proposal_confidence", DEFAULT_CONFIDENCE)
     generator = our_generator(models, method.pop("decoding", "greedy"), method, **options)
     if compiled_search:
         assert generator.decodes_compiled()
@@ -132,6 +137,10 @@ def found(models, method, sample, prefix=None, compiled_search=True, own=None, *
     records = record_into(generator)
     hypotheses = generator.generate(models, sample, prefix_tokens=prefix)
     return hypotheses, records, generator.statistics
+
+
+def are_sequential(models):
+    return any(getattr(model.decoder, "heads_are_sequential", False) for model in models)
 
 
 def assert_alike(ours, expected, has_prefix, has_other_drafts=False):
