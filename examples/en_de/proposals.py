@@ -33,7 +33,7 @@ PRECISIONS = {"fp32": "model", "int8": "int8"}
 GREEDY = "greedy"
 # The number of decoder layers of the bundled model.
 OWN_LAYERS = 2
-# Whole chains, independent of the heads' confidence.
+# Whole chains and trees, or without improbable proposals; measured times have no influence.
 WHOLE, LIKELY = "--proposal-confidence 0", "--proposal-confidence 0.5"
 METHODS = {
     GREEDY: "--decoding greedy",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fairseq.models import FairseqEncoderDecoderModel
 
+from ..engine.network.heads import has_sequential_heads
 from .methods.blockwise import Blockwise
 from .methods.generator import SingleHypothesisMethod
 from .methods.lookahead import Lookahead
@@ -26,7 +27,7 @@ class Auto(SingleHypothesisMethod):
         cls, models: Sequence[FairseqEncoderDecoderModel], options: "DecodingOptions"
     ) -> type[SingleHypothesisMethod]:
         decoders = [model.decoder for model in models]
-        kinds = {getattr(decoder, "heads_are_sequential", False) for decoder in decoders}
+        kinds = set(map(has_sequential_heads, decoders))
         have_heads = all(getattr(decoder, "block_size", 0) for decoder in decoders)
         # For --decoding-block-size, Blockwise raises the error that names what is missing.
         if options.decoding_block_size or (have_heads and len(kinds) == 1):

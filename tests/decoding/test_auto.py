@@ -17,8 +17,9 @@ SAMPLES = [
     tiny.random_batch(TASK, lengths, seed=seed)
     for seed, lengths in enumerate([[1, 4, 8, 9], [12], [0, 7], [3], [10, 11], [5, 6, 7, 8, 9, 2]])
 ]
-# The steps of so many repetitions include trials of both ways, and the rests after them.
-REPETITIONS = 20
+# The number of repetitions for each way to decode. In compiled code, their steps include trials
+# with and without proposals, and the steps between trials.
+REPETITIONS = {"compiled": 20, "torch": 4}
 
 
 def generator_for(models, decoding, **options):
@@ -26,11 +27,6 @@ def generator_for(models, decoding, **options):
     return build_generator(
         models, TASK.target_dictionary, args, DecodingOptions(decoding=decoding, **options)
     )
-
-
-def in_torch(generator):
-    generator.search = None
-    return generator
 
 
 def outputs(generator, samples, prefix=None):
@@ -53,7 +49,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("way", ["compiled", "torch"])
+@pytest.mark.parametrize("way", REPETITIONS)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("members", [1, 2])
 def test_greedys_output(method, members, way):
@@ -61,23 +57,22 @@ def test_greedys_output(method, members, way):
     ours = generator_for(models, **METHODS[method])
     assert isinstance(ours, Blockwise)
     if way == "torch":
-        in_torch(ours)
+        ours.search = None
     expected = outputs(generator_for(models, "greedy"), SAMPLES)
-    n_repetitions = REPETITIONS if way == "compiled" else 4
-    for _ in range(n_repetitions):
+    for _ in range(REPETITIONS[way]):
         assert_same_outputs(outputs(ours, SAMPLES), expected)
     assert ours.statistics.row_invocations <= ours.statistics.tokens
-    assert ours.statistics.sentences == n_repetitions * sum(len(own["id"]) for own in SAMPLES)
+    assert ours.statistics.sentences == REPETITIONS[way] * sum(len(own["id"]) for own in SAMPLES)
 
 
-@pytest.mark.parametrize("way", ["compiled", "torch"])
+@pytest.mark.parametrize("way", REPETITIONS)
 def test_stock_models_have_drafts_alone(way):
     ours, greedy = (generator_for([stock_model()], name) for name in ("auto", "greedy"))
     assert isinstance(ours, Lookahead)
     if way == "torch":
-        in_torch(ours)
+        ours.search = None
     expected = outputs(greedy, SAMPLES)
-    for _ in range(REPETITIONS if way == "compiled" else 4):
+    for _ in range(REPETITIONS[way]):
         assert_same_outputs(outputs(ours, SAMPLES), expected)
 
 

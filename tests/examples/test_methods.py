@@ -11,6 +11,7 @@ from examples.engine import methods
 from fairseq_fastdec.tools.benchmark.methods import check_methods
 from tests.support import skips, small_base
 
+GREEDY = {"bundled": "greedy", "base": "greedy, fp32"}
 MARKS = "before\n<!-- base -->\nold\n<!-- end of base -->\nbehind\n"
 
 
@@ -90,8 +91,7 @@ def decode(settings, method, work):
 def test_the_models(model):
     name, work, settings, of_names = model
     check_methods(settings, list(of_names.values()))
-    greedy = "greedy" if name == "bundled" else "greedy, fp32"
-    texts = decode(settings, of_names[greedy], work)
+    texts = decode(settings, of_names[GREEDY[name]], work)
     state = torch.load(work / "checkpoint.pt", weights_only=True)
     if name == "bundled":
         assert len(texts) == 2 and not any("@@" in text for text in texts)
@@ -107,8 +107,7 @@ def test_the_models(model):
 def test_ctranslate2_converts_them(model):
     skips.needs("ctranslate2")
     name, work, settings, of_names = model
-    greedy = "greedy" if name == "bundled" else "greedy, fp32"
     ours, theirs = (
-        decode(settings, of_names[method], work) for method in (greedy, "CTranslate2, beam 1")
+        decode(settings, of_names[method], work) for method in (GREEDY[name], "CTranslate2, beam 1")
     )
     assert ours == theirs

@@ -112,8 +112,7 @@ class Blockwise(SingleHypothesisMethod):
         is_limited = options.keeps_p1_tokens and self.network.has_sequential_heads
         default = DEFAULT_CONFIDENCE if is_limited else 0.0
         self._confidence = default if given is None else given
-        self._by_time = options.proposes_by_time or (given is None and is_limited)
-        self._times = ProposalTimes(self._by_time)
+        self._times = ProposalTimes(options.proposes_by_time or (given is None and is_limited))
 
     @property
     def n_proposing_heads(self) -> int:
@@ -124,7 +123,7 @@ class Blockwise(SingleHypothesisMethod):
             n_heads=self._n_heads,
             n_in_tree=self.options.proposal_tree or 0,
             confidence=self._confidence,
-            by_time=self._by_time,
+            by_time=self._times.is_used,
             acceptance=compiled_acceptance(self.options, self.dictionary),
         )
 
@@ -166,14 +165,14 @@ class Blockwise(SingleHypothesisMethod):
             # The next prediction starts at the last accepted token.
             certain, certain_score = best[row, n - 1], best_scores[row, n - 1]
             features = fed[row, path[row, n - 1]]
-            self._times.learn(int(n_taken.sum() + certain.eq(batch.rules.eos).sum()))
+            self._times.learn(n_taken + certain.eq(batch.rules.eos))
 
     def _predict(
         self, batch: OutputBatch, features: Tensor, certain: Tensor, n_heads: int
     ) -> Proposed:
         given = (batch, features, certain, n_heads)
         n_proposals = self.options.proposal_tree
-        if n_proposals is None or n_heads == 1:
+        if n_proposals is None:
             return chain_of(*given, self._confidence)
         return tree_of(*given, n_proposals, self._confidence)
 

@@ -51,8 +51,7 @@ class Lookahead(SingleHypothesisMethod):
     def search_options(self) -> BlockOptions:
         dictionaries = (self.source_dictionary, self.dictionary)
         drafts = compiled_drafts(self.options, *dictionaries, replaces_answers=True)
-        by_time = self.options.proposes_by_time
-        return BlockOptions(window=self._window, by_time=by_time, drafts=drafts)
+        return BlockOptions(window=self._window, by_time=self._times.is_used, drafts=drafts)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         decode_in_windows(batch, last, self._window, self._drafts, self.given_drafts, self._times)
@@ -112,7 +111,7 @@ def decode_in_windows(
         block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
         n_taken = batch.keep(block, block_scores, 1 + n_right)
         ends = answers.gather(1, n_right[:, None]).eq(batch.rules.eos)
-        times.learn(int(n_taken.sum() + ends.sum()))
+        times.learn(n_taken + ends.squeeze(1))
 
 
 def _within_limits(batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:

@@ -7,9 +7,10 @@ and the number of sentences, so the time per token is measured with and without 
 """
 
 from collections import deque
-from dataclasses import dataclass, field
 from statistics import median_low
 from time import perf_counter
+
+from torch import Tensor
 
 # The number of steps of a measurement with one sentence, and the minimum with many.
 LONGEST_TRIAL, SHORTEST_TRIAL = 64, 4
@@ -24,26 +25,6 @@ N_SIZES = 4
 COLD = 8
 
 
-@dataclass
-class Way:
-    """The last measurements of a way to decode; ``trial`` is the number of steps of each."""
-
-    trial: int
-    measured: "deque[float]" = field(default_factory=lambda: deque(maxlen=N_REMEMBERED))
-    seconds: float = 0.0
-    tokens: int = 0
-    steps: int = 0
-
-    def learn(self, seconds: float, n_tokens: int) -> None:
-        """Add a step."""
-        self.seconds, self.tokens = self.seconds + seconds, self.tokens + n_tokens
-        self.steps += 1
-        if self.steps == self.trial:
-            if self.tokens:
-                self.measured.append(self.seconds / self.tokens)
-            self.seconds, self.tokens, self.steps = 0.0, 0, 0
-
-
 class TimesOfSize:
     """The time per token in steps with similar numbers of sentences."""
 
@@ -52,9 +33,14 @@ class TimesOfSize:
         Args:
             trial: the number of steps of a measurement.
         """
-        self.ways = (Way(trial), Way(trial))  # without and with proposals
+        # The last measurements without and with proposals, in seconds per token.
+        self._measured: tuple[deque[float], ...] = (
+            deque(maxlen=N_REMEMBERED),
+            deque(maxlen=N_REMEMBERED),
+        )
+        self._seconds, self._tokens = 0.0, 0  # of the current measurement
         self._trial, self._rest = trial, FIRST_REST * trial
-        self._steps_left = 0
+        self._steps_left = 0  # until the next choice, which ends a measurement
         self._is_proposing, self._is_rested = True, False
 
     def proposes(self) -> bool:
@@ -66,10 +52,15 @@ class TimesOfSize:
 
     def learn(self, seconds: float, n_tokens: int) -> None:
         """Record the time of the last step, which added n tokens to the outputs."""
-        self.ways[self._is_proposing].learn(seconds, n_tokens)
+        self._seconds, self._tokens = self._seconds + seconds, self._tokens + n_tokens
+        if self._steps_left % self._trial:
+            return
+        if self._tokens:
+            self._measured[self._is_proposing].append(self._seconds / self._tokens)
+        self._seconds, self._tokens = 0.0, 0
 
     def _choose(self) -> None:
-        without, proposing = (way.measured for way in self.ways)
+        without, proposing = self._measured
         is_due = not (proposing and without)
         if is_due:
             self._is_proposing = not proposing
@@ -91,7 +82,7 @@ class ProposalTimes:
         Args:
             is_used: whether the times decide; otherwise all steps have proposals.
         """
-        self._is_used = is_used
+        self.is_used = is_used
         # The more sentences, the fewer steps have enough blocks.
         trials = (max(LONGEST_TRIAL >> 2 * size, SHORTEST_TRIAL) for size in range(N_SIZES))
         self._of_sizes = [TimesOfSize(trial) for trial in trials]
@@ -99,7 +90,7 @@ class ProposalTimes:
 
     def propose(self, n_rows: int) -> bool:
         """Whether the next step, for n sentences, has proposals."""
-        if not self._is_used:
+        if not self.is_used:
             return True
         self._size = self._of_sizes[min((n_rows.bit_length() - 1) // 2, N_SIZES - 1)]
         self._begin = perf_counter()
@@ -107,12 +98,18 @@ class ProposalTimes:
             return 2 * self._n_cold >= COLD
         return self._size.proposes()
 
-    def learn(self, n_tokens: int) -> None:
-        """Record the last step, which ends now and has added n tokens to the outputs."""
-        if not self._is_used:
+    def learn(self, n_tokens: Tensor) -> None:
+        """Record the last step, which ends now.
+
+        Args:
+            n_tokens: the number of tokens that it added to each output, int64 ``[R]``.
+        """
+        if not self.is_used:
             return
         # The first steps allocate memory.
         if self._n_cold < COLD:
             self._n_cold += 1
         else:
-            self._size.learn(perf_counter() - self._begin, n_tokens)
+            # Reading the number waits for a GPU, so it precedes reading the clock.
+            total = int(n_tokens.sum())
+            self._size.learn(perf_counter() - self._begin, total)

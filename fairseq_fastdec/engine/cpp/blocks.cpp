@@ -7,10 +7,10 @@ BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
              options.acceptance.kind == Acceptance::AMONG_BEST ? options.acceptance.n_best : 1,
              options.capacity, team),
       acceptance(std::move(options.acceptance)),
-      by_time(options.proposals.by_time),
       drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
       states(models.size()) {
   counters.accepted.assign(drafter->n_proposing(), 0);
+  if (options.proposals.by_time) times.emplace();
 }
 
 void BlockSearch::joined(int64_t row) {
@@ -30,14 +30,14 @@ void BlockSearch::left(int64_t row) {
 }
 
 void BlockSearch::step() {
-  if (!by_time) return Search::step();
-  proposes = times.propose(int64_t(rows.size()));
+  if (!times) return Search::step();
+  proposes = times->propose(int64_t(rows.size()));
   n_appended = 0;
   Clock own;
   double seconds = 0;
   Search::step();
   own.count(seconds);
-  times.learn(seconds, n_appended);
+  times->learn(seconds, n_appended);
 }
 
 // Section 3: predict.

@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <optional>
+
 #include "acceptance.h"
 #include "drafts.h"
 #include "given_drafts.h"
@@ -40,10 +42,9 @@ class BlockSearch : public Search {
   int64_t dim(int64_t member) const { return decoder.model(member).decoder.dim; }
 
   const Acceptance acceptance;
-  const bool by_time;
   std::unique_ptr<Drafter> drafter;
   GivenDrafts given;
-  ProposalTimes times;
+  std::optional<ProposalTimes> times;
   bool proposes = true;    // the drafter proposes in the current step
   int64_t n_appended = 0;  // the number of tokens that the current step appended to the outputs
   States states;

@@ -27,24 +27,24 @@ class TimesOfSize {
   }
 
   // Records the time of the last step, and the number of tokens that it added to the outputs.
-  void learn(double seconds, int64_t n_tokens) { ways[is_proposing].learn(seconds, n_tokens, trial); }
+  void learn(double of_step, int64_t n_tokens) {
+    seconds += of_step, tokens += n_tokens;
+    if (steps_left % trial) return;
+    if (tokens) ways[is_proposing].add(seconds / double(tokens));
+    seconds = 0, tokens = 0;
+  }
 
  private:
   // In measurements: the time between the first two trials of the slower way, which quadruples after
   // each, and its maximum.
   static constexpr int64_t FIRST_REST = 32, LONGEST_REST = 512;
 
-  // The last measurements of a way to decode. Their median is used, since the process may have been
-  // interrupted.
+  // The last measurements of a way to decode, in seconds per token. Their median is used, since the
+  // process may have been interrupted.
   class Way {
    public:
-    void learn(double of_step, int64_t of_tokens, int64_t trial) {
-      seconds += of_step, tokens += of_tokens;
-      if (++steps < trial) return;
-      if (tokens) measured[n_measured++ % int64_t(measured.size())] = seconds / double(tokens);
-      seconds = 0, tokens = steps = 0;
-    }
-    // The median of the seconds per token; 0 before the first measurement.
+    void add(double measurement) { measured[n_measured++ % int64_t(measured.size())] = measurement; }
+    // 0 before the first measurement.
     double median() const {
       auto sorted = measured;
       const int64_t n = std::min(n_measured, int64_t(measured.size()));
@@ -54,8 +54,7 @@ class TimesOfSize {
 
    private:
     std::array<double, 9> measured = {};
-    int64_t n_measured = 0, tokens = 0, steps = 0;
-    double seconds = 0;
+    int64_t n_measured = 0;
   };
 
   void choose() {
@@ -74,6 +73,9 @@ class TimesOfSize {
   }
 
   std::array<Way, 2> ways;  // without and with proposals
+  double seconds = 0;  // of the current measurement, as the tokens
+  int64_t tokens = 0;
+  // steps_left: until the next choice, which ends a measurement
   int64_t trial, rest, steps_left = 0;
   bool is_proposing = true, is_rested = false;
 };

@@ -16,6 +16,7 @@ from fairseq_fastdec.decoding.methods.blockwise import DEFAULT_CONFIDENCE
 from fairseq_fastdec.decoding.methods.greedy import Greedy
 from fairseq_fastdec.decoding.methods.outputs import OutputBatch
 from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.engine.network.heads import has_sequential_heads
 from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
@@ -127,7 +128,8 @@ def found(models, method, sample, prefix=None, compiled_search=True, own=None, *
     method = {**METHODS[method], **(own or {})}
     # By default, times decide whether sequential heads propose.
     is_exact = not {"acceptance", "min_block_size"} & method.keys()
-    if method.get("decoding") == "blockwise" and is_exact and are_sequential(models):
+    are_sequential = any(has_sequential_heads(model.decoder) for model in models)
+    if method.get("decoding") == "blockwise" and is_exact and are_sequential:
         method.setdefault("proposal_confidence", DEFAULT_CONFIDENCE)
     generator = our_generator(models, method.pop("decoding", "greedy"), method, **options)
     if compiled_search:
@@ -137,10 +139,6 @@ def found(models, method, sample, prefix=None, compiled_search=True, own=None, *
     records = record_into(generator)
     hypotheses = generator.generate(models, sample, prefix_tokens=prefix)
     return hypotheses, records, generator.statistics
-
-
-def are_sequential(models):
-    return any(getattr(model.decoder, "heads_are_sequential", False) for model in models)
 
 
 def assert_alike(ours, expected, has_prefix, has_other_drafts=False):

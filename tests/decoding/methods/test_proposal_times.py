@@ -1,6 +1,7 @@
 """The rule that decides from measured times whether a step has proposals."""
 
 import pytest
+import torch
 
 from fairseq_fastdec.decoding.methods import proposal_times
 from fairseq_fastdec.decoding.methods.proposal_times import (
@@ -68,7 +69,7 @@ def test_the_first_steps_do_not_count(clock):
     for step in range(1000):
         proposed.append(times.propose(1))
         clock[0] += 1e6 if step < COLD else 2.0 if proposed[-1] else 1.0
-        times.learn(3 if proposed[-1] else 1)
+        times.learn(torch.tensor([3 if proposed[-1] else 1]))
     assert proposed[:COLD] == [False] * (COLD // 2) + [True] * (COLD // 2)
     assert sum(proposed[COLD:]) == 1000 - COLD - LONGEST_TRIAL
 
@@ -82,7 +83,7 @@ def test_times_are_kept_for_each_size(clock):
             proposes = times.propose(n_rows)
             proposed[n_rows] += proposes
             clock[0] += n_rows * 3 if n_rows == 8 and proposes else n_rows
-            times.learn(2 * n_rows if proposes else n_rows)
+            times.learn(torch.full((n_rows,), 1 + proposes))
     assert proposed[1] > 3500 and proposed[8] < 500
 
 
@@ -90,4 +91,4 @@ def test_without_it_all_steps_propose():
     times = ProposalTimes(is_used=False)
     for _ in range(1000):
         assert times.propose(1)
-        times.learn(0)
+        times.learn(torch.zeros(1))
