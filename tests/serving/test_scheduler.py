@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import fairseq_fastdec
 from fairseq_fastdec.serving.errors import QueueFull
 from fairseq_fastdec.serving.scheduler import Scheduler, SchedulerOptions
+from tests.support.forked import exit_status
 
 # Outputs of 900 tokens keep a thread busy while a test submits other sentences.
 SANITIZED = "FASTDEC_SANITIZED" in os.environ
@@ -211,13 +212,13 @@ def test_settings_that_mean_nothing(settings, message):
 def test_a_forked_process_starts_threads_of_its_own(translator):
     expected = translator.translate(LETTERS)
     assert [found.text for _, found in translator.translate_stream([LETTERS])] == [expected]
-    child = os.fork()
-    if not child:
+
+    def translate():
         stream = translator.translate_stream([LETTERS] * 3)
-        translator_is_right = [found.text for _, found in stream] == [expected] * 3
+        assert [found.text for _, found in stream] == [expected] * 3
         translator.close()
-        os._exit(0 if translator_is_right else 1)
-    assert os.waitpid(child, 0)[1] == 0
+
+    assert exit_status(translate) == 0
     assert [found.text for _, found in translator.translate_stream([LETTERS])] == [expected]
     translator.close()
 

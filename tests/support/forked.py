@@ -12,6 +12,24 @@ from typing import Optional
 FORK = multiprocessing.get_context("fork")
 
 
+def exit_status(function: Callable[[], None], seconds: float = 60) -> int:
+    """Call a function in a forked process: 0 if it returns, 1 if it raises.
+
+    A child of ``os.fork`` that raises would go on with the tests of its parent.
+
+    Raises:
+        TimeoutError: if the process runs longer; it is killed.
+    """
+    process = FORK.Process(target=function)
+    process.start()
+    process.join(seconds)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise TimeoutError(f"process {process.pid} is still running")
+    return process.exitcode
+
+
 class Forked:
     """A process that runs a command, and exits like a script of the command."""
 
